@@ -1,0 +1,2 @@
+//! The `parshall` binary.
+fn main() {}
