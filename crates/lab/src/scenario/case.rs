@@ -1,0 +1,55 @@
+//! One point of a sweep, ready to run.
+
+use serde_json::{Map, Value};
+
+use super::{Parameters, Published, Target};
+
+/// One set of parameters with the name that it has in tables, in `--only` and in results.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// `fan_out=32`: the last element of each swept path and its value, joined by commas. A scenario without sweeps
+    /// has one case, named as the scenario.
+    pub name: String,
+    /// The name of the sweep that the case belongs to; cases of one sweep make one table.
+    pub sweep: Option<String>,
+    /// What the sweep sets for this case: dotted path and value as written, in the order of the file.
+    pub axes: Vec<Axis>,
+    /// Everything that the case is run with.
+    pub parameters: Parameters,
+    /// What others measured with these parameters, if the scenario says so.
+    pub published: Option<Published>,
+}
+
+/// One swept path with the value that it has in a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// The dotted path, such as `relay.fan_out`.
+    pub path: String,
+    /// The value as written, without spaces: `32`, `1KiB`.
+    pub value: String,
+}
+
+impl Case {
+    /// The parameters as JSON in the shape of the scenario file, for `params` in the results. A connection string is
+    /// not among them: another namespace than the embedded one is only called `namespace`.
+    #[must_use]
+    pub fn params(&self) -> Map<String, Value> {
+        let value = serde_json::to_value(&self.parameters)
+            .expect("parameters have text keys and finite numbers, so they are always JSON");
+        let Value::Object(mut params) = value else {
+            unreachable!("a struct serialises as an object")
+        };
+        if let Target::Namespace(_) = self.parameters.target {
+            params.insert("target".to_owned(), Value::from("namespace"));
+        }
+        params
+    }
+}
+
+impl Axis {
+    /// The last element of the path, which names the axis: `fan_out`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or(&self.path)
+    }
+}

@@ -1,0 +1,131 @@
+//! What the load generator sends: how much, how fast, and what it waits for.
+
+use std::path::PathBuf;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use units::{ByteSize, Rate};
+
+/// The section `load`.
+///
+/// Every mode reads its own keys and leaves the others alone, so that a scenario can be switched from one mode to
+/// another by `--set load.mode=…` alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Load {
+    /// What decides when the next event is sent.
+    pub mode: LoadMode,
+    /// `open`: the offered load of all workers together. Required in that mode, unused in the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// `open`: how the intended instants lie in time.
+    pub arrivals: Arrivals,
+    /// Senders that work side by side, each on a connection of its own; they share the streams among them.
+    pub workers: u32,
+    /// What one event carries.
+    pub payload: Payload,
+    /// Events per send.
+    pub batch: u32,
+    /// Sends that one worker has outstanding at most. `closed` always works with one.
+    pub in_flight: u32,
+    /// `backlog`: the number of events that lie in the source before the relay starts.
+    pub backlog: u64,
+    /// `saturate`: how many events the generator may be ahead of the relay at most. Enough to keep the relay busy,
+    /// few enough to stay in the log.
+    pub max_lag: u64,
+    /// The seed of arrivals, filler and stream order. Equal seeds offer equal loads.
+    pub seed: u64,
+}
+
+/// What decides when the next event is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadMode {
+    /// A plan in time, whatever the service does: event n has its intended instant.
+    Open,
+    /// Each worker sends again when its last send is acknowledged.
+    Closed,
+    /// As fast as the service takes events, up to [`Load::max_lag`] ahead of the relay.
+    Saturate,
+    /// All of [`Load::backlog`] first; the relay starts when it is there. Isolates the relay.
+    Backlog,
+}
+
+/// How the intended instants of an open load lie in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// At equal distances.
+    Constant,
+    /// At exponentially distributed distances, as from many senders who do not know of each other.
+    Poisson,
+}
+
+/// What one event carries. Written as a size (`16 B`) or as `{replay: file.ndjson}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Payload {
+    /// A stamped payload of exactly this size: at least [`SMALLEST_PAYLOAD`], checksummed from 16 B on.
+    Size(ByteSize),
+    /// The lines of a file, over and over.
+    Replay {
+        /// Newline-delimited JSON, one event per line; relative to the working directory.
+        replay: PathBuf,
+    },
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            mode: LoadMode::Saturate,
+            rate: None,
+            arrivals: Arrivals::Constant,
+            workers: 1,
+            payload: Payload::Size(ByteSize::from_bytes(16)),
+            batch: 128,
+            in_flight: 8,
+            backlog: 1_000_000,
+            max_lag: 2_000_000,
+            seed: 1,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    // By hand, because serde's untagged enums forget where in the file the mistake is.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Replayed {
+            replay: PathBuf,
+        }
+
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Payload;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("a size such as `16 B`, or `{replay: events.ndjson}`")
+            }
+
+            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Payload, E> {
+                Ok(Payload::Size(ByteSize::from_bytes(bytes)))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Payload, E> {
+                text.parse().map(Payload::Size).map_err(E::custom)
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Payload, A::Error> {
+                let Replayed { replay } = Replayed::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Payload::Replay { replay })
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// Run, stream, sequence number and intended instant take this much.
+pub const SMALLEST_PAYLOAD: ByteSize = ByteSize::from_bytes(12);

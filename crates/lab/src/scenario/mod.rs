@@ -1,0 +1,29 @@
+//! What is to be measured: the scenario file, typed, and the cases that follow from it.
+//!
+//! A scenario is a YAML file that a person reads and writes. It names the target, the load, the relay's settings, the
+//! limits and the phases, and it sweeps some of them. [`Scenario::cases`] resolves it to a list of [`Case`]s, each with
+//! complete [`Parameters`]. In this order, later ones win:
+//!
+//! 1. the defaults of the types in this module,
+//! 2. the file,
+//! 3. its section `quick`, where that is asked for,
+//! 4. the value of the sweep that makes the case,
+//! 5. `--set path=value`. A `--set` of a path that a sweep varies replaces the values of that sweep.
+//!
+//! Then `${VARIABLES}` are filled in, the document is typed, and ranges and relations are checked. Each mistake is a
+//! [`settings::SettingsError`] that points at its place, in the file or in the argument.
+
+mod case;
+mod load;
+mod parameters;
+mod published;
+mod relay;
+
+pub use case::{Axis, Case};
+pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
+pub use parameters::{
+    Embedded, Hub, Hubs, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target,
+    WhenFull,
+};
+pub use published::Published;
+pub use relay::{Batch, Checkpoint, Relay, Retry, Route};

@@ -1,0 +1,257 @@
+//! Everything that one case is run with.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use units::ByteSize;
+
+use super::{Load, Relay};
+
+/// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// The service that is measured.
+    pub target: Target,
+    /// The embedded service, where that is the target.
+    pub embedded: Embedded,
+    /// The hub that events come from and the hub that they go to.
+    pub hubs: Hubs,
+    /// What is sent to the source.
+    pub load: Load,
+    /// What is done in between.
+    pub relay: Relay,
+    /// Who receives from the destination and checks every event.
+    pub sink: Sink,
+    /// What each role may use of the machine.
+    pub limits: Limits,
+    /// How long each part of a trial takes.
+    pub phases: Phases,
+    /// How often the case is repeated.
+    pub trials: u32,
+}
+
+/// The service that is measured. Written as `embedded`, or as a mapping with a connection string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A `parshall serve` of the lab's own, started for each trial.
+    Embedded,
+    /// A namespace that exists already, with both hubs in it.
+    Namespace(Namespace),
+}
+
+/// How to reach a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Namespace {
+    /// A connection string with a key that may send, listen and read the hubs' properties.
+    pub connection_string: Secret,
+    /// A file of certificates (PEM) to trust besides those of the system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authority: Option<PathBuf>,
+}
+
+/// A text that must not be shown. It prints as `***`; as JSON, which is how the lab hands it to its own processes,
+/// it is the text.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+/// The section `embedded`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Embedded {
+    /// Memory for the log of each hub, shared evenly by the hub's partitions.
+    pub log_per_hub: ByteSize,
+    /// What happens to a partition whose share is used up.
+    pub when_full: WhenFull,
+}
+
+/// What happens when the log of a partition is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenFull {
+    /// Senders are told that the server is busy.
+    Throttle,
+    /// The oldest events go.
+    Retention,
+}
+
+/// The section `hubs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hubs {
+    /// Where the load goes and the relay receives.
+    pub source: Hub,
+    /// Where the relay sends and the sink receives.
+    pub destination: Hub,
+}
+
+/// One hub. The embedded service creates it; in another namespace it must exist with as many partitions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hub {
+    /// The hub's name in the namespace.
+    pub name: String,
+    /// The number of its partitions.
+    pub partitions: u32,
+    /// The consumer group that is read through: the relay's on the source, the sink's on the destination.
+    pub consumer_group: String,
+}
+
+/// The section `sink`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sink {
+    /// Receivers that work side by side, each on a connection of its own; they share the partitions among them.
+    pub workers: u32,
+    /// Events per partition that the service may have on the way before they are asked for.
+    pub prefetch: u32,
+}
+
+/// The section `limits`: a role that is not named may use the whole machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The embedded service.
+    pub hub: RoleLimits,
+    /// The load generator.
+    pub load: RoleLimits,
+    /// All relay instances together.
+    pub relay: RoleLimits,
+    /// The sink.
+    pub sink: RoleLimits,
+}
+
+/// What one role may use. Without a figure it is not limited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RoleLimits {
+    /// Cores, in fractions too where the system can limit by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<f64>,
+    /// Resident memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+}
+
+/// The section `phases`: the parts of a trial, in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Phases {
+    /// Full load whose figures do not count.
+    #[serde(with = "units::duration")]
+    pub warm_up: Duration,
+    /// Full load whose figures count.
+    #[serde(with = "units::duration")]
+    pub measure: Duration,
+    /// No more load; how long the events under way may take at most to arrive.
+    #[serde(with = "units::duration")]
+    pub drain: Duration,
+}
+
+impl Parameters {
+    /// The share of [`Embedded::log_per_hub`] that each partition of `hub` has.
+    #[must_use]
+    pub fn log_per_partition(&self, hub: &Hub) -> ByteSize {
+        ByteSize::from_bytes(self.embedded.log_per_hub.bytes() / u64::from(hub.partitions.max(1)))
+    }
+}
+
+impl Secret {
+    /// Wraps a text that must not be shown.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for those who need it and do not print it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("***")
+    }
+}
+
+impl Default for Embedded {
+    fn default() -> Self {
+        Self {
+            log_per_hub: ByteSize::from_mebibytes(1024),
+            when_full: WhenFull::Retention,
+        }
+    }
+}
+
+impl Default for Sink {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            prefetch: 4096,
+        }
+    }
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Self {
+            warm_up: Duration::from_secs(5),
+            measure: Duration::from_secs(60),
+            drain: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Serialize for Target {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Embedded => serializer.serialize_str(EMBEDDED),
+            Self::Namespace(namespace) => namespace.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Target;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(
+                    "`embedded` or `{connection_string: \"${EVENT_HUBS_CONNECTION_STRING}\"}`",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Target, E> {
+                if text == EMBEDDED {
+                    Ok(Target::Embedded)
+                } else {
+                    Err(E::invalid_value(de::Unexpected::Str(text), &self))
+                }
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Target, A::Error> {
+                Namespace::deserialize(MapAccessDeserializer::new(map)).map(Target::Namespace)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+const EMBEDDED: &str = "embedded";

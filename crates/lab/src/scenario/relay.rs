@@ -1,0 +1,169 @@
+//! What the relay does with the events: batches, routes, checkpoints, retries.
+
+use std::time::Duration;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+/// The section `relay`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Relay {
+    /// Relay processes that share the partitions of the source among them, under one limit together.
+    pub instances: u32,
+    /// When a batch of a partition is complete.
+    pub batch: Batch,
+    /// Events per partition that the source may have on the way before they are asked for.
+    pub prefetch: u32,
+    /// How an event finds its destination.
+    pub route: Route,
+    /// Partitions of the destination hub that events are routed to: the first `fan_out` of them.
+    pub fan_out: u32,
+    /// When progress is recorded.
+    pub checkpoint: Checkpoint,
+    /// The probability that a send fails on purpose, from 0 to 1. Each failure stops its partition, as a lost
+    /// ownership would.
+    pub failure_ratio: f64,
+    /// Batches of one partition that are worked on at once. 1 keeps the order of events per destination even when a
+    /// send fails.
+    pub in_flight: u32,
+    /// How long one try of a send may take.
+    #[serde(with = "units::duration")]
+    pub try_timeout: Duration,
+    /// What happens after a try that failed for a passing reason.
+    pub retry: Retry,
+    /// How long a partition rests after a failed batch before it resumes from its checkpoint.
+    #[serde(with = "units::duration")]
+    pub restart_after: Duration,
+}
+
+/// When a batch is complete: by count or by time, whichever comes first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Batch {
+    /// Events of a full batch.
+    pub events: u32,
+    /// How long the first event of a batch waits for the others.
+    #[serde(with = "units::duration")]
+    pub wait: Duration,
+}
+
+/// How an event finds its destination. All of them are pure: an event that is delivered twice goes the same way twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Route {
+    /// By a seeded hash of partition and sequence number: evenly, without a pattern.
+    Random,
+    /// By a hash of the event's partition key: same key, same destination.
+    Key,
+    /// By sequence number: each destination in turn.
+    RoundRobin,
+}
+
+/// When progress is recorded. Written as `each-batch` or as `{every: 1 s}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// After each batch that was accepted as a whole.
+    EachBatch,
+    /// At most this often per partition.
+    Every(Duration),
+}
+
+/// Tries of a send: exponential delays between them, bounded in number and length.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retry {
+    /// Tries in all, the first one included.
+    pub attempts: u32,
+    /// The delay before the second try; it doubles with each further one.
+    #[serde(with = "units::duration")]
+    pub delay: Duration,
+    /// The longest delay between two tries.
+    #[serde(with = "units::duration")]
+    pub max_delay: Duration,
+}
+
+impl Default for Relay {
+    fn default() -> Self {
+        Self {
+            instances: 1,
+            batch: Batch::default(),
+            prefetch: 1024,
+            route: Route::Random,
+            fan_out: 32,
+            checkpoint: Checkpoint::EachBatch,
+            failure_ratio: 0.0,
+            in_flight: 1,
+            try_timeout: Duration::from_secs(5),
+            retry: Retry::default(),
+            restart_after: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            events: 128,
+            wait: Duration::from_millis(10),
+        }
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            delay: Duration::from_millis(100),
+            max_delay: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The mapping form of [`Checkpoint`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Periodic {
+    #[serde(with = "units::duration")]
+    every: Duration,
+}
+
+impl Serialize for Checkpoint {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::EachBatch => serializer.serialize_str(EACH_BATCH),
+            Self::Every(every) => Periodic { every }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Checkpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Checkpoint;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("`each-batch` or `{every: 1 s}`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Checkpoint, E> {
+                if text == EACH_BATCH {
+                    Ok(Checkpoint::EachBatch)
+                } else {
+                    Err(E::invalid_value(de::Unexpected::Str(text), &self))
+                }
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Checkpoint, A::Error> {
+                let Periodic { every } = Periodic::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Checkpoint::Every(every))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+const EACH_BATCH: &str = "each-batch";
