@@ -1,0 +1,107 @@
+//! What a run tells about itself while it goes on.
+//!
+//! The runner makes a [`Progress`] snapshot about once a second and at every change of phase, and hands it to
+//! an [`Observer`]. Snapshots are complete: an observer that misses some of them still shows the truth.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::results::Role;
+
+/// Where a run is and what it sees at this moment. A figure that does not exist in the phase is `None`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Name of the current case.
+    pub case: String,
+    /// Its number, counted from 1.
+    pub case_number: usize,
+    /// How many cases the run has.
+    pub cases: usize,
+    /// Number of the current trial, counted from 1.
+    pub trial: u32,
+    /// How many trials the case has.
+    pub trials: u32,
+    /// What the run is doing.
+    pub phase: Phase,
+    /// How long it has been doing so.
+    pub phase_elapsed: Duration,
+    /// How long the phase takes; `None` if that depends on what happens in it.
+    pub phase_length: Option<Duration>,
+    /// Events offered by the load per second.
+    pub offered_per_s: Option<f64>,
+    /// Events received by the pipeline per second.
+    pub received_per_s: Option<f64>,
+    /// Events forwarded by the pipeline per second.
+    pub forwarded_per_s: Option<f64>,
+    /// Events in the source that the pipeline has not received yet.
+    pub lag_events: Option<u64>,
+    /// CPU and memory of the processes that run.
+    pub roles: BTreeMap<Role, RoleProgress>,
+}
+
+/// What one process uses at this moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoleProgress {
+    /// CPU since the last snapshot; 100 is everything that the role may use.
+    pub cpu_percent: f64,
+    /// Resident memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// The phases of a trial, in their order. A trial skips those its load does not need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Processes start and connect.
+    Starting,
+    /// A backlog is written before the pipeline starts.
+    Filling,
+    /// The load runs and nothing is recorded yet.
+    WarmUp,
+    /// The load runs and is recorded.
+    Measuring,
+    /// The load has ended; what is under way still arrives.
+    Draining,
+    /// Streams are checked for loss, duplicates, order and content.
+    Verifying,
+    /// Processes are asked to end.
+    Stopping,
+}
+
+/// Someone who watches a run: a display, a log, a test.
+///
+/// Called from the runner's thread: it must return at once and leave drawing to a thread of its own.
+pub trait Observer: Send + Sync {
+    /// Takes notice of a snapshot.
+    fn progress(&self, progress: &Progress);
+}
+
+/// The observer of a run that nobody watches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn progress(&self, _progress: &Progress) {}
+}
+
+impl Phase {
+    /// The name that users read.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Filling => "filling",
+            Self::WarmUp => "warming up",
+            Self::Measuring => "measuring",
+            Self::Draining => "draining",
+            Self::Verifying => "verifying",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}

@@ -1,0 +1,142 @@
+//! Where and how the figures were taken.
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::utc_timestamp;
+
+/// The machine, the build and the command. No host name, no user, no credential.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Environment {
+    /// Version of Parshall.
+    pub version: String,
+    /// The command that repeats the run, ready to paste.
+    pub command: String,
+    /// What was measured against: `embedded`, or the address of a namespace or cluster without its key.
+    pub target: String,
+    /// Seed of everything random in the run.
+    pub seed: u64,
+    /// When the run began, as RFC 3339 in UTC.
+    pub started: String,
+    /// When the last case ended, in the same form; absent while the run goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<String>,
+    /// The processor, as it calls itself.
+    pub cpu_model: String,
+    /// Logical cores.
+    pub cores: u32,
+    /// Memory of the machine in bytes.
+    pub memory_bytes: u64,
+    /// Operating system and kernel release.
+    pub kernel: String,
+    /// Load averages over 1, 5 and 15 minutes when the run began: what else the machine was doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_average: Option<[f64; 3]>,
+}
+
+/// What the caller of a run knows about it and the machine does not.
+#[derive(Debug, Clone)]
+pub struct RunIdentity {
+    /// Version of Parshall.
+    pub version: String,
+    /// The command that repeats the run.
+    pub command: String,
+    /// What is measured against, without its key.
+    pub target: String,
+    /// Seed of everything random in the run.
+    pub seed: u64,
+}
+
+impl Environment {
+    /// The environment of a run that begins now on this machine. Facts that `/proc` does not give are called
+    /// unknown (or zero, for memory), since a missing fact must not stop a measurement.
+    #[must_use]
+    pub fn of_this_machine(run: RunIdentity) -> Self {
+        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        Self {
+            version: run.version,
+            command: run.command,
+            target: run.target,
+            seed: run.seed,
+            started: utc_timestamp(SystemTime::now()),
+            finished: None,
+            cpu_model: cpu_model(&text("/proc/cpuinfo")).unwrap_or_else(|| "unknown".to_owned()),
+            cores: std::thread::available_parallelism()
+                .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)),
+            memory_bytes: memory_bytes(&text("/proc/meminfo")).unwrap_or(0),
+            kernel: [
+                text("/proc/sys/kernel/ostype"),
+                text("/proc/sys/kernel/osrelease"),
+            ]
+            .map(|line| line.trim().to_owned())
+            .join(" "),
+            load_average: load_average(&text("/proc/loadavg")),
+        }
+    }
+
+    /// Notes that the run has ended now.
+    pub fn finish(&mut self) {
+        self.finished = Some(utc_timestamp(SystemTime::now()));
+    }
+}
+
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    let line = cpuinfo
+        .lines()
+        .find(|line| line.starts_with("model name"))?;
+    let (_, name) = line.split_once(':')?;
+    Some(name.trim().to_owned())
+}
+
+fn memory_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+fn load_average(loadavg: &str) -> Option<[f64; 3]> {
+    let mut fields = loadavg.split_whitespace().map(|field| field.parse().ok());
+    Some([fields.next()??, fields.next()??, fields.next()??])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_files_are_read_as_they_are_written() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2.60GHz\n";
+        assert_eq!(cpu_model(cpuinfo).as_deref(), Some("Some CPU @ 2.60GHz"));
+        assert_eq!(
+            memory_bytes("MemTotal:       24603016 kB\nMemFree: 1 kB\n"),
+            Some(25_193_488_384)
+        );
+        assert_eq!(
+            load_average("0.52 0.58 1.59 2/345 6789\n"),
+            Some([0.52, 0.58, 1.59])
+        );
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_say_is_not_invented() {
+        assert_eq!(cpu_model(""), None);
+        assert_eq!(memory_bytes("MemTotal: many kB"), None);
+        assert_eq!(load_average("0.5 0.6"), None);
+    }
+
+    #[test]
+    fn this_machine_has_cores_and_memory() {
+        let environment = Environment::of_this_machine(RunIdentity {
+            version: "0".to_owned(),
+            command: "parshall run fan-out".to_owned(),
+            target: "embedded".to_owned(),
+            seed: 1,
+        });
+        assert!(environment.cores > 0 && environment.memory_bytes > 0);
+        assert!(environment.started.ends_with('Z'));
+    }
+}

@@ -1,0 +1,111 @@
+//! What the lab noticed: why a case failed, what limited it, what a reader has to know.
+
+use serde::{Deserialize, Serialize};
+
+/// One remark about a case, with its cause and, where there is one, what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finding {
+    /// What it means for the verdict.
+    pub severity: Severity,
+    /// The class of the finding, for programs.
+    pub kind: FindingKind,
+    /// One sentence with the figures, for people.
+    pub message: String,
+    /// What the reader can do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The trial it belongs to, counted from 1; absent if it concerns the whole case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<u32>,
+}
+
+/// The weight of a finding, from the heaviest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The case failed: what was measured did not do its work.
+    Failure,
+    /// The figures must not be used: the lab itself did not do its work.
+    Invalid,
+    /// The figures stand; something about them needs to be known.
+    Warning,
+    /// An explanation of the figures, such as what limited them.
+    Note,
+}
+
+/// The classes of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FindingKind {
+    /// Acknowledged events never arrived.
+    EventsLost,
+    /// Events arrived with other content than they were sent with.
+    EventsCorrupted,
+    /// Events of a stream arrived out of order.
+    EventsReordered,
+    /// Events arrived more than once.
+    EventsDuplicated,
+    /// Sends were never acknowledged.
+    OutcomeUnknown,
+    /// A process of the run ended or could not do its work.
+    RoleFailed,
+    /// The generator did not keep to its schedule, or used all of its CPU.
+    GeneratorOverloaded,
+    /// The sink did not keep up.
+    SinkOverloaded,
+    /// The service's counters and the clients' differ.
+    CountersDisagree,
+    /// Latencies below zero: clocks disagree.
+    NegativeLatency,
+    /// The service throttled: a quota limits the figures.
+    LimitedByQuota,
+    /// The measured client was at its CPU or memory limit.
+    LimitedByClient,
+    /// Less was offered than could have been carried.
+    LimitedByGenerator,
+    /// The number of workers over their latency bounds the rate (Little's law).
+    LimitedByConcurrency,
+    /// A limit was asked for and could not be put in force as asked.
+    LimitNotEnforced,
+    /// The trial or the run was interrupted.
+    Interrupted,
+    /// Anything else.
+    Other,
+}
+
+impl Finding {
+    /// A finding without a hint, about the whole case.
+    #[must_use]
+    pub fn new(severity: Severity, kind: FindingKind, message: impl Into<String>) -> Self {
+        Self {
+            severity,
+            kind,
+            message: message.into(),
+            hint: None,
+            trial: None,
+        }
+    }
+
+    /// The finding with what the reader can do about it.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+}
+
+impl Severity {
+    /// The name that users read and that `results.json` uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failure => "failure",
+            Self::Invalid => "invalid",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Latencies: the distribution that roles record, and the summary that results state.
+//!
+//! The unit is the microsecond, on both sides. Nothing is clamped and nothing is dropped: the histogram grows
+//! to hold what it is given, and a negative latency (the clock of one process behind that of another) is
+//! counted and shown beside the others.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::percentile::{CurvePoint, Percentile, curve};
+
+/// Latencies in microseconds, as recorded. Distributions merge, so percentiles over several processes or
+/// trials come from all samples and are never an average of percentiles.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyDistribution {
+    /// Every latency that is not negative.
+    pub histogram: Histogram<u64>,
+    /// The negative ones.
+    pub negative: Option<NegativeLatencies>,
+}
+
+/// Latencies below zero: how many, and the worst of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NegativeLatencies {
+    /// How many samples were negative.
+    pub count: u64,
+    /// The most negative one, in microseconds.
+    pub min: i64,
+}
+
+/// The summary of a distribution, in microseconds (to the histogram's three significant digits).
+///
+/// Percentiles that the samples do not support are absent; see [`Percentile`] for the rule. Negative samples
+/// are not part of the other figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LatencySummary {
+    /// Number of samples that are not negative.
+    pub count: u64,
+    /// The shortest.
+    pub min: u64,
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<u64>,
+    /// The 75th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p75: Option<u64>,
+    /// The 95th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95: Option<u64>,
+    /// The 99th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<u64>,
+    /// The 99.9th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999: Option<u64>,
+    /// The longest.
+    pub max: u64,
+    /// Samples below zero, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative: Option<NegativeLatencies>,
+}
+
+impl LatencyDistribution {
+    /// A distribution without samples, with three significant digits and no upper bound.
+    #[must_use]
+    pub fn new() -> Self {
+        let histogram = Histogram::new(3).expect("three significant digits are within 0..=5");
+        Self {
+            histogram,
+            negative: None,
+        }
+    }
+
+    /// Records one latency in microseconds.
+    pub fn record(&mut self, latency_us: i64) {
+        match u64::try_from(latency_us) {
+            Ok(latency) => self
+                .histogram
+                .record(latency)
+                .expect("a histogram that resizes itself holds every u64"),
+            Err(_) => self.merge_negative(NegativeLatencies {
+                count: 1,
+                min: latency_us,
+            }),
+        }
+    }
+
+    /// Adds all samples of another distribution.
+    ///
+    /// # Panics
+    /// Never for distributions of this type: an auto-resizing histogram accepts every other one.
+    pub fn merge(&mut self, other: &Self) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("a histogram that resizes itself accepts every other histogram");
+        if let Some(negative) = other.negative {
+            self.merge_negative(negative);
+        }
+    }
+
+    /// Whether nothing was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.histogram.is_empty() && self.negative.is_none()
+    }
+
+    /// The summary; `None` if no sample, or no sample that is not negative, was recorded.
+    #[must_use]
+    pub fn summary(&self) -> Option<LatencySummary> {
+        let histogram = &self.histogram;
+        (!histogram.is_empty()).then(|| LatencySummary {
+            count: histogram.len(),
+            min: histogram.min(),
+            mean: (histogram.mean() * 1_000.0).round() / 1_000.0,
+            p50: Percentile::P50.of(histogram),
+            p75: Percentile::P75.of(histogram),
+            p95: Percentile::P95.of(histogram),
+            p99: Percentile::P99.of(histogram),
+            p999: Percentile::P999.of(histogram),
+            max: histogram.max(),
+            negative: self.negative,
+        })
+    }
+
+    /// The percentile curve, up to the last percentile that the samples support.
+    #[must_use]
+    pub fn curve(&self) -> Vec<CurvePoint> {
+        curve(&self.histogram)
+    }
+
+    fn merge_negative(&mut self, other: NegativeLatencies) {
+        let known = self.negative.get_or_insert(NegativeLatencies {
+            count: 0,
+            min: other.min,
+        });
+        known.count += other.count;
+        known.min = known.min.min(other.min);
+    }
+}
+
+impl Default for LatencyDistribution {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn distribution(values: impl IntoIterator<Item = i64>) -> LatencyDistribution {
+        let mut distribution = LatencyDistribution::new();
+        values
+            .into_iter()
+            .for_each(|value| distribution.record(value));
+        distribution
+    }
+
+    #[test]
+    fn an_empty_distribution_has_no_summary() {
+        assert_eq!(LatencyDistribution::new().summary(), None);
+        assert!(LatencyDistribution::new().is_empty());
+    }
+
+    #[test]
+    fn unsupported_percentiles_are_absent_from_the_json() {
+        let summary = distribution(1..=100).summary().unwrap();
+        assert_eq!(
+            (summary.p50, summary.p99, summary.p999),
+            (Some(50), Some(99), None)
+        );
+        let json = serde_json::to_value(&summary).unwrap();
+        assert!(json.get("p999").is_none());
+        assert!(json.get("negative").is_none());
+    }
+
+    #[test]
+    fn negative_latencies_are_counted_and_kept_out_of_the_percentiles() {
+        let summary = distribution([-5, -70, 10, 20]).summary().unwrap();
+        assert_eq!(
+            summary.negative,
+            Some(NegativeLatencies { count: 2, min: -70 })
+        );
+        assert_eq!((summary.count, summary.min, summary.max), (2, 10, 20));
+    }
+
+    #[test]
+    fn merging_equals_recording_everything_in_one_place() {
+        let mut merged = distribution((-3..500).step_by(3));
+        merged.merge(&distribution((-2_000_000..9_000_000).step_by(77_777)));
+        let expected = distribution(
+            (-3..500)
+                .step_by(3)
+                .chain((-2_000_000..9_000_000).step_by(77_777)),
+        );
+        assert_eq!(merged.summary(), expected.summary());
+    }
+
+    #[test]
+    fn a_latency_of_an_hour_is_not_clamped() {
+        let hour_us = 3_600_000_000;
+        let summary = distribution([1, hour_us]).summary().unwrap();
+        assert!(summary.max >= hour_us as u64);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a run found out: the content of `results.json`, and nothing about how it was found.
+//!
+//! ```text
+//! Results ── environment
+//!         └─ cases ── trials ── intervals          one figure per second
+//!                  │         └─ roles, latency …   every figure of one trial
+//!                  └─ the same figures over all trials: median, min, max; merged latencies
+//! ```
+//!
+//! The runner fills a [`Trial`] and the [`Distributions`] it recorded, [`Case::from_trials`] makes one row of
+//! the table of them, and the reports read only these types. The JSON form is stable and published as
+//! `schema/results.schema.json`. A figure that was not measured is absent; zero means that it was measured
+//! and was zero. Names end in their unit; the exceptions are [`Case::stages`] and [`Trial::stages`], whose
+//! summaries count microseconds like `latency_us`.
+
+mod case;
+mod civil_time;
+mod delivery;
+mod environment;
+mod finding;
+mod generator;
+mod latency;
+mod percentile;
+mod published;
+mod role;
+mod stage;
+mod summary;
+mod trial;
+
+pub use case::{Case, CasePlan, OrderExpectation, Status};
+pub use civil_time::utc_timestamp;
+pub use delivery::Delivery;
+pub use environment::{Environment, RunIdentity};
+pub use finding::{Finding, FindingKind, Severity};
+pub use generator::GeneratorHealth;
+pub use latency::{LatencyDistribution, LatencySummary, NegativeLatencies};
+pub use percentile::{CurvePoint, Percentile};
+pub use published::Published;
+pub use role::{Limit, LimitMechanism, Role, RoleUsage};
+pub use stage::Stage;
+pub use summary::Summary;
+pub use trial::{Distributions, HubCounters, Interval, IntervalDistribution, Trial, TrialRecord};
+
+use serde::{Deserialize, Serialize};
+
+/// Everything one `parshall run` found out; the root object of `results.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Results {
+    /// Version of this format: always [`Results::SCHEMA`].
+    pub schema: u32,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// One sentence that says what the scenario does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether every planned case has all its trials. `false` while the run goes on and after an interruption.
+    pub complete: bool,
+    /// Names of the planned cases that have not run (yet), in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// Machine, version, target and command of the run.
+    pub environment: Environment,
+    /// Where the figures under [`Case::published`] come from: title and setting of the study.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_source: Option<String>,
+    /// One entry per case that has at least begun.
+    pub cases: Vec<Case>,
+}
+
+impl Results {
+    /// The version of the format that this build writes and reads.
+    pub const SCHEMA: u32 = 1;
+
+    /// Results of a run that has not measured anything yet and plans the named cases.
+    #[must_use]
+    pub fn new(scenario: &str, environment: Environment, planned_cases: Vec<String>) -> Self {
+        Self {
+            schema: Self::SCHEMA,
+            scenario: scenario.to_owned(),
+            description: None,
+            complete: planned_cases.is_empty(),
+            missing: planned_cases,
+            environment,
+            published_source: None,
+            cases: Vec::new(),
+        }
+    }
+
+    /// Adds a case, or replaces the case of the same name (a case grows from trial to trial), and keeps
+    /// [`Results::complete`] and [`Results::missing`] true.
+    pub fn put(&mut self, case: Case) {
+        self.missing.retain(|name| *name != case.name);
+        match self.cases.iter_mut().find(|known| known.name == case.name) {
+            Some(known) => *known = case,
+            None => self.cases.push(case),
+        }
+        self.complete = self.missing.is_empty() && self.cases.iter().all(Case::is_complete);
+    }
+
+    /// Whether the run is complete and every case passed: the condition for exit status 0.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.complete && self.cases.iter().all(|case| case.passed)
+    }
+}

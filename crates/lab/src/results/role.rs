@@ -1,0 +1,110 @@
+//! The processes of a run, and what each of them was allowed to use and did use.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A process of the lab. Every role runs in a process of its own, so that its CPU and memory are its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Produces the events.
+    Load,
+    /// The embedded service, where the target is not a remote one.
+    Hub,
+    /// The pipeline that is measured: Parshall's relay, or the scenario's external command.
+    Relay,
+    /// Receives what the pipeline forwarded, and verifies it.
+    Sink,
+}
+
+impl Role {
+    /// All roles, in the order in which events meet them.
+    pub const ALL: [Self; 4] = [Self::Load, Self::Hub, Self::Relay, Self::Sink];
+
+    /// The name that users read and that `results.json` uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Hub => "hub",
+            Self::Relay => "relay",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// By what means the limits of a role were put on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LimitMechanism {
+    /// The unified control-group hierarchy: CPU quota and memory ceiling.
+    CgroupV2,
+    /// The older control-group hierarchies: CPU quota and memory ceiling.
+    CgroupV1,
+    /// The process was pinned to as many cores; its memory was watched, not bounded.
+    Affinity,
+    /// Nothing bounds the role.
+    None,
+}
+
+impl LimitMechanism {
+    /// The name that users read and that `results.json` uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CgroupV2 => "cgroup v2",
+            Self::CgroupV1 => "cgroup v1",
+            Self::Affinity => "CPU affinity",
+            Self::None => "none",
+        }
+    }
+}
+
+impl fmt::Display for LimitMechanism {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// The limits of one role in one trial, as they were in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// What enforces them.
+    pub mechanism: LimitMechanism,
+    /// Cores that the role may use at most; absent if it may use all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<f64>,
+    /// Memory that the role may use at most, in bytes; absent if unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// What a reader has to know: that a limit was asked for and could not be set, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What one role used during the measured phase of one trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoleUsage {
+    /// CPU time over elapsed time, where 100 is everything that the role was allowed to use: its limit in
+    /// cores, or all cores of the machine if it has none. The published studies count in the same way.
+    pub cpu_percent: f64,
+    /// CPU time, user and system, in seconds.
+    pub cpu_seconds: f64,
+    /// Highest resident memory, in bytes.
+    pub memory_peak_bytes: u64,
+    /// Mean of the resident memory over the samples, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_average_bytes: Option<u64>,
+    /// The limits in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+}

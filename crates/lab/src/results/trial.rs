@@ -1,0 +1,160 @@
+//! One trial: one repetition of a case, with every figure it gave.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, Role, RoleUsage, Stage,
+};
+
+/// The figures of one trial. Rates are means over the measured phase.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    /// Counted from 1.
+    pub number: u32,
+    /// The trial did not reach its end. Its figures are shown and are not part of the case's.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub interrupted: bool,
+    /// Length of the measured phase in seconds.
+    pub duration_s: f64,
+    /// Events that the load offered to the service per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_per_s: Option<f64>,
+    /// Events that the pipeline received per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_per_s: Option<f64>,
+    /// Events that the pipeline forwarded, and the service accepted, per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded_per_s: Option<f64>,
+    /// What each process used.
+    pub roles: BTreeMap<Role, RoleUsage>,
+    /// End to end, from each event's intended instant to the sink.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<LatencySummary>,
+    /// The same from the instant at which the event really left, which forgives the generator's lateness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncorrected_latency_us: Option<LatencySummary>,
+    /// Time per stage, in microseconds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stages: BTreeMap<Stage, LatencySummary>,
+    /// What became of the events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
+    /// The service's own counters over the measured phase, by entity name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hub: BTreeMap<String, HubCounters>,
+    /// Whether generator and sink kept up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<GeneratorHealth>,
+    /// What the runner noticed in this trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// The course of the trial, one entry per second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+}
+
+/// What the service itself counted for one hub, queue or topic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HubCounters {
+    /// Events accepted from senders.
+    pub incoming_events: u64,
+    /// Their payload bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incoming_bytes: Option<u64>,
+    /// Events given to receivers.
+    pub outgoing_events: u64,
+    /// Their payload bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outgoing_bytes: Option<u64>,
+    /// Sends refused with `server-busy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<u64>,
+}
+
+/// One second of a trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// End of the second, counted from the start of the measured phase.
+    pub at_s: f64,
+    /// Events offered per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_per_s: Option<f64>,
+    /// Events received by the pipeline per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_per_s: Option<f64>,
+    /// Events forwarded by the pipeline per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded_per_s: Option<f64>,
+    /// Events in the source that the pipeline has not received yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_events: Option<u64>,
+    /// CPU per role; 100 is everything that the role may use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu_percent: BTreeMap<Role, f64>,
+    /// Resident memory per role.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub memory_bytes: BTreeMap<Role, u64>,
+}
+
+/// The distributions behind a trial's summaries, which a case merges over its trials.
+#[derive(Debug, Clone, Default)]
+pub struct Distributions {
+    /// End to end, from the intended instant.
+    pub latency: LatencyDistribution,
+    /// End to end, from the real send.
+    pub uncorrected_latency: LatencyDistribution,
+    /// Per stage.
+    pub stages: BTreeMap<Stage, LatencyDistribution>,
+    /// End-to-end latencies second by second, for the interval log; may be empty.
+    pub intervals: Vec<IntervalDistribution>,
+}
+
+/// The latencies of one interval of a trial.
+#[derive(Debug, Clone)]
+pub struct IntervalDistribution {
+    /// Start of the interval, counted from the start of the measured phase.
+    pub start: Duration,
+    /// Its length.
+    pub length: Duration,
+    /// What was recorded in it.
+    pub latency: LatencyDistribution,
+}
+
+/// A trial with the distributions it was summarised from.
+#[derive(Debug, Clone, Default)]
+pub struct TrialRecord {
+    /// The figures.
+    pub trial: Trial,
+    /// What they come from.
+    pub distributions: Distributions,
+}
+
+impl TrialRecord {
+    /// The record of a trial; the latency and stage summaries of `trial` are set from `distributions`.
+    #[must_use]
+    pub fn new(trial: Trial, distributions: Distributions) -> Self {
+        let stages = distributions.stages.iter();
+        let trial = Trial {
+            latency_us: distributions.latency.summary(),
+            uncorrected_latency_us: distributions.uncorrected_latency.summary(),
+            stages: stages
+                .filter_map(|(stage, each)| Some((*stage, each.summary()?)))
+                .collect(),
+            ..trial
+        };
+        Self {
+            trial,
+            distributions,
+        }
+    }
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
