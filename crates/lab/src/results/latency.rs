@@ -76,16 +76,25 @@ impl LatencyDistribution {
     }
 
     /// Records one latency in microseconds.
+    #[inline]
     pub fn record(&mut self, latency_us: i64) {
+        self.record_many(latency_us, 1);
+    }
+
+    /// Records the same latency in microseconds `count` times, as of a batch that is acknowledged whole.
+    #[inline]
+    pub fn record_many(&mut self, latency_us: i64, count: u64) {
         match u64::try_from(latency_us) {
+            // Not `saturating_record`: that one clamps to the present range instead of growing it.
             Ok(latency) => self
                 .histogram
-                .record(latency)
+                .record_n(latency, count)
                 .expect("a histogram that resizes itself holds every u64"),
-            Err(_) => self.merge_negative(NegativeLatencies {
-                count: 1,
+            Err(_) if count > 0 => self.merge_negative(NegativeLatencies {
+                count,
                 min: latency_us,
             }),
+            Err(_) => {}
         }
     }
 
@@ -198,6 +207,19 @@ mod tests {
                 .chain((-2_000_000..9_000_000).step_by(77_777)),
         );
         assert_eq!(merged.summary(), expected.summary());
+    }
+
+    #[test]
+    fn a_batch_counts_every_event_of_it() {
+        let mut batch = distribution([]);
+        batch.record_many(40, 128);
+        batch.record_many(-2, 3);
+        batch.record_many(-9, 0);
+        assert_eq!(batch.histogram.len(), 128);
+        assert_eq!(
+            batch.negative,
+            Some(NegativeLatencies { count: 3, min: -2 })
+        );
     }
 
     #[test]

@@ -61,9 +61,6 @@ pub struct Results {
     pub missing: Vec<String>,
     /// Machine, version, target and command of the run.
     pub environment: Environment,
-    /// Where the figures under [`Case::published`] come from: title and setting of the study.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published_source: Option<String>,
     /// One entry per case that has at least begun.
     pub cases: Vec<Case>,
 }
@@ -82,7 +79,6 @@ impl Results {
             complete: planned_cases.is_empty(),
             missing: planned_cases,
             environment,
-            published_source: None,
             cases: Vec::new(),
         }
     }

@@ -18,4 +18,7 @@ pub struct Published {
     /// Memory of the pipeline in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// Who published it, and how it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
