@@ -1,1 +1,18 @@
-//! TODO-doc
+//! What a pipeline connects to: sources that yield batches of events, sinks that accept them, and stores that
+//! remember how far a consumer group got.
+//!
+//! The batch is the unit everywhere. A [`Source`](source::Source) yields an [`EventBatch`](event::EventBatch) whose
+//! events are ranges in refcounted chunks: the bytes stay where the network put them. A [`Sink`](sink::Sink) encodes
+//! the events that it is given straight into its output buffer and reports one outcome per send. Both are polled by one
+//! thread; neither knows of retries, routes or checkpoints, which are the relay's.
+//!
+//! [`fakes`] holds a memory source, a scripted sink and more for tests of whatever is built on these traits.
+
+pub mod batch_builder;
+pub mod checkpoint;
+pub mod deadline_queue;
+pub mod event;
+pub mod fakes;
+pub mod retry;
+pub mod sink;
+pub mod source;

@@ -1,0 +1,227 @@
+//! Turns single events, as they come off the wire, into batches per partition.
+//!
+//! A batch is sealed when it is full or when its oldest event has waited as long as the options allow; the caller asks
+//! for [`next_deadline`](BatchBuilder::next_deadline) and tells the time, so nothing here knows a clock. `push` is a
+//! source's hot path: it looks the open batch up by index and appends a 40-byte event; it allocates only until the
+//! batches that go round have grown to their size.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::deadline_queue::DeadlineQueue;
+use crate::event::{BatchPool, EventBatch, EventParts, PartitionId};
+use crate::source::BatchOptions;
+
+/// Collects events into batches for all partitions of one source.
+#[derive(Debug)]
+pub struct BatchBuilder {
+    options: BatchOptions,
+    /// The open batch per partition id; empty (and without capacity) where none is open.
+    open: Vec<EventBatch>,
+    /// When each open batch is to be sealed at the latest. All wait equally long, so they expire in order.
+    deadlines: DeadlineQueue,
+    sealed: VecDeque<EventBatch>,
+    pool: BatchPool,
+}
+
+impl BatchBuilder {
+    /// A builder for partitions with ids below `partitions`, which is best as small as it can be.
+    #[must_use]
+    pub fn new(options: BatchOptions, partitions: u32) -> Self {
+        let options = BatchOptions {
+            max_events: options.max_events.max(1),
+            ..options
+        };
+        Self {
+            options,
+            open: (0..partitions).map(|_| EventBatch::default()).collect(),
+            deadlines: DeadlineQueue::new(),
+            sealed: VecDeque::new(),
+            pool: BatchPool::new(partitions as usize * POOLED_PER_PARTITION),
+        }
+    }
+
+    /// Adds the next event of a partition, whose parts lie in `chunk`.
+    ///
+    /// # Panics
+    /// When the partition is not below the number given to [`new`](Self::new), or a part does not lie in `chunk`.
+    #[inline]
+    pub fn push(
+        &mut self,
+        now: Instant,
+        partition: PartitionId,
+        chunk: &Bytes,
+        parts: &EventParts,
+    ) {
+        let open = &mut self.open[partition.0 as usize];
+        if open.is_empty() {
+            *open = self.pool.take(partition, self.options.max_events);
+            self.deadlines
+                .push(partition.0, now + self.options.max_wait);
+        }
+        open.push(chunk, parts);
+        if open.len() >= self.options.max_events {
+            self.deadlines.remove(partition.0);
+            self.sealed.push_back(std::mem::take(open));
+        }
+    }
+
+    /// When the next open batch is due, unless it fills before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.next_deadline()
+    }
+
+    /// Seals every open batch that is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(partition) = self.deadlines.pop_due(now) {
+            self.sealed
+                .push_back(std::mem::take(&mut self.open[partition as usize]));
+        }
+    }
+
+    /// The next sealed batch, in the order in which they were sealed.
+    pub fn pop_sealed(&mut self) -> Option<EventBatch> {
+        self.sealed.pop_front()
+    }
+
+    /// Drops what a partition has in open and sealed batches: it was closed.
+    pub fn discard(&mut self, partition: PartitionId) {
+        self.deadlines.remove(partition.0);
+        if let Some(open) = self.open.get_mut(partition.0 as usize) {
+            self.pool.give(std::mem::take(open));
+        }
+        self.sealed.retain(|batch| batch.partition() != partition);
+    }
+
+    /// Takes a batch back whose events are done with.
+    pub fn recycle(&mut self, batch: EventBatch) {
+        self.pool.give(batch);
+    }
+}
+
+/// One batch that fills, one on its way through the relay, and one that waits for its turn.
+const POOLED_PER_PARTITION: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::event::EnqueuedTime;
+
+    fn builder(max_events: usize, max_wait: Duration) -> BatchBuilder {
+        BatchBuilder::new(
+            BatchOptions {
+                max_events,
+                max_wait,
+            },
+            4,
+        )
+    }
+
+    fn push(builder: &mut BatchBuilder, now: Instant, partition: u32, sequence_number: i64) {
+        let chunk = Bytes::from_static(b"0123456789abcdef");
+        let enqueued_time = EnqueuedTime::default();
+        let parts = EventParts {
+            message: 0..16,
+            partition_key: 0..0,
+            offset: 0..0,
+            sequence_number,
+            enqueued_time,
+        };
+        builder.push(now, PartitionId(partition), &chunk, &parts);
+    }
+
+    fn sealed(builder: &mut BatchBuilder) -> Vec<(u32, Vec<i64>)> {
+        std::iter::from_fn(|| builder.pop_sealed())
+            .map(|batch| {
+                (
+                    batch.partition().0,
+                    batch
+                        .events()
+                        .iter()
+                        .map(|event| event.sequence_number)
+                        .collect(),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_batch_is_sealed_at_its_last_event_and_not_one_before() {
+        let now = Instant::now();
+        let mut builder = builder(3, Duration::from_secs(1));
+        push(&mut builder, now, 0, 1);
+        push(&mut builder, now, 0, 2);
+        assert_eq!(sealed(&mut builder), []);
+        push(&mut builder, now, 0, 3);
+        assert_eq!(sealed(&mut builder), [(0, vec![1, 2, 3])]);
+        assert_eq!(builder.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_batch_is_sealed_when_its_oldest_event_has_waited() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut builder = builder(100, Duration::from_millis(10));
+        push(&mut builder, at(0), 2, 1);
+        push(&mut builder, at(4), 1, 1);
+        push(&mut builder, at(9), 2, 2);
+        assert_eq!(builder.next_deadline(), Some(at(10)));
+        builder.handle_timeout(start + Duration::from_micros(9_999));
+        assert_eq!(sealed(&mut builder), []);
+        builder.handle_timeout(at(10));
+        assert_eq!(sealed(&mut builder), [(2, vec![1, 2])]);
+        assert_eq!(builder.next_deadline(), Some(at(14)));
+        builder.handle_timeout(at(20));
+        assert_eq!(sealed(&mut builder), [(1, vec![1])]);
+    }
+
+    #[test]
+    fn a_full_batch_starts_the_wait_of_the_next_one_anew() {
+        let start = Instant::now();
+        let mut builder = builder(2, Duration::from_millis(10));
+        push(&mut builder, start, 0, 1);
+        push(&mut builder, start, 0, 2);
+        push(&mut builder, start + Duration::from_millis(7), 0, 3);
+        assert_eq!(
+            builder.next_deadline(),
+            Some(start + Duration::from_millis(17))
+        );
+    }
+
+    #[test]
+    fn a_closed_partition_leaves_nothing_behind() {
+        let now = Instant::now();
+        let mut builder = builder(2, Duration::from_millis(10));
+        for sequence_number in 0..3 {
+            push(&mut builder, now, 0, sequence_number);
+            push(&mut builder, now, 1, sequence_number);
+        }
+        builder.discard(PartitionId(0));
+        builder.handle_timeout(now + Duration::from_secs(1));
+        assert_eq!(sealed(&mut builder), [(1, vec![0, 1]), (1, vec![2])]);
+        push(&mut builder, now, 0, 9);
+        builder.handle_timeout(now + Duration::from_secs(1));
+        assert_eq!(sealed(&mut builder), [(0, vec![9])]);
+    }
+
+    #[test]
+    fn recycled_batches_are_filled_again() {
+        let now = Instant::now();
+        let mut builder = builder(1, Duration::ZERO);
+        push(&mut builder, now, 0, 1);
+        let batch = builder.pop_sealed().expect("a full batch");
+        let address = batch.events().as_ptr();
+        builder.recycle(batch);
+        push(&mut builder, now, 3, 2);
+        let again = builder.pop_sealed().expect("a full batch");
+        assert_eq!(
+            (again.events().as_ptr(), again.partition()),
+            (address, PartitionId(3))
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! The file store: the suite of all stores, and what only files can suffer. Processes that write until they are killed
+//! are this test binary itself, run for the one test that says what such a process does.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use units::Random;
+
+use super::*;
+use crate::checkpoint::suite;
+
+suite::of_store!({
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    (
+        FileCheckpointStore::open(folder.path()).expect("a folder that can be written"),
+        folder,
+    )
+});
+
+fn group() -> ConsumerGroup {
+    ConsumerGroup::new("localhost", "hub", "$Default")
+}
+
+fn checkpoint(sequence_number: i64) -> Checkpoint {
+    let offset = Some(sequence_number.to_string());
+    Checkpoint {
+        group: group(),
+        partition: PartitionId(0),
+        sequence_number: Some(sequence_number),
+        offset,
+    }
+}
+
+fn claim(partition: u32, owner_id: &str) -> Ownership {
+    let partition = PartitionId(partition);
+    Ownership {
+        group: group(),
+        partition,
+        owner_id: owner_id.to_owned(),
+        etag: None,
+        last_modified: None,
+    }
+}
+
+#[tokio::test]
+async fn another_process_goes_on_where_the_last_one_ended() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let open = || FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    let (mine, yours) = (open(), open());
+    for sequence_number in 0..5 {
+        mine.update_checkpoint(checkpoint(2 * sequence_number))
+            .await
+            .expect("written");
+        yours
+            .update_checkpoint(checkpoint(2 * sequence_number + 1))
+            .await
+            .expect("written");
+        let listed = mine.list_checkpoints(&group()).await.expect("listed");
+        assert_eq!(listed, [checkpoint(2 * sequence_number + 1)]);
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_not_named_after_a_partition_are_left_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    store
+        .update_checkpoint(checkpoint(1))
+        .await
+        .expect("written");
+    let checkpoints = folder.path().join("localhost/hub/$Default/checkpoint");
+    std::fs::write(checkpoints.join("README"), "not a checkpoint").expect("written");
+    assert_eq!(
+        store.list_checkpoints(&group()).await.expect("listed"),
+        [checkpoint(1)]
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_checkpoint_is_an_error_that_names_the_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    store
+        .update_checkpoint(checkpoint(1))
+        .await
+        .expect("written");
+    let path = folder.path().join("localhost/hub/$Default/checkpoint/0");
+    std::fs::write(&path, [b'x'; 512]).expect("written");
+    let listed = store
+        .list_checkpoints(&group())
+        .await
+        .expect_err("the file is damaged");
+    assert!(
+        listed.to_string().contains(&path.display().to_string()),
+        "{listed}"
+    );
+    assert!(
+        store.update_checkpoint(checkpoint(2)).await.is_err(),
+        "it is not overwritten either"
+    );
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_at_once() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let error =
+        FileCheckpointStore::open(file.path().join("store")).expect_err("a file is no folder");
+    assert!(
+        matches!(
+            error,
+            StoreError::File {
+                action: "create",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_claim_that_was_cut_short_before_the_renaming_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    let won = store
+        .claim_ownership(vec![claim(0, "me")])
+        .await
+        .expect("claimed");
+    std::fs::write(
+        folder.path().join("localhost/hub/$Default/ownership/.0"),
+        "owner_id=yo",
+    )
+    .expect("written");
+    assert_eq!(store.list_ownership(&group()).await.expect("listed"), won);
+    let etag = won[0].etag.clone();
+    let renewed = store
+        .claim_ownership(vec![Ownership {
+            etag,
+            ..claim(0, "me")
+        }])
+        .await
+        .expect("claimed");
+    assert_eq!(
+        store.list_ownership(&group()).await.expect("listed"),
+        renewed
+    );
+}
+
+#[tokio::test]
+async fn a_killed_writer_leaves_its_last_checkpoint_or_the_one_after() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    let mut random = Random::from_seed(20);
+    let mut last_known = -1;
+    for _ in 0..20 {
+        let (mut child, lines) =
+            run_process("a_process_that_writes_checkpoints", folder.path(), "");
+        let count = 1 + random.below(200) as usize;
+        let written = lines
+            .lines()
+            .map_while(Result::ok)
+            .filter_map(|line| said(&line, "written "));
+        last_known = written.take(count).last().unwrap_or(last_known);
+        child.kill().expect("it runs until it is killed");
+        child.wait().expect("it was started here");
+        let listed = store
+            .list_checkpoints(&group())
+            .await
+            .expect("a whole slot");
+        let [
+            Checkpoint {
+                sequence_number: Some(sequence_number),
+                offset,
+                ..
+            },
+        ] = &listed[..]
+        else {
+            panic!("one checkpoint, not {listed:?}");
+        };
+        assert!(
+            *sequence_number >= last_known,
+            "{sequence_number} was stored, {last_known} had been written"
+        );
+        assert_eq!(offset.as_deref(), Some(&*sequence_number.to_string()));
+        last_known = *sequence_number;
+    }
+}
+
+#[tokio::test]
+async fn processes_that_claim_at_once_do_not_both_win() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut processes: Vec<_> = (0..4)
+        .map(|number| {
+            run_process(
+                "a_process_that_claims",
+                folder.path(),
+                &format!("process {number}"),
+            )
+        })
+        .collect();
+    let mut won: Vec<u32> = Vec::new();
+    for (child, lines) in &mut processes {
+        let lines = lines.lines().map_while(Result::ok);
+        won.extend(lines.filter_map(|line| said(&line, "won ")));
+        assert!(child.wait().expect("it was started here").success());
+    }
+    won.sort_unstable();
+    assert_eq!(won, (0..64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_process_that_writes_checkpoints() {
+    let Some((folder, _)) = this_process() else {
+        return;
+    };
+    let store = FileCheckpointStore::open(folder).expect("a folder that can be written");
+    let newest = store
+        .list_checkpoints(&group())
+        .await
+        .expect("a whole slot");
+    let first = newest
+        .first()
+        .and_then(|checkpoint| checkpoint.sequence_number)
+        .map_or(0, |last| last + 1);
+    for sequence_number in first.. {
+        store
+            .update_checkpoint(checkpoint(sequence_number))
+            .await
+            .expect("written");
+        let mut output = std::io::stdout().lock();
+        // The reader kills this process; until then there is one.
+        writeln!(output, "written {sequence_number}").expect("somebody reads");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_claims() {
+    let Some((folder, owner_id)) = this_process() else {
+        return;
+    };
+    let store = FileCheckpointStore::open(folder).expect("a folder that can be written");
+    for partition in 0..64 {
+        for won in store
+            .claim_ownership(vec![claim(partition, &owner_id)])
+            .await
+            .expect("the store works")
+        {
+            writeln!(std::io::stdout().lock(), "won {}", won.partition).expect("somebody reads");
+        }
+    }
+}
+
+/// Runs one test of this binary in a process of its own; the test finds the folder and the argument in its environment.
+fn run_process(test: &str, folder: &Path, argument: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new(env::current_exe().expect("a test binary"))
+        .args([
+            "--exact",
+            &format!("checkpoint::files::tests::{test}"),
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(FOLDER_VARIABLE, folder)
+        .env(ARGUMENT_VARIABLE, argument)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a test binary that can be run again");
+    let output = BufReader::new(child.stdout.take().expect("a pipe was asked for"));
+    (child, output)
+}
+
+/// The number that a process said on a line; the test harness may have begun the line with words of its own.
+fn said<T: std::str::FromStr>(line: &str, word: &str) -> Option<T> {
+    line.split_once(word)?.1.parse().ok()
+}
+
+fn this_process() -> Option<(PathBuf, String)> {
+    Some((
+        env::var_os(FOLDER_VARIABLE)?.into(),
+        env::var(ARGUMENT_VARIABLE).ok()?,
+    ))
+}
+
+const FOLDER_VARIABLE: &str = "PARSHALL_TEST_STORE_FOLDER";
+const ARGUMENT_VARIABLE: &str = "PARSHALL_TEST_STORE_ARGUMENT";

@@ -1,0 +1,144 @@
+//! Checkpoints: how far a consumer group has got in each partition, and who works on it.
+//!
+//! The shape is that of the official SDKs' checkpoint stores, which keep one blob per partition for the checkpoint and
+//! one for the ownership: `<namespace>/<hub>/<consumer group>/{checkpoint,ownership}/<partition>`. A store behind
+//! [`CheckpointStore`] that is laid out so on blobs can be shared with processors written in other languages.
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::event::PartitionId;
+
+mod files;
+mod memory;
+#[cfg(test)]
+mod suite;
+
+pub use files::FileCheckpointStore;
+pub use memory::MemoryCheckpointStore;
+
+/// Remembers checkpoints and ownership.
+///
+/// The futures own what they need, so that any number of calls may be under way; calls for one partition are made one
+/// after the other by those who care about their order.
+pub trait CheckpointStore: Send + Sync + fmt::Debug {
+    /// All checkpoints of a consumer group, in the order of their partitions.
+    fn list_checkpoints(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Checkpoint>>;
+
+    /// Sets the checkpoint of a partition; the last writer wins.
+    fn update_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<()>;
+
+    /// The ownership of all partitions of a consumer group that anyone has ever claimed, in the order of the partitions.
+    fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>>;
+
+    /// Tries to write each given ownership and answers with those that were written, with their new ETag and time.
+    ///
+    /// A claim with an ETag is written only if the stored one still has that ETag, a claim without only if none is
+    /// stored. A claim that is lost is simply not in the answer. An empty `owner_id` gives a partition back.
+    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>>;
+}
+
+/// What a call to a store answers with, in time.
+pub type StoreFuture<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// A consumer group of a hub of a namespace; cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsumerGroup {
+    /// The namespace's host name, such as `example.servicebus.windows.net`.
+    pub namespace: Arc<str>,
+    /// The hub's name.
+    pub hub: Arc<str>,
+    /// The group's name, such as `$Default`.
+    pub name: Arc<str>,
+}
+
+/// How far a consumer group has got in one partition: everything up to and including this event is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The group whose progress it is.
+    pub group: ConsumerGroup,
+    /// The partition.
+    pub partition: PartitionId,
+    /// The sequence number of the last event that is done.
+    pub sequence_number: Option<i64>,
+    /// The service's opaque offset of that event.
+    pub offset: Option<String>,
+}
+
+/// Who works on a partition for a consumer group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    /// The group.
+    pub group: ConsumerGroup,
+    /// The partition.
+    pub partition: PartitionId,
+    /// The owner's own name; empty when the partition was given back.
+    pub owner_id: String,
+    /// Which writing of the ownership this is; none for a claim of what nobody has claimed before.
+    pub etag: Option<ETag>,
+    /// When the store wrote it; none in a claim. An owner who has not renewed its claim for long has lost it.
+    pub last_modified: Option<SystemTime>,
+}
+
+/// A store's opaque mark of one writing, without quotes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ETag(pub String);
+
+/// Why a store could not do what it was asked to. Losing a claim is not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file could not be read or written.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// What was tried, as a verb: `read`, `write`, `lock`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// A file holds something else than what this store writes.
+    #[error("{} is damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// An offset is longer than the store can keep.
+    #[error("an offset of {length} bytes is longer than the {maximum} that the store can keep")]
+    OffsetTooLong {
+        /// How long the offset is in the store's own form, in bytes.
+        length: usize,
+        /// How long it may be, in bytes.
+        maximum: usize,
+    },
+    /// The store is not there, or refuses; with its own words.
+    #[error("the checkpoint store is not available: {reason}")]
+    Unavailable {
+        /// What the store or the network says.
+        reason: String,
+    },
+}
+
+impl ConsumerGroup {
+    /// Names a consumer group.
+    #[must_use]
+    pub fn new(namespace: &str, hub: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            hub: hub.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for ConsumerGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.namespace, self.hub, self.name)
+    }
+}

@@ -1,0 +1,441 @@
+//! Events and batches of them.
+//!
+//! An [`Event`] is five ranges and two numbers, 40 bytes, copied freely. The bytes that it speaks of are in a chunk that
+//! its [`EventBatch`] keeps alive, usually the very buffer that the socket was read into:
+//!
+//! ```text
+//!   batch.chunks   [ chunk 0: ..|annotations|key|..|sections of event 0 |..|sections of event 1|.. ] [ chunk 1: .. ]
+//!                                            ^^^    ^^^^^^^^^^^^^^^^^^^      ^^^^^^^^^^^^^^^^^^^
+//!   batch.events   {chunk: 0, partition key, message} {chunk: 0, message} {chunk: 1, ..}
+//! ```
+//!
+//! Batches are recycled through a [`BatchPool`], so that a steady stream allocates nothing.
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+/// The number of a partition within its hub or topic, from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub u32);
+
+/// When the service appended an event, in whole milliseconds as services report it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnqueuedTime {
+    unix_ms: i64,
+}
+
+/// Where one event's parts lie in its batch, and what the service says about it.
+///
+/// Made by [`EventBatch::push`]; read through the accessors of the batch that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    chunk: u32,
+    message_start: u32,
+    message_end: u32,
+    partition_key_start: u32,
+    offset_start: u32,
+    partition_key_len: u16,
+    offset_len: u16,
+    /// The event's number in its partition, as the service counts.
+    pub sequence_number: i64,
+    /// When the service appended the event.
+    pub enqueued_time: EnqueuedTime,
+}
+
+/// The parts of an event that is about to be pushed, as ranges in the chunk pushed with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventParts {
+    /// What a sink forwards. For AMQP: the encoded sections of the message without what the service had added.
+    pub message: Range<u32>,
+    /// The partition key's bytes; empty when the event has none. Beyond 65,535 bytes a key is cut (services refuse
+    /// keys of more than 128 characters).
+    pub partition_key: Range<u32>,
+    /// The service's opaque offset as text; empty where the service has none. Beyond 65,535 bytes it is dropped.
+    pub offset: Range<u32>,
+    /// The event's number in its partition.
+    pub sequence_number: i64,
+    /// When the service appended the event.
+    pub enqueued_time: EnqueuedTime,
+}
+
+/// Consecutive events of one partition, in order.
+#[derive(Clone, Default)]
+pub struct EventBatch {
+    partition: PartitionId,
+    events: Vec<Event>,
+    chunks: Vec<Bytes>,
+    message_bytes: usize,
+    largest_message: usize,
+}
+
+/// Empty batches that wait to be filled again.
+#[derive(Debug)]
+pub struct BatchPool {
+    free: Vec<EventBatch>,
+    capacity: usize,
+}
+
+impl EnqueuedTime {
+    /// An instant given in milliseconds since the Unix epoch (negative before it).
+    #[must_use]
+    pub const fn from_unix_ms(unix_ms: i64) -> Self {
+        Self { unix_ms }
+    }
+
+    /// Milliseconds since the Unix epoch.
+    #[must_use]
+    pub const fn unix_ms(self) -> i64 {
+        self.unix_ms
+    }
+}
+
+impl Event {
+    /// How many bytes a sink would forward.
+    #[must_use]
+    pub const fn message_len(&self) -> usize {
+        (self.message_end - self.message_start) as usize
+    }
+}
+
+impl EventBatch {
+    /// An empty batch of `partition` with room for `events` events.
+    #[must_use]
+    pub fn with_capacity(partition: PartitionId, events: usize) -> Self {
+        Self {
+            partition,
+            events: Vec::with_capacity(events),
+            ..Self::default()
+        }
+    }
+
+    /// Appends an event whose parts lie in `chunk`. Consecutive events of one chunk share one reference to it.
+    ///
+    /// # Panics
+    /// When a range of `parts` does not lie in `chunk`, which is an error of the source, not of its peer.
+    #[inline]
+    pub fn push(&mut self, chunk: &Bytes, parts: &EventParts) {
+        let len = chunk.len();
+        assert!(
+            in_chunk(&parts.message, len)
+                && in_chunk(&parts.partition_key, len)
+                && in_chunk(&parts.offset, len),
+            "the parts {parts:?} of an event must lie in its chunk of {len} bytes"
+        );
+        // The batch keeps the last chunk alive, so equal addresses mean the same chunk and not a reused allocation.
+        let same = self
+            .chunks
+            .last()
+            .is_some_and(|last| last.as_ptr() == chunk.as_ptr() && last.len() == len);
+        if !same {
+            self.chunks.push(chunk.clone());
+        }
+        let message_len = (parts.message.end - parts.message.start) as usize;
+        let partition_key_len = parts.partition_key.end - parts.partition_key.start;
+        let offset_len = parts.offset.end - parts.offset.start;
+        self.events.push(Event {
+            // A batch of more than 2^32 chunks would need more than 2^32 events; see `in_chunk` for the ranges.
+            chunk: (self.chunks.len() - 1) as u32,
+            message_start: parts.message.start,
+            message_end: parts.message.end,
+            partition_key_start: parts.partition_key.start,
+            offset_start: parts.offset.start,
+            partition_key_len: u16::try_from(partition_key_len).unwrap_or(u16::MAX),
+            offset_len: u16::try_from(offset_len).unwrap_or(0),
+            sequence_number: parts.sequence_number,
+            enqueued_time: parts.enqueued_time,
+        });
+        self.message_bytes += message_len;
+        self.largest_message = self.largest_message.max(message_len);
+    }
+
+    /// Appends an event that is nothing but its message bytes, the whole of `message`.
+    pub fn push_message(&mut self, message: &Bytes, sequence_number: i64) {
+        let end = u32::try_from(message.len()).expect("a message is smaller than 4 GiB");
+        let parts = EventParts {
+            message: 0..end,
+            partition_key: 0..0,
+            offset: 0..0,
+            sequence_number,
+            enqueued_time: EnqueuedTime::default(),
+        };
+        self.push(message, &parts);
+    }
+
+    /// The partition that all of the events come from.
+    #[must_use]
+    pub const fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// The events in the order of the partition.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there is no event.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The bytes to forward of an event of this batch.
+    #[inline]
+    #[must_use]
+    pub fn message(&self, event: &Event) -> &[u8] {
+        self.slice(
+            event.chunk,
+            event.message_start,
+            event.message_end - event.message_start,
+        )
+    }
+
+    /// The partition key of an event of this batch, where it has one.
+    #[inline]
+    #[must_use]
+    pub fn partition_key(&self, event: &Event) -> Option<&[u8]> {
+        if event.partition_key_len == 0 {
+            return None;
+        }
+        Some(self.slice(
+            event.chunk,
+            event.partition_key_start,
+            u32::from(event.partition_key_len),
+        ))
+    }
+
+    /// The service's opaque offset of an event of this batch, where the service has such.
+    #[must_use]
+    pub fn offset(&self, event: &Event) -> Option<&[u8]> {
+        if event.offset_len == 0 {
+            return None;
+        }
+        Some(self.slice(event.chunk, event.offset_start, u32::from(event.offset_len)))
+    }
+
+    /// The sequence number of the first event.
+    #[must_use]
+    pub fn first_sequence_number(&self) -> Option<i64> {
+        self.events.first().map(|event| event.sequence_number)
+    }
+
+    /// The sequence number of the last event.
+    #[must_use]
+    pub fn last_sequence_number(&self) -> Option<i64> {
+        self.events.last().map(|event| event.sequence_number)
+    }
+
+    /// The sum of all message bytes.
+    #[must_use]
+    pub const fn message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    /// The length of the largest message, so that a bound for any selection of the events needs no look at them.
+    #[must_use]
+    pub const fn largest_message(&self) -> usize {
+        self.largest_message
+    }
+
+    /// The chunks that the batch keeps alive. A chunk may be shared with other batches.
+    #[must_use]
+    pub fn chunks(&self) -> &[Bytes] {
+        &self.chunks
+    }
+
+    /// Drops events and chunks, keeps the capacity, and makes it an empty batch of `partition`.
+    pub fn clear(&mut self, partition: PartitionId) {
+        self.partition = partition;
+        self.events.clear();
+        self.chunks.clear();
+        self.message_bytes = 0;
+        self.largest_message = 0;
+    }
+
+    #[inline]
+    fn slice(&self, chunk: u32, start: u32, len: u32) -> &[u8] {
+        &self.chunks[chunk as usize][start as usize..][..len as usize]
+    }
+}
+
+impl BatchPool {
+    /// A pool that keeps at most `capacity` empty batches.
+    #[must_use]
+    pub const fn new(capacity: usize) -> Self {
+        Self {
+            free: Vec::new(),
+            capacity,
+        }
+    }
+
+    /// An empty batch of `partition`: a recycled one if there is any, else a new one with room for `events` events.
+    pub fn take(&mut self, partition: PartitionId, events: usize) -> EventBatch {
+        match self.free.pop() {
+            Some(mut batch) => {
+                batch.clear(partition);
+                batch
+            }
+            None => EventBatch::with_capacity(partition, events),
+        }
+    }
+
+    /// Takes a batch back. Its chunks are let go at once; beyond the capacity the batch itself is dropped.
+    pub fn give(&mut self, mut batch: EventBatch) {
+        if self.free.len() < self.capacity {
+            batch.clear(PartitionId::default());
+            self.free.push(batch);
+        }
+    }
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for EventBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventBatch")
+            .field("partition", &self.partition)
+            .field("events", &self.events.len())
+            .field("first_sequence_number", &self.first_sequence_number())
+            .field("last_sequence_number", &self.last_sequence_number())
+            .field("message_bytes", &self.message_bytes)
+            .field("chunks", &self.chunks.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[inline]
+fn in_chunk(range: &Range<u32>, chunk_len: usize) -> bool {
+    range.start <= range.end && range.end as usize <= chunk_len
+}
+
+const _: () = assert!(
+    size_of::<Event>() <= 40,
+    "an event is copied and kept by the million"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(
+        message: Range<u32>,
+        partition_key: Range<u32>,
+        offset: Range<u32>,
+        sequence_number: i64,
+    ) -> EventParts {
+        EventParts {
+            message,
+            partition_key,
+            offset,
+            sequence_number,
+            enqueued_time: EnqueuedTime::from_unix_ms(1_700_000_000_000),
+        }
+    }
+
+    #[test]
+    fn an_event_gives_back_its_message_key_and_offset() {
+        let chunk = Bytes::from_static(b"key-9|message one|41");
+        let mut batch = EventBatch::with_capacity(PartitionId(3), 4);
+        batch.push(&chunk, &parts(6..17, 0..5, 18..20, 7));
+        batch.push(&chunk, &parts(6..13, 0..0, 0..0, 8));
+        let [first, second] = batch.events() else {
+            panic!("two events")
+        };
+        assert_eq!(batch.message(first), b"message one");
+        assert_eq!(batch.partition_key(first), Some(&b"key-9"[..]));
+        assert_eq!(batch.offset(first), Some(&b"41"[..]));
+        assert_eq!(batch.message(second), b"message");
+        assert_eq!(batch.partition_key(second), None);
+        assert_eq!(batch.offset(second), None);
+        assert_eq!(
+            (batch.first_sequence_number(), batch.last_sequence_number()),
+            (Some(7), Some(8))
+        );
+        assert_eq!((batch.message_bytes(), batch.largest_message()), (18, 11));
+        assert_eq!(second.enqueued_time.unix_ms(), 1_700_000_000_000);
+    }
+
+    #[test]
+    fn consecutive_events_of_a_chunk_share_its_entry() {
+        let (one, two) = (Bytes::from(vec![1; 8]), Bytes::from(vec![2; 8]));
+        let mut batch = EventBatch::default();
+        for chunk in [&one, &one, &two, &two, &one] {
+            batch.push(chunk, &parts(0..8, 0..0, 0..0, 0));
+        }
+        assert_eq!(batch.chunks().len(), 3);
+        let firsts: Vec<u8> = batch
+            .events()
+            .iter()
+            .map(|event| batch.message(event)[0])
+            .collect();
+        assert_eq!(firsts, [1, 1, 2, 2, 1]);
+    }
+
+    #[test]
+    fn a_prefix_of_a_chunk_at_the_same_address_is_another_chunk() {
+        let whole = Bytes::from(vec![5; 8]);
+        let prefix = whole.slice(..4);
+        let mut batch = EventBatch::default();
+        batch.push(&prefix, &parts(0..4, 0..0, 0..0, 0));
+        batch.push(&whole, &parts(4..8, 0..0, 0..0, 1));
+        assert_eq!(batch.message(&batch.events()[1]), [5; 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "must lie in its chunk")]
+    fn a_range_beyond_the_chunk_is_refused_where_it_is_pushed() {
+        EventBatch::default().push(&Bytes::from_static(b"four"), &parts(0..5, 0..0, 0..0, 0));
+    }
+
+    #[test]
+    fn a_key_beyond_65535_bytes_is_cut_and_such_an_offset_is_dropped() {
+        let chunk = Bytes::from(vec![b'k'; 70_000]);
+        let mut batch = EventBatch::default();
+        batch.push(&chunk, &parts(0..1, 0..65_535, 0..65_535, 0));
+        batch.push(&chunk, &parts(0..1, 0..65_536, 0..65_536, 1));
+        let [at_limit, beyond] = batch.events() else {
+            panic!("two events")
+        };
+        assert_eq!(batch.partition_key(at_limit).map(<[u8]>::len), Some(65_535));
+        assert_eq!(batch.offset(at_limit).map(<[u8]>::len), Some(65_535));
+        assert_eq!(batch.partition_key(beyond).map(<[u8]>::len), Some(65_535));
+        assert_eq!(batch.offset(beyond), None);
+    }
+
+    #[test]
+    fn a_recycled_batch_is_empty_and_holds_no_chunk() {
+        let mut pool = BatchPool::new(1);
+        let chunk = Bytes::from(vec![0; 100]);
+        let mut batch = pool.take(PartitionId(1), 8);
+        batch.push(&chunk, &parts(0..100, 0..0, 0..0, 5));
+        pool.give(batch);
+        assert!(chunk.is_unique(), "the pool let the chunk go");
+        let batch = pool.take(PartitionId(2), 8);
+        assert_eq!(
+            (batch.partition(), batch.len(), batch.message_bytes()),
+            (PartitionId(2), 0, 0)
+        );
+        assert_eq!(batch.largest_message(), 0);
+    }
+
+    #[test]
+    fn a_pool_keeps_no_more_than_its_capacity() {
+        let mut pool = BatchPool::new(1);
+        let (one, two) = (pool.take(PartitionId(0), 1), pool.take(PartitionId(0), 1));
+        pool.give(one);
+        pool.give(two);
+        assert_eq!(pool.free.len(), 1);
+    }
+}

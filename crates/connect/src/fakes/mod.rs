@@ -1,0 +1,12 @@
+//! A source and a sink that do what a test tells them to.
+//!
+//! [`MemorySource`] yields what is appended to its [`MemoryLog`]; [`ScriptedSink`] accepts, delays, refuses or ignores
+//! sends as its [`SinkScript`] says and remembers every one. Both keep the contracts of their traits and take the time
+//! from tokio, so under paused time a test of minutes runs in milliseconds and to the exact instant. A checkpoint store
+//! for tests is [`MemoryCheckpointStore`](crate::checkpoint::MemoryCheckpointStore).
+
+mod memory_source;
+mod scripted_sink;
+
+pub use memory_source::{MemoryLog, MemorySource};
+pub use scripted_sink::{Reply, ScriptedSink, SinkScript, Write};

@@ -1,0 +1,153 @@
+//! Where events go.
+//!
+//! A [`Sink`] has destinations, numbered from 0: the partitions of a hub, or queues, topics, files. It takes a group of
+//! events at a time, encodes it at once into its output buffer, and says later what became of it. It neither retries nor
+//! keeps an event: that is for its user, who still holds the batch.
+
+use std::fmt;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::event::{Event, EventBatch};
+
+/// Something that accepts events.
+///
+/// Contract between a sink and the one who polls it:
+/// * Sends to one destination are carried out in the order of the calls.
+/// * Every accepted send gets exactly one outcome, in any order, unless the sink as a whole fails.
+/// * [`poll_outcomes`](Self::poll_outcomes) is what drives connections and flushes, so it is polled after sends.
+pub trait Sink {
+    /// How many destinations there are, at least 1.
+    fn destinations(&self) -> u32;
+
+    /// The most bytes that one send to `destination` may encode to; what is larger would be refused by the service.
+    fn max_batch_bytes(&self, destination: u32) -> usize;
+
+    /// An upper bound of what a message of `message_len` bytes adds to the encoded size of a send, per message and
+    /// growing with the length. What a send adds of its own is already taken off
+    /// [`max_batch_bytes`](Self::max_batch_bytes).
+    fn encoded_len(&self, message_len: usize) -> usize;
+
+    /// Ready when a send that was refused as busy is worth another try; `Pending` registers the task to be woken.
+    ///
+    /// # Errors
+    /// When the sink as a whole cannot go on.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SinkError>>;
+
+    /// Takes a group of events for one destination, encoding it before it returns. The token comes back with the
+    /// outcome and means nothing to the sink.
+    ///
+    /// # Errors
+    /// [`SinkBusy`] when the destination can take no more now. Nothing has been sent then, no outcome follows, and
+    /// [`poll_ready`](Self::poll_ready) tells when to try again.
+    fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy>;
+
+    /// Flushes, and appends the outcomes that have arrived to `outcomes`: ready if there was any. `Pending` registers
+    /// the task to be woken.
+    ///
+    /// # Errors
+    /// When the sink as a whole cannot go on (wrong credentials, the hub is gone). A connection that can be made again is
+    /// not an error here: the sends that it carried get retryable outcomes.
+    fn poll_outcomes(
+        &mut self,
+        context: &mut Context<'_>,
+        outcomes: &mut Vec<SendOutcome>,
+    ) -> Poll<Result<(), SinkError>>;
+}
+
+/// The sender's own name for a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SendToken(pub u64);
+
+/// A group of events of one batch for one destination.
+#[derive(Clone, Copy, Debug)]
+pub struct OutgoingBatch<'a> {
+    /// The destination, below [`Sink::destinations`].
+    pub destination: u32,
+    /// The batch that the events are in.
+    pub batch: &'a EventBatch,
+    /// Indices into the batch's events, in the order in which to send them; at least one.
+    pub events: &'a [u32],
+}
+
+/// The destination can take no more at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the destination can take no more at the moment")]
+pub struct SinkBusy;
+
+/// What became of one send.
+#[derive(Debug)]
+pub struct SendOutcome {
+    /// The token given with the send.
+    pub token: SendToken,
+    /// Accepted by the service, or why not. Boxed, so that a success moves 16 bytes and allocates nothing.
+    pub result: Result<(), Box<SendError>>,
+}
+
+/// Why a send was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{condition}: {description}")]
+pub struct SendError {
+    /// What can be done about it.
+    pub class: ErrorClass,
+    /// The service's name for what happened, such as `amqp:not-found`.
+    pub condition: String,
+    /// The service's words for a person.
+    pub description: String,
+}
+
+/// Why a sink as a whole cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{condition}: {description}")]
+pub struct SinkError {
+    /// The service's name for what happened.
+    pub condition: String,
+    /// The service's words for a person.
+    pub description: String,
+}
+
+/// What can be done about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// The same again can succeed.
+    Retryable,
+    /// The service is over its quota: the same again can succeed, but not before this has passed.
+    Throttled {
+        /// The least wait before the next try.
+        retry_after: Duration,
+    },
+    /// The same again cannot succeed.
+    Fatal,
+    /// What was sent is larger than the service accepts; less of it can succeed.
+    TooLarge,
+}
+
+impl<'a> OutgoingBatch<'a> {
+    /// The events to send, in order.
+    pub fn events(&self) -> impl ExactSizeIterator<Item = &'a Event> + use<'a> {
+        let all = self.batch.events();
+        self.events.iter().map(move |&index| &all[index as usize])
+    }
+
+    /// The bytes to forward of each event, in order.
+    pub fn messages(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let batch = self.batch;
+        self.events().map(move |event| batch.message(event))
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Retryable => f.write_str("retryable"),
+            Self::Throttled { retry_after } => write!(f, "throttled for {retry_after:?}"),
+            Self::Fatal => f.write_str("fatal"),
+            Self::TooLarge => f.write_str("too large"),
+        }
+    }
+}
+
+const _: () = assert!(
+    size_of::<SendOutcome>() <= 16,
+    "outcomes arrive by the million per second"
+);
