@@ -201,7 +201,7 @@ async fn processes_that_claim_at_once_do_not_both_win() {
     let mut won: Vec<u32> = Vec::new();
     for (child, lines) in &mut processes {
         let lines = lines.lines().map_while(Result::ok);
-        won.extend(lines.filter_map(|line| said(&line, "won ")));
+        won.extend(lines.filter_map(|line| said::<u32>(&line, "won ")));
         assert!(child.wait().expect("it was started here").success());
     }
     won.sort_unstable();
