@@ -117,6 +117,12 @@ impl Document {
         deserialize::typed(&self.root)
     }
 
+    /// The text that was read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.root.place.source().inner()
+    }
+
     /// The topmost value.
     #[must_use]
     pub fn root(&self) -> &Node {

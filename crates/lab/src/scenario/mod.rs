@@ -14,12 +14,17 @@
 //! [`settings::SettingsError`] that points at its place, in the file or in the argument.
 
 mod case;
+mod file;
+mod glob;
 mod load;
 mod parameters;
 mod published;
 mod relay;
+mod sweep;
+mod validate;
 
 pub use case::{Axis, Case};
+pub use file::{CaseOptions, Scenario, ScenarioError};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
 pub use parameters::{
     Embedded, Hub, Hubs, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target,

@@ -161,6 +161,13 @@ impl Parameters {
     }
 }
 
+impl Target {
+    /// The target of a scenario that names none.
+    pub(super) fn embedded() -> Self {
+        Self::Embedded
+    }
+}
+
 impl Secret {
     /// Wraps a text that must not be shown.
     #[must_use]

@@ -1,0 +1,405 @@
+//! The scenario file: its name, its sections, and the way from them to cases.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use settings::{Document, Node, SettingsError};
+use thiserror::Error;
+
+use super::glob::Glob;
+use super::sweep::{self, Sweep};
+use super::{
+    Axis, Case, Embedded, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Relay, Sink,
+    Target, validate,
+};
+
+/// A scenario that was read and whose head is known to be right. Its parameters are checked for each case.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    name: String,
+    description: String,
+    text: String,
+    document: Document,
+    quick: Option<Node>,
+    sweeps: Vec<Sweep>,
+    published: Vec<Published>,
+}
+
+/// How the cases of a scenario are chosen and changed for one run.
+#[derive(Clone, Debug, Default)]
+pub struct CaseOptions {
+    /// Lay the section `quick` over the parameters.
+    pub quick: bool,
+    /// Only the cases whose name matches this pattern of `*` and `?`.
+    pub only: Option<String>,
+    /// Arguments of the form `path=value`, applied in order.
+    pub set: Vec<String>,
+    /// The number of trials, whatever the file says.
+    pub trials: Option<u32>,
+}
+
+/// Why a scenario cannot be run.
+#[derive(Debug, Error)]
+pub enum ScenarioError {
+    /// A mistake in the file or in a `--set` argument.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// Neither the name of a scenario of our own nor a file.
+    #[error("there is no scenario `{name}`; there are: {}", known.join(", "))]
+    UnknownScenario {
+        /// What was asked for.
+        name: String,
+        /// The names that there are.
+        known: Vec<&'static str>,
+        /// The name that was probably meant.
+        meant: Option<&'static str>,
+    },
+    /// The pattern of `--only` fits no case.
+    #[error("no case of `{scenario}` matches `{only}`; its cases are: {}", cases.join(", "))]
+    NoSuchCase {
+        /// The scenario.
+        scenario: String,
+        /// The pattern.
+        only: String,
+        /// The names of its cases.
+        cases: Vec<String>,
+    },
+}
+
+impl Scenario {
+    /// The names of the scenarios that are part of this program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.iter().map(|(name, _)| *name)
+    }
+
+    /// The scenario of that name, or the one in that file. What ends in `.yaml` or `.yml` or contains a `/` is a file.
+    ///
+    /// # Errors
+    /// There is none, or its head, sweeps or published figures are wrong.
+    pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
+        if let Some((name, text)) = EMBEDDED.iter().find(|(name, _)| *name == name_or_path) {
+            return Ok(Self::parse(&format!("{name}.yaml"), text)?);
+        }
+        let path = Path::new(name_or_path);
+        let is_yaml = path
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if is_yaml || name_or_path.contains('/') {
+            return Ok(Self::from_document(Document::read(path)?)?);
+        }
+        Err(ScenarioError::UnknownScenario {
+            name: name_or_path.to_owned(),
+            known: Self::names().collect(),
+            meant: settings::nearest(name_or_path, Self::names()),
+        })
+    }
+
+    /// The scenario that `text` is; messages call the text `file`.
+    ///
+    /// # Errors
+    /// The text is no YAML, or the scenario's head, sweeps or published figures are wrong.
+    pub fn parse(file: &str, text: &str) -> Result<Self, SettingsError> {
+        Self::from_document(Document::parse(file, text)?)
+    }
+
+    /// The scenario's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it shows, in a few lines of prose.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The file as it was read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// All cases that `options` ask for, in the order of the file, resolved and checked.
+    ///
+    /// # Errors
+    /// The first mistake in any of them; or no case is left.
+    pub fn cases(&self, options: &CaseOptions) -> Result<Vec<Case>, ScenarioError> {
+        let cases = self.resolve(options.quick, &options.set, options.trials)?;
+        if !options.quick && self.quick.is_some() {
+            // A mistake in `quick` should not wait for the day on which someone is in a hurry.
+            self.resolve(true, &options.set, options.trials)?;
+        }
+        let Some(only) = &options.only else {
+            return Ok(cases);
+        };
+        let glob = Glob::new(only);
+        let (wanted, others): (Vec<_>, Vec<_>) =
+            cases.into_iter().partition(|case| glob.matches(&case.name));
+        if wanted.is_empty() {
+            return Err(ScenarioError::NoSuchCase {
+                scenario: self.name.clone(),
+                only: only.clone(),
+                cases: others.into_iter().map(|case| case.name).collect(),
+            });
+        }
+        Ok(wanted)
+    }
+
+    fn from_document(mut document: Document) -> Result<Self, SettingsError> {
+        let head: Head = document.typed()?;
+        let text = document.text().to_owned();
+        if head.scenario.is_empty()
+            || !head
+                .scenario
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        {
+            let reason =
+                "the name must be of letters, digits and `-`, since files are named after it";
+            return Err(document.mistake("scenario", reason, "such as `fan-out`"));
+        }
+        let quick = document.take("quick");
+        let sweeps = match document.take("sweeps") {
+            Some(node) => sweep::read(&node)?,
+            None => Vec::new(),
+        };
+        let published = document.take("published");
+        if let Some(quick) = &quick {
+            for entry in quick
+                .entries()
+                .iter()
+                .filter(|entry| NO_PARAMETERS.contains(&entry.key.as_str()))
+            {
+                let reason = format!("`{}` belongs to the scenario as a whole", entry.key);
+                return Err(entry
+                    .value
+                    .mistake("quick", reason, "move it to the top of the file"));
+            }
+        }
+        let scenario = Self {
+            name: head.scenario,
+            description: head.description.trim_end().to_owned(),
+            text,
+            document,
+            quick,
+            sweeps,
+            published: head.published,
+        };
+        if let Some(node) = published {
+            scenario.check_published(&node)?;
+        }
+        Ok(scenario)
+    }
+
+    /// Published figures belong to cases, or else they would silently stand nowhere.
+    fn check_published(&self, node: &Node) -> Result<(), SettingsError> {
+        let names: Vec<String> = sweep::points(&self.name, &self.sweeps, |_| None)
+            .into_iter()
+            .map(|point| point.name)
+            .collect();
+        let entries = node.elements().unwrap_or_default();
+        for (index, (node, published)) in entries.iter().zip(&self.published).enumerate() {
+            if !names.contains(&published.case) {
+                let meant = settings::nearest(&published.case, names.iter().map(String::as_str));
+                let advice = match meant {
+                    Some(meant) => format!(
+                        "did you mean `{meant}`? the cases are: {}",
+                        names.join(", ")
+                    ),
+                    None => format!("the cases are: {}", names.join(", ")),
+                };
+                let at = node.value("case").unwrap_or(node);
+                return Err(at.mistake(
+                    &format!("published[{index}].case"),
+                    "there is no such case",
+                    advice,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve(
+        &self,
+        quick: bool,
+        set: &[String],
+        trials: Option<u32>,
+    ) -> Result<Vec<Case>, SettingsError> {
+        let mut document = self.document.clone();
+        if let (true, Some(section)) = (quick, &self.quick) {
+            document.overlay(section);
+        }
+        let mut set_paths = Vec::new();
+        for argument in set {
+            let path = document.set(argument)?;
+            let first = path.split('.').next().unwrap_or_default();
+            if NO_PARAMETERS.contains(&first) {
+                let advice = "set a parameter, such as `relay.fan_out=64`; to change the values of a sweep, set the \
+                              path that it sweeps to a list";
+                return Err(document.mistake(&path, "is no parameter of a case", advice));
+            }
+            set_paths.push(path);
+        }
+        let set = |path: &str| {
+            document
+                .value(path)
+                .filter(|_| set_paths.iter().any(|set| set == path))
+        };
+        let points = sweep::points(&self.name, &self.sweeps, set);
+        points
+            .into_iter()
+            .map(|point| self.case(&document, point, trials))
+            .collect()
+    }
+
+    fn case(
+        &self,
+        base: &Document,
+        point: sweep::Point,
+        trials: Option<u32>,
+    ) -> Result<Case, SettingsError> {
+        let mut document = base.clone();
+        for step in &point.steps {
+            document.put(&step.path, &step.path_place, step.value.clone());
+        }
+        document.fill_in_environment()?;
+        let mut parameters = document.typed::<File>()?.into_parameters();
+        if let Some(trials) = trials {
+            parameters.trials = trials;
+        }
+        validate::check(&document, &parameters)?;
+        let axes = point
+            .steps
+            .iter()
+            .map(|step| Axis {
+                path: step.path.clone(),
+                value: step.text(),
+            })
+            .collect();
+        let published = self
+            .published
+            .iter()
+            .find(|published| published.case == point.name)
+            .cloned();
+        Ok(Case {
+            name: point.name,
+            sweep: point.sweep,
+            axes,
+            parameters,
+            published,
+        })
+    }
+}
+
+/// What is read when the file is loaded; all else is read for each case.
+#[derive(Deserialize)]
+struct Head {
+    scenario: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    published: Vec<Published>,
+}
+
+/// The whole file. Sections that are not parameters are listed so that a message can name them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "scenario")]
+    _scenario: IgnoredAny,
+    #[serde(default, rename = "description")]
+    _description: IgnoredAny,
+    #[serde(default = "Target::embedded")]
+    target: Target,
+    #[serde(default)]
+    embedded: Embedded,
+    #[serde(default)]
+    hubs: HubsSection,
+    #[serde(default)]
+    load: Load,
+    #[serde(default)]
+    relay: Relay,
+    #[serde(default)]
+    sink: Sink,
+    #[serde(default)]
+    limits: Limits,
+    #[serde(default)]
+    phases: Phases,
+    #[serde(default = "one")]
+    trials: u32,
+    #[serde(default, rename = "quick")]
+    _quick: IgnoredAny,
+    #[serde(default, rename = "sweeps")]
+    _sweeps: IgnoredAny,
+    #[serde(default, rename = "published")]
+    _published: IgnoredAny,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct HubsSection {
+    source: HubSection,
+    destination: HubSection,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct HubSection {
+    name: Option<String>,
+    partitions: Option<u32>,
+    consumer_group: Option<String>,
+}
+
+impl File {
+    fn into_parameters(self) -> Parameters {
+        let hubs = Hubs {
+            source: self
+                .hubs
+                .source
+                .or_default("source", DEFAULT_SOURCE_PARTITIONS),
+            destination: self
+                .hubs
+                .destination
+                .or_default("destination", self.relay.fan_out),
+        };
+        Parameters {
+            target: self.target,
+            embedded: self.embedded,
+            hubs,
+            load: self.load,
+            relay: self.relay,
+            sink: self.sink,
+            limits: self.limits,
+            phases: self.phases,
+            trials: self.trials,
+        }
+    }
+}
+
+impl HubSection {
+    fn or_default(self, name: &str, partitions: u32) -> Hub {
+        Hub {
+            name: self.name.unwrap_or_else(|| name.to_owned()),
+            partitions: self.partitions.unwrap_or(partitions),
+            consumer_group: self.consumer_group.unwrap_or_else(|| "$Default".to_owned()),
+        }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The published study's; as many as a premium namespace gives by default, too.
+const DEFAULT_SOURCE_PARTITIONS: u32 = 32;
+
+/// Keys at the top of the file that describe the scenario and not one of its cases.
+const NO_PARAMETERS: [&str; 5] = ["scenario", "description", "quick", "sweeps", "published"];
+
+/// The scenarios that are part of this program.
+const EMBEDDED: [(&str, &str); 1] = [(
+    "fan-out",
+    include_str!("../../../../scenarios/fan-out.yaml"),
+)];

@@ -1,0 +1,271 @@
+//! Ranges and relations that the types of the parameters do not express.
+//!
+//! Every rule names the path that it is about, and the document knows where that stands: in the file, in its section
+//! `quick`, in a list of a sweep or in an argument of `--set`.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use settings::{Document, SettingsError};
+use units::ByteSize;
+
+use super::{Checkpoint, Hub, LoadMode, Parameters, Payload, RoleLimits, SMALLEST_PAYLOAD, Target};
+
+/// Checks `parameters`, which were read from `document`.
+pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), SettingsError> {
+    let rules = Rules { document };
+    rules.target(&parameters.target)?;
+    rules.hubs(parameters)?;
+    rules.load(parameters)?;
+    rules.relay(parameters)?;
+    rules.within("sink.workers", parameters.sink.workers, 1..=256)?;
+    rules.within("sink.prefetch", parameters.sink.prefetch, 1..=100_000)?;
+    let limits = &parameters.limits;
+    for (role, limits) in [
+        ("hub", &limits.hub),
+        ("load", &limits.load),
+        ("relay", &limits.relay),
+        ("sink", &limits.sink),
+    ] {
+        rules.role_limits(role, limits)?;
+    }
+    rules.duration("phases.warm_up", parameters.phases.warm_up, Duration::ZERO)?;
+    rules.duration(
+        "phases.measure",
+        parameters.phases.measure,
+        Duration::from_millis(100),
+    )?;
+    rules.duration(
+        "phases.drain",
+        parameters.phases.drain,
+        Duration::from_millis(100),
+    )?;
+    rules.within("trials", parameters.trials, 1..=100)
+}
+
+struct Rules<'a> {
+    document: &'a Document,
+}
+
+impl Rules<'_> {
+    fn target(&self, target: &Target) -> Result<(), SettingsError> {
+        let Target::Namespace(namespace) = target else {
+            return Ok(());
+        };
+        if let Err(error) = namespace
+            .connection_string
+            .reveal()
+            .parse::<access::ConnectionString>()
+        {
+            let advice = "copy the connection string of the namespace, `Endpoint=sb://…;SharedAccessKeyName=…;\
+                          SharedAccessKey=…`";
+            return Err(self.document.mistake(
+                "target.connection_string",
+                error.to_string(),
+                advice,
+            ));
+        }
+        Ok(())
+    }
+
+    fn hubs(&self, parameters: &Parameters) -> Result<(), SettingsError> {
+        let hubs = &parameters.hubs;
+        for (role, hub) in [("source", &hubs.source), ("destination", &hubs.destination)] {
+            self.hub(role, hub, parameters)?;
+        }
+        if hubs
+            .source
+            .name
+            .eq_ignore_ascii_case(&hubs.destination.name)
+        {
+            let reason =
+                "source and destination are the same hub, so events would go round in circles";
+            return Err(self.document.mistake(
+                "hubs.destination.name",
+                reason,
+                "give it another name",
+            ));
+        }
+        Ok(())
+    }
+
+    fn hub(&self, role: &str, hub: &Hub, parameters: &Parameters) -> Result<(), SettingsError> {
+        let is_name = |text: &str, also: &str| {
+            (1..=LONGEST_NAME).contains(&text.len())
+                && text
+                    .chars()
+                    .all(|character| character.is_ascii_alphanumeric() || also.contains(character))
+        };
+        let advice = "1 to 256 letters, digits, `.`, `-` and `_`";
+        if !is_name(&hub.name, ".-_") {
+            return Err(self.document.mistake(
+                &format!("hubs.{role}.name"),
+                "can't be the name of a hub",
+                advice,
+            ));
+        }
+        if !is_name(&hub.consumer_group, ".-_$") {
+            let path = format!("hubs.{role}.consumer_group");
+            return Err(self.document.mistake(
+                &path,
+                "can't be the name of a consumer group",
+                advice,
+            ));
+        }
+        self.within(&format!("hubs.{role}.partitions"), hub.partitions, 1..=1024)?;
+        let share = parameters.log_per_partition(hub);
+        if parameters.target == Target::Embedded && share < SMALLEST_LOG {
+            let reason = format!(
+                "leaves {share} to each of the {} partitions of the {role}",
+                hub.partitions
+            );
+            let advice = format!("at least {SMALLEST_LOG} per partition");
+            return Err(self
+                .document
+                .mistake("embedded.log_per_hub", reason, advice));
+        }
+        Ok(())
+    }
+
+    fn load(&self, parameters: &Parameters) -> Result<(), SettingsError> {
+        let load = &parameters.load;
+        if load.mode == LoadMode::Open && load.rate.is_none() {
+            let reason = "an open load needs `load.rate`";
+            return Err(self.document.mistake(
+                "load.mode",
+                reason,
+                "add `rate: 10000/s` to `load`",
+            ));
+        }
+        self.within("load.workers", load.workers, 1..=256)?;
+        self.within("load.batch", load.batch, 1..=10_000)?;
+        self.within("load.in_flight", load.in_flight, 1..=1000)?;
+        self.within("load.backlog", load.backlog, 1..=MOST_EVENTS)?;
+        self.within("load.max_lag", load.max_lag, 1..=MOST_EVENTS)?;
+        let Payload::Size(payload) = load.payload else {
+            return Ok(());
+        };
+        self.within("load.payload", payload, SMALLEST_PAYLOAD..=LARGEST_PAYLOAD)?;
+        let (path, events) = match load.mode {
+            LoadMode::Backlog => ("load.backlog", load.backlog),
+            LoadMode::Saturate => ("load.max_lag", load.max_lag),
+            LoadMode::Open | LoadMode::Closed => return Ok(()),
+        };
+        let log = parameters.embedded.log_per_hub;
+        let fits = payload
+            .checked_mul(events)
+            .is_some_and(|bytes| bytes <= log);
+        if parameters.target == Target::Embedded && !fits {
+            let reason = format!("{events} events of {payload} are more than a log of {log} holds");
+            let advice = format!(
+                "at most {} events, less what each takes besides its payload; or a larger `embedded.log_per_hub`",
+                log.bytes() / payload.bytes()
+            );
+            return Err(self.document.mistake(path, reason, advice));
+        }
+        Ok(())
+    }
+
+    fn relay(&self, parameters: &Parameters) -> Result<(), SettingsError> {
+        let relay = &parameters.relay;
+        self.within(
+            "relay.instances",
+            relay.instances,
+            1..=parameters.hubs.source.partitions,
+        )?;
+        self.within("relay.batch.events", relay.batch.events, 1..=10_000)?;
+        self.duration("relay.batch.wait", relay.batch.wait, Duration::ZERO)?;
+        self.within("relay.prefetch", relay.prefetch, 1..=100_000)?;
+        self.within("relay.failure_ratio", relay.failure_ratio, 0.0..=1.0)?;
+        self.within("relay.in_flight", relay.in_flight, 1..=256)?;
+        self.duration(
+            "relay.try_timeout",
+            relay.try_timeout,
+            Duration::from_millis(1),
+        )?;
+        self.within("relay.retry.attempts", relay.retry.attempts, 1..=100)?;
+        self.duration(
+            "relay.retry.max_delay",
+            relay.retry.max_delay,
+            relay.retry.delay,
+        )?;
+        self.duration("relay.restart_after", relay.restart_after, Duration::ZERO)?;
+        if let Checkpoint::Every(every) = relay.checkpoint {
+            self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
+        }
+        let partitions = parameters.hubs.destination.partitions;
+        if relay.fan_out > partitions {
+            let reason = format!(
+                "{} destinations, but the destination hub has {partitions} partitions",
+                relay.fan_out
+            );
+            let advice =
+                "raise `hubs.destination.partitions`, or leave it out: then it follows the fan-out";
+            return Err(self.document.mistake("relay.fan_out", reason, advice));
+        }
+        self.within("relay.fan_out", relay.fan_out, 1..=partitions)
+    }
+
+    fn role_limits(&self, role: &str, limits: &RoleLimits) -> Result<(), SettingsError> {
+        if let Some(cores) = limits.cores {
+            self.within(&format!("limits.{role}.cores"), cores, 0.01..=1024.0)?;
+        }
+        if let Some(memory) = limits.memory {
+            let range = ByteSize::from_mebibytes(16)..=ByteSize::from_mebibytes(1 << 24);
+            self.within(&format!("limits.{role}.memory"), memory, range)?;
+        }
+        Ok(())
+    }
+
+    fn within<T: PartialOrd + Display>(
+        &self,
+        path: &str,
+        value: T,
+        range: RangeInclusive<T>,
+    ) -> Result<(), SettingsError> {
+        if range.contains(&value) {
+            return Ok(());
+        }
+        let (low, high) = range.into_inner();
+        Err(self.out_of_range(path, &value, &low, &high))
+    }
+
+    fn duration(
+        &self,
+        path: &str,
+        value: Duration,
+        shortest: Duration,
+    ) -> Result<(), SettingsError> {
+        if (shortest..=LONGEST_DURATION).contains(&value) {
+            return Ok(());
+        }
+        let [value, low, high] = [value, shortest, LONGEST_DURATION].map(units::duration::text);
+        Err(self.out_of_range(path, &value, &low, &high))
+    }
+
+    fn out_of_range(
+        &self,
+        path: &str,
+        value: &dyn Display,
+        low: &dyn Display,
+        high: &dyn Display,
+    ) -> SettingsError {
+        self.document.mistake(
+            path,
+            format!("{value} is out of range"),
+            format!("from {low} to {high}"),
+        )
+    }
+}
+
+/// As in Azure.
+const LONGEST_NAME: usize = 256;
+/// Less would not hold two batches of the largest events.
+const SMALLEST_LOG: ByteSize = ByteSize::from_mebibytes(2);
+/// What a send may carry, less the room that its other sections take.
+const LARGEST_PAYLOAD: ByteSize = ByteSize::from_kibibytes(1000);
+/// The sequence number in a payload has 32 bits.
+const MOST_EVENTS: u64 = u32::MAX as u64;
+/// The intended instant in a payload has 40 bits of microseconds: 12 days, which all phases together stay below.
+const LONGEST_DURATION: Duration = Duration::from_secs(3 * 24 * 3600);
