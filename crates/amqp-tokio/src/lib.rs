@@ -1,1 +1,16 @@
-//! TODO-doc
+//! Drives an [`amqp::Connection`] over a socket: TCP or TLS, read and flush policy, time.
+//!
+//! A [`Driver`] owns the engine and its socket and is itself owned by the one task that uses it: there is no
+//! background task, no channel and no lock. The owner alternates between two things:
+//!
+//! 1. [`Driver::poll_drive`] writes what is to be written, reads what has arrived, and keeps time;
+//! 2. the owner takes events from [`Driver::connection`] and gives commands, which encode straight into the output.
+//!
+//! So everything that one burst of input causes leaves in one write.
+
+mod driver;
+mod read_buffer;
+mod stream;
+
+pub use driver::{DriveError, Driver};
+pub use stream::{ClientTls, ConnectError, Stream, accept, accept_tls, connect};

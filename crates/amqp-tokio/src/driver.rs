@@ -1,0 +1,196 @@
+//! One connection, its socket and its clock.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use amqp::Connection;
+use amqp::connection::{ConnectionError, Event};
+use tokio::io::AsyncWrite;
+use tokio::time::Sleep;
+
+use crate::read_buffer::ReadBuffer;
+use crate::stream::Stream;
+
+/// An engine with the socket that carries it.
+#[derive(Debug)]
+pub struct Driver {
+    connection: Connection,
+    stream: Stream,
+    input: ReadBuffer,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set to.
+    deadline: Option<Instant>,
+    /// TLS holds back written bytes until it is flushed.
+    flush_due: bool,
+    ended: bool,
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The socket failed.
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+    /// The peer closed the socket without closing the connection.
+    #[error("the peer closed the socket")]
+    Disconnected,
+    /// The protocol ended it; [`Event::Closed`] says the same.
+    #[error(transparent)]
+    Protocol(#[from] ConnectionError),
+    /// It was closed in good order.
+    #[error("the connection is closed")]
+    Closed,
+}
+
+impl Driver {
+    /// Drives `connection` over `stream`. Must be made inside a tokio runtime.
+    pub fn new(connection: Connection, stream: Stream) -> Self {
+        Self {
+            connection,
+            stream,
+            input: ReadBuffer::default(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            deadline: None,
+            flush_due: false,
+            ended: false,
+        }
+    }
+
+    /// The engine: take events from it and give it commands. Whatever these write is sent by the next
+    /// [`poll_drive`](Self::poll_drive), so call that before you wait for anything.
+    pub const fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Writes what there is, then reads once.
+    ///
+    /// `Ready(Ok)` means that input was handled or a deadline passed: take the events and call again. `Pending` means
+    /// that all output has been taken by the socket, or that so much waits for it that nothing more is read until
+    /// the peer reads.
+    ///
+    /// # Errors
+    /// Once the connection is over, for whatever reason. Events that came before can still be taken.
+    pub fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriveError>> {
+        if self.ended {
+            return Poll::Ready(Err(DriveError::Closed));
+        }
+        let result = self.poll_once(cx);
+        if let Poll::Ready(Err(_)) = result {
+            self.ended = true;
+            self.connection.handle_disconnect();
+        }
+        result
+    }
+
+    /// The next event, waiting for it if need be. For the cold paths: opening, attaching, requests.
+    ///
+    /// # Errors
+    /// Once the connection is over and its events have been taken.
+    pub async fn next_event(&mut self) -> Result<Event, DriveError> {
+        poll_fn(|cx| {
+            loop {
+                if let Some(event) = self.connection.poll_event() {
+                    // What the event's predecessors made us say must not wait for the next call.
+                    let _ = self.poll_write(cx)?;
+                    return Poll::Ready(Ok(event));
+                }
+                if let Err(error) = ready!(self.poll_drive(cx)) {
+                    return Poll::Ready(self.connection.poll_event().ok_or(error));
+                }
+            }
+        })
+        .await
+    }
+
+    /// Sends what is left to send, then ends the socket's output. Gives up after `patience`.
+    pub async fn shut_down(mut self, patience: Duration) {
+        let farewell = poll_fn(|cx| {
+            if ready!(self.poll_write(cx)).is_ok() {
+                let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
+            }
+            Poll::Ready(())
+        });
+        let _ = tokio::time::timeout(patience, farewell).await;
+    }
+
+    fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriveError>> {
+        let written = self.poll_write(cx)?;
+        if self.connection.is_closed() {
+            ready!(written);
+            return Poll::Ready(Err(DriveError::Closed));
+        }
+        // A peer that does not read gets nothing more to react to.
+        if self.connection.output_len() < OUTPUT_HIGH_WATER {
+            match self.poll_read(cx) {
+                Poll::Ready(result) => return Poll::Ready(result),
+                Poll::Pending => self.input.rest(),
+            }
+        }
+        ready!(self.poll_deadline(cx));
+        self.connection.handle_timeout(Instant::now());
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if self.connection.output_len() == 0 && !self.connection.owes_output() {
+                break;
+            }
+            let output = self.connection.poll_output(Instant::now());
+            if output.is_empty() {
+                break;
+            }
+            let length = ready!(Pin::new(&mut self.stream).poll_write(cx, output))?;
+            if length == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.connection.consume_output(length);
+            self.flush_due = true;
+        }
+        if self.flush_due {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.flush_due = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriveError>> {
+        // `read_buf` reads into spare capacity without filling it with zeros first.
+        let read = tokio::io::AsyncReadExt::read_buf(&mut self.stream, self.input.with_room());
+        let length = ready!(std::pin::pin!(read).poll(cx))?;
+        if length == 0 {
+            return Poll::Ready(Err(DriveError::Disconnected));
+        }
+        // After an error a close frame must still go out: the next call writes it and then ends, and the event of the
+        // closed connection carries the error.
+        let _ = self.connection.handle_input(Instant::now(), self.input.input());
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.connection.poll_timeout() else { return Poll::Pending };
+        // Every frame moves the deadline on; the timer is only moved when it fires too early.
+        if self.deadline.is_none_or(|set| deadline < set) {
+            self.set_timer(deadline);
+        }
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            if deadline <= Instant::now() {
+                self.deadline = None;
+                return Poll::Ready(());
+            }
+            self.set_timer(deadline);
+        }
+    }
+
+    fn set_timer(&mut self, deadline: Instant) {
+        self.timer.as_mut().reset(deadline.into());
+        self.deadline = Some(deadline);
+    }
+}
+
+/// Output that may wait for the peer before input from it is left alone, in bytes.
+const OUTPUT_HIGH_WATER: usize = 4 * 1024 * 1024;

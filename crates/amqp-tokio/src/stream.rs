@@ -1,0 +1,142 @@
+//! The socket under a connection: plain TCP or TLS on top of it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+/// A connected byte stream.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP as it is.
+    Plain(TcpStream),
+    /// TLS over TCP, either side.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// How a client checks the server it reached.
+#[derive(Debug, Clone)]
+pub struct ClientTls {
+    /// Roots, versions and ciphers.
+    pub config: Arc<ClientConfig>,
+    /// The name that the certificate must have.
+    pub server_name: ServerName<'static>,
+}
+
+/// Why no connection came about.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The address could not be reached.
+    #[error("{host}:{port} cannot be reached: {source}")]
+    Unreachable {
+        /// Host as given.
+        host: String,
+        /// Port.
+        port: u16,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The TLS handshake failed.
+    #[error("the TLS handshake with {host}:{port} failed: {source}")]
+    Tls {
+        /// Host as given.
+        host: String,
+        /// Port.
+        port: u16,
+        /// What the TLS library said.
+        source: io::Error,
+    },
+    /// Neither succeeded nor failed in time.
+    #[error("{host}:{port} did not answer within {timeout:?}")]
+    Timeout {
+        /// Host as given.
+        host: String,
+        /// Port.
+        port: u16,
+        /// How long was waited.
+        timeout: Duration,
+    },
+}
+
+/// Connects to `host:port`, with TLS if `tls` is given, within `timeout`.
+pub async fn connect(
+    host: &str,
+    port: u16,
+    tls: Option<ClientTls>,
+    timeout: Duration,
+) -> Result<Stream, ConnectError> {
+    let attempt = async {
+        let unreachable = |source| ConnectError::Unreachable { host: host.to_owned(), port, source };
+        let socket = TcpStream::connect((host, port)).await.map_err(unreachable)?;
+        socket.set_nodelay(true).map_err(unreachable)?;
+        match tls {
+            None => Ok(Stream::Plain(socket)),
+            Some(ClientTls { config, server_name }) => {
+                let stream = TlsConnector::from(config)
+                    .connect(server_name, socket)
+                    .await
+                    .map_err(|source| ConnectError::Tls { host: host.to_owned(), port, source })?;
+                Ok(Stream::Tls(Box::new(TlsStream::Client(stream))))
+            }
+        }
+    };
+    tokio::time::timeout(timeout, attempt)
+        .await
+        .unwrap_or_else(|_| Err(ConnectError::Timeout { host: host.to_owned(), port, timeout }))
+}
+
+/// Takes an accepted socket as it is.
+pub fn accept(socket: TcpStream) -> io::Result<Stream> {
+    socket.set_nodelay(true)?;
+    Ok(Stream::Plain(socket))
+}
+
+/// Does the server's part of the TLS handshake on an accepted socket, within `timeout`.
+pub async fn accept_tls(socket: TcpStream, config: Arc<ServerConfig>, timeout: Duration) -> io::Result<Stream> {
+    socket.set_nodelay(true)?;
+    let handshake = TlsAcceptor::from(config).accept(socket);
+    let stream = tokio::time::timeout(timeout, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    Ok(Stream::Tls(Box::new(TlsStream::Server(stream))))
+}
+
+impl AsyncRead for Stream {
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    #[inline]
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
+        }
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A link: names, settle modes, credit (specification section 2.6).
+
+use bytes::BytesMut;
+
+use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
+use crate::codec::{Symbol, Value};
+
+/// A link, for as long as it exists. Ids of links that are gone are never given to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LinkId {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+impl LinkId {
+    /// A small number, unique among the links of the connection at one time: for tables indexed by link.
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// What we ask for when we attach a link.
+#[derive(Debug, Clone, Default)]
+pub struct LinkOptions {
+    /// Unique per session and direction.
+    pub name: String,
+    /// Where messages come from.
+    pub source: Source,
+    /// Where they go to.
+    pub target: Target,
+    /// How the sending end settles.
+    pub sender_settle_mode: SenderSettleMode,
+    /// How the receiving end settles.
+    pub receiver_settle_mode: ReceiverSettleMode,
+    /// Largest message that a receiving link of ours accepts, in bytes.
+    pub max_message_size: Option<u64>,
+    /// Extensions that we would use.
+    pub desired_capabilities: Vec<Symbol>,
+    /// Link properties.
+    pub properties: Vec<(Symbol, Value)>,
+}
+
+/// What we answer when we accept a link. The rest is echoed from the request, as clients check.
+#[derive(Debug, Clone, Default)]
+pub struct LinkAcceptance {
+    /// Largest message that the link carries, in bytes.
+    pub max_message_size: Option<u64>,
+    /// Extensions that the link has.
+    pub offered_capabilities: Vec<Symbol>,
+    /// Link properties.
+    pub properties: Vec<(Symbol, Value)>,
+}
+
+/// Where a link is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LinkState {
+    /// Our attach has gone out.
+    AttachSent,
+    /// The peer refused; its detach must follow.
+    Refused,
+    /// The peer's attach waits for our decision.
+    Requested,
+    /// Both have attached.
+    Attached,
+    /// Our detach has gone out; whatever comes before the peer's is discarded.
+    DetachSent,
+}
+
+/// One end of a link.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) generation: u32,
+    pub(super) name: String,
+    pub(super) role: Role,
+    pub(super) channel: u16,
+    pub(super) handle: u32,
+    pub(super) remote_handle: Option<u32>,
+    pub(super) state: LinkState,
+    /// Deliveries so far, as the specification counts them: at the sender's end.
+    pub(super) delivery_count: u32,
+    /// Deliveries that may still be sent or come.
+    pub(super) credit: u32,
+    /// Whether the receiver wants the credit used up.
+    pub(super) drain: bool,
+    /// Whether a flow is owed.
+    pub(super) flow_due: bool,
+    /// Largest message that may be received, in bytes.
+    pub(super) max_message_size: u64,
+    /// The delivery of which not all frames have come.
+    pub(super) partial: Option<Box<PartialDelivery>>,
+    /// The request, until we decide.
+    pub(super) request: Option<Box<crate::performative::Attach>>,
+}
+
+/// A delivery that comes in several frames.
+#[derive(Debug)]
+pub(super) struct PartialDelivery {
+    pub(super) id: u32,
+    pub(super) format: u32,
+    pub(super) settled: bool,
+    pub(super) tag_length: u8,
+    /// The tag, then as much of the message as has come.
+    pub(super) bytes: BytesMut,
+    /// Whether it has grown beyond the limit, so that the rest is only counted.
+    pub(super) too_large: bool,
+}

@@ -1,0 +1,327 @@
+//! Attaching and detaching links (specification section 2.6). Cold path.
+
+use super::link::{Link, LinkAcceptance, LinkId, LinkOptions, LinkState};
+use super::{Connection, ConnectionError, Event, SessionId, SessionViolation};
+use crate::codec::Reader;
+use crate::frame;
+use crate::performative::{Attach, Detach, Error, ErrorCondition, Role};
+
+impl Connection {
+    /// Attaches a link through which we send. [`Event::LinkAttached`] or [`Event::LinkDetached`] follows.
+    ///
+    /// `None` if there is no such session, or no room for another link in it.
+    pub fn attach_sender(&mut self, session: SessionId, options: LinkOptions) -> Option<LinkId> {
+        self.attach(session, Role::Sender, options)
+    }
+
+    /// Attaches a link through which we receive; grant it credit at once or later.
+    ///
+    /// `None` if there is no such session, or no room for another link in it.
+    pub fn attach_receiver(&mut self, session: SessionId, options: LinkOptions) -> Option<LinkId> {
+        self.attach(session, Role::Receiver, options)
+    }
+
+    /// Accepts the link of an [`Event::LinkRequested`].
+    pub fn accept_link(&mut self, link: LinkId, acceptance: LinkAcceptance) {
+        let Some(state) = self.link_mut(link) else { return };
+        let Some(request) = state.request.take() else { return };
+        state.state = LinkState::Attached;
+        if state.role == Role::Receiver {
+            state.max_message_size = acceptance.max_message_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
+        }
+        let reply = Attach {
+            handle: state.handle,
+            role: state.role,
+            initial_delivery_count: (state.role == Role::Sender).then_some(0),
+            max_message_size: acceptance.max_message_size,
+            offered_capabilities: acceptance.offered_capabilities,
+            desired_capabilities: Vec::new(),
+            properties: acceptance.properties,
+            ..*request
+        };
+        let channel = state.channel;
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| reply.encode(out));
+    }
+
+    /// Refuses the link of an [`Event::LinkRequested`]: an attach without source and target, then a detach with
+    /// the error. The link's id is gone.
+    pub fn refuse_link(&mut self, link: LinkId, error: Error) {
+        let Some(state) = self.link_mut(link) else { return };
+        let Some(request) = state.request.take() else { return };
+        let reply = Attach {
+            handle: state.handle,
+            role: state.role,
+            source: None,
+            target: None,
+            initial_delivery_count: (state.role == Role::Sender).then_some(0),
+            offered_capabilities: Vec::new(),
+            desired_capabilities: Vec::new(),
+            properties: Vec::new(),
+            ..*request
+        };
+        let channel = state.channel;
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| reply.encode(out));
+        self.detach_link(link, Some(error));
+    }
+
+    /// Closes a link. What the peer still sends on it is discarded; [`Event::LinkDetached`] follows when it has
+    /// answered.
+    pub fn detach_link(&mut self, link: LinkId, error: Option<Error>) {
+        let Some(state) = self.link_mut(link) else { return };
+        if state.state == LinkState::DetachSent {
+            return;
+        }
+        state.state = LinkState::DetachSent;
+        state.partial = None;
+        let (channel, handle) = (state.channel, state.handle);
+        self.flush_dispositions(channel);
+        if let Some(session) = self.session_mut(channel) {
+            if session.waiting.as_ref().is_some_and(|waiting| waiting.link == link.index) {
+                session.waiting = None;
+            }
+            if session.end_sent {
+                return;
+            }
+        }
+        let detach = Detach { handle, closed: true, error };
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| detach.encode(out));
+    }
+
+    /// Whether a link is attached at both ends.
+    pub fn is_attached(&self, link: LinkId) -> bool {
+        self.link(link).is_some_and(|state| state.state == LinkState::Attached)
+    }
+
+    /// The session of a link.
+    pub fn session_of(&self, link: LinkId) -> Option<SessionId> {
+        self.link(link).map(|state| SessionId(state.channel))
+    }
+
+    pub(super) fn link(&self, link: LinkId) -> Option<&Link> {
+        self.links.get(link.index as usize)?.as_deref().filter(|state| state.generation == link.generation)
+    }
+
+    pub(super) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
+        self.links.get_mut(link.index as usize)?.as_deref_mut().filter(|state| state.generation == link.generation)
+    }
+
+    fn attach(&mut self, session: SessionId, role: Role, options: LinkOptions) -> Option<LinkId> {
+        let state = self.session_mut(session.0)?;
+        if state.end_sent {
+            return None;
+        }
+        let remote_handle_max = state.remote_handle_max;
+        let link = self.new_link(session.0, role, options.name.clone(), LinkState::AttachSent)?;
+        let handle = self.link(link)?.handle;
+        if handle > remote_handle_max {
+            self.remove_link(link.index);
+            return None;
+        }
+        if let Some(state) = self.link_mut(link)
+            && role == Role::Receiver
+        {
+            state.max_message_size = options.max_message_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
+        }
+        let attach = Attach {
+            name: options.name,
+            handle,
+            role,
+            sender_settle_mode: options.sender_settle_mode,
+            receiver_settle_mode: options.receiver_settle_mode,
+            source: Some(options.source),
+            target: Some(options.target),
+            initial_delivery_count: (role == Role::Sender).then_some(0),
+            max_message_size: options.max_message_size,
+            offered_capabilities: Vec::new(),
+            desired_capabilities: options.desired_capabilities,
+            properties: options.properties,
+        };
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| attach.encode(out));
+        Some(link)
+    }
+
+    pub(super) fn on_attach(&mut self, channel: u16, reader: &mut Reader<'_>) -> Result<(), ConnectionError> {
+        let local = self.local_channel(channel)?;
+        let attach = Attach::decode(reader)?;
+        if attach.handle > self.config.handle_max {
+            return Err(ConnectionError::NumberTooLarge {
+                what: "handle",
+                number: attach.handle.into(),
+                maximum: self.config.handle_max.into(),
+            });
+        }
+        if self.session_mut(local).is_none_or(|session| session.end_sent) {
+            return Ok(());
+        }
+        if self.link_of_handle(local, attach.handle).is_some() {
+            self.violate(local, SessionViolation::HandleInUse(attach.handle));
+            return Ok(());
+        }
+        match self.find_link(local, &attach.name, attach.role.opposite()) {
+            Some(index) if self.links[index as usize].as_ref().is_some_and(|l| l.state == LinkState::AttachSent) => {
+                self.on_attach_reply(local, index, attach);
+                Ok(())
+            }
+            existing => {
+                if let Some(index) = existing {
+                    self.steal(index);
+                }
+                self.on_attach_request(local, attach)
+            }
+        }
+    }
+
+    fn on_attach_reply(&mut self, local: u16, index: u32, attach: Attach) {
+        self.map_remote_handle(local, attach.handle, index);
+        let Some(link) = self.links[index as usize].as_mut() else { return };
+        link.remote_handle = Some(attach.handle);
+        // The end that matters to us comes back null where the peer refuses; its detach says why.
+        let refused = match link.role {
+            Role::Sender => attach.target.is_none(),
+            Role::Receiver => attach.source.is_none(),
+        };
+        if refused {
+            link.state = LinkState::Refused;
+            return;
+        }
+        link.state = LinkState::Attached;
+        if link.role == Role::Receiver {
+            link.delivery_count = attach.initial_delivery_count.unwrap_or(0);
+        }
+        let owes_credit = link.role == Role::Receiver && link.credit > 0;
+        let link = LinkId { index, generation: link.generation };
+        if owes_credit {
+            // Credit granted before the count was known was counted from zero.
+            self.owe_link_flow(index);
+        }
+        self.push(Event::LinkAttached { link, attach: Box::new(attach) });
+    }
+
+    fn on_attach_request(&mut self, local: u16, attach: Attach) -> Result<(), ConnectionError> {
+        let role = attach.role.opposite();
+        let Some(link) = self.new_link(local, role, attach.name.clone(), LinkState::Requested) else {
+            return Err(ConnectionError::TooManyLinks(self.config.links_max));
+        };
+        self.map_remote_handle(local, attach.handle, link.index);
+        if let Some(state) = self.link_mut(link) {
+            state.remote_handle = Some(attach.handle);
+            state.delivery_count = match role {
+                Role::Sender => 0,
+                Role::Receiver => attach.initial_delivery_count.unwrap_or(0),
+            };
+            state.request = Some(Box::new(attach.clone()));
+        }
+        self.push(Event::LinkRequested { link, session: SessionId(local), attach: Box::new(attach) });
+        Ok(())
+    }
+
+    /// A second attach under the name of a live link takes it over.
+    fn steal(&mut self, index: u32) {
+        let Some(link) = self.links[index as usize].as_ref() else { return };
+        let id = LinkId { index, generation: link.generation };
+        if link.state == LinkState::DetachSent {
+            return;
+        }
+        let name = link.name.clone();
+        self.detach_link(
+            id,
+            Some(Error::new(ErrorCondition::STOLEN, format!("link '{name}' was attached again on this session"))),
+        );
+    }
+
+    pub(super) fn on_detach(&mut self, channel: u16, reader: &mut Reader<'_>) -> Result<(), ConnectionError> {
+        let local = self.local_channel(channel)?;
+        let detach = Detach::decode(reader)?;
+        if self.session_mut(local).is_none_or(|session| session.end_sent) {
+            return Ok(());
+        }
+        let Some(index) = self.link_of_handle(local, detach.handle) else {
+            self.violate(local, SessionViolation::UnattachedHandle(detach.handle));
+            return Ok(());
+        };
+        let Some(link) = self.links[index as usize].as_ref() else { return Ok(()) };
+        let id = LinkId { index, generation: link.generation };
+        if link.state != LinkState::DetachSent {
+            let reply = Detach { handle: link.handle, closed: detach.closed, error: None };
+            self.flush_dispositions(local);
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| reply.encode(out));
+        }
+        self.remove_link(index);
+        self.push(Event::LinkDetached { link: id, error: detach.error });
+        Ok(())
+    }
+
+    fn new_link(&mut self, local: u16, role: Role, name: String, state: LinkState) -> Option<LinkId> {
+        if self.links.len() - self.free_links.len() >= self.config.links_max {
+            return None;
+        }
+        let index = self.free_links.pop().unwrap_or(self.links.len() as u32);
+        let generation = self.next_generation;
+        self.next_generation = self.next_generation.wrapping_add(1);
+        let session = self.session_mut(local)?;
+        let free = session.local_handles.iter().position(Option::is_none);
+        let handle = free.unwrap_or(session.local_handles.len());
+        if free.is_none() {
+            session.local_handles.push(None);
+        }
+        session.local_handles[handle] = Some(index);
+        let link = Box::new(Link {
+            generation,
+            name,
+            role,
+            channel: local,
+            handle: handle as u32,
+            remote_handle: None,
+            state,
+            delivery_count: 0,
+            credit: 0,
+            drain: false,
+            flow_due: false,
+            max_message_size: u64::MAX,
+            partial: None,
+            request: None,
+        });
+        match self.links.get_mut(index as usize) {
+            Some(slot) => *slot = Some(link),
+            None => self.links.push(Some(link)),
+        }
+        Some(LinkId { index, generation })
+    }
+
+    fn remove_link(&mut self, index: u32) {
+        let Some(link) = self.links[index as usize].take() else { return };
+        self.free_links.push(index);
+        if link.flow_due {
+            self.dirty_links.retain(|dirty| *dirty != index);
+        }
+        let Some(session) = self.session_mut(link.channel) else { return };
+        session.local_handles[link.handle as usize] = None;
+        if let Some(handle) = link.remote_handle {
+            session.remote_handles[handle as usize] = None;
+        }
+        if link.role == Role::Sender {
+            session.unsettled.forget(index);
+        }
+        if session.waiting.as_ref().is_some_and(|waiting| waiting.link == index) {
+            session.waiting = None;
+        }
+    }
+
+    fn map_remote_handle(&mut self, local: u16, handle: u32, index: u32) {
+        let Some(session) = self.session_mut(local) else { return };
+        let handle = handle as usize;
+        if session.remote_handles.len() <= handle {
+            session.remote_handles.resize(handle + 1, None);
+        }
+        session.remote_handles[handle] = Some(index);
+    }
+
+    fn find_link(&self, local: u16, name: &str, role: Role) -> Option<u32> {
+        let session = self.sessions.get(usize::from(local))?.as_ref()?;
+        session.local_handles.iter().copied().flatten().find(|index| {
+            self.links[*index as usize].as_ref().is_some_and(|link| {
+                link.role == role && link.name == name && link.state != LinkState::DetachSent
+            })
+        })
+    }
+}

@@ -1,0 +1,688 @@
+//! One AMQP connection, either side of it, without any I/O.
+//!
+//! # How to drive it
+//!
+//! The methods of [`Connection`] are of four kinds:
+//!
+//! * `handle_*`: something happened. [`handle_input`](Connection::handle_input) takes bytes from the peer,
+//!   [`handle_timeout`](Connection::handle_timeout) says that a deadline passed.
+//! * `poll_*`: what to do now. Events first ([`poll_event`](Connection::poll_event), until `None`), then output
+//!   ([`poll_output`](Connection::poll_output), written and then confirmed with
+//!   [`consume_output`](Connection::consume_output)), then the next deadline
+//!   ([`poll_timeout`](Connection::poll_timeout)).
+//! * commands: begin, attach, accept, send, settle, close. They encode straight into the output.
+//! * getters.
+//!
+//! # Files
+//!
+//! `handshake` brings the connection up, `linking` handles attach and detach, `session` the windows. The two hot
+//! paths have files of their own: `sending` (transfers out, outcomes in) and `receiving` (transfers in, outcomes out).
+//!
+//! # Invariants
+//!
+//! * After an error the connection is closed and stays so; the first error sticks.
+//! * Nothing is sent beyond link credit or session window, nor on a channel after its end.
+//! * What is held for a peer is bounded by [`Config`]: sessions, links, one partial message per link.
+
+mod config;
+mod error;
+mod event;
+mod handshake;
+mod link;
+mod linking;
+mod receiving;
+mod sending;
+mod session;
+mod unsettled;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+
+pub use config::{Config, Credentials, CreditOverrun, SaslClient, SaslServer, VerifyCredentials};
+pub use error::{ConnectionError, SendError};
+pub use event::{Deliveries, Delivery, Event};
+pub use link::{LinkAcceptance, LinkId, LinkOptions};
+pub use sending::{NewDelivery, SenderMut, TransferWriter};
+
+use crate::codec::Reader;
+use crate::frame::{self, FrameHeader};
+use crate::performative::{Begin, Close, Disposition, End, Error, Flow, Open, Role, descriptor};
+use error::SessionViolation;
+use handshake::{Side, Stage};
+use link::{Link, LinkState};
+use session::Session;
+
+/// A session, by our channel number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub(crate) u16);
+
+/// One AMQP connection. See the [module](self) for how to drive it.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    side: Side,
+    stage: Stage,
+    open_sent: bool,
+    output: Vec<u8>,
+    /// How much of `output` has been written by the driver.
+    output_start: usize,
+    events: VecDeque<Event>,
+    /// Deliveries of the input that is being handled.
+    deliveries: Deliveries,
+    /// Emptied delivery lists, to be filled again.
+    spare: Vec<Vec<Delivery>>,
+    sessions: Vec<Option<Box<Session>>>,
+    /// Our channel by the peer's.
+    channels: Vec<Option<u16>>,
+    links: Vec<Option<Box<Link>>>,
+    free_links: Vec<u32>,
+    next_generation: u32,
+    /// Sessions that owe a flow or a disposition.
+    dirty_sessions: Vec<u16>,
+    /// Links that owe a flow.
+    dirty_links: Vec<u32>,
+    /// Largest frame that the peer takes.
+    remote_max_frame_size: u32,
+    remote_channel_max: u16,
+    remote_idle_timeout: Option<Duration>,
+    remote_product: Option<String>,
+    credentials: Option<Credentials>,
+    started: Instant,
+    last_input: Instant,
+    last_output: Instant,
+}
+
+impl Connection {
+    fn new(config: Config, side: Side, stage: Stage, now: Instant) -> Self {
+        Self {
+            config,
+            side,
+            stage,
+            open_sent: false,
+            output: Vec::new(),
+            output_start: 0,
+            events: VecDeque::new(),
+            deliveries: Deliveries::default(),
+            spare: Vec::new(),
+            sessions: Vec::new(),
+            channels: Vec::new(),
+            links: Vec::new(),
+            free_links: Vec::new(),
+            next_generation: 0,
+            dirty_sessions: Vec::new(),
+            dirty_links: Vec::new(),
+            remote_max_frame_size: frame::MIN_MAX_FRAME_SIZE,
+            remote_channel_max: 0,
+            remote_idle_timeout: None,
+            remote_product: None,
+            credentials: None,
+            started: now,
+            last_input: now,
+            last_output: now,
+        }
+    }
+
+    /// The peer sent `input`. What is understood is taken from its front; an incomplete frame stays.
+    ///
+    /// An error has been reported to the peer as far as that is possible, and comes as [`Event::Closed`] too.
+    pub fn handle_input(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ConnectionError> {
+        if !input.is_empty() {
+            self.last_input = now;
+        }
+        let result = self.take_input(input);
+        self.finish_deliveries();
+        result.inspect_err(|error| {
+            input.clear();
+            self.fail(error.clone());
+        })
+    }
+
+    /// A deadline given by [`poll_timeout`](Self::poll_timeout) passed: sends a heartbeat, or gives up.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.is_closed() {
+            return;
+        }
+        if self.handshake_deadline().is_some_and(|deadline| now >= deadline) {
+            return self.fail(ConnectionError::HandshakeTimeout);
+        }
+        if self.idle_deadline().is_some_and(|deadline| now >= deadline) {
+            return self.fail(ConnectionError::IdleTimeout);
+        }
+        if self.heartbeat_deadline().is_some_and(|deadline| now >= deadline) {
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |_| {});
+        }
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Bytes to send, after writing down all flows and dispositions that are owed. Empty when there are none.
+    pub fn poll_output(&mut self, now: Instant) -> &[u8] {
+        self.write_owed();
+        if self.output_start < self.output.len() {
+            self.last_output = now;
+        }
+        &self.output[self.output_start..]
+    }
+
+    /// The first `length` bytes of the output have been sent.
+    pub fn consume_output(&mut self, length: usize) {
+        self.output_start += length;
+        debug_assert!(self.output_start <= self.output.len(), "more was sent than there is");
+        if self.output_start >= self.output.len() {
+            self.output_start = 0;
+            self.output.clear();
+            self.output.shrink_to(OUTPUT_RETAINED);
+        } else if self.output_start > OUTPUT_RETAINED {
+            self.output.drain(..self.output_start);
+            self.output_start = 0;
+        }
+    }
+
+    /// How many bytes wait to be sent: stop producing when it is more than you want to hold.
+    pub const fn output_len(&self) -> usize {
+        self.output.len() - self.output_start
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.is_closed() {
+            return None;
+        }
+        [self.handshake_deadline(), self.idle_deadline(), self.heartbeat_deadline()].into_iter().flatten().min()
+    }
+
+    /// Whether a flow or a disposition is still to be written down.
+    pub const fn owes_output(&self) -> bool {
+        !self.dirty_sessions.is_empty() || !self.dirty_links.is_empty()
+    }
+
+    /// Whether the connection is over, so that only remaining output is to be sent.
+    pub const fn is_closed(&self) -> bool {
+        matches!(self.stage, Stage::Closed)
+    }
+
+    /// Whether sessions can begin.
+    pub const fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open)
+    }
+
+    /// What the peer showed at the SASL layer, on a server.
+    pub const fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
+    }
+
+    /// The product name in the peer's open: what clients call themselves.
+    pub fn remote_product(&self) -> Option<&str> {
+        self.remote_product.as_deref()
+    }
+
+    /// Takes back the buffers of an event whose deliveries have been dealt with.
+    pub fn recycle(&mut self, deliveries: Deliveries) {
+        if self.spare.len() < SPARE_LISTS {
+            let mut items = deliveries.items;
+            items.clear();
+            self.spare.push(items);
+        }
+    }
+
+    /// Begins a session. Links may be attached before the peer has answered.
+    ///
+    /// `None` if the connection is not open or the peer takes no further session.
+    pub fn begin_session(&mut self) -> Option<SessionId> {
+        if !self.is_open() {
+            return None;
+        }
+        let channel = self.free_channel()?;
+        let session = Session::new(channel, self.config.incoming_window);
+        self.write_begin(&session);
+        self.put_session(session);
+        Some(SessionId(channel))
+    }
+
+    /// Ends a session and all its links. [`Event::SessionEnded`] follows when the peer has answered.
+    pub fn end_session(&mut self, session: SessionId, error: Option<Error>) {
+        self.flush_dispositions(session.0);
+        let Some(state) = self.session_mut(session.0) else { return };
+        if state.end_sent {
+            return;
+        }
+        state.end_sent = true;
+        state.waiting = None;
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| End { error }.encode(out));
+    }
+
+    /// Closes the connection. [`Event::Closed`] follows when the peer has answered.
+    pub fn close(&mut self, error: Option<Error>) {
+        if self.is_open() || self.stage == Stage::AwaitOpen {
+            self.write_owed();
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| Close { error }.encode(out));
+            self.stage = Stage::CloseSent;
+        } else if self.stage != Stage::CloseSent && !self.is_closed() {
+            self.stage = Stage::Closed;
+            self.push(Event::Closed(None));
+        }
+    }
+
+    /// The transport broke or ended: nothing can be sent any more.
+    pub fn handle_disconnect(&mut self) {
+        if !self.is_closed() {
+            self.stage = Stage::Closed;
+            self.push(Event::Closed(None));
+        }
+    }
+
+    fn take_input(&mut self, input: &mut BytesMut) -> Result<(), ConnectionError> {
+        loop {
+            match self.stage {
+                Stage::Closed => {
+                    input.clear();
+                    return Ok(());
+                }
+                stage if stage.expects_header() => {
+                    let Some(header) = input.first_chunk::<8>().copied() else { return Ok(()) };
+                    self.on_protocol_header(header)?;
+                    let _ = input.split_to(8);
+                }
+                stage if stage.expects_sasl() => {
+                    let Some(header) = FrameHeader::parse(input, frame::MIN_MAX_FRAME_SIZE)? else { return Ok(()) };
+                    if input.len() < header.size {
+                        return Ok(());
+                    }
+                    let bytes = input.split_to(header.size).freeze();
+                    self.on_sasl_frame(&header, &bytes[header.body..])?;
+                }
+                _ => {
+                    let complete = self.complete_frames(input)?;
+                    if complete == 0 {
+                        return Ok(());
+                    }
+                    let chunk = input.split_to(complete).freeze();
+                    self.handle_frames(chunk)?;
+                }
+            }
+        }
+    }
+
+    /// How many bytes at the front of `input` are whole frames. A bad header is an error once it is at the front.
+    #[inline]
+    fn complete_frames(&self, input: &[u8]) -> Result<usize, ConnectionError> {
+        let mut end = 0;
+        loop {
+            match FrameHeader::parse(&input[end..], self.config.max_frame_size) {
+                Ok(Some(header)) if input.len() - end >= header.size => end += header.size,
+                Ok(_) => return Ok(end),
+                Err(_) if end > 0 => return Ok(end),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn handle_frames(&mut self, chunk: bytes::Bytes) -> Result<(), ConnectionError> {
+        self.finish_deliveries();
+        self.deliveries.chunk = chunk.clone();
+        let mut at = 0;
+        while let Some(header) = FrameHeader::parse(&chunk[at..], self.config.max_frame_size)? {
+            let end = at + header.size;
+            self.handle_frame(&header, &chunk, at + header.body, end)?;
+            at = end;
+            if self.is_closed() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn handle_frame(
+        &mut self,
+        header: &FrameHeader,
+        chunk: &[u8],
+        start: usize,
+        end: usize,
+    ) -> Result<(), ConnectionError> {
+        if header.kind != frame::TYPE_AMQP {
+            return Err(ConnectionError::FrameType(header.kind));
+        }
+        if start == end {
+            return Ok(());
+        }
+        let mut reader = Reader::new(&chunk[start..end]);
+        let descriptor = reader.descriptor()?;
+        if descriptor == descriptor::TRANSFER && self.stage == Stage::Open {
+            return self.on_transfer(header.channel, chunk, end, &mut reader);
+        }
+        self.on_performative(header.channel, descriptor, &mut reader)
+    }
+
+    fn on_performative(
+        &mut self,
+        channel: u16,
+        descriptor: u64,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), ConnectionError> {
+        match (self.stage, descriptor) {
+            (Stage::AwaitOpen, descriptor::OPEN) => {
+                let open = Open::decode(reader)?;
+                self.on_open(open);
+                Ok(())
+            }
+            (Stage::Open | Stage::CloseSent | Stage::AwaitOpen, descriptor::CLOSE) => {
+                let close = Close::decode(reader)?;
+                self.on_close(close);
+                Ok(())
+            }
+            // After our close whatever comes before the peer's is of no interest.
+            (Stage::CloseSent, _) => Ok(()),
+            (Stage::Open, descriptor::BEGIN) => self.on_begin(channel, &Begin::decode(reader)?),
+            (Stage::Open, descriptor::ATTACH) => self.on_attach(channel, reader),
+            (Stage::Open, descriptor::FLOW) => self.on_flow(channel, &Flow::decode(reader)?),
+            (Stage::Open, descriptor::DISPOSITION) => self.on_disposition(channel, Disposition::decode(reader)?),
+            (Stage::Open, descriptor::DETACH) => self.on_detach(channel, reader),
+            (Stage::Open, descriptor::END) => self.on_end(channel, End::decode(reader)?),
+            (Stage::Open, _) => {
+                Err(ConnectionError::UnexpectedPerformative { descriptor, place: "on an open connection" })
+            }
+            _ => Err(ConnectionError::UnexpectedPerformative { descriptor, place: "before open" }),
+        }
+    }
+
+    fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), ConnectionError> {
+        if channel > self.config.channel_max {
+            return Err(ConnectionError::NumberTooLarge {
+                what: "channel",
+                number: channel.into(),
+                maximum: self.config.channel_max.into(),
+            });
+        }
+        if self.channels.get(usize::from(channel)).copied().flatten().is_some() {
+            return Err(ConnectionError::InvalidBegin(channel));
+        }
+        let local = match begin.remote_channel {
+            Some(local) => match self.session_mut(local) {
+                Some(session) if session.remote_channel.is_none() => {
+                    session.on_begin(channel, begin);
+                    local
+                }
+                _ => return Err(ConnectionError::InvalidBegin(channel)),
+            },
+            None => {
+                let local = self.free_channel().ok_or(ConnectionError::InvalidBegin(channel))?;
+                let mut session = Session::new(local, self.config.incoming_window);
+                session.on_begin(channel, begin);
+                self.write_begin(&session);
+                self.put_session(session);
+                local
+            }
+        };
+        let index = usize::from(channel);
+        if self.channels.len() <= index {
+            self.channels.resize(index + 1, None);
+        }
+        self.channels[index] = Some(local);
+        self.push(Event::SessionBegan(SessionId(local)));
+        Ok(())
+    }
+
+    fn on_end(&mut self, channel: u16, end: End) -> Result<(), ConnectionError> {
+        let local = self.local_channel(channel)?;
+        let Some(session) = self.session_mut(local) else { return Ok(()) };
+        let reply = !session.end_sent;
+        if reply {
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| End { error: None }.encode(out));
+        }
+        self.channels[usize::from(channel)] = None;
+        self.sessions[usize::from(local)] = None;
+        for index in 0..self.links.len() {
+            if self.links[index].as_ref().is_some_and(|link| link.channel == local) {
+                self.links[index] = None;
+                self.free_links.push(index as u32);
+            }
+        }
+        self.push(Event::SessionEnded { session: SessionId(local), error: end.error });
+        Ok(())
+    }
+
+    fn on_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), ConnectionError> {
+        let local = self.local_channel(channel)?;
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else { return Ok(()) };
+        if session.end_sent {
+            return Ok(());
+        }
+        let opened = session.on_flow(flow);
+        let sent = session.waiting.is_some() && self.send_waiting(local);
+        if opened || sent {
+            self.push(Event::WindowOpen(SessionId(local)));
+        }
+        match flow.handle {
+            Some(handle) => self.on_link_flow(local, handle, flow),
+            None => {
+                if flow.echo {
+                    self.owe_session_flow(local);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn on_link_flow(&mut self, local: u16, handle: u32, flow: &Flow) -> Result<(), ConnectionError> {
+        let Some(index) = self.link_of_handle(local, handle) else {
+            self.violate(local, SessionViolation::UnattachedHandle(handle));
+            return Ok(());
+        };
+        let Some(link) = self.links[index as usize].as_mut() else { return Ok(()) };
+        let id = LinkId { index, generation: link.generation };
+        let mut event = None;
+        match link.role {
+            Role::Sender => {
+                if let Some(link_credit) = flow.link_credit {
+                    let counted = flow.delivery_count.unwrap_or(0);
+                    let in_flight = link.delivery_count.wrapping_sub(counted);
+                    let credit = link_credit.saturating_sub(in_flight);
+                    let had = std::mem::replace(&mut link.credit, credit);
+                    link.drain = flow.drain;
+                    if flow.drain {
+                        event = Some(Event::DrainRequested(id));
+                    } else if credit > had {
+                        event = Some(Event::Credit(id));
+                    }
+                }
+            }
+            Role::Receiver => {
+                if let Some(delivery_count) = flow.delivery_count {
+                    let skipped = delivery_count.wrapping_sub(link.delivery_count);
+                    link.delivery_count = delivery_count;
+                    link.credit = link.credit.saturating_sub(skipped);
+                }
+                if link.drain && link.credit == 0 {
+                    link.drain = false;
+                    event = Some(Event::Drained(id));
+                }
+            }
+        }
+        if flow.echo && matches!(link.state, LinkState::Attached | LinkState::AttachSent) {
+            self.owe_link_flow(index);
+        }
+        if let Some(event) = event {
+            self.push(event);
+        }
+        Ok(())
+    }
+
+    fn on_close(&mut self, close: Close) {
+        if self.stage != Stage::CloseSent {
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| Close { error: None }.encode(out));
+        }
+        self.stage = Stage::Closed;
+        self.push(Event::Closed(close.error.map(ConnectionError::ClosedByPeer)));
+    }
+
+    /// Ends the connection because of what the peer did.
+    fn fail(&mut self, error: ConnectionError) {
+        if self.is_closed() {
+            return;
+        }
+        if matches!(self.stage, Stage::Open | Stage::AwaitOpen)
+            && let Some(wire) = error.to_wire()
+        {
+            // A peer that has not had our open yet could not read a close before it.
+            self.write_open_if_owed();
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| Close { error: Some(wire) }.encode(out));
+        }
+        self.stage = Stage::Closed;
+        self.push(Event::Closed(Some(error)));
+    }
+
+    /// Ends a session because of what the peer did on it.
+    fn violate(&mut self, local: u16, violation: SessionViolation) {
+        self.end_session(SessionId(local), Some(violation.to_wire()));
+    }
+
+    fn push(&mut self, event: Event) {
+        self.finish_deliveries();
+        self.events.push_back(event);
+    }
+
+    /// Turns the deliveries gathered so far into an event.
+    fn finish_deliveries(&mut self) {
+        if self.deliveries.items.is_empty() {
+            return;
+        }
+        let items = std::mem::replace(&mut self.deliveries.items, self.spare.pop().unwrap_or_default());
+        self.events.push_back(Event::Deliveries(Deliveries { chunk: self.deliveries.chunk.clone(), items }));
+    }
+
+    #[inline]
+    fn local_channel(&self, channel: u16) -> Result<u16, ConnectionError> {
+        self.channels
+            .get(usize::from(channel))
+            .copied()
+            .flatten()
+            .ok_or(ConnectionError::UnknownChannel(channel))
+    }
+
+    fn session_mut(&mut self, local: u16) -> Option<&mut Session> {
+        self.sessions.get_mut(usize::from(local))?.as_deref_mut()
+    }
+
+    #[inline]
+    fn link_of_handle(&self, local: u16, handle: u32) -> Option<u32> {
+        let session = self.sessions.get(usize::from(local))?.as_ref()?;
+        session.remote_handles.get(handle as usize).copied().flatten()
+    }
+
+    fn free_channel(&self) -> Option<u16> {
+        let most = self.config.channel_max.min(self.remote_channel_max);
+        let free = self.sessions.iter().position(Option::is_none).unwrap_or(self.sessions.len());
+        u16::try_from(free).ok().filter(|channel| *channel <= most)
+    }
+
+    fn put_session(&mut self, session: Session) {
+        let index = usize::from(session.channel);
+        if self.sessions.len() <= index {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index] = Some(Box::new(session));
+    }
+
+    fn write_begin(&mut self, session: &Session) {
+        let begin = session.begin(self.config.handle_max);
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| begin.encode(out));
+    }
+
+    fn owe_session_flow(&mut self, local: u16) {
+        if let Some(session) = self.session_mut(local) {
+            session.flow_due = true;
+            self.mark_dirty(local);
+        }
+    }
+
+    fn mark_dirty(&mut self, local: u16) {
+        if let Some(session) = self.sessions.get_mut(usize::from(local)).and_then(Option::as_mut)
+            && !session.dirty
+        {
+            session.dirty = true;
+            self.dirty_sessions.push(local);
+        }
+    }
+
+    fn owe_link_flow(&mut self, index: u32) {
+        if let Some(link) = self.links[index as usize].as_mut()
+            && !link.flow_due
+        {
+            link.flow_due = true;
+            self.dirty_links.push(index);
+        }
+    }
+
+    /// Writes the flows and dispositions that have been put off so that they come in ranges.
+    fn write_owed(&mut self) {
+        while let Some(index) = self.dirty_links.pop() {
+            self.write_link_flow(index);
+        }
+        while let Some(local) = self.dirty_sessions.pop() {
+            self.flush_dispositions(local);
+            let Some(session) = self.sessions[usize::from(local)].as_mut() else { continue };
+            session.dirty = false;
+            if session.flow_due && !session.end_sent {
+                let flow = session.flow();
+                frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| flow.encode(out));
+            }
+        }
+    }
+
+    fn write_link_flow(&mut self, index: u32) {
+        let Some(link) = self.links[index as usize].as_mut() else { return };
+        link.flow_due = false;
+        if !matches!(link.state, LinkState::Attached | LinkState::AttachSent) {
+            return;
+        }
+        let Some(session) = self.sessions[usize::from(link.channel)].as_mut() else { return };
+        if session.end_sent {
+            return;
+        }
+        let flow = Flow {
+            handle: Some(link.handle),
+            // A receiver that has not seen the sender's attach does not know the count yet.
+            delivery_count: Some(link.delivery_count)
+                .filter(|_| link.role == Role::Sender || link.remote_handle.is_some()),
+            link_credit: Some(link.credit),
+            drain: link.drain,
+            ..session.flow()
+        };
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| flow.encode(out));
+    }
+
+    fn flush_dispositions(&mut self, local: u16) {
+        let Some(session) = self.session_mut(local) else { return };
+        if session.end_sent {
+            session.pending_disposition = None;
+        }
+        if let Some(disposition) = session.pending_disposition.take() {
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| disposition.encode(out));
+        }
+    }
+
+    fn handshake_deadline(&self) -> Option<Instant> {
+        (!self.is_open()).then(|| self.started + self.config.handshake_timeout)
+    }
+
+    fn idle_deadline(&self) -> Option<Instant> {
+        self.config.idle_timeout.map(|timeout| self.last_input + timeout * 2)
+    }
+
+    fn heartbeat_deadline(&self) -> Option<Instant> {
+        // Half of what the peer asked for, so that one late wake-up does no harm.
+        self.remote_idle_timeout.filter(|_| self.is_open()).map(|timeout| self.last_output + timeout / 2)
+    }
+}
+
+/// Output capacity that an idle connection keeps, in bytes.
+const OUTPUT_RETAINED: usize = 256 * 1024;
+
+/// Emptied delivery lists that are kept.
+const SPARE_LISTS: usize = 8;

@@ -1,0 +1,254 @@
+//! Transfers in and their outcomes out. Hot path.
+//!
+//! A message that comes in one frame is reported as a range of the input buffer;
+//! only one that spans frames is put together in a buffer of its own, up to the
+//! link's maximum message size.
+
+use bytes::{Bytes, BytesMut};
+
+use super::link::{LinkId, LinkState, PartialDelivery};
+use super::{
+    Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId, SessionViolation,
+};
+use crate::codec::{DecodeError, Reader};
+use crate::performative::{DeliveryState, Error, ErrorCondition, Role, Transfer};
+
+impl Connection {
+    /// Sets the credit of a receiving link: how many deliveries may come from now on. It is announced with the
+    /// next output.
+    pub fn set_credit(&mut self, link: LinkId, credit: u32) {
+        let Some(state) = self.link_mut(link) else { return };
+        if state.role == Role::Receiver {
+            state.credit = credit;
+            state.drain = false;
+            self.owe_link_flow(link.index);
+        }
+    }
+
+    /// The credit that a link has left: deliveries that may still come, or be sent.
+    pub fn credit(&self, link: LinkId) -> u32 {
+        self.link(link).map_or(0, |state| state.credit)
+    }
+
+    /// Asks the sender to use up the credit now; [`Event::Drained`] follows.
+    pub fn drain(&mut self, link: LinkId) {
+        let Some(state) = self.link_mut(link) else { return };
+        if state.role == Role::Receiver {
+            state.drain = true;
+            self.owe_link_flow(link.index);
+        }
+    }
+
+    /// Gives the outcome of the received deliveries from `first` to `last` and settles them. Consecutive calls
+    /// with consecutive ids become one frame.
+    #[inline]
+    pub fn settle(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
+        self.dispose(session, first, last, outcome, true);
+    }
+
+    /// Gives an outcome without settling, for links whose receiver settles second; [`Event::SettledBySender`]
+    /// follows.
+    pub fn propose_outcome(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
+        self.dispose(session, first, last, outcome, false);
+    }
+
+    #[inline]
+    fn dispose(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState, settled: bool) {
+        let Some(state) = self.sessions.get_mut(usize::from(session.0)).and_then(Option::as_mut) else { return };
+        let finished = state.dispose(first, last, outcome, settled);
+        if !state.dirty {
+            state.dirty = true;
+            self.dirty_sessions.push(session.0);
+        }
+        if let Some(finished) = finished
+            && !state.end_sent
+        {
+            crate::frame::write_frame(&mut self.output, crate::frame::TYPE_AMQP, session.0, |out| {
+                finished.encode(out);
+            });
+        }
+    }
+
+    /// A transfer frame that ends at `end` of `chunk`; `reader` stands behind its descriptor.
+    #[inline]
+    pub(super) fn on_transfer(
+        &mut self,
+        channel: u16,
+        chunk: &[u8],
+        end: usize,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), ConnectionError> {
+        let transfer = Transfer::decode(reader)?;
+        let local = self.local_channel(channel)?;
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else { return Ok(()) };
+        if session.end_sent {
+            return Ok(());
+        }
+        if session.on_transfer().is_err() {
+            self.violate(local, SessionViolation::Window);
+            return Ok(());
+        }
+        if session.flow_due && !session.dirty {
+            session.dirty = true;
+            self.dirty_sessions.push(local);
+        }
+        let Some(index) = session.remote_handles.get(transfer.handle as usize).copied().flatten() else {
+            self.violate(local, SessionViolation::UnattachedHandle(transfer.handle));
+            return Ok(());
+        };
+        let Some(link) = self.links[index as usize].as_mut() else { return Ok(()) };
+        if link.role != Role::Receiver {
+            self.violate(local, SessionViolation::WrongRole);
+            return Ok(());
+        }
+        if link.state == LinkState::DetachSent {
+            return Ok(());
+        }
+        let start = end - reader.rest().len();
+        let first = link.partial.is_none();
+        if first {
+            if link.credit == 0 && self.config.credit_overrun == CreditOverrun::Detach {
+                let link = LinkId { index, generation: link.generation };
+                self.refuse_overrun(link);
+                return Ok(());
+            }
+            link.credit = link.credit.saturating_sub(1);
+            link.delivery_count = link.delivery_count.wrapping_add(1);
+        }
+        if first && !transfer.more && !transfer.aborted {
+            let Some(id) = transfer.delivery_id else {
+                self.violate(local, SessionViolation::NoDeliveryId);
+                return Ok(());
+            };
+            let (tag_start, tag_length) = match transfer.delivery_tag {
+                Some(tag) => (offset_in(chunk, tag), tag_length(tag)?),
+                None => (0, 0),
+            };
+            let settled = transfer.settled.unwrap_or(false);
+            if (end - start) as u64 > link.max_message_size {
+                self.reject_too_large(local, index, id, (end - start) as u64, settled);
+                return Ok(());
+            }
+            self.deliveries.items.push(Delivery {
+                link: LinkId { index, generation: link.generation },
+                id,
+                format: transfer.message_format.unwrap_or(0),
+                start: start as u32,
+                end: end as u32,
+                tag_start,
+                tag_length,
+                settled,
+            });
+            return Ok(());
+        }
+        self.on_partial(local, index, &transfer, &chunk[start..end])
+    }
+
+    #[cold]
+    fn on_partial(
+        &mut self,
+        local: u16,
+        index: u32,
+        transfer: &Transfer<'_>,
+        payload: &[u8],
+    ) -> Result<(), ConnectionError> {
+        let Some(link) = self.links[index as usize].as_mut() else { return Ok(()) };
+        if transfer.aborted {
+            link.partial = None;
+            return Ok(());
+        }
+        let partial = match &mut link.partial {
+            Some(partial) => partial,
+            none => {
+                let Some(id) = transfer.delivery_id else {
+                    self.violate(local, SessionViolation::NoDeliveryId);
+                    return Ok(());
+                };
+                let tag = transfer.delivery_tag.unwrap_or_default();
+                none.insert(Box::new(PartialDelivery {
+                    id,
+                    format: transfer.message_format.unwrap_or(0),
+                    settled: false,
+                    tag_length: tag_length(tag)?,
+                    bytes: BytesMut::from(tag),
+                    too_large: false,
+                }))
+            }
+        };
+        partial.settled |= transfer.settled.unwrap_or(false);
+        let size = (partial.bytes.len() - usize::from(partial.tag_length) + payload.len()) as u64;
+        if partial.too_large || size > link.max_message_size.min(u64::from(u32::MAX / 2)) {
+            partial.too_large = true;
+            partial.bytes.truncate(usize::from(partial.tag_length));
+        } else {
+            partial.bytes.extend_from_slice(payload);
+        }
+        if transfer.more {
+            return Ok(());
+        }
+        let Some(partial) = link.partial.take() else { return Ok(()) };
+        if partial.too_large {
+            self.reject_too_large(local, index, partial.id, size, partial.settled);
+            return Ok(());
+        }
+        let link = LinkId { index, generation: link.generation };
+        self.finish_deliveries();
+        let chunk = partial.bytes.freeze();
+        let delivery = Delivery {
+            link,
+            id: partial.id,
+            format: partial.format,
+            start: u32::from(partial.tag_length),
+            end: chunk.len() as u32,
+            tag_start: 0,
+            tag_length: partial.tag_length,
+            settled: partial.settled,
+        };
+        self.push_alone(chunk, delivery);
+        Ok(())
+    }
+
+    fn push_alone(&mut self, chunk: Bytes, delivery: Delivery) {
+        let mut items = self.spare.pop().unwrap_or_default();
+        items.push(delivery);
+        self.events.push_back(Event::Deliveries(Deliveries { chunk, items }));
+    }
+
+    /// The link stays usable: only this message is refused.
+    #[cold]
+    fn reject_too_large(&mut self, local: u16, index: u32, id: u32, size: u64, settled: bool) {
+        let Some(link) = self.links[index as usize].as_ref() else { return };
+        if settled {
+            return;
+        }
+        let limit = link.max_message_size;
+        let text = format!(
+            "The received message (delivery-id:{id}, size:{size} bytes) exceeds the limit ({limit} bytes) currently \
+             allowed on the link."
+        );
+        let error = Error::new(ErrorCondition::MESSAGE_SIZE_EXCEEDED, text);
+        self.settle(SessionId(local), id, id, DeliveryState::Rejected(Some(error)));
+    }
+
+    #[cold]
+    fn refuse_overrun(&mut self, link: LinkId) {
+        self.detach_link(
+            link,
+            Some(Error::new(ErrorCondition::TRANSFER_LIMIT_EXCEEDED, "a transfer came without link credit")),
+        );
+    }
+}
+
+/// Where `part`, a slice of `whole`, starts in it.
+#[inline]
+fn offset_in(whole: &[u8], part: &[u8]) -> u32 {
+    (part.as_ptr() as usize - whole.as_ptr() as usize) as u32
+}
+
+#[inline]
+fn tag_length(tag: &[u8]) -> Result<u8, ConnectionError> {
+    match u8::try_from(tag.len()) {
+        Ok(length) if length <= 32 => Ok(length),
+        _ => Err(DecodeError::InvalidValue { field: "delivery-tag length", value: tag.len() as u64 }.into()),
+    }
+}

@@ -1,0 +1,323 @@
+//! Transfers out and their outcomes in. Hot path.
+//!
+//! A message is encoded straight into the connection's output by a
+//! [`TransferWriter`]: the frame's size and its `more` flag are patched when the
+//! payload is complete, and a message that outgrows the peer's frame size is cut
+//! on the way. What the session window does not let through is kept, one message
+//! per session at most, and goes out as the window opens.
+
+use super::link::{Link, LinkId, LinkState};
+use super::session::{Session, WaitingMessage};
+use super::{Connection, ConnectionError, Event, SendError, SessionId};
+use crate::frame;
+use crate::performative::{DeliveryState, Disposition, Role, TransferHeader};
+
+/// A message about to be sent.
+#[derive(Debug, Clone, Copy)]
+pub struct NewDelivery<'a> {
+    /// The sender's name for the delivery, at most 32 bytes.
+    pub tag: &'a [u8],
+    /// Message format.
+    pub format: u32,
+    /// Whether no outcome is wanted.
+    pub settled: bool,
+}
+
+/// A sending link, lent out by [`Connection::sender`].
+#[derive(Debug)]
+pub struct SenderMut<'a> {
+    connection: &'a mut Connection,
+    link: LinkId,
+}
+
+impl Connection {
+    /// A link through which we send; `None` if it is gone or receives.
+    #[inline]
+    pub fn sender(&mut self, link: LinkId) -> Option<SenderMut<'_>> {
+        match self.link(link) {
+            Some(state) if state.role == Role::Sender => Some(SenderMut { connection: self, link }),
+            _ => None,
+        }
+    }
+
+    /// Ids between the oldest and the newest delivery of the session that awaits an outcome.
+    pub fn unsettled_span(&self, session: SessionId) -> usize {
+        self.sessions.get(usize::from(session.0)).and_then(Option::as_ref).map_or(0, |s| s.unsettled.span())
+    }
+
+    pub(super) fn on_disposition(
+        &mut self,
+        channel: u16,
+        disposition: Disposition,
+    ) -> Result<(), ConnectionError> {
+        let local = self.local_channel(channel)?;
+        let Disposition { role, first, last, settled, state } = disposition;
+        if role == Role::Sender {
+            if settled {
+                self.push(Event::SettledBySender { session: SessionId(local), first, last });
+            }
+            return Ok(());
+        }
+        let terminal = matches!(state, Some(ref state) if *state != DeliveryState::Received);
+        if !settled && !terminal {
+            return Ok(());
+        }
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else { return Ok(()) };
+        let events = &mut self.events;
+        let mut any = false;
+        // Deliveries that came before this frame must be reported before it.
+        if !self.deliveries.items.is_empty() {
+            let items = std::mem::replace(&mut self.deliveries.items, self.spare.pop().unwrap_or_default());
+            events.push_back(Event::Deliveries(super::Deliveries { chunk: self.deliveries.chunk.clone(), items }));
+        }
+        session.unsettled.settle(first, last, |first, last| {
+            any = true;
+            events.push_back(Event::Outcome { session: SessionId(local), first, last, state: state.clone() });
+        });
+        if any && !settled && !session.end_sent {
+            // The receiver settles after us: tell it that we have.
+            let reply = Disposition { role: Role::Sender, first, last, settled: true, state: None };
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| reply.encode(out));
+        }
+        Ok(())
+    }
+
+    /// Sends what waits for the session window, as far as it is open. Says whether all of it went.
+    pub(super) fn send_waiting(&mut self, local: u16) -> bool {
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else { return false };
+        let Some(mut waiting) = session.waiting.take() else { return false };
+        let channel = session.channel;
+        while session.remote_incoming_window > 0 {
+            let start = self.output.len();
+            let header = TransferHeader {
+                channel,
+                handle: waiting.handle,
+                delivery: None,
+                settled: waiting.settled,
+                aborted: waiting.aborted,
+            };
+            let more_at = header.encode(&mut self.output);
+            let rest = if waiting.aborted { &[][..] } else { &waiting.bytes[waiting.position..] };
+            let room = self.remote_max_frame_size as usize - (self.output.len() - start);
+            let part = &rest[..rest.len().min(room)];
+            self.output.extend_from_slice(part);
+            waiting.position += part.len();
+            let last = part.len() == rest.len();
+            self.output[more_at] = more_flag(!last);
+            frame::patch_size(&mut self.output, start);
+            session.count_outgoing();
+            if last {
+                return true;
+            }
+        }
+        session.waiting = Some(waiting);
+        false
+    }
+}
+
+impl<'a> SenderMut<'a> {
+    /// How many deliveries may be sent now.
+    #[inline]
+    pub fn credit(&self) -> u32 {
+        self.connection.link(self.link).map_or(0, |link| link.credit)
+    }
+
+    /// Sends a message given as parts that follow one another. Returns its delivery id on the session.
+    #[inline]
+    pub fn send(&mut self, delivery: &NewDelivery<'_>, message: &[&[u8]]) -> Result<u32, SendError> {
+        let mut writer = self.begin(delivery)?;
+        for part in message {
+            writer.put(part);
+        }
+        Ok(writer.finish())
+    }
+
+    /// Starts a message that is written piece by piece. Dropping the writer unfinished takes it back.
+    #[inline]
+    pub fn begin(&mut self, delivery: &NewDelivery<'_>) -> Result<TransferWriter<'_>, SendError> {
+        let connection = &mut *self.connection;
+        let Some(link) = connection.links[self.link.index as usize].as_mut() else {
+            return Err(SendError::NotAttached);
+        };
+        let Some(session) = connection.sessions[usize::from(link.channel)].as_mut() else {
+            return Err(SendError::NotAttached);
+        };
+        if link.state != LinkState::Attached || session.end_sent || connection.stage != super::Stage::Open {
+            return Err(SendError::NotAttached);
+        }
+        if link.credit == 0 {
+            return Err(SendError::NoCredit);
+        }
+        if session.remote_incoming_window == 0 || session.waiting.is_some() {
+            return Err(SendError::WindowClosed);
+        }
+        if delivery.tag.len() > MAX_TAG {
+            return Err(SendError::TagTooLong);
+        }
+        let start = connection.output.len();
+        let header = TransferHeader {
+            channel: session.channel,
+            handle: link.handle,
+            delivery: Some((session.next_delivery_id, delivery.tag, delivery.format)),
+            settled: delivery.settled,
+            aborted: false,
+        };
+        let more_at = header.encode(&mut connection.output);
+        Ok(TransferWriter {
+            output: &mut connection.output,
+            link_index: self.link.index,
+            session,
+            link,
+            max_frame_size: connection.remote_max_frame_size as usize,
+            settled: delivery.settled,
+            message_start: start,
+            frame_start: start,
+            frame_end: start + connection.remote_max_frame_size as usize,
+            more_at,
+            frames: 0,
+            done: false,
+        })
+    }
+
+    /// Calls off the message that waits for the session window, if it is this link's. The receiver is told once the
+    /// window opens.
+    pub fn abort_waiting(&mut self) -> bool {
+        let Some(channel) = self.connection.link(self.link).map(|link| link.channel) else { return false };
+        let index = self.link.index;
+        match self.connection.session_mut(channel).and_then(|session| session.waiting.as_mut()) {
+            Some(waiting) if waiting.link == index => {
+                waiting.aborted = true;
+                waiting.bytes = Vec::new();
+                waiting.position = 0;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Answers a drain: there is nothing more to send, so the credit left counts as used.
+    pub fn drained(&mut self) {
+        let Some(link) = self.connection.link_mut(self.link) else { return };
+        if link.drain {
+            link.delivery_count = link.delivery_count.wrapping_add(link.credit);
+            link.credit = 0;
+            self.connection.owe_link_flow(self.link.index);
+        }
+    }
+}
+
+/// A message being written into the output.
+#[derive(Debug)]
+pub struct TransferWriter<'a> {
+    output: &'a mut Vec<u8>,
+    session: &'a mut Session,
+    link: &'a mut Link,
+    link_index: u32,
+    max_frame_size: usize,
+    settled: bool,
+    /// Where the first frame starts.
+    message_start: usize,
+    /// Where the current frame starts.
+    frame_start: usize,
+    /// Where it must end at the latest.
+    frame_end: usize,
+    more_at: usize,
+    /// Frames that are complete.
+    frames: u32,
+    done: bool,
+}
+
+impl TransferWriter<'_> {
+    /// Appends to the message.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) {
+        if self.output.len() + bytes.len() <= self.frame_end && self.session.waiting.is_none() {
+            self.output.extend_from_slice(bytes);
+        } else {
+            self.put_across_frames(bytes);
+        }
+    }
+
+    /// Completes the message and returns its delivery id on the session.
+    #[inline]
+    pub fn finish(mut self) -> u32 {
+        self.done = true;
+        if self.session.waiting.is_none() {
+            frame::patch_size(self.output, self.frame_start);
+            self.session.count_outgoing();
+        }
+        let id = self.session.next_delivery_id;
+        self.session.next_delivery_id = id.wrapping_add(1);
+        self.link.delivery_count = self.link.delivery_count.wrapping_add(1);
+        self.link.credit -= 1;
+        if !self.settled {
+            self.session.unsettled.push(id, self.link_index);
+        }
+        id
+    }
+
+    #[cold]
+    fn put_across_frames(&mut self, mut bytes: &[u8]) {
+        loop {
+            if let Some(waiting) = &mut self.session.waiting {
+                waiting.bytes.extend_from_slice(bytes);
+                return;
+            }
+            let room = self.frame_end - self.output.len();
+            let (part, rest) = bytes.split_at(bytes.len().min(room));
+            self.output.extend_from_slice(part);
+            if rest.is_empty() {
+                return;
+            }
+            bytes = rest;
+            self.next_frame();
+        }
+    }
+
+    /// Completes the current frame and starts the next, or lets the rest of the message wait for the window.
+    fn next_frame(&mut self) {
+        self.output[self.more_at] = more_flag(true);
+        frame::patch_size(self.output, self.frame_start);
+        self.session.count_outgoing();
+        self.frames += 1;
+        if self.session.remote_incoming_window == 0 {
+            self.session.waiting = Some(WaitingMessage {
+                link: self.link_index,
+                handle: self.link.handle,
+                settled: self.settled,
+                aborted: false,
+                bytes: Vec::new(),
+                position: 0,
+            });
+            return;
+        }
+        self.frame_start = self.output.len();
+        self.frame_end = self.frame_start + self.max_frame_size;
+        let header = TransferHeader {
+            channel: self.session.channel,
+            handle: self.link.handle,
+            delivery: None,
+            settled: self.settled,
+            aborted: false,
+        };
+        self.more_at = header.encode(self.output);
+    }
+}
+
+impl Drop for TransferWriter<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.output.truncate(self.message_start);
+            self.session.uncount_outgoing(self.frames);
+            self.session.waiting = None;
+        }
+    }
+}
+
+#[inline]
+const fn more_flag(more: bool) -> u8 {
+    if more { crate::codec::code::TRUE } else { crate::codec::code::FALSE }
+}
+
+/// Longest delivery tag (specification section 2.8.7).
+const MAX_TAG: usize = 32;

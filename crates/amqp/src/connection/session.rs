@@ -1,0 +1,167 @@
+//! A session: numbering and windows (specification sections 2.5.6 and 2.6).
+
+use super::unsettled::Unsettled;
+use crate::performative::{Begin, DeliveryState, Disposition, Flow, Role};
+
+/// One end of a session.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// Our channel.
+    pub(super) channel: u16,
+    /// The peer's channel, once its begin has come.
+    pub(super) remote_channel: Option<u16>,
+    /// Whether our end has been sent, after which whatever else comes is discarded.
+    pub(super) end_sent: bool,
+    /// Next transfer id that we use.
+    next_outgoing_id: u32,
+    /// Next delivery id that we use.
+    pub(super) next_delivery_id: u32,
+    /// Transfers that the peer accepts now.
+    pub(super) remote_incoming_window: u32,
+    /// Next transfer id that we expect.
+    next_incoming_id: u32,
+    /// Transfers that we accept before we must replenish.
+    incoming_window: u32,
+    /// What `incoming_window` is replenished to.
+    incoming_window_max: u32,
+    /// Highest handle that the peer takes.
+    pub(super) remote_handle_max: u32,
+    /// Our deliveries that await an outcome.
+    pub(super) unsettled: Unsettled,
+    /// Link index by the peer's handle.
+    pub(super) remote_handles: Vec<Option<u32>>,
+    /// Link index by our handle.
+    pub(super) local_handles: Vec<Option<u32>>,
+    /// A run of outcomes that is still growing.
+    pub(super) pending_disposition: Option<Disposition>,
+    /// A message of which the window has let only a part through.
+    pub(super) waiting: Option<WaitingMessage>,
+    /// Whether a flow is owed.
+    pub(super) flow_due: bool,
+    /// Whether the session is in the list of those with something to say.
+    pub(super) dirty: bool,
+}
+
+/// The rest of a message that waits for the session window.
+#[derive(Debug)]
+pub(super) struct WaitingMessage {
+    pub(super) link: u32,
+    pub(super) handle: u32,
+    pub(super) settled: bool,
+    pub(super) aborted: bool,
+    pub(super) bytes: Vec<u8>,
+    pub(super) position: usize,
+}
+
+impl Session {
+    pub(super) fn new(channel: u16, incoming_window: u32) -> Self {
+        Self {
+            channel,
+            remote_channel: None,
+            end_sent: false,
+            next_outgoing_id: 1,
+            next_delivery_id: 0,
+            remote_incoming_window: 0,
+            next_incoming_id: 0,
+            incoming_window,
+            incoming_window_max: incoming_window,
+            remote_handle_max: u32::MAX,
+            unsettled: Unsettled::default(),
+            remote_handles: Vec::new(),
+            local_handles: Vec::new(),
+            pending_disposition: None,
+            waiting: None,
+            flow_due: false,
+            dirty: false,
+        }
+    }
+
+    /// Our begin.
+    pub(super) fn begin(&self, handle_max: u32) -> Begin {
+        Begin {
+            remote_channel: self.remote_channel,
+            next_outgoing_id: self.next_outgoing_id,
+            incoming_window: self.incoming_window,
+            outgoing_window: u32::MAX >> 1,
+            handle_max,
+        }
+    }
+
+    /// The peer's begin.
+    pub(super) fn on_begin(&mut self, remote_channel: u16, begin: &Begin) {
+        self.remote_channel = Some(remote_channel);
+        self.next_incoming_id = begin.next_outgoing_id;
+        self.remote_incoming_window = begin.incoming_window;
+        self.remote_handle_max = begin.handle_max;
+    }
+
+    /// The session part of a flow from the peer. Says whether a closed window opened.
+    pub(super) fn on_flow(&mut self, flow: &Flow) -> bool {
+        let was_closed = self.remote_incoming_window == 0;
+        // Before the peer has seen our begin, it counts from the id that begin announced.
+        let expected = flow.next_incoming_id.unwrap_or(1);
+        let in_flight = self.next_outgoing_id.wrapping_sub(expected);
+        // A window that the peer shrank below what is in flight is closed, not negative.
+        self.remote_incoming_window = flow.incoming_window.saturating_sub(in_flight);
+        self.next_incoming_id = flow.next_outgoing_id;
+        was_closed && self.remote_incoming_window > 0
+    }
+
+    /// Counts a transfer that came in. `Err` where the window did not allow it.
+    #[inline]
+    pub(super) fn on_transfer(&mut self) -> Result<(), ()> {
+        self.next_incoming_id = self.next_incoming_id.wrapping_add(1);
+        self.incoming_window = self.incoming_window.checked_sub(1).ok_or(())?;
+        if self.incoming_window < self.incoming_window_max / 2 {
+            self.flow_due = true;
+        }
+        Ok(())
+    }
+
+    /// Counts a transfer that goes out.
+    #[inline]
+    pub(super) fn count_outgoing(&mut self) {
+        self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
+        self.remote_incoming_window = self.remote_incoming_window.saturating_sub(1);
+    }
+
+    /// Takes back transfers that were counted but called off before they left.
+    pub(super) fn uncount_outgoing(&mut self, transfers: u32) {
+        self.next_outgoing_id = self.next_outgoing_id.wrapping_sub(transfers);
+        self.remote_incoming_window += transfers;
+    }
+
+    /// A flow with the session's state, which also replenishes our window.
+    pub(super) fn flow(&mut self) -> Flow {
+        self.incoming_window = self.incoming_window_max;
+        self.flow_due = false;
+        Flow {
+            next_incoming_id: self.remote_channel.map(|_| self.next_incoming_id),
+            incoming_window: self.incoming_window,
+            next_outgoing_id: self.next_outgoing_id,
+            outgoing_window: u32::MAX >> 1,
+            ..Flow::default()
+        }
+    }
+
+    /// Adds an outcome to the run that is growing. Returns the run that it does not extend, to be written now.
+    #[inline]
+    pub(super) fn dispose(
+        &mut self,
+        first: u32,
+        last: u32,
+        state: DeliveryState,
+        settled: bool,
+    ) -> Option<Disposition> {
+        if let Some(pending) = &mut self.pending_disposition
+            && first == pending.last.wrapping_add(1)
+            && settled == pending.settled
+            && pending.role == Role::Receiver
+            && pending.state.as_ref() == Some(&state)
+        {
+            pending.last = last;
+            return None;
+        }
+        self.pending_disposition.replace(Disposition { role: Role::Receiver, first, last, settled, state: Some(state) })
+    }
+}

@@ -1,0 +1,22 @@
+//! Messages (specification section 3.2): a view over received sections, and an encoder for new ones.
+//!
+//! A message is a sequence of sections, each a described value. [`MessageView`]
+//! finds them without decoding them; [`Sections`] walks them in whatever order
+//! they come, since not every client keeps to the specified one. Building a
+//! message is a separate step: the functions in [`encode`] append sections to a
+//! buffer, and [`Properties`] is the decoded form of the properties section.
+
+pub mod encode;
+mod properties;
+mod sections;
+mod view;
+
+pub use properties::Properties;
+pub use sections::{Section, SectionKind, Sections};
+pub use view::{Annotations, MessageView};
+
+/// Format of an ordinary AMQP message.
+pub const FORMAT_AMQP: u32 = 0;
+
+/// Format of a Microsoft batch: each Data section holds one complete encoded message.
+pub const FORMAT_BATCH: u32 = 0x8001_3700;
