@@ -1,1 +1,17 @@
-//! TODO-doc
+//! The embedded service: hubs whose partitions are logs, under one namespace.
+//!
+//! * [`log`] is the partition log: append, read, retention, wake-ups.
+//! * [`namespace`] is what exists and who may use it: hubs, partitions, consumer groups, keys, claims.
+//! * [`partition_key`] says which partition a key belongs to.
+//! * [`counters`] say what passed through.
+//!
+//! Front ends translate a protocol to calls of these and nothing else. The store reads no clock: the present time
+//! is an argument of every call that needs it, as [`UnixTime`] or, where tokens are verified, as `SystemTime`.
+
+pub mod counters;
+pub mod log;
+pub mod namespace;
+pub mod partition_key;
+mod unix_time;
+
+pub use unix_time::UnixTime;

@@ -1,0 +1,114 @@
+//! What passed through a partition.
+//!
+//! Plain relaxed atomics, added to once per batch: they order nothing, they are read by whoever shows metrics.
+//! The figures of a hub are the sum over its partitions, taken when asked for, so that partitions share no counter.
+
+use std::iter::Sum;
+use std::ops::Add;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The running counters of one partition.
+#[derive(Debug, Default)]
+pub struct Counters {
+    events_in: AtomicU64,
+    bytes_in: AtomicU64,
+    batches_in: AtomicU64,
+    batches_refused: AtomicU64,
+    events_out: AtomicU64,
+    bytes_out: AtomicU64,
+}
+
+/// Counters as they stood at one moment; the six need not be of exactly the same moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterValues {
+    /// Events appended.
+    pub events_in: u64,
+    /// Bytes of those events, as records of the log.
+    pub bytes_in: u64,
+    /// Batches appended.
+    pub batches_in: u64,
+    /// Batches that were not appended because the log was full.
+    pub batches_refused: u64,
+    /// Events handed to readers; an event counts once per reader.
+    pub events_out: u64,
+    /// Bytes of those events.
+    pub bytes_out: u64,
+}
+
+impl Counters {
+    /// A batch of `events` events and `bytes` bytes was appended.
+    pub fn appended(&self, events: u64, bytes: u64) {
+        self.events_in.fetch_add(events, Ordering::Relaxed);
+        self.bytes_in.fetch_add(bytes, Ordering::Relaxed);
+        self.batches_in.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A batch was refused because the log was full.
+    pub fn refused(&self) {
+        self.batches_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// `events` events of `bytes` bytes in all were handed to a reader.
+    pub fn delivered(&self, events: u64, bytes: u64) {
+        self.events_out.fetch_add(events, Ordering::Relaxed);
+        self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The present values.
+    #[must_use]
+    pub fn values(&self) -> CounterValues {
+        CounterValues {
+            events_in: self.events_in.load(Ordering::Relaxed),
+            bytes_in: self.bytes_in.load(Ordering::Relaxed),
+            batches_in: self.batches_in.load(Ordering::Relaxed),
+            batches_refused: self.batches_refused.load(Ordering::Relaxed),
+            events_out: self.events_out.load(Ordering::Relaxed),
+            bytes_out: self.bytes_out.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Add for CounterValues {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            events_in: self.events_in.wrapping_add(other.events_in),
+            bytes_in: self.bytes_in.wrapping_add(other.bytes_in),
+            batches_in: self.batches_in.wrapping_add(other.batches_in),
+            batches_refused: self.batches_refused.wrapping_add(other.batches_refused),
+            events_out: self.events_out.wrapping_add(other.events_out),
+            bytes_out: self.bytes_out.wrapping_add(other.bytes_out),
+        }
+    }
+}
+
+impl Sum for CounterValues {
+    fn sum<I: Iterator<Item = Self>>(values: I) -> Self {
+        values.fold(Self::default(), Self::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hubs_figures_are_the_sum_of_its_partitions() {
+        let partitions = [Counters::default(), Counters::default()];
+        partitions[0].appended(4, 100);
+        partitions[0].delivered(8, 200);
+        partitions[1].appended(1, 10);
+        partitions[1].refused();
+        let hub: CounterValues = partitions.iter().map(Counters::values).sum();
+        let expected = CounterValues {
+            events_in: 5,
+            bytes_in: 110,
+            batches_in: 2,
+            batches_refused: 1,
+            events_out: 8,
+            bytes_out: 200,
+        };
+        assert_eq!(hub, expected);
+    }
+}

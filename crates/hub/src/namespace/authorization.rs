@@ -1,0 +1,378 @@
+//! What a connection may do, and how it proves it.
+//!
+//! A client proves itself by a token (`$cbs`) or by a key's name and value (SASL PLAIN). Either becomes a
+//! [`Claim`], and a connection collects its claims in [`Claims`]. A token's claim is for the resource that was
+//! *signed*, not for the audience it was presented for: clients sign a hub and then name single partitions.
+
+use super::{Namespace, SignaturePolicy};
+use access::{Resource, Right, Rights, SharedAccessSignature, SignatureError, VerificationError};
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+/// A proven permission.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The entity, and everything beneath it. Only its path counts: all of it is in this namespace.
+    pub resource: Resource,
+    /// What may be done there.
+    pub rights: Rights,
+    /// The instant from which on the claim is void; `None` if there is none.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// The claims of one connection.
+#[derive(Debug)]
+pub struct Claims {
+    signatures: SignaturePolicy,
+    /// By path in lower case. Tokens of different rights for one path stand side by side.
+    by_path: HashMap<String, Vec<Grant>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    rights: Rights,
+    expires_at: Option<SystemTime>,
+}
+
+/// Why a client is not given what it asked for. The texts show no secret and may be sent to the client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthorizationError {
+    /// The token can't be read.
+    #[error("Malformed token: {0}")]
+    Malformed(#[from] SignatureError),
+    /// The token is not genuine, or no longer valid.
+    #[error("Invalid token: {0}")]
+    Refused(#[from] VerificationError),
+    /// The token is genuine, but for something else.
+    #[error("The token is for '{signed}' and does not cover '{audience}'")]
+    Audience {
+        /// What was signed.
+        signed: String,
+        /// What it was presented for.
+        audience: String,
+    },
+    /// There is no such hub.
+    #[error("The messaging entity '{resource}' could not be found")]
+    NotFound {
+        /// What was asked for.
+        resource: String,
+    },
+    /// No key of that name has that value.
+    #[error("Invalid key name or key value")]
+    WrongKey,
+    /// More different claims than a connection can have use for.
+    #[error("The connection has {MAXIMUM_CLAIMS} claims already")]
+    TooManyClaims,
+}
+
+impl Namespace {
+    /// The claim of whoever presents `token` for `audience` (a URI) at `now`.
+    pub fn authorize_token(
+        &self,
+        token: &str,
+        audience: &str,
+        now: SystemTime,
+    ) -> Result<Claim, AuthorizationError> {
+        let audience = Resource::parse(audience);
+        let claim = match self.signatures() {
+            SignaturePolicy::AcceptAny => self.unlimited_claim(),
+            SignaturePolicy::Verify => {
+                let token = SharedAccessSignature::parse(token)?;
+                let rule = token.verify(self.rules(), now)?;
+                if !token.resource().covers(&audience) {
+                    let [signed, audience] = [token.resource(), &audience].map(ToString::to_string);
+                    return Err(AuthorizationError::Audience { signed, audience });
+                }
+                let expires_at = Some(token.expires_at());
+                Claim {
+                    resource: token.resource().clone(),
+                    rights: rule.rights,
+                    expires_at,
+                }
+            }
+        };
+        // Only who proved to belong here learns what there is. Names with a dollar sign are the service's own nodes.
+        let path = audience.path();
+        if !path.is_empty() && !path.starts_with('$') && self.hub_above(path).is_none() {
+            return Err(AuthorizationError::NotFound {
+                resource: audience.to_string(),
+            });
+        }
+        Ok(claim)
+    }
+
+    /// The claim of whoever knows the value of the key `name`: for the whole namespace, without end.
+    pub fn authorize_key(&self, name: &str, value: &str) -> Result<Claim, AuthorizationError> {
+        if self.signatures() == SignaturePolicy::AcceptAny {
+            return Ok(self.unlimited_claim());
+        }
+        let mut rules = self.rules().iter().filter(|rule| rule.key.name() == name);
+        let rule = rules
+            .find(|rule| rule.key.has_value(value))
+            .ok_or(AuthorizationError::WrongKey)?;
+        Ok(Claim {
+            rights: rule.rights,
+            ..self.unlimited_claim()
+        })
+    }
+
+    fn unlimited_claim(&self) -> Claim {
+        Claim {
+            resource: Resource::parse(self.host()),
+            rights: Rights::ALL,
+            expires_at: None,
+        }
+    }
+}
+
+impl Claims {
+    /// A connection that has proven nothing yet. Where nothing is verified, it may do everything all the same.
+    #[must_use]
+    pub fn new(signatures: SignaturePolicy) -> Self {
+        Self {
+            signatures,
+            by_path: HashMap::new(),
+        }
+    }
+
+    /// Adds a claim. One for the same resource and rights takes the place of the earlier one: a renewal. What has
+    /// expired at `now` is forgotten.
+    pub fn add(&mut self, claim: &Claim, now: SystemTime) -> Result<(), AuthorizationError> {
+        let path = claim.resource.path().to_ascii_lowercase();
+        if self.by_path.len() >= MAXIMUM_CLAIMS && !self.by_path.contains_key(&path) {
+            self.by_path.retain(|_path, grants| {
+                grants.retain(|grant| grant.is_valid(now));
+                !grants.is_empty()
+            });
+            if self.by_path.len() >= MAXIMUM_CLAIMS {
+                return Err(AuthorizationError::TooManyClaims);
+            }
+        }
+        let grants = self.by_path.entry(path).or_default();
+        grants.retain(|grant| grant.is_valid(now) && grant.rights != claim.rights);
+        grants.push(Grant {
+            rights: claim.rights,
+            expires_at: claim.expires_at,
+        });
+        Ok(())
+    }
+
+    /// Whether `right` may be used at `now` on what `address` names: a relative path (`hub/Partitions/0`) or a whole
+    /// URI, whose authority is passed over.
+    #[must_use]
+    pub fn allows(&self, address: &str, right: Right, now: SystemTime) -> bool {
+        if self.signatures == SignaturePolicy::AcceptAny {
+            return true;
+        }
+        let path = normal_path(address);
+        let slashes = path.match_indices('/').map(|(slash, _)| slash);
+        let grants_at = |end: usize| self.by_path.get(&path[..end]).into_iter().flatten();
+        [0, path.len()]
+            .into_iter()
+            .chain(slashes)
+            .flat_map(grants_at)
+            .any(|grant| grant.rights.contains(right) && grant.is_valid(now))
+    }
+
+    /// The next instant after `now` at which a claim expires and links may have to go.
+    #[must_use]
+    pub fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
+        self.by_path
+            .values()
+            .flatten()
+            .filter_map(|grant| grant.expires_at)
+            .filter(|expiry| *expiry > now)
+            .min()
+    }
+}
+
+impl Grant {
+    fn is_valid(&self, now: SystemTime) -> bool {
+        self.expires_at.is_none_or(|expiry| now < expiry)
+    }
+}
+
+/// The path of an address in lower case, without empty segments.
+fn normal_path(address: &str) -> String {
+    let segments: Vec<&str> = Resource::path_of(address)
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .collect();
+    segments.join("/").to_ascii_lowercase()
+}
+
+/// A client may hold a token for each of its links, and thousands of links. The bound is for hostile ones.
+const MAXIMUM_CLAIMS: usize = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
+    use super::*;
+    use crate::unix_time::UnixTime;
+    use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn config() -> NamespaceConfig {
+        let mut config =
+            NamespaceConfig::with_hubs(vec![HubConfig::new("Hub", 2), HubConfig::new("other", 1)]);
+        config.authorization_rules.push(RuleConfig {
+            name: "reader".into(),
+            key: "reading".into(),
+            rights: vec![RightConfig::Listen],
+        });
+        config
+    }
+
+    fn namespace() -> Namespace {
+        Namespace::new(&config(), UnixTime::default()).unwrap()
+    }
+
+    fn root() -> SharedAccessKey {
+        SharedAccessKey::new(ROOT_KEY_NAME, DEVELOPMENT_KEY_VALUE)
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_token_for_a_hub_opens_everything_beneath_it_and_nothing_beside_until_it_expires() {
+        let namespace = namespace();
+        let token =
+            SharedAccessKey::new("reader", "reading").sign("amqps://LOCALHOST:5671/hub", at(100));
+        let claim = namespace
+            .authorize_token(&token, "sb://localhost/Hub/ConsumerGroups/$Default", at(50))
+            .unwrap();
+        let mut claims = Claims::new(namespace.signatures());
+        assert!(!claims.allows("hub/Partitions/0", Right::Listen, at(50)));
+        claims.add(&claim, at(50)).unwrap();
+        for address in [
+            "hub/Partitions/0",
+            "HUB",
+            "/hub/",
+            "amqps://anywhere:1/hub/$management",
+        ] {
+            assert!(claims.allows(address, Right::Listen, at(99)), "{address}");
+            assert!(!claims.allows(address, Right::Send, at(99)), "{address}");
+            assert!(!claims.allows(address, Right::Listen, at(100)), "{address}");
+        }
+        for address in ["other/Partitions/0", "hub2", "", "$management"] {
+            assert!(!claims.allows(address, Right::Listen, at(99)), "{address}");
+        }
+        assert_eq!(claims.next_expiry(at(99)), Some(at(100)));
+        assert_eq!(claims.next_expiry(at(100)), None);
+    }
+
+    #[test]
+    fn a_renewal_takes_the_place_of_the_earlier_claim_and_other_rights_stand_beside_it() {
+        let namespace = namespace();
+        let mut claims = Claims::new(SignaturePolicy::Verify);
+        let mut present = |key: &SharedAccessKey, expiry: u64| {
+            let token = key.sign("sb://localhost/hub", at(expiry));
+            let claim = namespace
+                .authorize_token(&token, "sb://localhost/hub", at(1))
+                .unwrap();
+            claims.add(&claim, at(1)).unwrap();
+        };
+        present(&root(), 10);
+        present(&SharedAccessKey::new("reader", "reading"), 20);
+        present(&root(), 15);
+        assert!(claims.allows("hub", Right::Send, at(14)));
+        assert!(!claims.allows("hub", Right::Send, at(15)));
+        assert!(claims.allows("hub", Right::Listen, at(19)));
+    }
+
+    #[test]
+    fn what_is_not_proven_is_refused_with_its_reason() {
+        let namespace = namespace();
+        let present = |token: &str, audience: &str| {
+            namespace
+                .authorize_token(token, audience, at(50))
+                .unwrap_err()
+        };
+        let good = root().sign("sb://localhost/hub", at(100));
+        assert!(matches!(
+            present("eyJ0eXAi", "sb://localhost/hub"),
+            AuthorizationError::Malformed(_)
+        ));
+        let forged =
+            SharedAccessKey::new(ROOT_KEY_NAME, "guess").sign("sb://localhost/hub", at(100));
+        let wrong = AuthorizationError::Refused(VerificationError::WrongSignature);
+        assert_eq!(present(&forged, "sb://localhost/hub"), wrong);
+        let lapsed = root().sign("sb://localhost/hub", at(50));
+        assert!(matches!(
+            present(&lapsed, "sb://localhost/hub"),
+            AuthorizationError::Refused(_)
+        ));
+        assert!(matches!(
+            present(&good, "sb://localhost/other"),
+            AuthorizationError::Audience { .. }
+        ));
+        let missing = root().sign("sb://localhost/nothing", at(100));
+        let not_found = present(&missing, "sb://localhost/nothing/Partitions/0");
+        let text = "The messaging entity 'sb://localhost/nothing/Partitions/0' could not be found";
+        assert_eq!(not_found.to_string(), text);
+    }
+
+    #[test]
+    fn whoever_knows_a_key_has_its_rights_in_the_whole_namespace() {
+        let namespace = namespace();
+        let claim = namespace.authorize_key("reader", "reading").unwrap();
+        let mut claims = Claims::new(SignaturePolicy::Verify);
+        claims.add(&claim, at(1)).unwrap();
+        assert!(claims.allows(
+            "other/ConsumerGroups/$Default/Partitions/0",
+            Right::Listen,
+            at(1 << 40)
+        ));
+        assert!(!claims.allows("other", Right::Send, at(1)));
+        for (name, value) in [
+            ("reader", "guess"),
+            ("nobody", "reading"),
+            (ROOT_KEY_NAME, ""),
+        ] {
+            assert_eq!(
+                namespace.authorize_key(name, value).unwrap_err(),
+                AuthorizationError::WrongKey
+            );
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_verified_anything_opens_everything_that_exists() {
+        let config = NamespaceConfig {
+            signatures: SignaturePolicy::AcceptAny,
+            ..config()
+        };
+        let namespace = Namespace::new(&config, UnixTime::default()).unwrap();
+        assert!(Claims::new(namespace.signatures()).allows("hub", Right::Manage, at(1)));
+        assert!(
+            namespace
+                .authorize_token("anything", "sb://wherever/hub", at(1))
+                .is_ok()
+        );
+        assert!(namespace.authorize_key("anyone", "anything").is_ok());
+        let missing = namespace.authorize_token("anything", "sb://wherever/nothing", at(1));
+        assert!(matches!(missing, Err(AuthorizationError::NotFound { .. })));
+    }
+
+    #[test]
+    fn the_number_of_claims_is_bounded_and_expired_ones_make_room() {
+        let mut claims = Claims::new(SignaturePolicy::Verify);
+        let claim = |number: usize, expiry: u64| Claim {
+            resource: Resource::parse(&format!("sb://h/hub/{number}")),
+            rights: Rights::ALL,
+            expires_at: Some(at(expiry)),
+        };
+        for number in 0..MAXIMUM_CLAIMS {
+            claims.add(&claim(number, 10), at(1)).unwrap();
+        }
+        assert_eq!(
+            claims.add(&claim(MAXIMUM_CLAIMS, 10), at(9)),
+            Err(AuthorizationError::TooManyClaims)
+        );
+        claims.add(&claim(0, 20), at(9)).unwrap();
+        claims.add(&claim(MAXIMUM_CLAIMS, 20), at(10)).unwrap();
+        assert_eq!(claims.by_path.len(), 2);
+    }
+}

@@ -1,0 +1,141 @@
+//! What a namespace is to consist of, as plain data.
+//!
+//! Whoever reads files or command lines fills this in; [`Namespace::new`](super::Namespace::new) checks it.
+
+use crate::log::LogLimits;
+use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use units::ByteSize;
+
+/// A namespace: its name, its hubs and who may use them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceConfig {
+    /// The host under which clients know it. Default `localhost`.
+    #[serde(default = "default_host")]
+    pub host: String,
+    /// Whether tokens and keys are verified. Default: they are.
+    #[serde(default)]
+    pub signatures: SignaturePolicy,
+    /// The keys. Default: the development emulator's, with all rights.
+    #[serde(default = "default_rules")]
+    pub authorization_rules: Vec<RuleConfig>,
+    /// The hubs.
+    pub hubs: Vec<HubConfig>,
+    /// How much memory of dropped segments is kept for new ones. Default 64 MiB.
+    #[serde(default = "default_idle_blocks")]
+    pub idle_blocks: ByteSize,
+}
+
+/// Whether what clients present is verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignaturePolicy {
+    /// Tokens must be signed, and key values be right.
+    #[default]
+    Verify,
+    /// Everyone may do everything, with any token or none, as in Microsoft's emulator.
+    AcceptAny,
+}
+
+/// One key and what it allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleConfig {
+    /// The key's name.
+    pub name: String,
+    /// The key's value.
+    #[serde(serialize_with = "reveal", deserialize_with = "secret")]
+    pub key: Secret,
+    /// What its holder may do.
+    pub rights: Vec<RightConfig>,
+}
+
+/// The name of a right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RightConfig {
+    /// Publish events.
+    Send,
+    /// Receive events and read properties.
+    Listen,
+    /// Everything.
+    Manage,
+}
+
+/// One hub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HubConfig {
+    /// 1 to 256 characters: letters, digits, and within `_`, `.`, `-`, `/`.
+    pub name: String,
+    /// How many partitions.
+    pub partitions: u16,
+    /// Consumer groups besides `$Default`, which is always there.
+    #[serde(default)]
+    pub consumer_groups: Vec<String>,
+    /// The bounds of each partition's log.
+    #[serde(default)]
+    pub log: LogLimits,
+}
+
+impl NamespaceConfig {
+    /// The default namespace, with `hubs`.
+    #[must_use]
+    pub fn with_hubs(hubs: Vec<HubConfig>) -> Self {
+        Self {
+            host: default_host(),
+            signatures: SignaturePolicy::default(),
+            authorization_rules: default_rules(),
+            hubs,
+            idle_blocks: default_idle_blocks(),
+        }
+    }
+}
+
+impl HubConfig {
+    /// A hub with no consumer group but `$Default`, and default limits.
+    pub fn new(name: impl Into<String>, partitions: u16) -> Self {
+        Self {
+            name: name.into(),
+            partitions,
+            consumer_groups: Vec::new(),
+            log: LogLimits::default(),
+        }
+    }
+}
+
+impl From<RightConfig> for Right {
+    fn from(right: RightConfig) -> Self {
+        match right {
+            RightConfig::Send => Self::Send,
+            RightConfig::Listen => Self::Listen,
+            RightConfig::Manage => Self::Manage,
+        }
+    }
+}
+
+fn default_host() -> String {
+    "localhost".to_owned()
+}
+
+fn default_rules() -> Vec<RuleConfig> {
+    vec![RuleConfig {
+        name: ROOT_KEY_NAME.to_owned(),
+        key: DEVELOPMENT_KEY_VALUE.into(),
+        rights: vec![RightConfig::Send, RightConfig::Listen, RightConfig::Manage],
+    }]
+}
+
+fn default_idle_blocks() -> ByteSize {
+    ByteSize::from_mebibytes(64)
+}
+
+/// The configuration is handed to other processes of ours, which need the key.
+fn reveal<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(secret.reveal())
+}
+
+fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+    String::deserialize(deserializer).map(Secret::from)
+}

@@ -1,0 +1,438 @@
+//! A hub: partitions to append to and read from, and the consumer groups that read.
+
+use super::config::HubConfig;
+use crate::counters::{CounterValues, Counters};
+use crate::log::{AppendError, Appended, BatchEncoder, BlockPool, PartitionLog};
+use crate::partition_key::partition_of;
+use crate::unix_time::UnixTime;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A named set of partitions.
+#[derive(Debug)]
+pub struct Hub {
+    name: String,
+    created_at: UnixTime,
+    partitions: Vec<Arc<Partition>>,
+    /// The names as they were given, by the names in lower case.
+    consumer_groups: HashMap<String, String>,
+    /// Whose turn it is among the partitions; grows for ever and wraps.
+    turn: AtomicUsize,
+}
+
+/// One partition: its log and its counters.
+#[derive(Debug)]
+pub struct Partition {
+    id: u16,
+    log: Arc<PartitionLog>,
+    counters: Counters,
+}
+
+/// Why a hub can't be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HubError {
+    /// The name is not one that the service takes.
+    #[error(
+        "name: {name:?} is not a name for a hub; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters and digits, with any of _ . - / \
+         between them, and no part between slashes that addresses use themselves (such as Partitions)"
+    )]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// None, or more than there can be.
+    #[error("partitions: {count} is not from 1 to {MAXIMUM_PARTITIONS}")]
+    PartitionCount {
+        /// What was given.
+        count: u16,
+    },
+    /// The name of a consumer group is not one that the service takes.
+    #[error(
+        "consumer_groups: {name:?} is not a name for a consumer group; allowed are 1 to {MAXIMUM_NAME_LENGTH} letters \
+         and digits, with any of _ . - between them"
+    )]
+    ConsumerGroup {
+        /// What was given.
+        name: String,
+    },
+    /// A consumer group is there twice, or is the one that is there anyway.
+    #[error(
+        "consumer_groups: {name:?} is there already; {DEFAULT_CONSUMER_GROUP} need not be listed"
+    )]
+    RepeatedConsumerGroup {
+        /// Its name.
+        name: String,
+    },
+    /// The log could not even hold a single batch of the largest size.
+    #[error("log.bytes: a partition needs at least {minimum}")]
+    LogBytes {
+        /// The least that makes sense.
+        minimum: units::ByteSize,
+    },
+}
+
+impl Hub {
+    /// An empty hub whose logs take their memory from `pool`.
+    pub(super) fn new(
+        config: &HubConfig,
+        pool: &Arc<BlockPool>,
+        now: UnixTime,
+    ) -> Result<Self, HubError> {
+        let HubConfig {
+            name,
+            partitions,
+            consumer_groups,
+            log,
+        } = config;
+        let has_reserved_part = name.split('/').any(|part| {
+            RESERVED
+                .iter()
+                .any(|reserved| part.eq_ignore_ascii_case(reserved))
+        });
+        if !is_name(name, b"_.-/") || name.contains("//") || has_reserved_part {
+            return Err(HubError::Name { name: name.clone() });
+        }
+        if !(1..=MAXIMUM_PARTITIONS).contains(partitions) {
+            return Err(HubError::PartitionCount { count: *partitions });
+        }
+        if log.bytes < MINIMUM_LOG_BYTES {
+            return Err(HubError::LogBytes {
+                minimum: MINIMUM_LOG_BYTES,
+            });
+        }
+        let mut groups = HashMap::from([(
+            DEFAULT_CONSUMER_GROUP.to_ascii_lowercase(),
+            DEFAULT_CONSUMER_GROUP.to_owned(),
+        )]);
+        for group in consumer_groups {
+            let is_default = group.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP);
+            if !is_default && !is_name(group, b"_.-") {
+                return Err(HubError::ConsumerGroup {
+                    name: group.clone(),
+                });
+            }
+            if groups
+                .insert(group.to_ascii_lowercase(), group.clone())
+                .is_some()
+            {
+                return Err(HubError::RepeatedConsumerGroup {
+                    name: group.clone(),
+                });
+            }
+        }
+        let partition = |id| {
+            let log = Arc::new(PartitionLog::new(*log, Arc::clone(pool)));
+            Arc::new(Partition {
+                id,
+                log,
+                counters: Counters::default(),
+            })
+        };
+        Ok(Self {
+            name: name.clone(),
+            created_at: now,
+            partitions: (0..*partitions).map(partition).collect(),
+            consumer_groups: groups,
+            turn: AtomicUsize::new(0),
+        })
+    }
+
+    /// The name, in the letter case in which it was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// When the hub was made.
+    #[must_use]
+    pub fn created_at(&self) -> UnixTime {
+        self.created_at
+    }
+
+    /// All partitions; each one's place is its id.
+    #[must_use]
+    pub fn partitions(&self) -> &[Arc<Partition>] {
+        &self.partitions
+    }
+
+    /// The partition that an address names: its id in decimal, without sign or leading zeros.
+    #[must_use]
+    pub fn partition(&self, id: &str) -> Option<&Arc<Partition>> {
+        let is_plain =
+            id.bytes().all(|byte| byte.is_ascii_digit()) && (id == "0" || !id.starts_with('0'));
+        let place: usize = is_plain.then(|| id.parse().ok())??;
+        self.partitions.get(place)
+    }
+
+    /// The partition of all events with `key`.
+    #[must_use]
+    pub fn partition_for_key(&self, key: &str) -> &Arc<Partition> {
+        // At most MAXIMUM_PARTITIONS, so the count fits and each remainder has its partition.
+        &self.partitions[usize::from(partition_of(key, self.partitions.len() as u16))]
+    }
+
+    /// The partition whose turn it is to get what names neither a partition nor a key.
+    #[must_use]
+    pub fn next_partition(&self) -> &Arc<Partition> {
+        &self.partitions[self.turn.fetch_add(1, Ordering::Relaxed) % self.partitions.len()]
+    }
+
+    /// The consumer group of this name, whatever the letter case, as it was named when it was made.
+    #[must_use]
+    pub fn consumer_group(&self, name: &str) -> Option<&str> {
+        self.consumer_groups
+            .get(&name.to_ascii_lowercase())
+            .map(String::as_str)
+    }
+
+    /// The names of all consumer groups, in no particular order.
+    pub fn consumer_groups(&self) -> impl Iterator<Item = &str> {
+        self.consumer_groups.values().map(String::as_str)
+    }
+
+    /// The counters of all partitions together.
+    #[must_use]
+    pub fn counters(&self) -> CounterValues {
+        self.partitions
+            .iter()
+            .map(|partition| partition.counters.values())
+            .sum()
+    }
+}
+
+impl Partition {
+    /// Its number in the hub.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Its log, to read from. What is appended goes through [`append`](Self::append), which counts it.
+    #[must_use]
+    pub fn log(&self) -> &Arc<PartitionLog> {
+        &self.log
+    }
+
+    /// Its counters. Readers tell what they delivered; appends are counted already.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Appends a batch to the log, as [`PartitionLog::append`] does, and counts it.
+    pub fn append<E>(
+        &self,
+        now: UnixTime,
+        encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
+    ) -> Result<Appended, AppendError<E>> {
+        let result = self.log.append(now, encode);
+        match &result {
+            Ok(appended) if appended.record_count > 0 => {
+                self.counters
+                    .appended(u64::from(appended.record_count), appended.bytes as u64);
+            }
+            Err(AppendError::Full { .. }) => self.counters.refused(),
+            Ok(_) | Err(AppendError::TooLong | AppendError::Encoding(_)) => {}
+        }
+        result
+    }
+}
+
+/// Letters and digits, with any of `between` except at either end.
+fn is_name(name: &str, between: &[u8]) -> bool {
+    let bytes = name.as_bytes();
+    let ends_well = [bytes.first(), bytes.last()]
+        .into_iter()
+        .all(|end| end.is_some_and(u8::is_ascii_alphanumeric));
+    ends_well
+        && bytes.len() <= MAXIMUM_NAME_LENGTH
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || between.contains(byte))
+}
+
+/// The consumer group that every hub has.
+pub const DEFAULT_CONSUMER_GROUP: &str = "$Default";
+
+/// The hash of a partition key has 15 bits beside its sign: further partitions would get no keys.
+pub const MAXIMUM_PARTITIONS: u16 = 32_768;
+
+/// The service's own limit for hubs; for consumer groups that of its Kafka side, the wider of two.
+const MAXIMUM_NAME_LENGTH: usize = 256;
+
+/// Room for the largest publication that the service takes, and for a second one while the first is read.
+const MINIMUM_LOG_BYTES: units::ByteSize = units::ByteSize::from_mebibytes(2);
+
+/// Parts of addresses that follow the hub's name.
+const RESERVED: [&str; 3] = ["Partitions", "ConsumerGroups", "Publishers"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{LogLimits, NewRecord, WhenFull};
+    use std::convert::Infallible;
+    use units::ByteSize;
+
+    fn hub(config: &HubConfig) -> Result<Hub, HubError> {
+        Hub::new(
+            config,
+            &BlockPool::new(ByteSize::ZERO),
+            UnixTime::from_milliseconds(5),
+        )
+    }
+
+    fn append(partition: &Partition, sections: &[u8]) -> Result<Appended, AppendError<Infallible>> {
+        let record = NewRecord {
+            annotation_count: 0,
+            annotations: &[],
+            sections: &[sections],
+        };
+        partition.append(UnixTime::from_milliseconds(6), |encoder| {
+            encoder.push(&record);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn partitions_are_found_by_their_plain_decimal_id_only() {
+        let hub = hub(&HubConfig::new("hub", 11)).unwrap();
+        assert_eq!(hub.partition("0").unwrap().id(), 0);
+        assert_eq!(hub.partition("10").unwrap().id(), 10);
+        for id in [
+            "",
+            "11",
+            "-1",
+            "+1",
+            "01",
+            "00",
+            " 1",
+            "1 ",
+            "0x1",
+            "99999999999999999999",
+        ] {
+            assert!(hub.partition(id).is_none(), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_always_gets_its_partition_and_no_key_gets_them_in_turn() {
+        let hub = hub(&HubConfig::new("hub", 4)).unwrap();
+        assert_eq!(hub.partition_for_key("abcdefghijklm").id(), 3);
+        let turns: Vec<u16> = (0..6).map(|_| hub.next_partition().id()).collect();
+        assert_eq!(turns, [0, 1, 2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn consumer_groups_are_found_whatever_the_case_and_the_default_one_is_always_there() {
+        let config = HubConfig {
+            consumer_groups: vec!["Readers".into()],
+            ..HubConfig::new("hub", 1)
+        };
+        let hub = hub(&config).unwrap();
+        assert_eq!(hub.consumer_group("$DEFAULT"), Some("$Default"));
+        assert_eq!(hub.consumer_group("readers"), Some("Readers"));
+        assert_eq!(hub.consumer_group("others"), None);
+        assert_eq!(hub.consumer_groups().count(), 2);
+    }
+
+    #[test]
+    fn names_and_limits_that_the_service_would_not_take_are_refused() {
+        for name in [
+            "",
+            "-a",
+            "a_",
+            "a b",
+            "é",
+            "a//b",
+            "a/Partitions/0",
+            "consumergroups",
+            &"x".repeat(257),
+        ] {
+            assert_eq!(
+                hub(&HubConfig::new(name, 1)).unwrap_err(),
+                HubError::Name { name: name.into() }
+            );
+        }
+        for name in ["a", "9", "a.b_c-d/e", &"x".repeat(256)] {
+            assert!(hub(&HubConfig::new(name, 1)).is_ok(), "{name}");
+        }
+        assert!(hub(&HubConfig::new("a", MAXIMUM_PARTITIONS)).is_ok());
+        let count = MAXIMUM_PARTITIONS + 1;
+        assert_eq!(
+            hub(&HubConfig::new("a", count)).unwrap_err(),
+            HubError::PartitionCount { count }
+        );
+        let with_groups = |groups: &[&str]| {
+            let consumer_groups = groups.iter().copied().map(str::to_owned).collect();
+            hub(&HubConfig {
+                consumer_groups,
+                ..HubConfig::new("a", 1)
+            })
+        };
+        for name in ["$default", "$Default"] {
+            assert_eq!(
+                with_groups(&[name]).unwrap_err(),
+                HubError::RepeatedConsumerGroup { name: name.into() }
+            );
+        }
+        assert_eq!(
+            with_groups(&["b", "B"]).unwrap_err(),
+            HubError::RepeatedConsumerGroup { name: "B".into() }
+        );
+        assert_eq!(
+            with_groups(&["b/c"]).unwrap_err(),
+            HubError::ConsumerGroup { name: "b/c".into() }
+        );
+        let log = LogLimits {
+            bytes: ByteSize::from_bytes((2 << 20) - 1),
+            ..LogLimits::default()
+        };
+        let small = hub(&HubConfig {
+            log,
+            ..HubConfig::new("a", 1)
+        });
+        assert_eq!(
+            small.unwrap_err(),
+            HubError::LogBytes {
+                minimum: MINIMUM_LOG_BYTES
+            }
+        );
+    }
+
+    #[test]
+    fn appends_and_refusals_are_counted() {
+        let log = LogLimits {
+            bytes: ByteSize::from_mebibytes(2),
+            when_full: WhenFull::Throttle,
+            retention: None,
+        };
+        let hub = hub(&HubConfig {
+            log,
+            ..HubConfig::new("a", 2)
+        })
+        .unwrap();
+        let event = vec![7; 1 << 20];
+        let bytes = append(&hub.partitions()[1], &event).unwrap().bytes as u64;
+        assert!(matches!(
+            append(&hub.partitions()[1], &event),
+            Err(AppendError::Full { .. })
+        ));
+        append(&hub.partitions()[0], &[]).unwrap();
+        let own = hub.partitions()[1].counters().values();
+        assert_eq!(
+            (
+                own.events_in,
+                own.batches_in,
+                own.bytes_in,
+                own.batches_refused
+            ),
+            (1, 1, bytes, 1)
+        );
+        let all = hub.counters();
+        assert_eq!(
+            (all.events_in, all.batches_in, all.batches_refused),
+            (2, 2, 1)
+        );
+    }
+}

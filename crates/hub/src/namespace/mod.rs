@@ -1,0 +1,339 @@
+//! What the service has: hubs, their partitions and consumer groups, and the keys that open them.
+//!
+//! All front ends share one [`Namespace`]. It is built once from a [`NamespaceConfig`] and does not change; what
+//! changes is inside: the logs, the counters, the turn of the round robin. [`Claims`] hold what one connection
+//! has proven to be allowed.
+
+mod authorization;
+mod config;
+mod hub;
+
+pub use authorization::{AuthorizationError, Claim, Claims};
+pub use config::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
+pub use hub::{DEFAULT_CONSUMER_GROUP, Hub, HubError, MAXIMUM_PARTITIONS, Partition};
+
+use crate::counters::CounterValues;
+use crate::log::BlockPool;
+use crate::unix_time::UnixTime;
+use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The entities and keys of one service.
+#[derive(Debug)]
+pub struct Namespace {
+    host: String,
+    signatures: SignaturePolicy,
+    rules: Vec<AuthorizationRule>,
+    hubs: Vec<Arc<Hub>>,
+    /// Places in `hubs`, by the name in lower case.
+    places: HashMap<String, usize>,
+    pool: Arc<BlockPool>,
+}
+
+/// Why a configuration can't become a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceError {
+    /// The host is empty or has a character that no host has.
+    #[error("host: {host:?} is not the name of a host")]
+    Host {
+        /// What was given.
+        host: String,
+    },
+    /// Tokens are to be verified, and there is no key to verify them with.
+    #[error(
+        "authorization_rules: there is none, so nobody could connect; add one, or set signatures to accept-any"
+    )]
+    NoRule,
+    /// A key without name or value.
+    #[error("authorization_rules[{index}]: {field} is empty")]
+    EmptyRule {
+        /// Its place in the list.
+        index: usize,
+        /// `name`, `key` or `rights`.
+        field: &'static str,
+    },
+    /// A hub can't be made.
+    #[error("hubs[{index}]: {cause}")]
+    Hub {
+        /// Its place in the list.
+        index: usize,
+        /// What is wrong with it.
+        cause: HubError,
+    },
+    /// Two hubs have one name; letter case makes no difference.
+    #[error("hubs[{index}]: there is another hub with the name {name:?}")]
+    RepeatedHub {
+        /// The place of the second one.
+        index: usize,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Namespace {
+    /// The namespace that `config` describes, its hubs created at `now`, all of them empty.
+    pub fn new(config: &NamespaceConfig, now: UnixTime) -> Result<Self, NamespaceError> {
+        let host_is_valid = |host: &str| {
+            !host.is_empty()
+                && host
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte))
+        };
+        if !host_is_valid(&config.host) {
+            return Err(NamespaceError::Host {
+                host: config.host.clone(),
+            });
+        }
+        let pool = BlockPool::new(config.idle_blocks);
+        let mut hubs = Vec::with_capacity(config.hubs.len());
+        let mut places = HashMap::with_capacity(config.hubs.len());
+        for (index, hub) in config.hubs.iter().enumerate() {
+            let made =
+                Hub::new(hub, &pool, now).map_err(|cause| NamespaceError::Hub { index, cause })?;
+            if places
+                .insert(hub.name.to_ascii_lowercase(), index)
+                .is_some()
+            {
+                return Err(NamespaceError::RepeatedHub {
+                    index,
+                    name: hub.name.clone(),
+                });
+            }
+            hubs.push(Arc::new(made));
+        }
+        let rules = rules(config)?;
+        Ok(Self {
+            host: config.host.clone(),
+            signatures: config.signatures,
+            rules,
+            hubs,
+            places,
+            pool,
+        })
+    }
+
+    /// The host under which clients know this namespace.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether what clients present is verified.
+    #[must_use]
+    pub fn signatures(&self) -> SignaturePolicy {
+        self.signatures
+    }
+
+    /// The keys.
+    #[must_use]
+    pub fn rules(&self) -> &[AuthorizationRule] {
+        &self.rules
+    }
+
+    /// Whether someone who knows nothing but public documentation could get in: the service must then not listen
+    /// beyond loopback.
+    #[must_use]
+    pub fn is_open_to_anyone(&self) -> bool {
+        self.signatures == SignaturePolicy::AcceptAny
+            || self
+                .rules
+                .iter()
+                .any(|rule| rule.key.has_value(DEVELOPMENT_KEY_VALUE))
+    }
+
+    /// All hubs, in the order of the configuration.
+    #[must_use]
+    pub fn hubs(&self) -> &[Arc<Hub>] {
+        &self.hubs
+    }
+
+    /// The hub of this name, whatever the letter case.
+    #[must_use]
+    pub fn hub(&self, name: &str) -> Option<&Arc<Hub>> {
+        let place = self.places.get(&name.to_ascii_lowercase())?;
+        self.hubs.get(*place)
+    }
+
+    /// The hub whose name is `path`, or the beginning of it up to a slash. Since a name may have slashes itself, the
+    /// longest one counts.
+    #[must_use]
+    pub fn hub_above(&self, path: &str) -> Option<&Arc<Hub>> {
+        let slashes = path.match_indices('/').map(|(slash, _)| slash);
+        let ends = slashes.chain([path.len()]).collect::<Vec<_>>();
+        ends.into_iter()
+            .rev()
+            .find_map(|end| self.hub(&path[..end]))
+    }
+
+    /// The counters of all hubs together.
+    #[must_use]
+    pub fn counters(&self) -> CounterValues {
+        self.hubs.iter().map(|hub| hub.counters()).sum()
+    }
+
+    /// The memory that dropped segments left.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<BlockPool> {
+        &self.pool
+    }
+
+    /// Drops what no log may keep any longer at `now`. To be called now and then: logs that are appended to look
+    /// after themselves.
+    pub fn enforce_retention(&self, now: UnixTime) {
+        for partition in self.hubs.iter().flat_map(|hub| hub.partitions()) {
+            partition.log().enforce_retention(now);
+        }
+    }
+}
+
+fn rules(config: &NamespaceConfig) -> Result<Vec<AuthorizationRule>, NamespaceError> {
+    if config.authorization_rules.is_empty() && config.signatures == SignaturePolicy::Verify {
+        return Err(NamespaceError::NoRule);
+    }
+    let rule = |(index, rule): (usize, &RuleConfig)| {
+        let fields = [
+            ("name", rule.name.is_empty()),
+            ("key", rule.key.reveal().is_empty()),
+            ("rights", rule.rights.is_empty()),
+        ];
+        match fields.into_iter().find(|(_, is_empty)| *is_empty) {
+            Some((field, _)) => Err(NamespaceError::EmptyRule { index, field }),
+            None => Ok(AuthorizationRule {
+                key: SharedAccessKey::new(rule.name.clone(), rule.key.clone()),
+                rights: rule.rights.iter().copied().map(Into::into).collect(),
+            }),
+        }
+    };
+    config
+        .authorization_rules
+        .iter()
+        .enumerate()
+        .map(rule)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(config: &NamespaceConfig) -> Result<Namespace, NamespaceError> {
+        Namespace::new(config, UnixTime::from_milliseconds(77))
+    }
+
+    #[test]
+    fn hubs_are_found_whatever_the_case_and_beneath_a_path() {
+        let config =
+            NamespaceConfig::with_hubs(vec![HubConfig::new("Orders", 2), HubConfig::new("a/b", 1)]);
+        let namespace = namespace(&config).unwrap();
+        assert_eq!(namespace.hub("oRDERS").unwrap().name(), "Orders");
+        assert!(namespace.hub("order").is_none());
+        for (path, name) in [
+            ("orders/Partitions/0", "Orders"),
+            ("ORDERS", "Orders"),
+            ("a/b/Partitions/0", "a/b"),
+        ] {
+            assert_eq!(namespace.hub_above(path).unwrap().name(), name);
+        }
+        for path in ["", "/", "a", "a/", "a/c", "orders2/Partitions/0", "é/"] {
+            assert!(namespace.hub_above(path).is_none(), "{path}");
+        }
+        assert_eq!(
+            namespace.hub("orders").unwrap().created_at().milliseconds(),
+            77
+        );
+    }
+
+    #[test]
+    fn a_configuration_that_makes_no_sense_is_refused_with_the_place_of_the_mistake() {
+        let config = NamespaceConfig::with_hubs(vec![HubConfig::new("one", 1)]);
+        let refusal = |change: &dyn Fn(&mut NamespaceConfig)| {
+            let mut config = config.clone();
+            change(&mut config);
+            namespace(&config).unwrap_err()
+        };
+        assert!(namespace(&config).is_ok());
+        assert_eq!(
+            refusal(&|c| c.host.clear()),
+            NamespaceError::Host {
+                host: String::new()
+            }
+        );
+        assert_eq!(
+            refusal(&|c| c.authorization_rules.clear()),
+            NamespaceError::NoRule
+        );
+        let empty = |field| NamespaceError::EmptyRule { index: 0, field };
+        assert_eq!(
+            refusal(&|c| c.authorization_rules[0].name.clear()),
+            empty("name")
+        );
+        assert_eq!(
+            refusal(&|c| c.authorization_rules[0].key = "".into()),
+            empty("key")
+        );
+        assert_eq!(
+            refusal(&|c| c.authorization_rules[0].rights.clear()),
+            empty("rights")
+        );
+        let repeated = NamespaceError::RepeatedHub {
+            index: 1,
+            name: "ONE".into(),
+        };
+        assert_eq!(
+            refusal(&|c| c.hubs.push(HubConfig::new("ONE", 1))),
+            repeated
+        );
+        let no_partition = NamespaceError::Hub {
+            index: 0,
+            cause: HubError::PartitionCount { count: 0 },
+        };
+        assert_eq!(refusal(&|c| c.hubs[0].partitions = 0), no_partition);
+    }
+
+    #[test]
+    fn the_well_known_key_and_no_verification_both_mean_open_to_anyone() {
+        let mut config = NamespaceConfig::with_hubs(vec![]);
+        assert!(namespace(&config).unwrap().is_open_to_anyone());
+        config.authorization_rules[0].key = "private".into();
+        assert!(!namespace(&config).unwrap().is_open_to_anyone());
+        config.signatures = SignaturePolicy::AcceptAny;
+        assert!(namespace(&config).unwrap().is_open_to_anyone());
+    }
+
+    #[test]
+    fn a_short_configuration_gets_the_defaults_and_an_unknown_key_is_an_error() {
+        let config: NamespaceConfig =
+            serde_json::from_str(r#"{"hubs": [{"name": "one", "partitions": 2}]}"#).unwrap();
+        assert_eq!(
+            config,
+            NamespaceConfig::with_hubs(vec![HubConfig::new("one", 2)])
+        );
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(
+            serde_json::from_str::<NamespaceConfig>(&text).unwrap(),
+            config
+        );
+        let unknown = r#"{"hubs": [{"name": "one", "partitions": 2, "partitons": 3}]}"#;
+        let error = serde_json::from_str::<NamespaceConfig>(unknown).unwrap_err();
+        assert!(error.to_string().contains("partitons"), "{error}");
+        assert!(!format!("{config:?}").contains(DEVELOPMENT_KEY_VALUE));
+    }
+
+    #[test]
+    fn many_partitions_are_declared_without_a_block_of_memory() {
+        let hubs = (0..10)
+            .map(|number| HubConfig::new(format!("hub{number}"), 1000))
+            .collect();
+        let namespace = namespace(&NamespaceConfig::with_hubs(hubs)).unwrap();
+        assert_eq!(
+            namespace
+                .hubs()
+                .iter()
+                .map(|hub| hub.partitions().len())
+                .sum::<usize>(),
+            10_000
+        );
+        assert_eq!(namespace.counters(), CounterValues::default());
+    }
+}

@@ -1,0 +1,133 @@
+//! Appending and reading allocate nothing per event.
+//!
+//! A counting allocator is the program's own, so this file has one test only: nothing else may run beside it. The
+//! log gets its memory by blocks, hence the bound: none at all while a block lasts, a few per block beyond.
+
+#![expect(
+    unsafe_code,
+    reason = "an allocator that counts has to be an allocator"
+)]
+
+use hub::UnixTime;
+use hub::log::{
+    BlockPool, LogLimits, NewRecord, PartitionLog, Readiness, Start, Subscriber, WhenFull,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use units::ByteSize;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator with the arguments that came in.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations_of(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    work();
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn appending_and_reading_allocate_nothing_per_event() {
+    const RECORDS: u64 = 16;
+    let limits = LogLimits {
+        bytes: ByteSize::from_mebibytes(4),
+        when_full: WhenFull::Retention,
+        retention: None,
+    };
+    let log = Arc::new(PartitionLog::new(
+        limits,
+        BlockPool::new(ByteSize::from_mebibytes(8)),
+    ));
+    let payload = [7; 16];
+    let sections = [&[0x00, 0x53, 0x75, 0xa0, 16][..], &payload];
+    let record = NewRecord {
+        annotation_count: 1,
+        annotations: b"\xa3\x01k\xa1\x01v",
+        sections: &sections,
+    };
+    let append_batches = |batches: u64| {
+        for _ in 0..batches {
+            let appended = log.append::<()>(UnixTime::from_milliseconds(1), |encoder| {
+                (0..RECORDS).for_each(|_| encoder.push(&record));
+                Ok(())
+            });
+            assert_eq!(appended.unwrap().record_count, RECORDS as u32);
+        }
+    };
+
+    // Warm up until retention drops segments, so that blocks are recycled.
+    append_batches(20_000);
+    let before = log.stats();
+    assert!(before.begin_sequence_number > 0);
+
+    // A whole turn of the log: about eight segments of half a mebibyte, each with a reference count of its own.
+    let segments = 20_000 * RECORDS * 32 / (512 * 1024) + 2;
+    let appending = allocations_of(|| append_batches(20_000));
+    assert!(
+        appending <= 2 * segments,
+        "{appending} allocations for {} events",
+        20_000 * RECORDS
+    );
+
+    // Within a block, none at all.
+    let mut least = u64::MAX;
+    for _ in 0..4 {
+        least = least.min(allocations_of(|| append_batches(500)));
+    }
+    assert_eq!(least, 0);
+
+    let mut cursor = log.position(Start::Earliest).unwrap();
+    let mut read = 0;
+    let reading = allocations_of(|| {
+        while let Some(chunk) = log.read(&mut cursor, 64 * 1024) {
+            read += chunk
+                .records()
+                .map(|record| record.sections.len() as u64 & 1)
+                .sum::<u64>();
+        }
+    });
+    assert!(read > 50_000, "{read}");
+    assert_eq!(reading, 0);
+
+    // Waiting and being woken, once the lists have their size.
+    let subscriber = Subscriber::new();
+    let mut subscription = log.subscribe(&subscriber, 5);
+    let mut keys = Vec::new();
+    let mut wait_and_wake = || {
+        assert_eq!(subscription.arm(&cursor), Readiness::Waiting);
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(
+            subscriber.poll_ready(&mut context, &mut keys),
+            Poll::Pending
+        );
+        append_batches(1);
+        assert_eq!(
+            subscriber.poll_ready(&mut context, &mut keys),
+            Poll::Ready(())
+        );
+        assert_eq!(keys, [5]);
+        keys.clear();
+        while log.read(&mut cursor, usize::MAX).is_some() {}
+    };
+    wait_and_wake();
+    assert_eq!(allocations_of(|| (0..100).for_each(|_| wait_and_wake())), 0);
+}
