@@ -1,1 +1,6 @@
 //! TODO-doc
+
+pub mod figure;
+pub mod progress;
+pub mod report;
+pub mod results;

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figure;
+
 use super::{
     CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary, Published,
     Role, RoleUsage, Severity, Stage, Summary, Trial, TrialRecord,
@@ -249,10 +251,7 @@ fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
             findings.push(of_trial(Finding::new(
                 Severity::Warning,
                 FindingKind::Interrupted,
-                format!(
-                    "trial {} was interrupted; its figures are not part of the case's",
-                    trial.number
-                ),
+                "interrupted: its figures are not part of the case's",
             )));
         }
     }
@@ -275,7 +274,7 @@ fn delivery_findings(order: OrderExpectation, trial: &Trial) -> Vec<Finding> {
     } else {
         Severity::Failure
     };
-    let of_sent = |what: &str| format!("of {} sent {what}", delivery.sent);
+    let of_sent = |what: &str| format!("of {} sent {what}", figure::count(delivery.sent));
     [
         (
             delivery.lost,
@@ -288,6 +287,12 @@ fn delivery_findings(order: OrderExpectation, trial: &Trial) -> Vec<Finding> {
             Severity::Failure,
             FindingKind::EventsCorrupted,
             of_sent("arrived with other content than they were sent with"),
+        ),
+        (
+            delivery.unexpected.unwrap_or(0),
+            Severity::Failure,
+            FindingKind::EventsUnexpected,
+            "arrived though they were never sent".to_owned(),
         ),
         (
             delivery.reordered,
@@ -305,8 +310,11 @@ fn delivery_findings(order: OrderExpectation, trial: &Trial) -> Vec<Finding> {
     .into_iter()
     .filter(|(count, ..)| *count > 0)
     .map(|(count, severity, kind, text)| {
-        let noun = if count == 1 { "event" } else { "events" };
-        Finding::new(severity, kind, format!("{count} {noun} {text}"))
+        Finding::new(
+            severity,
+            kind,
+            format!("{} {text}", figure::counted(count, "event", "events")),
+        )
     })
     .collect()
 }
@@ -315,7 +323,8 @@ fn clock_finding(trial: &Trial) -> Option<Finding> {
     let negative = trial.latency_us.as_ref()?.negative?;
     let message = format!(
         "{} latencies were negative, down to {} µs: the clocks of two processes disagree",
-        negative.count, negative.min
+        figure::count(negative.count),
+        negative.min
     );
     Some(Finding::new(
         Severity::Warning,

@@ -27,6 +27,12 @@ pub struct Delivery {
     /// Events whose send was never acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<u64>,
+    /// Events that arrived though the load says that it never sent them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexpected: Option<u64>,
+    /// Events of another run that were still in the hub. They are left out of every other count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<u64>,
 }
 
 impl Delivery {
@@ -42,6 +48,8 @@ impl Delivery {
             reordered: sum.reordered + next.reordered,
             corrupted: sum.corrupted + next.corrupted,
             unknown: sum_of_known(sum.unknown, next.unknown),
+            unexpected: sum_of_known(sum.unexpected, next.unexpected),
+            foreign: sum_of_known(sum.foreign, next.foreign),
         })
     }
 }

@@ -42,6 +42,8 @@ pub enum FindingKind {
     EventsLost,
     /// Events arrived with other content than they were sent with.
     EventsCorrupted,
+    /// Events arrived that were never sent.
+    EventsUnexpected,
     /// Events of a stream arrived out of order.
     EventsReordered,
     /// Events arrived more than once.

@@ -18,6 +18,9 @@ pub struct Trial {
     /// The trial did not reach its end. Its figures are shown and are not part of the case's.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interrupted: bool,
+    /// Start of the measured phase, in seconds since the run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_s: Option<f64>,
     /// Length of the measured phase in seconds.
     pub duration_s: f64,
     /// Events that the load offered to the service per second.

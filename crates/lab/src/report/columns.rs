@@ -1,0 +1,147 @@
+//! The columns of the result table, in the order of the published studies, for every report that has one.
+
+use crate::figure;
+use crate::results::{Case, Results, Summary, Trial};
+
+/// A column with one cell per case. Columns in which no case has a value are not made.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    /// The heading, in one or two lines.
+    pub(super) heading: [&'static str; 2],
+    /// Cells in the order of the cases.
+    pub(super) cells: Vec<Cell>,
+}
+
+/// One value of the table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Cell {
+    /// The value, or empty if the case does not have it.
+    pub(super) value: String,
+    /// Lowest and highest over the trials, if they differ.
+    pub(super) spread: Option<String>,
+    /// Whether the value speaks against the case.
+    pub(super) alarming: bool,
+}
+
+impl Column {
+    /// The heading in one line.
+    pub(super) fn title(&self) -> String {
+        self.heading.join(" ").trim().to_owned()
+    }
+}
+
+/// All columns except the first, which is the name of the case.
+pub(super) fn columns(results: &Results) -> Vec<Column> {
+    let of_delivery = |figure: fn(&crate::results::Delivery) -> u64, alarming: bool| {
+        move |case: &Case| {
+            let value = figure(case.delivery.as_ref()?);
+            Some(Cell {
+                alarming: alarming && value > 0,
+                ..plain(figure::count(value))
+            })
+        }
+    };
+    [
+        column(results, ["received/s", ""], |case| {
+            Some(rate(case.received_per_s?))
+        }),
+        column(results, ["forwarded/s", ""], |case| {
+            Some(rate(case.forwarded_per_s?))
+        }),
+        column(results, ["CPU %", ""], |case| {
+            Some(summary(case.cpu_percent?, figure::percent))
+        }),
+        column(results, ["memory", "peak"], |case| {
+            Some(summary(case.memory_peak_bytes?, figure::bytes))
+        }),
+        column(results, ["latency", "p50"], |case| {
+            latency(case, case.latency_us.as_ref()?.p50?, |trial| {
+                trial.latency_us.as_ref()?.p50
+            })
+        }),
+        column(results, ["latency", "p99"], |case| {
+            latency(case, case.latency_us.as_ref()?.p99?, |trial| {
+                trial.latency_us.as_ref()?.p99
+            })
+        }),
+        column(
+            results,
+            ["lost", ""],
+            of_delivery(|delivery| delivery.lost, true),
+        ),
+        column(
+            results,
+            ["duplicated", ""],
+            of_delivery(|delivery| delivery.duplicated, false),
+        ),
+        column(results, ["published", "forwarded/s"], |case| {
+            Some(plain(figure::rate(
+                case.published.as_ref()?.forwarded_per_s?,
+            )))
+        }),
+        column(results, ["ratio", ""], |case| {
+            Some(plain(figure::ratio(case.ratio_to_published()?)))
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn column(
+    results: &Results,
+    heading: [&'static str; 2],
+    cell: impl Fn(&Case) -> Option<Cell>,
+) -> Option<Column> {
+    let cells: Vec<Option<Cell>> = results.cases.iter().map(cell).collect();
+    cells.iter().any(Option::is_some).then(|| Column {
+        heading,
+        cells: cells.into_iter().map(Option::unwrap_or_default).collect(),
+    })
+}
+
+fn plain(value: String) -> Cell {
+    Cell {
+        value,
+        ..Cell::default()
+    }
+}
+
+fn summary(summary: Summary, format: fn(f64) -> String) -> Cell {
+    let spread = spread(&summary, format);
+    Cell {
+        spread,
+        ..plain(format(summary.median))
+    }
+}
+
+/// A rate in full with its spread in short: `2,918,479` and `2.87–2.97 M`.
+fn rate(rate: Summary) -> Cell {
+    let spread = spread(&rate, figure::compact);
+    Cell {
+        spread,
+        ..plain(figure::rate(rate.median))
+    }
+}
+
+/// A percentile over all trials, with the lowest and highest of the trials' own.
+fn latency(case: &Case, merged: u64, of_trial: fn(&Trial) -> Option<u64>) -> Option<Cell> {
+    let over_trials = case.over_trials(|trial| of_trial(trial).map(|value| value as f64));
+    let spread = over_trials.and_then(|summary| spread(&summary, figure::duration_us));
+    Some(Cell {
+        spread,
+        ..plain(figure::duration_us(merged as f64))
+    })
+}
+
+/// `min–max`, unless both print alike. A shared unit is written once.
+fn spread(summary: &Summary, format: fn(f64) -> String) -> Option<String> {
+    let (min, max) = (format(summary.min), format(summary.max));
+    if min == max {
+        return None;
+    }
+    Some(match (min.split_once(' '), max.split_once(' ')) {
+        (Some((value, unit)), Some((_, other))) if unit == other => format!("{value}–{max}"),
+        _ => format!("{min}–{max}"),
+    })
+}

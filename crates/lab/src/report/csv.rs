@@ -1,0 +1,160 @@
+//! `results.csv`: one row per case and one per trial, for spreadsheets and data frames.
+//!
+//! The columns are always the same, and units are in their names. In the row of a case the column `trial` is
+//! empty and figures are medians over its trials; percentiles are of all samples. A figure that does not
+//! exist is an empty field. Quoting is that of RFC 4180.
+
+use std::fmt::Write as _;
+
+use super::{Report, ReportError};
+use crate::results::{Case, Delivery, LatencySummary, Results, Summary, Trial};
+
+/// The content of `results.csv`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CsvReport;
+
+impl Report for CsvReport {
+    fn render(&self, results: &Results) -> Result<String, ReportError> {
+        let mut text = format!("{HEADER}\n");
+        for case in &results.cases {
+            row(&mut text, results, case, &of_case(case));
+            for trial in &case.trials {
+                row(&mut text, results, case, &of_trial(case, trial));
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// The figures of one row.
+struct Row<'a> {
+    trial: String,
+    status: &'static str,
+    rates: [Option<f64>; 3],
+    cpu_percent: Option<f64>,
+    memory_peak_bytes: Option<f64>,
+    latency: Option<&'a LatencySummary>,
+    delivery: Option<&'a Delivery>,
+}
+
+fn of_case(case: &Case) -> Row<'_> {
+    let median = |summary: Option<Summary>| summary.map(|summary| summary.median);
+    Row {
+        trial: String::new(),
+        status: case.status.name(),
+        rates: [
+            case.offered_per_s,
+            case.received_per_s,
+            case.forwarded_per_s,
+        ]
+        .map(median),
+        cpu_percent: median(case.cpu_percent),
+        memory_peak_bytes: median(case.memory_peak_bytes),
+        latency: case.latency_us.as_ref(),
+        delivery: case.delivery.as_ref(),
+    }
+}
+
+fn of_trial<'a>(case: &Case, trial: &'a Trial) -> Row<'a> {
+    let usage = trial.roles.get(&case.measured_role);
+    Row {
+        trial: trial.number.to_string(),
+        status: if trial.interrupted {
+            "interrupted"
+        } else {
+            "completed"
+        },
+        rates: [
+            trial.offered_per_s,
+            trial.received_per_s,
+            trial.forwarded_per_s,
+        ],
+        cpu_percent: usage.map(|usage| usage.cpu_percent),
+        memory_peak_bytes: usage.map(|usage| usage.memory_peak_bytes as f64),
+        latency: trial.latency_us.as_ref(),
+        delivery: trial.delivery.as_ref(),
+    }
+}
+
+fn row(text: &mut String, results: &Results, case: &Case, row: &Row<'_>) {
+    let latency = |figure: fn(&LatencySummary) -> Option<f64>| number(row.latency.and_then(figure));
+    let delivery = |figure: fn(&Delivery) -> Option<u64>| {
+        row.delivery
+            .and_then(figure)
+            .map_or_else(String::new, |value| value.to_string())
+    };
+    let published = case.published.as_ref();
+    let fields = [
+        quoted(&results.scenario),
+        quoted(&case.name),
+        row.trial.clone(),
+        row.status.to_owned(),
+        number(row.rates[0]),
+        number(row.rates[1]),
+        number(row.rates[2]),
+        number(row.cpu_percent),
+        number(row.memory_peak_bytes),
+        latency(|summary| Some(summary.min as f64)),
+        latency(|summary| Some(summary.mean)),
+        latency(|summary| summary.p50.map(|value| value as f64)),
+        latency(|summary| summary.p75.map(|value| value as f64)),
+        latency(|summary| summary.p95.map(|value| value as f64)),
+        latency(|summary| summary.p99.map(|value| value as f64)),
+        latency(|summary| summary.p999.map(|value| value as f64)),
+        latency(|summary| Some(summary.max as f64)),
+        delivery(|counts| Some(counts.sent)),
+        delivery(|counts| counts.acknowledged),
+        delivery(|counts| Some(counts.received)),
+        delivery(|counts| Some(counts.lost)),
+        delivery(|counts| Some(counts.duplicated)),
+        delivery(|counts| Some(counts.reordered)),
+        delivery(|counts| Some(counts.corrupted)),
+        delivery(|counts| counts.unknown),
+        number(published.and_then(|figures| figures.received_per_s)),
+        number(published.and_then(|figures| figures.forwarded_per_s)),
+    ];
+    writeln!(text, "{}", fields.join(",")).expect("writing to a String cannot fail");
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| {
+        ((value * 1_000.0).round() / 1_000.0).to_string()
+    })
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+const HEADER: &str = "scenario,case,trial,status,offered_per_s,received_per_s,forwarded_per_s,cpu_percent,\
+    memory_peak_bytes,latency_min_us,latency_mean_us,latency_p50_us,latency_p75_us,latency_p95_us,\
+    latency_p99_us,latency_p999_us,latency_max_us,sent,acknowledged,received,lost,duplicated,reordered,\
+    corrupted,unknown,published_received_per_s,published_forwarded_per_s";
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn the_file_has_a_row_per_case_and_per_trial() {
+        insta::assert_snapshot!(CsvReport.render(&sample::complete()).unwrap());
+    }
+
+    #[test]
+    fn every_row_has_a_field_per_column_even_if_names_contain_commas_and_quotes() {
+        let mut results = sample::interrupted();
+        results.scenario = "a".to_owned();
+        results.cases[0].name = "x=\"1\",y".to_owned();
+        let text = CsvReport.render(&results).unwrap();
+        let columns = HEADER.split(',').count();
+        for line in text.lines() {
+            let line = line.replace("\"x=\"\"1\"\",y\"", "name");
+            assert_eq!(line.split(',').count(), columns, "{line}");
+        }
+    }
+}

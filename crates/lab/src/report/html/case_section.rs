@@ -1,0 +1,528 @@
+//! The part of the page that is about one case.
+
+use super::grid::{Grid, GridRow};
+use super::line_chart::{LineChart, Series};
+use super::overview::case_curve_chart;
+use super::range_chart::range_figure;
+use super::scale::Scale;
+use crate::figure;
+use crate::results::{Case, Delivery, Interval, LatencySummary, Limit, Role, RoleUsage, Trial};
+
+/// Everything about one case, ready to be shown.
+#[derive(Debug)]
+pub(super) struct CaseSection {
+    /// Where links lead.
+    pub(super) anchor: String,
+    pub(super) name: String,
+    pub(super) status: &'static str,
+    pub(super) parameters: Vec<(String, String)>,
+    pub(super) trials: Option<Grid>,
+    /// The course of the trial with the median throughput.
+    pub(super) course: Option<Course>,
+    /// The courses of the others.
+    pub(super) other_courses: Vec<Course>,
+    /// The percentile curve and the stages, as HTML.
+    pub(super) latency_charts: Vec<String>,
+    pub(super) latencies: Option<Grid>,
+    pub(super) delivery: Option<Grid>,
+    pub(super) generator: Option<Grid>,
+    pub(super) resources: Option<Grid>,
+    pub(super) counters: Option<Grid>,
+}
+
+/// One trial second by second.
+#[derive(Debug)]
+pub(super) struct Course {
+    pub(super) title: String,
+    /// The charts, as HTML.
+    pub(super) charts: Vec<String>,
+}
+
+impl CaseSection {
+    /// The section of the case with this index.
+    pub(super) fn of((index, case): (usize, &Case)) -> Self {
+        let typical = typical_trial(case);
+        let mut courses: Vec<Course> = case
+            .trials
+            .iter()
+            .filter_map(|trial| Course::of(case, trial))
+            .collect();
+        let first = courses.iter().position(|course| {
+            typical.is_some_and(|trial| course.title == Course::title(case, trial))
+        });
+        let course = match first {
+            Some(position) => Some(courses.remove(position)),
+            None => (!courses.is_empty()).then(|| courses.remove(0)),
+        };
+        let stages: Vec<(String, &LatencySummary)> = case
+            .stages
+            .iter()
+            .map(|(stage, summary)| (stage.to_string(), summary))
+            .collect();
+        Self {
+            anchor: format!("case-{}", index + 1),
+            name: case.name.clone(),
+            status: case.status.name(),
+            parameters: case
+                .params
+                .iter()
+                .map(|(path, value)| (path.clone(), parameter(value)))
+                .collect(),
+            trials: trials(case),
+            course,
+            other_courses: courses,
+            latency_charts: [case_curve_chart(case), range_figure("Stages", &stages)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            latencies: latencies(case),
+            delivery: delivery(case),
+            generator: generator(case),
+            resources: typical.and_then(resources),
+            counters: typical.and_then(counters),
+        }
+    }
+}
+
+impl Course {
+    fn of(case: &Case, trial: &Trial) -> Option<Self> {
+        let charts: Vec<String> = [throughput(trial), lag(trial), cpu(trial), memory(trial)]
+            .into_iter()
+            .flatten()
+            .collect();
+        (!charts.is_empty()).then(|| Self {
+            title: Self::title(case, trial),
+            charts,
+        })
+    }
+
+    fn title(case: &Case, trial: &Trial) -> String {
+        let interrupted = if trial.interrupted {
+            ", interrupted"
+        } else {
+            ""
+        };
+        format!(
+            "Trial {} of {}{interrupted}",
+            trial.number, case.planned_trials
+        )
+    }
+}
+
+/// The trial whose throughput is the median, or the lower of the middle two.
+fn typical_trial(case: &Case) -> Option<&Trial> {
+    let rate = |trial: &Trial| {
+        trial
+            .forwarded_per_s
+            .or(trial.received_per_s)
+            .unwrap_or(0.0)
+    };
+    let mut trials: Vec<&Trial> = case.completed_trials().collect();
+    trials.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
+    trials.get(trials.len().saturating_sub(1) / 2).copied()
+}
+
+fn parameter(value: &serde_json::Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn trials(case: &Case) -> Option<Grid> {
+    let headings = [
+        "trial",
+        "measured for",
+        "offered/s",
+        "received/s",
+        "forwarded/s",
+        "CPU %",
+        "memory peak",
+        "p50",
+        "p99",
+        "p99.9",
+        "maximum",
+    ];
+    let mut grid = Grid::new(headings);
+    for trial in &case.trials {
+        let usage = trial.roles.get(&case.measured_role);
+        let latency = trial.latency_us.as_ref();
+        let time =
+            |figure: fn(&LatencySummary) -> Option<u64>| latency.and_then(figure).map(duration);
+        let cells = [
+            Some(format!("{:.0} s", trial.duration_s)),
+            trial.offered_per_s.map(figure::rate),
+            trial.received_per_s.map(figure::rate),
+            trial.forwarded_per_s.map(figure::rate),
+            usage.map(|usage| figure::percent(usage.cpu_percent)),
+            usage.map(|usage| figure::bytes(usage.memory_peak_bytes as f64)),
+            time(|summary| summary.p50),
+            time(|summary| summary.p99),
+            time(|summary| summary.p999),
+            time(|summary| Some(summary.max)),
+        ];
+        grid.push(trial.number.to_string(), cells);
+        if let (true, Some(row)) = (trial.interrupted, grid.rows.last_mut()) {
+            *row = GridRow {
+                remark: "interrupted".to_owned(),
+                class: "incomplete",
+                ..std::mem::take(row)
+            };
+        }
+    }
+    grid.without_empty_columns()
+}
+
+fn latencies(case: &Case) -> Option<Grid> {
+    let headings = [
+        "time of", "samples", "minimum", "mean", "p50", "p75", "p95", "p99", "p99.9", "maximum",
+        "negative",
+    ];
+    let mut grid = Grid::new(headings);
+    let whole = [
+        ("event, from its intended instant", case.latency_us.as_ref()),
+        (
+            "event, from its real send",
+            case.uncorrected_latency_us.as_ref(),
+        ),
+    ];
+    let whole = whole
+        .into_iter()
+        .filter_map(|(name, summary)| Some((name.to_owned(), summary?)));
+    let stages = case
+        .stages
+        .iter()
+        .map(|(stage, summary)| (stage.to_string(), summary));
+    for (name, summary) in whole.chain(stages) {
+        let cells = [
+            Some(figure::count(summary.count)),
+            Some(duration(summary.min)),
+            Some(figure::duration_us(summary.mean)),
+            summary.p50.map(duration),
+            summary.p75.map(duration),
+            summary.p95.map(duration),
+            summary.p99.map(duration),
+            summary.p999.map(duration),
+            Some(duration(summary.max)),
+            summary.negative.map(|negative| {
+                format!(
+                    "{}, down to {} µs",
+                    figure::count(negative.count),
+                    negative.min
+                )
+            }),
+        ];
+        grid.push(name, cells);
+    }
+    grid.without_empty_columns()
+}
+
+fn delivery(case: &Case) -> Option<Grid> {
+    let headings = [
+        "trial",
+        "sent",
+        "acknowledged",
+        "received",
+        "lost",
+        "duplicated",
+        "reordered",
+        "corrupted",
+        "unknown",
+        "unexpected",
+        "of other runs",
+    ];
+    let mut grid = Grid::new(headings);
+    let trials = case
+        .trials
+        .iter()
+        .map(|trial| (trial.number.to_string(), trial.delivery));
+    let all = (case.planned_trials > 1).then(|| ("all".to_owned(), case.delivery));
+    for (name, counts) in trials.chain(all) {
+        let Some(counts) = counts else { continue };
+        grid.push(name, delivery_cells(&counts));
+        let damage = [
+            (3, counts.lost),
+            (6, counts.corrupted),
+            (8, counts.unexpected.unwrap_or(0)),
+        ];
+        if let Some(row) = grid.rows.last_mut() {
+            damage
+                .into_iter()
+                .for_each(|(column, count)| row.cells[column].alarming = count > 0);
+        }
+    }
+    grid.without_empty_columns()
+}
+
+fn delivery_cells(counts: &Delivery) -> [Option<String>; 10] {
+    [
+        Some(counts.sent),
+        counts.acknowledged,
+        Some(counts.received),
+        Some(counts.lost),
+        Some(counts.duplicated),
+        Some(counts.reordered),
+        Some(counts.corrupted),
+        counts.unknown,
+        counts.unexpected,
+        counts.foreign,
+    ]
+    .map(|count| count.map(figure::count))
+}
+
+fn generator(case: &Case) -> Option<Grid> {
+    let headings = [
+        "trial",
+        "generator",
+        "late events",
+        "never sent",
+        "lateness p50",
+        "lateness p99",
+        "lateness maximum",
+        "sink lag, peak",
+    ];
+    let mut grid = Grid::new(headings);
+    for trial in &case.trials {
+        let Some(health) = &trial.generator else {
+            continue;
+        };
+        let lateness = health.lateness_us.as_ref();
+        let cells = [
+            Some(
+                if health.healthy {
+                    "kept up"
+                } else {
+                    "fell behind"
+                }
+                .to_owned(),
+            ),
+            health.late_events.map(figure::count),
+            health.never_sent_events.map(figure::count),
+            lateness.and_then(|summary| summary.p50).map(duration),
+            lateness.and_then(|summary| summary.p99).map(duration),
+            lateness.map(|summary| duration(summary.max)),
+            health.sink_lag_peak_events.map(figure::count),
+        ];
+        grid.push(trial.number.to_string(), cells);
+        if let Some(row) = grid.rows.last_mut() {
+            row.cells[0].alarming = !health.healthy;
+        }
+    }
+    grid.without_empty_columns()
+}
+
+fn resources(trial: &Trial) -> Option<Grid> {
+    let headings = [
+        "role",
+        "CPU %",
+        "CPU time",
+        "CPU per event",
+        "memory peak",
+        "memory average",
+        "cores",
+        "memory limit",
+        "enforced by",
+    ];
+    let mut grid = Grid::new(headings);
+    let rate = trial.forwarded_per_s.or(trial.received_per_s);
+    let events = rate
+        .map(|rate| rate * trial.duration_s)
+        .filter(|events| *events >= 1.0);
+    for (role, usage) in &trial.roles {
+        grid.push(role.to_string(), resource_cells(usage, events));
+        let note = usage.limit.as_ref().and_then(|limit| limit.note.clone());
+        if let (Some(note), Some(row)) = (note, grid.rows.last_mut()) {
+            row.remark = note;
+        }
+    }
+    grid.without_empty_columns()
+}
+
+fn resource_cells(usage: &RoleUsage, events: Option<f64>) -> [Option<String>; 8] {
+    let limit: Option<&Limit> = usage.limit.as_ref();
+    [
+        Some(figure::percent(usage.cpu_percent)),
+        Some(figure::duration_us(usage.cpu_seconds * 1e6)),
+        events.map(|events| format!("{:.0} ns", usage.cpu_seconds * 1e9 / events)),
+        Some(figure::bytes(usage.memory_peak_bytes as f64)),
+        usage
+            .memory_average_bytes
+            .map(|bytes| figure::bytes(bytes as f64)),
+        limit.map(|limit| {
+            limit
+                .cores
+                .map_or_else(|| "all".to_owned(), |cores| cores.to_string())
+        }),
+        limit
+            .and_then(|limit| limit.memory_bytes)
+            .map(|bytes| figure::bytes(bytes as f64)),
+        limit.map(|limit| limit.mechanism.to_string()),
+    ]
+}
+
+fn counters(trial: &Trial) -> Option<Grid> {
+    let headings = [
+        "entity",
+        "events in",
+        "events out",
+        "bytes in",
+        "bytes out",
+        "throttled",
+    ];
+    let mut grid = Grid::new(headings);
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| figure::bytes(bytes as f64));
+    for (entity, counters) in &trial.hub {
+        let cells = [
+            Some(figure::count(counters.incoming_events)),
+            Some(figure::count(counters.outgoing_events)),
+            bytes(counters.incoming_bytes),
+            bytes(counters.outgoing_bytes),
+            counters.throttled.map(figure::count),
+        ];
+        grid.push(entity.clone(), cells);
+    }
+    grid.without_empty_columns()
+}
+
+fn throughput(trial: &Trial) -> Option<String> {
+    let series = [
+        (
+            "offered",
+            "s0 dashed",
+            (|interval| interval.offered_per_s) as fn(&Interval) -> Option<f64>,
+        ),
+        ("received", "s2", |interval| interval.received_per_s),
+        ("forwarded", "s1", |interval| interval.forwarded_per_s),
+    ];
+    let series = series
+        .into_iter()
+        .map(|(name, class, figure)| over_time(trial, name, class, figure));
+    time_chart(
+        trial,
+        "Throughput",
+        "events per second",
+        figure::compact,
+        figure::rate,
+        series.collect(),
+    )
+}
+
+fn lag(trial: &Trial) -> Option<String> {
+    let lag = over_time(trial, "lag", "s3", |interval| {
+        interval.lag_events.map(|events| events as f64)
+    });
+    let whole = |events: f64| figure::count(events as u64);
+    time_chart(
+        trial,
+        "Lag",
+        "events not yet received",
+        figure::compact,
+        whole,
+        vec![lag],
+    )
+}
+
+fn cpu(trial: &Trial) -> Option<String> {
+    let series = Role::ALL.into_iter().map(|role| {
+        over_time(trial, role.name(), colour(role), |interval| {
+            interval.cpu_percent.get(&role).copied()
+        })
+    });
+    let format = |value: f64| format!("{} %", figure::compact(value));
+    time_chart(
+        trial,
+        "CPU",
+        "of what each role may use",
+        format,
+        format,
+        series.collect(),
+    )
+}
+
+fn memory(trial: &Trial) -> Option<String> {
+    let series = Role::ALL.into_iter().map(|role| {
+        let memory = |interval: &Interval| {
+            interval
+                .memory_bytes
+                .get(&role)
+                .map(|bytes| *bytes as f64 / MEBIBYTE)
+        };
+        over_time(trial, role.name(), colour(role), memory)
+    });
+    // In MiB, so that ticks at powers of ten are round numbers of something.
+    let full = |mebibytes: f64| figure::bytes(mebibytes * MEBIBYTE);
+    time_chart(
+        trial,
+        "Memory",
+        "resident, MiB",
+        figure::compact,
+        full,
+        series.collect(),
+    )
+}
+
+/// The same colour for a role wherever it is drawn.
+fn colour(role: Role) -> &'static str {
+    match role {
+        Role::Relay => "s1",
+        Role::Load => "s2",
+        Role::Sink => "s3",
+        Role::Hub => "s4",
+    }
+}
+
+fn over_time(
+    trial: &Trial,
+    name: &str,
+    class: &str,
+    value: impl Fn(&Interval) -> Option<f64>,
+) -> Series {
+    let points = trial
+        .intervals
+        .iter()
+        .filter_map(|interval| Some((interval.at_s, value(interval)?)));
+    Series {
+        name: name.to_owned(),
+        class: class.to_owned(),
+        points: points.collect(),
+    }
+}
+
+fn time_chart(
+    trial: &Trial,
+    caption: &str,
+    unit: &str,
+    axis_format: fn(f64) -> String,
+    value_format: fn(f64) -> String,
+    series: Vec<Series>,
+) -> Option<String> {
+    let last = trial.intervals.last()?.at_s;
+    let horizontal = Scale::exactly(0.0, last);
+    LineChart {
+        caption,
+        unit,
+        horizontal,
+        horizontal_ticks: horizontal
+            .ticks()
+            .into_iter()
+            .map(|tick| (tick, figure::compact(tick)))
+            .collect(),
+        horizontal_unit: "seconds",
+        place_format: |second| format!("{} s", figure::compact(second)),
+        vertical: Scale::from_zero(
+            series
+                .iter()
+                .flat_map(|series| &series.points)
+                .map(|(_, value)| *value),
+        ),
+        axis_format,
+        value_format,
+        series,
+    }
+    .figure()
+}
+
+fn duration(microseconds: u64) -> String {
+    figure::duration_us(microseconds as f64)
+}
+
+const MEBIBYTE: f64 = 1_048_576.0;

@@ -1,0 +1,240 @@
+//! The part of the page that is about all cases: the figures at a glance, the table, throughput, latency.
+
+use super::bar_chart::{Bar, BarChart, Group};
+use super::grid::{Grid, GridCell, GridRow};
+use super::line_chart::{LineChart, Series};
+use super::scale::Scale;
+use crate::figure;
+use crate::report::columns::columns;
+use crate::results::{Case, CurvePoint, Delivery, Results, Summary};
+
+/// One figure at a glance.
+#[derive(Debug)]
+pub(super) struct Card {
+    pub(super) value: String,
+    pub(super) label: String,
+    /// `good`, `bad` or empty.
+    pub(super) class: &'static str,
+}
+
+/// The figures that sum the run up.
+pub(super) fn cards(results: &Results) -> Vec<Card> {
+    let cases = &results.cases;
+    // Only figures that can be believed are put into such large letters.
+    let passed = || cases.iter().filter(|case| case.passed);
+    let fastest = passed().filter_map(|case| Some((case, throughput(case)?.median)));
+    let fastest = fastest
+        .max_by(|one, other| one.1.total_cmp(&other.1))
+        .map(|(case, rate)| Card {
+            value: figure::compact(rate),
+            label: format!("events/s in the fastest case, {}", case.name),
+            class: "",
+        });
+    let ratios = Summary::of(passed().filter_map(Case::ratio_to_published)).map(|ratios| Card {
+        value: match (figure::ratio(ratios.min), figure::ratio(ratios.max)) {
+            (min, max) if min == max => max,
+            (min, max) => format!("{}–{max}", min.trim_end_matches('×')),
+        },
+        label: "the published throughput".to_owned(),
+        class: "",
+    });
+    let delivery = Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()));
+    let lost = delivery.map(|delivery| Card {
+        value: figure::count(delivery.lost + delivery.corrupted),
+        label: format!(
+            "events lost or corrupted of {}",
+            figure::compact(delivery.sent as f64)
+        ),
+        class: if delivery.lost + delivery.corrupted == 0 {
+            "good"
+        } else {
+            "bad"
+        },
+    });
+    let generators = || {
+        cases
+            .iter()
+            .flat_map(Case::completed_trials)
+            .filter_map(|trial| trial.generator.as_ref())
+    };
+    let kept_up = generators().all(|health| health.healthy);
+    let generator = generators().next().map(|_| Card {
+        value: if kept_up { "kept up" } else { "fell behind" }.to_owned(),
+        label: "the load generator".to_owned(),
+        class: if kept_up { "good" } else { "bad" },
+    });
+    [fastest, ratios, lost, generator]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The result table; `None` before the first case.
+pub(super) fn table(results: &Results) -> Option<Grid> {
+    let columns = columns(results);
+    let titles: Vec<String> = columns.iter().map(|column| column.title()).collect();
+    let mut grid = Grid::new(
+        ["case"]
+            .into_iter()
+            .chain(titles.iter().map(String::as_str)),
+    );
+    for (index, case) in results.cases.iter().enumerate() {
+        let cells = columns.iter().map(|column| {
+            let cell = &column.cells[index];
+            GridCell {
+                value: cell.value.clone(),
+                spread: cell.spread.clone().unwrap_or_default(),
+                alarming: cell.alarming,
+            }
+        });
+        grid.rows.push(GridRow {
+            name: case.name.clone(),
+            remark: if case.passed {
+                String::new()
+            } else {
+                case.status.name().to_owned()
+            },
+            class: case.status.name(),
+            cells: cells.collect(),
+        });
+    }
+    (!grid.rows.is_empty()).then_some(grid)
+}
+
+/// Throughput beside the published figures, and the percentile curves.
+pub(super) fn charts(results: &Results) -> Vec<String> {
+    [throughput_chart(results), curve_chart(results)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// What a case moved per second: what it forwarded, or what it received if it forwards nothing.
+fn throughput(case: &Case) -> Option<Summary> {
+    case.forwarded_per_s.or(case.received_per_s)
+}
+
+fn throughput_chart(results: &Results) -> Option<String> {
+    let groups = results.cases.iter().map(|case| {
+        let measured = throughput(case).map(|value| Bar {
+            name: "measured",
+            class: "s1",
+            value,
+        });
+        let published = case.published.as_ref().and_then(|figures| {
+            let value = figures.forwarded_per_s.or(figures.received_per_s)?;
+            let value = Summary {
+                median: value,
+                min: value,
+                max: value,
+            };
+            Some(Bar {
+                name: "published",
+                class: "s0",
+                value,
+            })
+        });
+        Group {
+            name: case.name.clone(),
+            bars: measured.into_iter().chain(published).collect(),
+        }
+    });
+    BarChart {
+        caption: "Throughput",
+        unit: "events forwarded per second",
+        value_format: figure::rate,
+        groups: groups.filter(|group| !group.bars.is_empty()).collect(),
+    }
+    .figure()
+}
+
+fn curve_chart(results: &Results) -> Option<String> {
+    let series = results.cases.iter().enumerate().map(|(index, case)| {
+        curve(
+            case.name.clone(),
+            format!("s{}", index % COLOURS + 1),
+            &case.latency_curve,
+        )
+    });
+    curve_figure(series.collect())
+}
+
+/// The percentile curves of one case: from the intended instants, and from the real sends.
+pub(super) fn case_curve_chart(case: &Case) -> Option<String> {
+    curve_figure(vec![
+        curve(
+            "from the intended instant".to_owned(),
+            "s1".to_owned(),
+            &case.latency_curve,
+        ),
+        curve(
+            "from the real send".to_owned(),
+            "s0 dashed".to_owned(),
+            &case.uncorrected_latency_curve,
+        ),
+    ])
+}
+
+fn curve(name: String, class: String, points: &[CurvePoint]) -> Series {
+    let points = points
+        .iter()
+        .map(|point| (nines(point.percentile), (point.latency_us as f64).max(1.0)));
+    Series {
+        name,
+        class,
+        points: points.collect(),
+    }
+}
+
+fn curve_figure(series: Vec<Series>) -> Option<String> {
+    let points = || series.iter().flat_map(|series| &series.points);
+    let last = points().map(|(nines, _)| *nines).fold(1.0, f64::max);
+    LineChart {
+        caption: "Latency percentiles",
+        unit: "end to end; both axes logarithmic",
+        horizontal: Scale::exactly(0.0, last),
+        horizontal_ticks: (0..=last.floor() as i32)
+            .map(|nines| (f64::from(nines), percentile_name(f64::from(nines))))
+            .chain([(-(0.5_f64.log10()), "50".to_owned())])
+            .collect(),
+        horizontal_unit: "percentile",
+        place_format: |nines| format!("p{}", percentile_name(nines)),
+        vertical: Scale::logarithmic(points().map(|(_, latency)| *latency)),
+        axis_format: figure::compact_duration_us,
+        value_format: figure::duration_us,
+        series,
+    }
+    .figure()
+}
+
+/// Where a percentile lies on the axis: the number of nines, so 99 is 2 and 99.9 is 3.
+fn nines(percentile: f64) -> f64 {
+    -(1.0 - percentile / 100.0).log10()
+}
+
+/// The percentile with so many nines, with as many decimals as it takes.
+fn percentile_name(nines: f64) -> String {
+    let percentile = 100.0 - 100.0 * 10_f64.powf(-nines);
+    let decimals = (nines.ceil() as usize)
+        .saturating_sub(2)
+        .max(usize::from(nines.fract() != 0.0));
+    format!("{percentile:.decimals$}")
+}
+
+/// Colours that the style sheet has for series; more series begin again.
+const COLOURS: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_named_with_their_nines() {
+        assert_eq!(
+            [0.0, 1.0, 2.0, 3.0, 4.0].map(percentile_name),
+            ["0", "90", "99", "99.9", "99.99"]
+        );
+        assert_eq!(percentile_name(nines(50.0)), "50.0");
+        assert!((nines(99.0) - 2.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,98 @@
+//! Where the samples of several stages lie: from the shortest to the longest, on one logarithmic axis.
+
+use super::drawing::{Anchor, Area, Drawing};
+use super::scale::Scale;
+use crate::figure;
+use crate::results::LatencySummary;
+
+/// One row per stage: a thin line from minimum to maximum, a bar from p50 to p99, a mark at p50.
+pub(super) fn range_figure(caption: &str, rows: &[(String, &LatencySummary)]) -> Option<String> {
+    if rows.is_empty() {
+        return None;
+    }
+    // The axis cannot show zero: whatever takes less than a microsecond lies at its start.
+    let low = |summary: &LatencySummary| (summary.min as f64).max(1.0);
+    let scale = Scale::logarithmic(
+        rows.iter()
+            .flat_map(|(_, summary)| [low(summary), (summary.max as f64).max(1.0)]),
+    );
+    let height = TOP + rows.len() as f64 * ROW + BOTTOM;
+    let mut drawing = Drawing::new(WIDTH, height, caption, &description(rows));
+    let x = |value: f64| LEFT + scale.position(value) * (WIDTH - LEFT - RIGHT);
+    let bottom = height - BOTTOM;
+    for tick in scale.ticks() {
+        drawing.line("grid", (x(tick), TOP), (x(tick), bottom));
+        drawing.text(
+            "tick",
+            (x(tick), bottom + 17.0),
+            Anchor::Middle,
+            &figure::compact_duration_us(tick),
+        );
+    }
+    for (index, (name, summary)) in rows.iter().enumerate() {
+        let y = TOP + (index as f64 + 0.5) * ROW;
+        drawing.text("tick", (LEFT - 9.0, y + 4.0), Anchor::End, name);
+        drawing.line("range s1", (x(low(summary)), y), (x(summary.max as f64), y));
+        if let Some(median) = summary.p50 {
+            let median = x(median as f64);
+            if let Some(p99) = summary.p99 {
+                let area = Area {
+                    x: median,
+                    y: y - 6.0,
+                    width: (x(p99 as f64) - median).max(1.0),
+                    height: 12.0,
+                };
+                drawing.rectangle("bar s1", area, &hint(name, summary));
+            }
+            drawing.line("median", (median, y - 9.0), (median, y + 9.0));
+        }
+    }
+    Some(drawing.figure(caption, "line: minimum to maximum; bar: p50 to p99", &[]))
+}
+
+fn hint(name: &str, summary: &LatencySummary) -> String {
+    let time = |value: Option<u64>| {
+        value.map_or_else(|| "–".to_owned(), |value| figure::duration_us(value as f64))
+    };
+    format!(
+        "{name}: p50 {}, p99 {}, max {}",
+        time(summary.p50),
+        time(summary.p99),
+        time(Some(summary.max))
+    )
+}
+
+fn description(rows: &[(String, &LatencySummary)]) -> String {
+    rows.iter()
+        .map(|(name, summary)| hint(name, summary))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+const WIDTH: f64 = 480.0;
+const LEFT: f64 = 96.0;
+const RIGHT: f64 = 22.0;
+const TOP: f64 = 6.0;
+const BOTTOM: f64 = 26.0;
+const ROW: f64 = 34.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::LatencyDistribution;
+
+    #[test]
+    fn a_stage_of_less_than_a_microsecond_has_its_row() {
+        let mut distribution = LatencyDistribution::new();
+        distribution.record_many(0, 200);
+        let summary = distribution.summary().unwrap();
+        let figure = range_figure("Stages", &[("send".to_owned(), &summary)]).unwrap();
+        assert!(figure.contains("send: p50 0 µs, p99 0 µs, max 0 µs"));
+        assert!(!figure.contains("NaN") && !figure.contains("inf"));
+    }
+
+    #[test]
+    fn no_stages_are_no_chart() {
+        assert_eq!(range_figure("Stages", &[]), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! The result table as Markdown, to paste into a page or a discussion.
+
+use std::fmt::Write as _;
+
+use super::columns::{Cell, columns};
+use super::verdict::{Verdict, provenance, remarks};
+use super::{Report, ReportError};
+use crate::results::{Results, Status};
+
+/// Verdict, table, findings and environment as Markdown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MarkdownReport;
+
+impl Report for MarkdownReport {
+    fn render(&self, results: &Results) -> Result<String, ReportError> {
+        let mut text = String::new();
+        write(&mut text, results).expect("writing to a String cannot fail");
+        Ok(text)
+    }
+}
+
+fn write(text: &mut String, results: &Results) -> std::fmt::Result {
+    let verdict = Verdict::on(results);
+    writeln!(
+        text,
+        "**{}: {}**",
+        escaped(&results.scenario),
+        escaped(&verdict.headline)
+    )?;
+    if let Some(delivery) = &verdict.delivery {
+        writeln!(text, "{delivery}")?;
+    }
+    if let Some(missing) = &verdict.missing {
+        writeln!(text, "\n{}", escaped(missing))?;
+    }
+    if !results.cases.is_empty() {
+        writeln!(text)?;
+        write_table(text, results)?;
+    }
+    for (index, remark) in remarks(results).iter().enumerate() {
+        if index == 0 {
+            writeln!(text)?;
+        }
+        let hint = remark
+            .hint
+            .as_deref()
+            .map(|hint| format!(" ({hint})"))
+            .unwrap_or_default();
+        let line = format!("{}: {}{hint}", remark.place, remark.message);
+        writeln!(text, "- **{}** {}", remark.severity.name(), escaped(&line))?;
+    }
+    writeln!(text)?;
+    for line in provenance(results) {
+        writeln!(text, "{}  ", escaped(&line))?;
+    }
+    writeln!(text, "`{}`", results.environment.command.replace('`', "'"))
+}
+
+fn write_table(text: &mut String, results: &Results) -> std::fmt::Result {
+    let columns = columns(results);
+    let titles: Vec<String> = columns.iter().map(|column| column.title()).collect();
+    writeln!(text, "| case | {} |", titles.join(" | "))?;
+    writeln!(text, "|---|{}", "---:|".repeat(columns.len()))?;
+    for (index, case) in results.cases.iter().enumerate() {
+        let cells: Vec<String> = columns
+            .iter()
+            .map(|column| cell(&column.cells[index]))
+            .collect();
+        let status = match case.status {
+            Status::Passed => String::new(),
+            other => format!(" ({})", other.name()),
+        };
+        writeln!(
+            text,
+            "| {}{status} | {} |",
+            escaped(&case.name),
+            cells.join(" | ")
+        )?;
+    }
+    Ok(())
+}
+
+fn cell(cell: &Cell) -> String {
+    let spread = cell
+        .spread
+        .as_ref()
+        .map(|spread| format!(" [{spread}]"))
+        .unwrap_or_default();
+    if cell.alarming {
+        format!("**{}**{spread}", cell.value)
+    } else {
+        format!("{}{spread}", cell.value)
+    }
+}
+
+/// Names come from users: what Markdown or HTML would take as markup is taken literally.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' => escaped.push(' '),
+            '<' => escaped.push_str("&lt;"),
+            '|' | '*' | '`' | '[' | ']' | '\\' => escaped.extend(['\\', character]),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn a_complete_run_as_markdown() {
+        insta::assert_snapshot!(MarkdownReport.render(&sample::complete()).unwrap());
+    }
+
+    #[test]
+    fn a_failed_run_says_why_as_markdown() {
+        insta::assert_snapshot!(MarkdownReport.render(&sample::failed()).unwrap());
+    }
+
+    #[test]
+    fn names_cannot_break_out_of_the_table() {
+        let mut results = sample::complete();
+        results.cases[0].name = "a|b<script>\nc".to_owned();
+        let text = MarkdownReport.render(&results).unwrap();
+        assert!(text.contains("| a\\|b&lt;script> c |"), "{text}");
+    }
+}

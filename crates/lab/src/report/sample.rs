@@ -1,0 +1,262 @@
+//! Results as a run could have them, for the tests of every report. Made from a formula, so that they are the
+//! same each time, and through [`Case::from_trials`], so that they agree with themselves.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::results::{
+    Case, CasePlan, Delivery, Distributions, Environment, Finding, FindingKind, GeneratorHealth,
+    HubCounters, Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism,
+    OrderExpectation, Published, Results, Role, RoleUsage, Severity, Stage, Trial, TrialRecord,
+};
+
+/// One of each kind.
+pub(crate) fn all() -> [Results; 5] {
+    [complete(), quick(), failed(), interrupted(), begun()]
+}
+
+/// A full run: four cases of three trials, everything in order.
+pub(crate) fn complete() -> Results {
+    let mut results = begun();
+    for (index, plan) in plans(3).iter().enumerate() {
+        let records: Vec<TrialRecord> = (1..=3).map(|number| record(index, number)).collect();
+        results.put(Case::from_trials(plan, &records));
+    }
+    results.environment.finished = Some("2026-03-01T10:14:05Z".to_owned());
+    results
+}
+
+/// A run of one trial per case.
+pub(crate) fn quick() -> Results {
+    let mut results = begun();
+    for (index, plan) in plans(1).iter().enumerate() {
+        results.put(Case::from_trials(plan, &[record(index, 1)]));
+    }
+    results
+}
+
+/// A run in which one case lost events, one had an overloaded generator, and one only needs a remark.
+pub(crate) fn failed() -> Results {
+    let mut results = begun();
+    for (index, plan) in plans(1).iter().enumerate() {
+        let mut record = record(index, 1);
+        let trial = &mut record.trial;
+        match index {
+            1 => {
+                let delivery = trial.delivery.as_mut().expect("samples count deliveries");
+                (delivery.lost, delivery.corrupted, delivery.unknown) = (1_204, 1, Some(17));
+            }
+            2 => {
+                let health = trial.generator.as_mut().expect("samples have a generator");
+                (health.healthy, health.late_events) = (false, Some(48_113));
+            }
+            3 => trial.findings.push(
+                Finding::new(
+                    Severity::Warning,
+                    FindingKind::LimitNotEnforced,
+                    "the relay's memory limit of 1 GiB is watched, not enforced: control groups are not \
+                     writable here",
+                )
+                .with_hint("run as root, or in a container with its own control group"),
+            ),
+            _ => {}
+        }
+        results.put(Case::from_trials(plan, &[record]));
+    }
+    results
+}
+
+/// A run that ended in the second of its four cases.
+pub(crate) fn interrupted() -> Results {
+    let mut results = begun();
+    let plans = plans(2);
+    results.put(Case::from_trials(&plans[0], &[record(0, 1), record(0, 2)]));
+    let mut cut = record(1, 1);
+    cut.trial.interrupted = true;
+    cut.trial.duration_s = 4.0;
+    cut.trial.intervals.truncate(4);
+    cut.trial.latency_us = None;
+    results.put(Case::from_trials(&plans[1], &[cut]));
+    results
+}
+
+/// A run before its first case has ended.
+pub(crate) fn begun() -> Results {
+    let environment = Environment {
+        version: "0.1.0".to_owned(),
+        command: "parshall run fan-out --set load.seed=7".to_owned(),
+        target: "embedded".to_owned(),
+        seed: 7,
+        started: "2026-03-01T10:00:00Z".to_owned(),
+        finished: None,
+        cpu_model: "Example CPU @ 2.60GHz".to_owned(),
+        cores: 2,
+        memory_bytes: 25_193_488_384,
+        kernel: "Linux 6.18.0".to_owned(),
+        load_average: Some([0.31, 0.25, 0.18]),
+    };
+    let names = plans(1).into_iter().map(|plan| plan.name).collect();
+    let description = "A relay fans events of one hub out to the partitions of another.";
+    Results {
+        description: Some(description.to_owned()),
+        ..Results::new("fan-out", environment, names)
+    }
+}
+
+/// Fan-out, events per second of a good trial, and the published figures beside them.
+const CASES: [(u32, f64, f64, f64, f64); 4] = [
+    (1, 2_904_000.0, 16_144.0, 16_119.0, 58.1),
+    (32, 2_391_000.0, 12_079.0, 11_859.0, 97.3),
+    (64, 2_105_000.0, 9_680.0, 9_448.0, 95.5),
+    (100, 1_776_000.0, 8_887.0, 8_647.0, 94.8),
+];
+
+const SECONDS: u32 = 10;
+
+fn plans(trials: u32) -> Vec<CasePlan> {
+    CASES
+        .iter()
+        .map(|(fan_out, _, received, forwarded, cpu)| CasePlan {
+            name: format!("fan_out={fan_out}"),
+            params: BTreeMap::from([
+                ("relay.fan_out".to_owned(), (*fan_out).into()),
+                ("load.mode".to_owned(), "backlog".into()),
+                ("load.payload".to_owned(), "16 B".into()),
+                ("relay.batch.events".to_owned(), 128.into()),
+            ]),
+            measured_role: Role::Relay,
+            trials,
+            published: Some(Published {
+                received_per_s: Some(*received),
+                forwarded_per_s: Some(*forwarded),
+                cpu_percent: Some(*cpu),
+                memory_bytes: Some(1_000_000_000),
+                source: Some("A study of a Java client, 1 core, 1 GB".to_owned()),
+            }),
+            order: OrderExpectation::Kept,
+        })
+        .collect()
+}
+
+fn record(case: usize, number: u32) -> TrialRecord {
+    let base = CASES[case].1 * (1.0 + f64::from(number % 3) * 0.017 - 0.01);
+    let events = (base * f64::from(SECONDS)) as u64;
+    let wave = |second: u32, depth: f64| 1.0 + depth * (f64::from(second * 3 + number) * 1.7).sin();
+    let intervals = (1..=SECONDS).map(|second| Interval {
+        at_s: f64::from(second),
+        offered_per_s: Some((base * wave(second, 0.02)).round()),
+        received_per_s: Some((base * wave(second, 0.05)).round()),
+        forwarded_per_s: Some((base * wave(second + 1, 0.05)).round()),
+        lag_events: Some((base * 0.02 * wave(second, 0.9)) as u64),
+        cpu_percent: BTreeMap::from([
+            (Role::Hub, (62.0 * wave(second, 0.04)).round()),
+            (Role::Relay, (97.0 * wave(second, 0.02)).round()),
+        ]),
+        memory_bytes: BTreeMap::from([
+            (Role::Hub, 310_000_000 + u64::from(second) * 9_000_000),
+            (Role::Relay, 41_000_000 + u64::from(second % 4) * 700_000),
+        ]),
+    });
+    let trial = Trial {
+        number,
+        interrupted: false,
+        started_s: Some(f64::from(number * 20)),
+        duration_s: f64::from(SECONDS),
+        offered_per_s: Some(base.round()),
+        received_per_s: Some(base.round()),
+        forwarded_per_s: Some((base * 0.998).round()),
+        roles: roles(number),
+        delivery: Some(Delivery {
+            sent: events,
+            acknowledged: Some(events),
+            received: events + 384,
+            duplicated: 384,
+            unknown: Some(0),
+            ..Delivery::default()
+        }),
+        hub: BTreeMap::from([
+            ("source".to_owned(), counters(events)),
+            ("destination".to_owned(), counters(events + 384)),
+        ]),
+        generator: Some(GeneratorHealth {
+            healthy: true,
+            late_events: Some(12),
+            never_sent_events: Some(0),
+            lateness_us: latencies(2_000, 3.0, 0.6).summary(),
+            sink_lag_peak_events: Some(40_112),
+        }),
+        findings: vec![Finding::new(
+            Severity::Note,
+            FindingKind::LimitedByClient,
+            "the relay used 97 % of its core: it is what limits the throughput",
+        )],
+        intervals: intervals.collect(),
+        ..Trial::default()
+    };
+    let slower = (1.0 + case as f64 * 0.35) * (1.0 + f64::from(number) * 0.02);
+    let distributions = Distributions {
+        latency: latencies(20_000, 900.0 * slower, 0.55),
+        uncorrected_latency: latencies(20_000, 860.0 * slower, 0.5),
+        stages: BTreeMap::from([
+            (Stage::Process, latencies(3_000, 240.0 * slower, 0.4)),
+            (Stage::Send, latencies(9_000, 150.0 * slower, 0.45)),
+            (Stage::Checkpoint, latencies(800, 35.0, 0.7)),
+        ]),
+        intervals: vec![IntervalDistribution {
+            start: Duration::ZERO,
+            length: Duration::from_secs(1),
+            latency: latencies(2_000, 900.0 * slower, 0.55),
+        }],
+    };
+    TrialRecord::new(trial, distributions)
+}
+
+fn roles(number: u32) -> BTreeMap<Role, RoleUsage> {
+    let usage = |cpu_percent: f64, memory_peak_bytes: u64, cores: Option<f64>| RoleUsage {
+        cpu_percent,
+        cpu_seconds: cpu_percent / 100.0 * f64::from(SECONDS) * cores.unwrap_or(2.0),
+        memory_peak_bytes,
+        memory_average_bytes: Some(memory_peak_bytes / 10 * 9),
+        limit: Some(Limit {
+            mechanism: if cores.is_some() {
+                LimitMechanism::CgroupV2
+            } else {
+                LimitMechanism::None
+            },
+            cores,
+            memory_bytes: cores.map(|_| 1_073_741_824),
+            note: None,
+        }),
+    };
+    BTreeMap::from([
+        (Role::Load, usage(3.0, 22_000_000, None)),
+        (Role::Hub, usage(61.5, 401_000_000, None)),
+        (
+            Role::Relay,
+            usage(97.0 + f64::from(number) * 0.3, 43_100_000, Some(1.0)),
+        ),
+        (Role::Sink, usage(18.2, 31_000_000, None)),
+    ])
+}
+
+fn counters(events: u64) -> HubCounters {
+    HubCounters {
+        incoming_events: events,
+        incoming_bytes: Some(events * 16),
+        outgoing_events: events,
+        outgoing_bytes: Some(events * 16),
+        throttled: Some(0),
+    }
+}
+
+/// Latencies of a lognormal shape around a median, evenly over its quantiles.
+fn latencies(samples: u32, median_us: f64, spread: f64) -> LatencyDistribution {
+    let mut distribution = LatencyDistribution::new();
+    for sample in 0..samples {
+        let quantile = (f64::from(sample) + 0.5) / f64::from(samples);
+        // The logistic quantile function stands in for the normal one; its tail is heavier, as in real systems.
+        let deviation = (quantile / (1.0 - quantile)).ln() * 0.55;
+        distribution.record((median_us * (spread * deviation).exp()).round() as i64);
+    }
+    distribution
+}

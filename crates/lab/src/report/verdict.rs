@@ -1,0 +1,276 @@
+//! The first lines of every report: did it work, and can the figures be believed.
+
+use crate::figure::{bytes, count, counted};
+use crate::results::{
+    Case, Delivery, Finding, Limit, LimitMechanism, Results, Role, Severity, Status,
+};
+
+/// The verdict on a run in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// The weightiest status of all cases.
+    pub(super) status: Status,
+    /// How many cases passed, as in `4 of 4 cases passed`.
+    pub(super) headline: String,
+    /// What became of the events, as in `0 lost, 0 corrupted, …`; `None` if no case counted them.
+    pub(super) delivery: Option<String>,
+    /// What is missing of a run that is not complete.
+    pub(super) missing: Option<String>,
+}
+
+impl Verdict {
+    pub(super) fn on(results: &Results) -> Self {
+        let cases = &results.cases;
+        let planned = cases.len() + results.missing.len();
+        let passed = cases.iter().filter(|case| case.passed).count();
+        let others = [Status::Failed, Status::Invalid, Status::Incomplete].map(|status| {
+            let affected = cases.iter().filter(|case| case.status == status).count();
+            (affected > 0).then(|| format!("{affected} {}", status.name()))
+        });
+        let headline = [format!(
+            "{passed} of {} passed",
+            counted(planned as u64, "case", "cases")
+        )];
+        let headline: Vec<String> = headline
+            .into_iter()
+            .chain(others.into_iter().flatten())
+            .collect();
+        Self {
+            status: overall(results),
+            headline: headline.join(", "),
+            delivery: Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()))
+                .map(|delivery| delivery_line(&delivery)),
+            missing: missing(results),
+        }
+    }
+}
+
+/// A finding as the reports show it, once for all the places where it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Remark {
+    pub(super) severity: Severity,
+    /// The cases, with their trials where only some of them are meant.
+    pub(super) place: String,
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+/// The findings of all cases, heaviest first.
+///
+/// Warnings and notes are told once per case and class, in the words of the first trial that has them, and
+/// once for all cases if they are the same to the letter. What fails or invalidates a case is told in full.
+pub(super) fn remarks(results: &Results) -> Vec<Remark> {
+    let mut told: Vec<(&Finding, Vec<Place<'_>>)> = Vec::new();
+    for (case, finding) in by_severity(results) {
+        let trials: Vec<u32> = finding.trial.into_iter().collect();
+        let same_of_case = told.iter_mut().find(|(first, places)| {
+            let class = finding.severity > Severity::Invalid && first.kind == finding.kind;
+            class && places.iter().any(|place| std::ptr::eq(place.case, case))
+        });
+        if let Some((_, places)) = same_of_case {
+            let place = places
+                .iter_mut()
+                .find(|place| std::ptr::eq(place.case, case));
+            place
+                .into_iter()
+                .for_each(|place| place.trials.extend(&trials));
+            continue;
+        }
+        let place = Place { case, trials };
+        let alike = |first: &Finding| {
+            (first.severity, first.kind, &first.message, &first.hint)
+                == (
+                    finding.severity,
+                    finding.kind,
+                    &finding.message,
+                    &finding.hint,
+                )
+        };
+        match told.iter_mut().find(|(first, _)| alike(first)) {
+            Some((_, places)) => places.push(place),
+            None => told.push((finding, vec![place])),
+        }
+    }
+    let remark = |(finding, places): (&Finding, Vec<Place<'_>>)| Remark {
+        severity: finding.severity,
+        place: place_names(results, &places),
+        message: finding.message.clone(),
+        hint: finding.hint.clone(),
+    };
+    told.into_iter().map(remark).collect()
+}
+
+/// A case in which a finding was made, and the trials; none if it concerns the case as a whole.
+struct Place<'a> {
+    case: &'a Case,
+    trials: Vec<u32>,
+}
+
+impl Place<'_> {
+    /// Whether every trial is meant, so that none needs to be named.
+    fn is_whole_case(&self) -> bool {
+        self.trials.is_empty() || self.trials.len() >= self.case.planned_trials as usize
+    }
+}
+
+fn place_names(results: &Results, places: &[Place<'_>]) -> String {
+    let everywhere = places.len() == results.cases.len() && places.iter().all(Place::is_whole_case);
+    if everywhere && places.len() > 1 {
+        return "all cases".to_owned();
+    }
+    let names = places.iter().map(|place| match &place.trials[..] {
+        _ if place.is_whole_case() => place.case.name.clone(),
+        [trial] => format!("{}, trial {trial}", place.case.name),
+        trials => {
+            let trials: Vec<String> = trials.iter().map(u32::to_string).collect();
+            format!("{}, trials {}", place.case.name, trials.join(" and "))
+        }
+    });
+    names.collect::<Vec<_>>().join("; ")
+}
+
+fn by_severity(results: &Results) -> impl Iterator<Item = (&Case, &Finding)> {
+    const ORDER: [Severity; 4] = [
+        Severity::Failure,
+        Severity::Invalid,
+        Severity::Warning,
+        Severity::Note,
+    ];
+    ORDER.into_iter().flat_map(|severity| {
+        let all = results
+            .cases
+            .iter()
+            .flat_map(|case| case.findings.iter().map(move |finding| (case, finding)));
+        all.filter(move |(_, finding)| finding.severity == severity)
+    })
+}
+
+/// How the figures of a run were taken, in one line.
+pub(super) fn basis(results: &Results) -> Option<String> {
+    let trials = results
+        .cases
+        .iter()
+        .map(|case| case.completed_trials().count())
+        .max()?;
+    let lengths = results
+        .cases
+        .iter()
+        .flat_map(|case| case.completed_trials());
+    let length = lengths.map(|trial| trial.duration_s).reduce(f64::max)?;
+    Some(match trials {
+        1 => format!("One trial of {length:.0} s per case; no spread can be told from one."),
+        _ => format!(
+            "Median of {trials} trials of {length:.0} s per case; min–max below where they differ."
+        ),
+    })
+}
+
+/// What the figures are based on: trials, machine and build, limits; a line each.
+pub(super) fn provenance(results: &Results) -> Vec<String> {
+    let environment = &results.environment;
+    let machine = format!(
+        "{} · {} · {} · {} · parshall {} · target {}",
+        environment.started,
+        environment.cpu_model,
+        counted(environment.cores.into(), "core", "cores"),
+        environment.kernel,
+        environment.version,
+        environment.target
+    );
+    basis(results)
+        .into_iter()
+        .chain([machine])
+        .chain(limits(results))
+        .collect()
+}
+
+/// The limits of all roles that had one, with every limit that a role had in any case.
+fn limits(results: &Results) -> Option<String> {
+    let mut told: Vec<String> = Vec::new();
+    for trial in results.cases.iter().flat_map(|case| &case.trials) {
+        for (role, usage) in &trial.roles {
+            let limit = usage
+                .limit
+                .as_ref()
+                .and_then(|limit| limit_text(*role, limit));
+            told.extend(limit.filter(|limit| !told.contains(limit)));
+        }
+    }
+    (!told.is_empty()).then(|| format!("Limits: {}", told.join("; ")))
+}
+
+fn limit_text(role: Role, limit: &Limit) -> Option<String> {
+    let cores = limit.cores.map(|cores| {
+        if cores == 1.0 {
+            "1 core".to_owned()
+        } else {
+            format!("{cores} cores")
+        }
+    });
+    let memory = limit.memory_bytes.map(|memory| bytes(memory as f64));
+    let bounds: Vec<String> = cores.into_iter().chain(memory).collect();
+    (!bounds.is_empty()).then(|| match limit.mechanism {
+        LimitMechanism::None => format!("{role} {}, not enforced", bounds.join(", ")),
+        mechanism => format!("{role} {} by {mechanism}", bounds.join(", ")),
+    })
+}
+
+fn overall(results: &Results) -> Status {
+    let has = |status| results.cases.iter().any(|case| case.status == status);
+    if has(Status::Failed) {
+        Status::Failed
+    } else if has(Status::Invalid) {
+        Status::Invalid
+    } else if results.complete {
+        Status::Passed
+    } else {
+        Status::Incomplete
+    }
+}
+
+fn delivery_line(delivery: &Delivery) -> String {
+    let mut parts = vec![
+        format!("{} lost", count(delivery.lost)),
+        format!("{} corrupted", count(delivery.corrupted)),
+        format!("{} reordered", count(delivery.reordered)),
+        format!("{} duplicated", count(delivery.duplicated)),
+    ];
+    let rare = [
+        ("unknown", delivery.unknown),
+        ("unexpected", delivery.unexpected),
+    ];
+    for (name, value) in rare {
+        parts.extend(
+            value
+                .filter(|value| *value > 0)
+                .map(|value| format!("{} {name}", count(value))),
+        );
+    }
+    format!("{} of {} events", parts.join(", "), count(delivery.sent))
+}
+
+fn missing(results: &Results) -> Option<String> {
+    if results.complete {
+        return None;
+    }
+    let mut parts = Vec::new();
+    if !results.missing.is_empty() {
+        parts.push(format!(
+            "{} did not run: {}",
+            counted(results.missing.len() as u64, "case", "cases"),
+            results.missing.join(", ")
+        ));
+    }
+    for case in results.cases.iter().filter(|case| !case.is_complete()) {
+        let (done, planned) = (
+            case.completed_trials().count(),
+            u64::from(case.planned_trials),
+        );
+        parts.push(format!(
+            "{} has {done} of {}",
+            case.name,
+            counted(planned, "trial", "trials")
+        ));
+    }
+    Some(format!("The run is not complete: {}", parts.join("; ")))
+}
