@@ -36,8 +36,8 @@ enum Failure {
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Root,
-    Key(&'a Path<'a>, &'a str),
-    Index(&'a Path<'a>, usize),
+    Key(&'a Self, &'a str),
+    Index(&'a Self, usize),
 }
 
 /// A value that serde reads.
@@ -65,6 +65,12 @@ impl Value<'_> {
                 found: self.node.description(),
                 expected: "one of the known choices".to_owned(),
             },
+            MistakeKind::Invalid { reason, advice } => {
+                let secret = self.filled_in().filter(|secret| !secret.is_empty());
+                let reason =
+                    secret.map_or_else(|| reason.clone(), |secret| reason.replace(secret, "***"));
+                MistakeKind::Invalid { reason, advice }
+            }
             kind => kind,
         };
         let place = match (&kind, self.name) {
@@ -78,6 +84,27 @@ impl Value<'_> {
             key: self.path.to_string(),
             kind,
         }))
+    }
+
+    /// The text that a variable was filled into, if this is one.
+    fn filled_in(&self) -> Option<&str> {
+        match &self.node.content {
+            Content::Text(text) if self.node.filled_in => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A number, which a variable may have given as text.
+    fn number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        let Some(text) = self.filled_in() else {
+            return self.deserialize_any(visitor);
+        };
+        let result = match (text.parse::<u64>(), text.parse::<f64>()) {
+            (Ok(number), _) => visitor.visit_u64(number),
+            (_, Ok(number)) if number.is_finite() => visitor.visit_f64(number),
+            _ => return self.deserialize_any(visitor),
+        };
+        result.map_err(|failure| self.locate(failure))
     }
 
     fn wrong_type(&self, expected: impl Into<String>) -> Failure {
@@ -115,6 +142,31 @@ impl<'de> Deserializer<'de> for Value<'_> {
             }),
         };
         result.map_err(|failure| self.locate(failure))
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        match self.filled_in().and_then(|text| text.parse().ok()) {
+            Some(value) => visitor
+                .visit_bool(value)
+                .map_err(|failure| self.locate(failure)),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.number(visitor)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.number(visitor)
+    }
+
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.number(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
+        self.number(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
@@ -173,7 +225,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        i8 i16 i32 i64 i128 u8 u128 f32 char str string bytes byte_buf unit unit_struct seq tuple
         tuple_struct map identifier ignored_any
     }
 }

@@ -26,9 +26,9 @@ impl Document {
     /// # Errors
     /// The file cannot be read, is no YAML, or exceeds the limits of this crate.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
-        let unreadable = |source| SettingsError::Unreadable {
+        let unreadable = |cause| SettingsError::Unreadable {
             path: path.to_owned(),
-            source,
+            cause,
         };
         let file = File::open(path).map_err(unreadable)?;
         let mut bytes = Vec::new();

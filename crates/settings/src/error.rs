@@ -17,12 +17,12 @@ use crate::suggestion::nearest;
 #[derive(Debug, Error)]
 pub enum SettingsError {
     /// The file is not there or cannot be read.
-    #[error("`{}` can't be read: {source}", path.display())]
+    #[error("`{}` can't be read: {cause}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// Why. Part of the message, and therefore no `source` that would be told a second time.
+        cause: io::Error,
     },
     /// The text is wrong.
     #[error("{0}")]

@@ -1,9 +1,11 @@
 //! The tree of a document.
 
+use std::fmt;
+
 use crate::place::Place;
 
 /// A value with its place.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Node {
     /// Where the value stands; for lists and mappings, their first line.
     pub place: Place,
@@ -159,6 +161,20 @@ impl Node {
             Content::List(_) => "a list".to_owned(),
             Content::Mapping(_) => "a mapping".to_owned(),
         }
+    }
+}
+
+impl fmt::Debug for Node {
+    /// Without the values of variables, which may be secret.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.filled_in {
+            return formatter.write_str("***");
+        }
+        formatter
+            .debug_struct("Node")
+            .field("place", &self.place)
+            .field("content", &self.content)
+            .finish()
     }
 }
 

@@ -153,15 +153,37 @@ fn node(text: &Place, raw: Spanned<Raw>) -> Node {
 
 /// The place of a location in `text`.
 fn located(text: &Place, location: &Location) -> Place {
+    let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     let span = location.span();
-    let bytes = |count: Option<u64>| usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX);
-    text.part(bytes(span.byte_offset()), bytes(span.byte_len()))
+    if let (Some(offset), Some(length)) = (span.byte_offset(), span.byte_len()) {
+        return text.part(bytes(offset), bytes(length));
+    }
+    // Some errors of the parser only know line and column.
+    let (line, column) = (
+        bytes(location.line().max(1)),
+        bytes(location.column().max(1)),
+    );
+    let before: usize = text
+        .text()
+        .split_inclusive('\n')
+        .take(line - 1)
+        .map(str::len)
+        .sum();
+    let rest = text.text().get(before..).unwrap_or_default();
+    let within: usize = rest.chars().take(column - 1).map(char::len_utf8).sum();
+    text.part(
+        before + within,
+        rest.lines()
+            .next()
+            .map_or(0, |line| line.len().saturating_sub(within)),
+    )
 }
 
 /// Far above any file that a person writes, in bytes.
 const LARGEST_TEXT: usize = 1 << 20;
-/// Nested lists and mappings. Every pass over the tree recurses this deep, far from the end of any stack.
-const DEEPEST: usize = 64;
+/// Nested lists and mappings. The parser recurses and takes up to 40 KiB of stack per level in an unoptimised build, of
+/// which a thread may have no more than 2 MiB; settings are five levels deep.
+const DEEPEST: usize = 24;
 /// Values in a document, those repeated by aliases included.
 const MOST_NODES: usize = 20_000;
 /// Anchors, and aliases to them.

@@ -29,8 +29,10 @@ impl Place {
     /// A part of the text that begins `offset` bytes after this place does; cut where the text ends.
     pub(crate) fn part(&self, offset: usize, length: usize) -> Self {
         let text = self.source.inner();
-        let offset = floor_char_boundary(text, self.offset.saturating_add(offset));
-        let end = floor_char_boundary(text, offset.saturating_add(length)).max(offset);
+        let start = self.offset.saturating_add(offset);
+        let end = start.saturating_add(length);
+        let offset = floor_char_boundary(text, start);
+        let end = floor_char_boundary(text, end).max(offset);
         Self {
             source: Arc::clone(&self.source),
             offset,
@@ -149,6 +151,7 @@ mod tests {
     fn parts_beyond_the_text_or_within_a_character_are_cut() {
         let whole = Place::whole("file.yaml", "ä");
         assert_eq!(whole.part(1, 1).text(), "ä");
+        assert_eq!(whole.part(0, 1).text(), "");
         assert_eq!(whole.part(10, 10).text(), "");
         assert_eq!(whole.part(0, usize::MAX).text(), "ä");
     }

@@ -1,4 +1,7 @@
 //! `${NAME}`, `${NAME:-default}` and `${NAME:?message}` in the values of a document.
+//!
+//! What is filled in stays a text. Where a number or a truth value is wanted, the text is read as one when the document
+//! is typed; it never becomes a list or a mapping, so a variable cannot smuggle in settings.
 
 use crate::error::{MistakeKind, SettingsError};
 use crate::node::{Content, Node};
@@ -31,13 +34,7 @@ pub(crate) fn fill_in(
             else {
                 return Ok(());
             };
-            // A quoted text stays one; a bare one is what it would be if the value had been written there.
-            let quoted = node.place.text().starts_with(['"', '\'', '|', '>']);
-            node.content = if quoted {
-                Content::Text(filled)
-            } else {
-                scalar(filled)
-            };
+            *text = filled;
             node.filled_in = true;
         }
         Content::Null | Content::Boolean(_) | Content::Integer(_) | Content::Float(_) => {}
@@ -107,22 +104,6 @@ fn is_name(name: &str) -> bool {
             .all(|character| character.is_ascii_alphanumeric() || character == '_')
 }
 
-/// A bare text as YAML reads it, without the chance to become a list or a mapping.
-fn scalar(text: String) -> Content {
-    let numeric = text.starts_with(|first: char| first.is_ascii_digit() || first == '-');
-    match text.as_str() {
-        "" | "null" | "~" => Content::Null,
-        "true" => Content::Boolean(true),
-        "false" => Content::Boolean(false),
-        number if numeric => match (number.parse::<i64>(), number.parse::<f64>()) {
-            (Ok(integer), _) => Content::Integer(integer.into()),
-            (_, Ok(float)) if float.is_finite() => Content::Float(float),
-            _ => Content::Text(text),
-        },
-        _ => Content::Text(text),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -186,15 +167,6 @@ mod tests {
             let error = expand(text, &lookup).unwrap_err();
             assert_eq!(error.1, MistakeKind::MalformedVariable, "{text}");
         }
-    }
-
-    #[test]
-    fn a_bare_value_takes_its_type_but_no_structure() {
-        assert!(matches!(scalar("12".to_owned()), Content::Integer(12)));
-        assert!(matches!(scalar("-1.5".to_owned()), Content::Float(_)));
-        assert!(matches!(scalar("true".to_owned()), Content::Boolean(true)));
-        assert!(matches!(scalar("{a: b}".to_owned()), Content::Text(_)));
-        assert!(matches!(scalar("10 ms".to_owned()), Content::Text(_)));
     }
 
     proptest! {

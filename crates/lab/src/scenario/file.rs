@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use settings::{Document, Node, SettingsError};
+use settings::{Document, Entry, Node, SettingsError};
 use thiserror::Error;
 
 use super::glob::Glob;
@@ -26,9 +26,21 @@ pub struct Scenario {
     published: Vec<Published>,
 }
 
+/// A kind of target by its name, to be chosen without knowing its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetName {
+    /// The embedded service.
+    Embedded,
+    /// The namespace that the file names or, where it names none, that of the connection string in the environment
+    /// variable `EVENT_HUBS_CONNECTION_STRING`.
+    Namespace,
+}
+
 /// How the cases of a scenario are chosen and changed for one run.
 #[derive(Clone, Debug, Default)]
 pub struct CaseOptions {
+    /// The target, whatever the file says.
+    pub target: Option<TargetName>,
     /// Lay the section `quick` over the parameters.
     pub quick: bool,
     /// Only the cases whose name matches this pattern of `*` and `?`.
@@ -126,10 +138,10 @@ impl Scenario {
     /// # Errors
     /// The first mistake in any of them; or no case is left.
     pub fn cases(&self, options: &CaseOptions) -> Result<Vec<Case>, ScenarioError> {
-        let cases = self.resolve(options.quick, &options.set, options.trials)?;
+        let cases = self.resolve(options.quick, options)?;
         if !options.quick && self.quick.is_some() {
             // A mistake in `quick` should not wait for the day on which someone is in a hurry.
-            self.resolve(true, &options.set, options.trials)?;
+            self.resolve(true, options)?;
         }
         let Some(only) = &options.only else {
             return Ok(cases);
@@ -167,11 +179,8 @@ impl Scenario {
         };
         let published = document.take("published");
         if let Some(quick) = &quick {
-            for entry in quick
-                .entries()
-                .iter()
-                .filter(|entry| NO_PARAMETERS.contains(&entry.key.as_str()))
-            {
+            let misplaced = |entry: &&Entry| NO_PARAMETERS.contains(&entry.key.as_str());
+            if let Some(entry) = quick.entries().iter().find(misplaced) {
                 let reason = format!("`{}` belongs to the scenario as a whole", entry.key);
                 return Err(entry
                     .value
@@ -221,24 +230,22 @@ impl Scenario {
         Ok(())
     }
 
-    fn resolve(
-        &self,
-        quick: bool,
-        set: &[String],
-        trials: Option<u32>,
-    ) -> Result<Vec<Case>, SettingsError> {
+    fn resolve(&self, quick: bool, options: &CaseOptions) -> Result<Vec<Case>, SettingsError> {
         let mut document = self.document.clone();
         if let (true, Some(section)) = (quick, &self.quick) {
             document.overlay(section);
         }
+        if let Some(target) = options.target {
+            choose_target(&mut document, target)?;
+        }
         let mut set_paths = Vec::new();
-        for argument in set {
+        for argument in &options.set {
             let path = document.set(argument)?;
             let first = path.split('.').next().unwrap_or_default();
             if NO_PARAMETERS.contains(&first) {
                 let advice = "set a parameter, such as `relay.fan_out=64`; to change the values of a sweep, set the \
                               path that it sweeps to a list";
-                return Err(document.mistake(&path, "is no parameter of a case", advice));
+                return Err(document.mistake(&path, "this is no parameter of a case", advice));
             }
             set_paths.push(path);
         }
@@ -250,7 +257,7 @@ impl Scenario {
         let points = sweep::points(&self.name, &self.sweeps, set);
         points
             .into_iter()
-            .map(|point| self.case(&document, point, trials))
+            .map(|point| self.case(&document, point, options.trials))
             .collect()
     }
 
@@ -291,6 +298,26 @@ impl Scenario {
             published,
         })
     }
+}
+
+fn choose_target(document: &mut Document, target: TargetName) -> Result<(), SettingsError> {
+    let chosen = match target {
+        TargetName::Embedded => Document::parse("--target embedded", "embedded")?,
+        TargetName::Namespace
+            if document
+                .value("target")
+                .is_some_and(|target| !target.is_scalar()) =>
+        {
+            return Ok(());
+        }
+        TargetName::Namespace => Document::parse(
+            "--target namespace",
+            "connection_string: ${EVENT_HUBS_CONNECTION_STRING}",
+        )?,
+    };
+    let root = chosen.root();
+    document.put("target", &root.place, root.clone());
+    Ok(())
 }
 
 /// What is read when the file is loaded; all else is read for each case.

@@ -31,7 +31,7 @@ pub struct Load {
     /// `backlog`: the number of events that lie in the source before the relay starts.
     pub backlog: u64,
     /// `saturate`: how many events the generator may be ahead of the relay at most. Enough to keep the relay busy,
-    /// few enough to stay in the log.
+    /// few enough to stay in the log; [`Parameters::lag_limit`](super::Parameters::lag_limit) takes both into account.
     pub max_lag: u64,
     /// The seed of arrivals, filler and stream order. Equal seeds offer equal loads.
     pub seed: u64,

@@ -24,7 +24,7 @@ mod sweep;
 mod validate;
 
 pub use case::{Axis, Case};
-pub use file::{CaseOptions, Scenario, ScenarioError};
+pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
 pub use parameters::{
     Embedded, Hub, Hubs, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target,

@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::ByteSize;
 
-use super::{Load, Relay};
+use super::{Load, Payload, Relay};
 
 /// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,6 +159,22 @@ impl Parameters {
     pub fn log_per_partition(&self, hub: &Hub) -> ByteSize {
         ByteSize::from_bytes(self.embedded.log_per_hub.bytes() / u64::from(hub.partitions.max(1)))
     }
+
+    /// How many events a saturating load may be ahead of the relay: [`Load::max_lag`], but of the embedded service's log
+    /// no more than half, so that a larger payload does not push unread events out of it.
+    #[must_use]
+    pub fn lag_limit(&self) -> u64 {
+        match (&self.target, &self.load.payload) {
+            (Target::Embedded, Payload::Size(payload)) => {
+                let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
+                self.load
+                    .max_lag
+                    .min(self.embedded.log_per_hub.bytes() / 2 / event)
+                    .max(1)
+            }
+            _ => self.load.max_lag,
+        }
+    }
 }
 
 impl Target {
@@ -261,4 +277,6 @@ impl<'de> Deserialize<'de> for Target {
     }
 }
 
+/// A generous estimate of what an event takes in the log besides its payload, in bytes.
+const RECORD_OVERHEAD: u64 = 64;
 const EMBEDDED: &str = "embedded";

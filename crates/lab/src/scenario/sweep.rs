@@ -122,7 +122,9 @@ pub(super) fn points<'a>(
         for axis in &sweep.axes {
             let set = set(&axis.path);
             let values = match set {
-                Some(node) => node.elements().unwrap_or(std::slice::from_ref(node)),
+                Some(node) => node
+                    .elements()
+                    .unwrap_or_else(|| std::slice::from_ref(node)),
                 None => &axis.values,
             };
             let step = |value: &Node| Step {

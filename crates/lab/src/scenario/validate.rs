@@ -147,22 +147,20 @@ impl Rules<'_> {
             return Ok(());
         };
         self.within("load.payload", payload, SMALLEST_PAYLOAD..=LARGEST_PAYLOAD)?;
-        let (path, events) = match load.mode {
-            LoadMode::Backlog => ("load.backlog", load.backlog),
-            LoadMode::Saturate => ("load.max_lag", load.max_lag),
-            LoadMode::Open | LoadMode::Closed => return Ok(()),
-        };
         let log = parameters.embedded.log_per_hub;
         let fits = payload
-            .checked_mul(events)
+            .checked_mul(load.backlog)
             .is_some_and(|bytes| bytes <= log);
-        if parameters.target == Target::Embedded && !fits {
-            let reason = format!("{events} events of {payload} are more than a log of {log} holds");
+        if load.mode == LoadMode::Backlog && parameters.target == Target::Embedded && !fits {
+            let reason = format!(
+                "{} events of {payload} are more than a log of {log} holds",
+                load.backlog
+            );
             let advice = format!(
                 "at most {} events, less what each takes besides its payload; or a larger `embedded.log_per_hub`",
                 log.bytes() / payload.bytes()
             );
-            return Err(self.document.mistake(path, reason, advice));
+            return Err(self.document.mistake("load.backlog", reason, advice));
         }
         Ok(())
     }
@@ -197,12 +195,17 @@ impl Rules<'_> {
         let partitions = parameters.hubs.destination.partitions;
         if relay.fan_out > partitions {
             let reason = format!(
-                "{} destinations, but the destination hub has {partitions} partitions",
+                "a fan-out of {} needs more partitions than the {partitions} of the destination",
                 relay.fan_out
             );
-            let advice =
-                "raise `hubs.destination.partitions`, or leave it out: then it follows the fan-out";
-            return Err(self.document.mistake("relay.fan_out", reason, advice));
+            let advice = "raise `hubs.destination.partitions`, or leave it out: then it follows `relay.fan_out`";
+            // Of the two, the one that is written is the one to change.
+            let written = ["relay.fan_out", "hubs.destination.partitions"];
+            let path = written
+                .into_iter()
+                .find(|path| self.document.value(path).is_some())
+                .unwrap_or(written[0]);
+            return Err(self.document.mistake(path, reason, advice));
         }
         self.within("relay.fan_out", relay.fan_out, 1..=partitions)
     }
@@ -254,7 +257,7 @@ impl Rules<'_> {
         self.document.mistake(
             path,
             format!("{value} is out of range"),
-            format!("from {low} to {high}"),
+            format!("allowed is {low} to {high}"),
         )
     }
 }

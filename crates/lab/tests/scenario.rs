@@ -1,0 +1,460 @@
+//! Scenario files: from text to cases, and from each kind of mistake to its place.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what panics in a test fails it, and says where"
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lab::scenario::{CaseOptions, Checkpoint, LoadMode, Payload, Scenario, ScenarioError, Target};
+use serde_json::{Map, Value, json};
+use settings::{Content, Document, Node};
+use units::ByteSize;
+
+fn cases(text: &str, options: &CaseOptions) -> Result<Vec<lab::scenario::Case>, ScenarioError> {
+    Scenario::parse("s.yaml", text)?.cases(options)
+}
+
+fn set(arguments: &[&str]) -> CaseOptions {
+    CaseOptions {
+        set: arguments.iter().map(ToString::to_string).collect(),
+        ..CaseOptions::default()
+    }
+}
+
+/// The message for a scenario whose text after its name is `text`, with `arguments` set.
+fn told(text: &str, arguments: &[&str]) -> String {
+    cases(&format!("scenario: s\n{text}"), &set(arguments))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn the_published_study_is_the_first_sweep_of_fan_out() {
+    let scenario = Scenario::load("fan-out").unwrap();
+    let cases = scenario.cases(&CaseOptions::default()).unwrap();
+    let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["fan_out=1", "fan_out=32", "fan_out=64", "fan_out=100"]
+    );
+
+    let case = &cases[3];
+    assert_eq!(case.sweep.as_deref(), Some("fan_out"));
+    assert_eq!(
+        (case.axes[0].path.as_str(), case.axes[0].value.as_str()),
+        ("relay.fan_out", "100")
+    );
+    let parameters = &case.parameters;
+    assert_eq!(parameters.relay.fan_out, 100);
+    assert_eq!(parameters.hubs.source.partitions, 32);
+    assert_eq!(
+        parameters.hubs.destination.partitions, 100,
+        "the destination follows the fan-out"
+    );
+    assert_eq!(parameters.relay.batch.events, 128);
+    assert_eq!(parameters.relay.checkpoint, Checkpoint::EachBatch);
+    assert_eq!(parameters.load.mode, LoadMode::Saturate);
+    assert_eq!(
+        parameters.load.payload,
+        Payload::Size(ByteSize::from_bytes(16))
+    );
+    assert_eq!(parameters.limits.relay.cores, Some(1.0));
+    assert_eq!(
+        parameters.limits.relay.memory,
+        Some(ByteSize::from_mebibytes(1024))
+    );
+    assert_eq!(parameters.trials, 3);
+    assert_eq!(
+        case.published.as_ref().unwrap().forwarded_per_s,
+        Some(8647.0)
+    );
+    assert!(cases.iter().all(|case| case.published.is_some()));
+}
+
+#[test]
+fn quick_lays_its_section_over_the_parameters() {
+    let scenario = Scenario::load("fan-out").unwrap();
+    let quick = scenario
+        .cases(&CaseOptions {
+            quick: true,
+            ..CaseOptions::default()
+        })
+        .unwrap();
+    let parameters = &quick[0].parameters;
+    assert_eq!(parameters.trials, 1);
+    assert_eq!(parameters.load.backlog, 4_000_000);
+    assert_eq!(parameters.load.batch, 500, "what quick does not name stays");
+    let seconds: u64 = quick
+        .iter()
+        .map(|case| (case.parameters.phases.warm_up + case.parameters.phases.measure).as_secs())
+        .sum();
+    assert!(
+        seconds < 90,
+        "about two minutes with start and drain, but the phases alone take {seconds} s"
+    );
+}
+
+#[test]
+fn every_mode_of_the_study_is_one_argument_away() {
+    let scenario = Scenario::load("fan-out").unwrap();
+    for mode in ["open", "closed", "saturate", "backlog"] {
+        for quick in [false, true] {
+            let options = CaseOptions {
+                quick,
+                ..set(&[&format!("load.mode={mode}")])
+            };
+            assert_eq!(scenario.cases(&options).unwrap().len(), 4, "{mode}");
+        }
+    }
+}
+
+#[test]
+fn only_trials_and_set_choose_and_change_cases() {
+    let scenario = Scenario::load("fan-out").unwrap();
+    let only = |pattern: &str| CaseOptions {
+        only: Some(pattern.to_owned()),
+        trials: Some(7),
+        ..CaseOptions::default()
+    };
+    let cases = scenario.cases(&only("fan_out=1*")).unwrap();
+    assert_eq!(cases.len(), 2);
+    assert_eq!(cases[0].parameters.trials, 7);
+    let error = scenario.cases(&only("fan_out=2")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no case of `fan-out` matches `fan_out=2`; its cases are: fan_out=1, fan_out=32, fan_out=64, fan_out=100"
+    );
+}
+
+#[test]
+fn setting_a_swept_path_replaces_the_values_of_the_sweep() {
+    let scenario = Scenario::load("fan-out").unwrap();
+    let names = |argument: &str| -> Vec<String> {
+        scenario
+            .cases(&set(&[argument]))
+            .unwrap()
+            .into_iter()
+            .map(|case| case.name)
+            .collect()
+    };
+    assert_eq!(names("relay.fan_out=8"), ["fan_out=8"]);
+    assert_eq!(names("relay.fan_out=[8, 16]"), ["fan_out=8", "fan_out=16"]);
+}
+
+#[test]
+fn paths_of_one_sweep_are_crossed_and_sweeps_follow_one_another() {
+    let text = "scenario: s\nsweeps:\n  a: {load.payload: [16 B, 1 KiB], relay.batch.events: [32, 64]}\n  b: {relay.fan_out: [1]}\n";
+    let cases = cases(text, &CaseOptions::default()).unwrap();
+    let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "payload=16B,events=32",
+            "payload=16B,events=64",
+            "payload=1KiB,events=32",
+            "payload=1KiB,events=64",
+            "fan_out=1"
+        ]
+    );
+    assert_eq!(
+        cases[3].parameters.load.payload,
+        Payload::Size(ByteSize::from_kibibytes(1))
+    );
+    assert_eq!(cases[3].parameters.relay.batch.events, 64);
+}
+
+#[test]
+fn a_scenario_of_nothing_but_a_name_is_one_case_of_defaults() {
+    let cases = cases("scenario: s\n", &CaseOptions::default()).unwrap();
+    assert_eq!(cases.len(), 1);
+    assert_eq!(cases[0].name, "s");
+    assert_eq!(cases[0].parameters.target, Target::Embedded);
+}
+
+#[test]
+fn parameters_survive_the_way_to_another_process() {
+    let text = "scenario: s\ntarget: {connection_string: \"Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=n;\
+                SharedAccessKey=a2V5\"}\nload: {payload: {replay: a.ndjson}, mode: open, rate: 5/s}\n\
+                relay: {checkpoint: {every: 1 s}}\n";
+    let case = cases(text, &CaseOptions::default()).unwrap().remove(0);
+    let json = serde_json::to_string(&case.parameters).unwrap();
+    assert_eq!(
+        serde_json::from_str::<lab::scenario::Parameters>(&json).unwrap(),
+        case.parameters
+    );
+}
+
+#[test]
+fn a_saturating_load_stays_within_half_of_the_log() {
+    let lag = |arguments: &[&str]| {
+        cases("scenario: s\n", &set(arguments)).unwrap()[0]
+            .parameters
+            .lag_limit()
+    };
+    assert_eq!(lag(&[]), 2_000_000);
+    assert_eq!(lag(&["load.payload=1 KiB"]), (1 << 29) / (1024 + 64));
+    assert_eq!(lag(&["load.payload=1 KiB", "load.max_lag=5"]), 5);
+}
+
+#[test]
+fn connection_strings_appear_in_no_result_and_no_log() {
+    let text = "scenario: s\ntarget: {connection_string: \"Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=n;\
+                SharedAccessKey=a2V5\"}\n";
+    let case = cases(text, &CaseOptions::default()).unwrap().remove(0);
+    assert_eq!(case.params()["target"], json!("namespace"));
+    let shown = format!("{case:?} {}", Value::Object(case.params()));
+    assert!(!shown.contains("a2V5"), "{shown}");
+}
+
+#[test]
+fn results_carry_the_parameters_in_the_shape_of_the_file() {
+    let case = cases("scenario: s\n", &CaseOptions::default())
+        .unwrap()
+        .remove(0);
+    let params = case.params();
+    assert_eq!(params["relay"]["fan_out"], json!(32));
+    assert_eq!(
+        params["relay"]["batch"],
+        json!({"events": 128, "wait": "10 ms"})
+    );
+    assert_eq!(params["load"]["payload"], json!("16 B"));
+}
+
+#[test]
+fn mistakes_in_the_file_are_told_with_their_place() {
+    for (text, message) in [
+        (
+            "relay: {fanout: 2}",
+            "s.yaml:2:9: `relay.fanout` is not a known key",
+        ),
+        ("relays: {}", "s.yaml:2:1: `relays` is not a known key"),
+        (
+            "trials: many",
+            "s.yaml:2:9: `trials` must be a whole number from 0 to 4294967295, not the text `many`",
+        ),
+        ("trials: 0", "s.yaml:2:9: `trials`: 0 is out of range"),
+        (
+            "load: {payload: 8 B}",
+            "s.yaml:2:17: `load.payload`: 8 B is out of range",
+        ),
+        (
+            "load: {payload: {reply: x}}",
+            "s.yaml:2:18: `load.payload.reply` is not a known key",
+        ),
+        (
+            "load: {mode: open}",
+            "s.yaml:2:14: `load.mode`: an open load needs `load.rate`",
+        ),
+        (
+            "relay: {checkpoint: {every: 0 s}}",
+            "s.yaml:2:29: `relay.checkpoint.every`: 0 s is out of range",
+        ),
+        (
+            "relay: {failure_ratio: 1.5}",
+            "s.yaml:2:24: `relay.failure_ratio`: 1.5 is out of range",
+        ),
+        (
+            "hubs: {destination: {partitions: 16}}",
+            "s.yaml:2:34: `hubs.destination.partitions`: a fan-out of 32 needs more partitions than the 16 of the destination",
+        ),
+        (
+            "load: {mode: backlog, payload: 1 KiB, backlog: 2_000_000}",
+            "s.yaml:2:48: `load.backlog`: 2000000 events of 1 KiB are more than a log of 1 GiB holds",
+        ),
+        (
+            "target: {connection_string: \"${PARSHALL_TEST_NOT_SET}\"}",
+            "s.yaml:2:30: `target.connection_string` needs the environment variable `PARSHALL_TEST_NOT_SET`, which is \
+             not set",
+        ),
+        (
+            "quick: {load: {bach: 3}}",
+            "s.yaml:2:16: `load.bach` is not a known key",
+        ),
+        (
+            "quick: {sweeps: {}}",
+            "s.yaml:2:17: `quick`: `sweeps` belongs to the scenario as a whole",
+        ),
+        (
+            "sweeps: {a: {relay.fanout: [1]}}",
+            "s.yaml:2:14: `relay.fanout` is not a known key",
+        ),
+        (
+            "sweeps: {a: {relay.fan_out: [1, many]}}",
+            "s.yaml:2:33: `relay.fan_out` must be a whole number from 0 to 4294967295, not the text `many`",
+        ),
+        (
+            "sweeps: {a: {relay.fan_out: 1}}",
+            "s.yaml:2:29: `sweeps.a.relay.fan_out`: must be a list with at least one value",
+        ),
+        (
+            "sweeps: {a: {relay.fan_out: [1, 1]}}",
+            "s.yaml:2:13: `sweeps.a`: makes a second case of the name `fan_out=1`",
+        ),
+        (
+            "published: [{case: fan_out=3}]",
+            "s.yaml:2:20: `published[0].case`: there is no such case",
+        ),
+    ] {
+        let shown = told(text, &[]);
+        assert!(
+            shown == message || shown.starts_with(&format!("{message}:")),
+            "{text}\n  {shown}\n  {message}"
+        );
+    }
+    assert!(
+        cases("relay: {}", &CaseOptions::default())
+            .unwrap_err()
+            .to_string()
+            .contains("lacks the key `scenario`")
+    );
+}
+
+#[test]
+fn mistakes_in_arguments_are_told_with_their_place() {
+    for (argument, message) in [
+        (
+            "relay.fanout=2",
+            "--set:1:7: `relay.fanout` is not a known key",
+        ),
+        ("trials=0", "--set:1:8: `trials`: 0 is out of range"),
+        (
+            "sweeps.a=1",
+            "--set:1:10: `sweeps.a`: this is no parameter of a case",
+        ),
+        (
+            "relay.fan_out=40000",
+            "--set:1:15: `relay.fan_out`: a fan-out of 40000 needs",
+        ),
+    ] {
+        let shown = told("hubs: {destination: {partitions: 100}}", &[argument]);
+        assert!(shown.starts_with(message), "{shown}");
+    }
+}
+
+#[test]
+fn an_unknown_scenario_is_told_with_the_known_ones() {
+    let error = Scenario::load("fanout").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is no scenario `fanout`; there are: fan-out"
+    );
+    assert!(matches!(
+        error,
+        ScenarioError::UnknownScenario {
+            meant: Some("fan-out"),
+            ..
+        }
+    ));
+    assert!(matches!(
+        Scenario::load("./none.yaml"),
+        Err(ScenarioError::Settings(_))
+    ));
+}
+
+#[test]
+fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let schema: Value = serde_json::from_str(
+        &std::fs::read_to_string(root.join("schema/scenario.schema.json")).unwrap(),
+    )
+    .unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let mut seen = 0;
+    for entry in std::fs::read_dir(root.join("scenarios")).unwrap() {
+        let document = Document::read(&entry.unwrap().path()).unwrap();
+        let errors: Vec<String> = validator
+            .iter_errors(&json(document.root()))
+            .map(|error| error.to_string())
+            .collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        seen += 1;
+    }
+    assert_eq!(
+        seen,
+        Scenario::names().count(),
+        "every file in scenarios/ is part of the program"
+    );
+
+    // What the types write is what the schema allows, key by key.
+    let mut file = Map::from_iter([("scenario".to_owned(), json!("s"))]);
+    file.extend(
+        cases(
+            "scenario: s\n",
+            &set(&["load.rate=1/s", "limits.hub={cores: 1, memory: 1 GiB}"]),
+        )
+        .unwrap()[0]
+            .params(),
+    );
+    let errors: Vec<String> = validator
+        .iter_errors(&Value::Object(file))
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert!(!validator.is_valid(&json!({"scenario": "s", "relays": {}})));
+    assert!(!validator.is_valid(&json!({"scenario": "s", "relay": {"fan_out": "many"}})));
+}
+
+#[test]
+fn the_schema_states_the_defaults_of_the_types() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let schema: Value = serde_json::from_str(
+        &std::fs::read_to_string(root.join("schema/scenario.schema.json")).unwrap(),
+    )
+    .unwrap();
+    let params = cases("scenario: s\n", &CaseOptions::default()).unwrap()[0].params();
+    for section in ["embedded", "load", "relay", "sink", "phases"] {
+        let mut stated = BTreeMap::new();
+        defaults(section, &schema["$defs"][section], &mut stated);
+        for (path, default) in stated {
+            let pointer = format!("/{}", path.replace('.', "/"));
+            let actual = Value::Object(params.clone())
+                .pointer(&pointer)
+                .cloned()
+                .unwrap();
+            let durations = [&default, &actual].map(|value| {
+                value
+                    .as_str()
+                    .and_then(|text| units::duration::parse(text).ok())
+            });
+            let equal = actual == default
+                || actual
+                    .as_f64()
+                    .is_some_and(|number| Some(number) == default.as_f64())
+                || (durations[0].is_some() && durations[0] == durations[1]);
+            assert!(
+                equal,
+                "{path}: the schema says {default}, the types {actual}"
+            );
+        }
+    }
+}
+
+fn defaults(path: &str, schema: &Value, stated: &mut BTreeMap<String, Value>) {
+    if let Some(default) = schema.get("default") {
+        stated.insert(path.to_owned(), default.clone());
+    }
+    for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
+        defaults(&format!("{path}.{key}"), schema, stated);
+    }
+}
+
+/// A document as JSON, to be held against the schema.
+fn json(node: &Node) -> Value {
+    match &node.content {
+        Content::Null => Value::Null,
+        Content::Boolean(value) => json!(value),
+        Content::Integer(number) => json!(i64::try_from(*number).unwrap()),
+        Content::Float(number) => json!(number),
+        Content::Text(text) => json!(text),
+        Content::List(elements) => elements.iter().map(json).collect(),
+        Content::Mapping(entries) => Value::Object(
+            entries
+                .iter()
+                .map(|entry| (entry.key.clone(), json(&entry.value)))
+                .collect(),
+        ),
+    }
+}
