@@ -1,2 +1,30 @@
-//! The `parshall` binary.
-fn main() {}
+//! The `parshall` binary: reads the command line, runs one command, prints its error if it has one, and picks the exit
+//! status. Everything else is in the libraries.
+
+mod command_line;
+mod diagnostics;
+mod exit;
+mod list;
+mod output;
+mod selection;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use command_line::{Command, CommandLine};
+
+fn main() -> ExitCode {
+    let result = match CommandLine::parse().command {
+        Command::List(arguments) => list::execute(arguments),
+        Command::Show(arguments) => show::execute(arguments),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            diagnostics::print(&error);
+            error.exit()
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The command line: every option with its help, unit, default and an example.
+
+use clap::{Parser, Subcommand};
+
+use crate::list::ListArguments;
+use crate::show::ShowArguments;
+
+/// What a person types.
+#[derive(Debug, Parser)]
+#[command(
+    name = "parshall",
+    version,
+    about = "Carries event streams, and measures how fast, how late, how costly, and whether every event arrived.",
+    help_expected = true,
+    max_term_width = 100,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = EXIT_STATUS
+)]
+pub(crate) struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the scenarios of this program with their cases
+    List(ListArguments),
+    /// Print a scenario's file, to be read or copied; or the cases that follow from it
+    Show(ShowArguments),
+}
+
+const EXIT_STATUS: &str = "\
+Results go to standard output, everything else to standard error.
+
+Exit status:
+  0    everything passed
+  1    a case failed: an event was lost or damaged, or a process ended early
+  2    the command line or a file is wrong
+  3    the service can't be reached or refuses, a port is taken, a directory can't be used
+  130  interrupted";

@@ -1,0 +1,34 @@
+//! The one place where an error is printed.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+
+/// Prints `error` to standard error: what is wrong, the line of the file where there is one, and what to do.
+///
+/// Colour and box-drawing characters appear on a terminal only, and not where `NO_COLOR` is set or the terminal is dumb.
+pub(crate) fn print(error: &dyn Diagnostic) {
+    let theme = if is_colourful() {
+        GraphicalTheme::unicode()
+    } else {
+        GraphicalTheme::none()
+    };
+    let mut text = String::new();
+    let handler = GraphicalReportHandler::new_themed(theme)
+        .with_width(WIDTH)
+        .with_links(false);
+    if handler.render_report(&mut text, error).is_err() {
+        text = format!("{error}\n");
+    }
+    // Where standard error itself cannot be written, the exit status is all that is left to tell.
+    let _ = io::stderr().write_all(text.trim_start_matches('\n').as_bytes());
+}
+
+fn is_colourful() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
+/// In characters, as the help's.
+const WIDTH: usize = 100;

@@ -1,0 +1,80 @@
+//! How a command ends, and the exit status that tells it.
+
+use std::io;
+use std::process::ExitCode;
+
+use lab::scenario::ScenarioError;
+use miette::Diagnostic;
+use settings::SettingsError;
+use thiserror::Error;
+
+/// How a command ended that did what it was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All is well.
+    Passed,
+}
+
+/// Why a command could not do what it was asked to.
+#[derive(Debug, Error, Diagnostic)]
+pub(crate) enum CommandError {
+    /// A file or an argument of `--set` is wrong.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Settings(#[from] SettingsError),
+    /// The command line asks for something that there is not.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        #[help]
+        advice: Option<String>,
+    },
+    /// The results can't be written to standard output.
+    #[error("standard output can't be written: {0}")]
+    Output(#[source] io::Error),
+}
+
+impl Exit {
+    /// The one place where exit statuses are numbers.
+    const fn status(self) -> u8 {
+        match self {
+            Self::Passed => 0,
+        }
+    }
+}
+
+impl CommandError {
+    /// The exit status of this error.
+    pub(crate) fn exit(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Settings(_) | Self::Usage { .. } => 2,
+            Self::Output(_) => 3,
+        })
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.status())
+    }
+}
+
+impl From<ScenarioError> for CommandError {
+    fn from(error: ScenarioError) -> Self {
+        let message = error.to_string();
+        match error {
+            ScenarioError::Settings(error) => Self::Settings(error),
+            ScenarioError::UnknownScenario { meant, .. } => {
+                let file = "for a file of your own give its path, such as `./mine.yaml`";
+                let advice = meant.map_or_else(|| file.to_owned(), |meant| format!("did you mean `{meant}`? {file}"));
+                Self::Usage { message, advice: Some(advice) }
+            }
+            ScenarioError::NoSuchCase { .. } => Self::Usage {
+                message,
+                advice: Some("`*` stands for any text and `?` for one character, such as `--only 'fan_out=*'`".to_owned()),
+            },
+        }
+    }
+}

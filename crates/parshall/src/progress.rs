@@ -1,0 +1,371 @@
+//! The live view of a run on standard error.
+//!
+//! On a terminal it is a few lines that are drawn over again; elsewhere it is one plain line at each change of phase and
+//! one every few seconds. Either is written by a thread of its own: handing over a snapshot is one send on a channel, so
+//! watching a run costs the run nothing.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::figure;
+use lab::progress::{Observer, Phase, Progress};
+
+use crate::terminal::Terminal;
+
+/// A display that runs until it is dropped. Dropping it takes the drawn lines off the terminal.
+#[derive(Debug)]
+pub(crate) struct ProgressDisplay {
+    /// `None` only while it is being dropped: closing the channel is what ends the thread.
+    snapshots: Option<Sender<Progress>>,
+    drawer: Option<JoinHandle<()>>,
+}
+
+impl ProgressDisplay {
+    /// Starts the display that fits the terminal behind standard error.
+    ///
+    /// # Errors
+    /// If the system has no thread for it.
+    pub(crate) fn start(terminal: Terminal) -> io::Result<Self> {
+        let (snapshots, received) = mpsc::channel();
+        let drawer = std::thread::Builder::new()
+            .name("progress".to_owned())
+            .spawn(move || {
+                if terminal.redraws {
+                    draw(&received, terminal);
+                } else {
+                    write_lines(&received, &mut io::stderr());
+                }
+            })?;
+        Ok(Self {
+            snapshots: Some(snapshots),
+            drawer: Some(drawer),
+        })
+    }
+}
+
+impl Observer for ProgressDisplay {
+    fn progress(&self, progress: &Progress) {
+        if let Some(snapshots) = &self.snapshots {
+            // The receiver is gone only if the drawer died; a run goes on unwatched then.
+            let _ = snapshots.send(progress.clone());
+        }
+    }
+}
+
+impl Drop for ProgressDisplay {
+    fn drop(&mut self) {
+        self.snapshots = None;
+        if let Some(drawer) = self.drawer.take() {
+            // A drawer that panicked has told so by itself; there is nothing to save.
+            let _ = drawer.join();
+        }
+    }
+}
+
+/// Draws the newest snapshot over the one before, until the channel closes.
+fn draw(snapshots: &Receiver<Progress>, terminal: Terminal) {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style =
+        ProgressStyle::with_template("{msg}").expect("a template of one known key is valid");
+    bar.set_style(style);
+    while let Ok(snapshot) = snapshots.recv() {
+        // Whatever has piled up while drawing is out of date, except the last.
+        let newest = snapshots.try_iter().last().unwrap_or(snapshot);
+        // Asked each time: windows are resized.
+        let width = Terminal::of_stderr().width.unwrap_or(DEFAULT_WIDTH);
+        bar.set_message(picture(&newest, width, terminal.colours).join("\n"));
+        bar.tick();
+    }
+    bar.finish_and_clear();
+}
+
+/// Writes a line for each snapshot that deserves one, until the channel closes.
+fn write_lines(snapshots: &Receiver<Progress>, output: &mut impl Write) {
+    let mut log = ProgressLog::default();
+    while let Ok(snapshot) = snapshots.recv() {
+        if let Some(line) = log.line(&snapshot) {
+            // Whoever closed standard error does not want to be told.
+            let _ = writeln!(output, "{line}");
+        }
+    }
+}
+
+/// Decides which snapshots become lines: the first of each phase, and one every [`LINE_EVERY`].
+#[derive(Debug, Default)]
+struct ProgressLog {
+    /// Case, trial and phase of the last line, and how far into the phase it was.
+    last: Option<(usize, u32, Phase, Duration)>,
+}
+
+impl ProgressLog {
+    fn line(&mut self, progress: &Progress) -> Option<String> {
+        let Progress {
+            case_number,
+            trial,
+            phase,
+            phase_elapsed,
+            ..
+        } = *progress;
+        if let Some((last_case, last_trial, last_phase, last_elapsed)) = self.last {
+            let same = (last_case, last_trial, last_phase) == (case_number, trial, phase);
+            if same && phase_elapsed < last_elapsed + LINE_EVERY {
+                return None;
+            }
+        }
+        self.last = Some((case_number, trial, phase, phase_elapsed));
+        let parts = [
+            place(progress),
+            clock(progress),
+            rates(progress),
+            roles(progress),
+        ];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Some(parts.join("  "))
+    }
+}
+
+/// The lines of the drawn display, none wider than `width`.
+fn picture(progress: &Progress, width: usize, colours: bool) -> Vec<String> {
+    let paint = |code: &str, text: String| match colours {
+        true if !text.is_empty() => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+        _ => text,
+    };
+    let heading = cut(&place(progress), width);
+    let room = width.saturating_sub(heading.chars().count() + 2);
+    let mut timing = clock(progress);
+    if let Some(share) = share_done(progress) {
+        let with_bar = format!("{} {timing}", gauge(share));
+        if with_bar.chars().count() <= room {
+            timing = with_bar;
+        }
+    }
+    let timing = cut(&timing, room);
+    let details = [rates(progress), roles(progress)];
+    let details = details.into_iter().filter(|line| !line.is_empty());
+    let details = details.map(|line| cut(&format!("  {line}"), width));
+    [format!("{}  {}", paint("1", heading), paint("36", timing))]
+        .into_iter()
+        .chain(details)
+        .collect()
+}
+
+/// Where the run is: `[2/4] fan_out=32, trial 1 of 3: measuring`.
+fn place(progress: &Progress) -> String {
+    let trial = match progress.trials {
+        0 | 1 => String::new(),
+        trials => format!(", trial {} of {trials}", progress.trial),
+    };
+    // Names come from users: nothing in them may move the cursor.
+    let case = progress.case.replace(char::is_control, " ");
+    format!(
+        "[{}/{}] {case}{trial}: {}",
+        progress.case_number, progress.cases, progress.phase
+    )
+}
+
+/// How long the phase has lasted, and how long it will.
+fn clock(progress: &Progress) -> String {
+    let elapsed = progress.phase_elapsed.as_secs();
+    match progress.phase_length {
+        Some(length) => format!("{elapsed} s of {} s", length.as_secs_f64().ceil()),
+        None => format!("{elapsed} s"),
+    }
+}
+
+fn share_done(progress: &Progress) -> Option<f64> {
+    let length = progress.phase_length.filter(|length| !length.is_zero())?;
+    Some((progress.phase_elapsed.as_secs_f64() / length.as_secs_f64()).clamp(0.0, 1.0))
+}
+
+/// A bar of [`GAUGE`] characters.
+fn gauge(share: f64) -> String {
+    let full = (share * GAUGE as f64).round() as usize;
+    format!("{}{}", "━".repeat(full), "╌".repeat(GAUGE - full))
+}
+
+fn rates(progress: &Progress) -> String {
+    let rate =
+        |name: &str, rate: Option<f64>| rate.map(|rate| format!("{name} {}/s", figure::rate(rate)));
+    [
+        rate("offered", progress.offered_per_s),
+        rate("received", progress.received_per_s),
+        rate("forwarded", progress.forwarded_per_s),
+        progress
+            .lag_events
+            .map(|lag| format!("lag {}", figure::count(lag))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect::<Vec<_>>()
+    .join(" · ")
+}
+
+fn roles(progress: &Progress) -> String {
+    let role = |(role, usage): (&lab::results::Role, &lab::progress::RoleProgress)| {
+        format!(
+            "{role} {:.0} % {}",
+            usage.cpu_percent,
+            figure::bytes(usage.memory_bytes as f64)
+        )
+    };
+    progress
+        .roles
+        .iter()
+        .map(role)
+        .collect::<Vec<_>>()
+        .join(" · ")
+}
+
+/// The first characters of a text, with a sign that there were more.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain(['…']).take(width).collect()
+}
+
+/// Often enough to see that it lives, rarely enough for a log of a long run.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+const GAUGE: usize = 24;
+/// For a terminal that does not tell its own.
+const DEFAULT_WIDTH: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lab::progress::RoleProgress;
+    use lab::results::Role;
+
+    use super::*;
+
+    fn measuring(elapsed: u64) -> Progress {
+        let usage = |cpu_percent, memory_bytes| RoleProgress {
+            cpu_percent,
+            memory_bytes,
+        };
+        Progress {
+            case: "fan_out=32".to_owned(),
+            case_number: 2,
+            cases: 4,
+            trial: 1,
+            trials: 3,
+            phase: Phase::Measuring,
+            phase_elapsed: Duration::from_secs(elapsed),
+            phase_length: Some(Duration::from_secs(60)),
+            offered_per_s: None,
+            received_per_s: Some(2_407_737.0),
+            forwarded_per_s: Some(2_402_922.0),
+            lag_events: Some(81_240),
+            roles: BTreeMap::from([
+                (Role::Hub, usage(61.6, 401_000_000)),
+                (Role::Relay, usage(97.2, 43_100_000)),
+            ]),
+        }
+    }
+
+    fn starting() -> Progress {
+        Progress {
+            phase: Phase::Starting,
+            phase_length: None,
+            received_per_s: None,
+            forwarded_per_s: None,
+            lag_events: None,
+            roles: BTreeMap::new(),
+            ..measuring(0)
+        }
+    }
+
+    #[test]
+    fn the_picture_shows_where_the_run_is_and_what_it_does() {
+        let lines = picture(&measuring(15), 100, false);
+        assert_eq!(
+            lines,
+            [
+                "[2/4] fan_out=32, trial 1 of 3: measuring  ━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ 15 s of 60 s",
+                "  received 2,407,737/s · forwarded 2,402,922/s · lag 81,240",
+                "  hub 62 % 382 MiB · relay 97 % 41.1 MiB",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_picture_never_exceeds_the_terminal() {
+        for width in 1..120 {
+            for progress in [measuring(15), starting()] {
+                for line in picture(&progress, width, false) {
+                    // Two spaces part the heading from the timing even where there is no room for one.
+                    assert!(line.trim_end().chars().count() <= width, "{width}: {line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn colours_are_added_only_where_they_are_wanted() {
+        assert!(picture(&measuring(1), 100, true)[0].contains('\u{1b}'));
+        assert!(
+            !picture(&measuring(1), 100, false)
+                .concat()
+                .contains('\u{1b}')
+        );
+    }
+
+    #[test]
+    fn a_name_cannot_move_the_cursor() {
+        let progress = Progress {
+            case: "a\u{1b}[2J\nb".to_owned(),
+            ..measuring(1)
+        };
+        assert!(picture(&progress, 100, false)[0].starts_with("[2/4] a [2J b, trial"));
+    }
+
+    #[test]
+    fn without_a_terminal_there_is_a_line_per_phase_and_one_every_few_seconds() {
+        let (sender, receiver) = mpsc::channel();
+        let second_trial = Progress {
+            trial: 2,
+            ..measuring(12)
+        };
+        let course = [starting(), starting()]
+            .into_iter()
+            .chain((0..=12).map(measuring))
+            .chain([second_trial]);
+        course.for_each(|progress| sender.send(progress).unwrap());
+        drop(sender);
+        let mut output = Vec::new();
+        write_lines(&receiver, &mut output);
+        let text = String::from_utf8(output).unwrap();
+        let starts: Vec<&str> = text
+            .lines()
+            .map(|line| line.split("  received").next().unwrap())
+            .collect();
+        assert_eq!(
+            starts,
+            [
+                "[2/4] fan_out=32, trial 1 of 3: starting  0 s",
+                "[2/4] fan_out=32, trial 1 of 3: measuring  0 s of 60 s",
+                "[2/4] fan_out=32, trial 1 of 3: measuring  5 s of 60 s",
+                "[2/4] fan_out=32, trial 1 of 3: measuring  10 s of 60 s",
+                "[2/4] fan_out=32, trial 2 of 3: measuring  12 s of 60 s",
+            ]
+        );
+        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_display_that_is_dropped_ends_its_thread() {
+        let terminal = Terminal {
+            redraws: true,
+            colours: false,
+            width: None,
+        };
+        let display = ProgressDisplay::start(terminal).unwrap();
+        display.progress(&measuring(3));
+        drop(display);
+    }
+}

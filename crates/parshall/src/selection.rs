@@ -1,0 +1,75 @@
+//! Which cases of a scenario, and with what changes: the options that `run` and `show` share.
+
+use std::num::NonZeroU32;
+
+use clap::{Args, ValueEnum};
+use lab::scenario::{CaseOptions, TargetName};
+
+/// The options that choose and change the cases of a scenario.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Cases")]
+pub(crate) struct Selection {
+    /// The short form of the scenario: its section `quick` is laid over its parameters
+    #[arg(long)]
+    quick: bool,
+
+    /// The service that is measured [default: what the scenario says]
+    ///
+    /// `namespace` is the one whose connection string the scenario names or, where it names none, the one of the
+    /// environment variable EVENT_HUBS_CONNECTION_STRING. Example: --target namespace
+    #[arg(long, value_name = "NAME", value_enum)]
+    target: Option<Target>,
+
+    /// Set a parameter: a dotted path of the scenario file and a value in YAML. May be repeated; later ones win
+    ///
+    /// A path that the scenario sweeps goes through this value only, or through the values of a list. Examples: --set
+    /// load.mode=backlog, --set 'load.payload=1 KiB', --set 'relay.fan_out=[8, 16]'
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+
+    /// Only the cases whose name matches: `*` is any text, `?` any character [default: all]
+    ///
+    /// Example: --only 'fan_out=*'
+    #[arg(long, value_name = "GLOB")]
+    only: Option<String>,
+
+    /// How often each case is repeated, from 1 to 100 [default: what the scenario says]
+    ///
+    /// Example: --trials 5
+    #[arg(long, value_name = "N")]
+    trials: Option<NonZeroU32>,
+}
+
+/// The names of targets.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Target {
+    /// The embedded service, in a process of its own
+    Embedded,
+    /// A namespace that exists already, with both hubs in it
+    Namespace,
+}
+
+impl Selection {
+    /// The same for the library.
+    pub(crate) fn case_options(&self) -> CaseOptions {
+        CaseOptions {
+            target: self.target.map(|target| match target {
+                Target::Embedded => TargetName::Embedded,
+                Target::Namespace => TargetName::Namespace,
+            }),
+            quick: self.quick,
+            only: self.only.clone(),
+            set: self.set.clone(),
+            trials: self.trials.map(NonZeroU32::get),
+        }
+    }
+
+    /// True where an option was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.quick
+            || self.target.is_some()
+            || !self.set.is_empty()
+            || self.only.is_some()
+            || self.trials.is_some()
+    }
+}
