@@ -11,7 +11,7 @@ use crate::selection::Selection;
 #[command(after_help = "\
 Examples:
   parshall run fan-out --quick
-  parshall run fan-out --only 'fan_out=32' --set load.mode=backlog --set 'load.payload=1 KiB'
+  parshall run fan-out --only 'fan_out=32' --set load.mode=backlog --set relay.batch.events=256
   EVENT_HUBS_CONNECTION_STRING='Endpoint=sb://…' parshall run ./mine.yaml --target namespace")]
 pub(crate) struct RunArguments {
     /// The name of a scenario (see `parshall list`) or the path of a file, such as `fan-out` or `./mine.yaml`
