@@ -1,7 +1,7 @@
 //! The columns of the result table, in the order of the published studies, for every report that has one.
 
 use crate::figure;
-use crate::results::{Case, Results, Summary, Trial};
+use crate::results::{Case, Delivery, Results, Summary, Trial};
 
 /// A column with one cell per case. Columns in which no case has a value are not made.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ impl Column {
 
 /// All columns except the first, which is the name of the case.
 pub(super) fn columns(results: &Results) -> Vec<Column> {
-    let of_delivery = |figure: fn(&crate::results::Delivery) -> u64, alarming: bool| {
+    let of_delivery = |figure: fn(&Delivery) -> u64, alarming: bool| {
         move |case: &Case| {
             let value = figure(case.delivery.as_ref()?);
             Some(Cell {
@@ -40,6 +40,17 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
                 ..plain(figure::count(value))
             })
         }
+    };
+    // Damage that no case has is told once, in the verdict.
+    let damage = |title: &'static str, figure: fn(&Delivery) -> u64| {
+        let counts = results
+            .cases
+            .iter()
+            .filter_map(|case| case.delivery.as_ref());
+        let is_there = counts.map(figure).any(|count| count > 0);
+        is_there
+            .then(|| column(results, [title, ""], of_delivery(figure, true)))
+            .flatten()
     };
     [
         column(results, ["received/s", ""], |case| {
@@ -74,6 +85,8 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
             ["duplicated", ""],
             of_delivery(|delivery| delivery.duplicated, false),
         ),
+        damage("reordered", |delivery| delivery.reordered),
+        damage("corrupted", |delivery| delivery.corrupted),
         column(results, ["published", "forwarded/s"], |case| {
             Some(plain(figure::rate(
                 case.published.as_ref()?.forwarded_per_s?,
