@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_failed_run_in_the_terminal() {
-        insta::assert_snapshot!(render(&sample::failed(), Some(120)));
+        insta::assert_snapshot!(render(&sample::failed(), Some(140)));
     }
 
     #[test]
