@@ -190,7 +190,9 @@ impl PartitionLog {
         drop(guard);
         // Giving memory back and waking tasks can take long; nobody waits for it.
         drop((dropped, unused));
-        wakers.wake();
+        if let Some(wakers) = wakers {
+            wakers.wake();
+        }
         Ok(Appended {
             first_sequence_number,
             record_count: batch.record_count,

@@ -156,17 +156,21 @@ impl Subscriptions {
 
     /// Reports and disarms every armed slot. The wakers must be called once the log's lock is released.
     #[inline]
-    pub(super) fn take_wakers(&mut self) -> Wakers {
+    pub(super) fn take_wakers(&mut self) -> Option<Wakers> {
+        (self.armed > 0).then(|| self.disarm_all())
+    }
+
+    /// Apart from the usual append, for which nobody waits.
+    #[cold]
+    fn disarm_all(&mut self) -> Wakers {
         let mut wakers = Wakers::default();
-        if self.armed > 0 {
-            for slot in self.slots.iter_mut().flatten().filter(|slot| slot.armed) {
-                slot.armed = false;
-                if let Some(waker) = slot.subscriber.mark_ready(slot.key) {
-                    wakers.push(waker);
-                }
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.armed) {
+            slot.armed = false;
+            if let Some(waker) = slot.subscriber.mark_ready(slot.key) {
+                wakers.push(waker);
             }
-            self.armed = 0;
         }
+        self.armed = 0;
         wakers
     }
 }

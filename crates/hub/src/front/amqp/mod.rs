@@ -1,0 +1,142 @@
+//! Event Hubs over AMQP, as the official clients speak it.
+//!
+//! One task per connection owns the protocol engine and calls the store itself: no queue and no other task stands
+//! between a socket and a log. What a burst of input causes (appends, their acknowledgements, replies) leaves in one
+//! write; readers that wait are woken by the log and fill the output as far as credit and a byte budget allow.
+//!
+//! * `address` and `start` read what clients put into link addresses and filters.
+//! * `connection` is the task: links come and go, events go to the right place.
+//! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
+//! * `requests` answers `$cbs` and `$management`.
+
+mod address;
+mod connection;
+mod deliver;
+mod publish;
+mod requests;
+mod start;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ::amqp::Connection;
+use ::amqp::connection::{Config, Credentials, CreditOverrun, SaslServer};
+use amqp_tokio::{Driver, Stream};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::namespace::Namespace;
+use connection::ConnectionTask;
+
+/// The front end of one namespace.
+#[derive(Debug)]
+pub struct AmqpFront {
+    namespace: Arc<Namespace>,
+    container_id: String,
+    open_connections: AtomicU64,
+    accepted_connections: AtomicU64,
+}
+
+impl AmqpFront {
+    /// A front end for `namespace`.
+    #[must_use]
+    pub fn new(namespace: Arc<Namespace>) -> Arc<Self> {
+        let container_id = format!("{}_G0", namespace.host());
+        Arc::new(Self {
+            namespace,
+            container_id,
+            open_connections: AtomicU64::new(0),
+            accepted_connections: AtomicU64::new(0),
+        })
+    }
+
+    /// Connections that are open now.
+    #[must_use]
+    pub fn open_connections(&self) -> u64 {
+        self.open_connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections accepted since the start.
+    #[must_use]
+    pub fn accepted_connections(&self) -> u64 {
+        self.accepted_connections.load(Ordering::Relaxed)
+    }
+
+    /// Serves the connections that `listener` accepts, with TLS if `tls` is given, until `stop` becomes true. Each
+    /// connection is then closed in good order.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+                Some(_) = connections.join_next() => continue,
+            };
+            match accepted {
+                Ok((socket, peer)) => {
+                    tracing::debug!(%peer, "accepted");
+                    let (front, tls, stop) = (Arc::clone(&self), tls.clone(), stop.clone());
+                    connections.spawn(async move { front.run(socket, tls, stop).await });
+                }
+                Err(error) => {
+                    // Out of file descriptors, say: the connections that are there must go on.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    async fn run(self: Arc<Self>, socket: TcpStream, tls: Option<Arc<ServerConfig>>, stop: watch::Receiver<bool>) {
+        let stream = match open_stream(socket, tls).await {
+            Ok(stream) => stream,
+            Err(error) => return tracing::debug!(%error, "the TLS handshake failed"),
+        };
+        self.accepted_connections.fetch_add(1, Ordering::Relaxed);
+        self.open_connections.fetch_add(1, Ordering::Relaxed);
+        let driver = Driver::new(self.engine(), stream);
+        ConnectionTask::new(driver, Arc::clone(&self.namespace)).run(stop).await;
+        self.open_connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn engine(&self) -> Connection {
+        let config = Config {
+            container_id: self.container_id.clone(),
+            // The Python client sends before it has credit and does not look at it afterwards.
+            credit_overrun: CreditOverrun::Tolerate,
+            ..Config::default()
+        };
+        let namespace = Arc::clone(&self.namespace);
+        let verify = Arc::new(move |credentials: &Credentials| match credentials {
+            Credentials::Anonymous => true,
+            Credentials::Plain { username, password } => namespace.authorize_key(username, password).is_ok(),
+        });
+        Connection::server(config, SaslServer { verify }, Instant::now())
+    }
+}
+
+async fn open_stream(socket: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<Stream> {
+    match tls {
+        None => amqp_tokio::accept(socket),
+        Some(config) => amqp_tokio::accept_tls(socket, config, TLS_HANDSHAKE_TIMEOUT).await,
+    }
+}
+
+/// Largest event or batch, in bytes: what the service takes in its standard tier and above.
+const MAX_MESSAGE_SIZE: u64 = 1024 * 1024;
+
+/// How long a client may take for its part of the TLS handshake.
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause after a failed accept, so that a lasting failure does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

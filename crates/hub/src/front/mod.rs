@@ -1,0 +1,4 @@
+//! Front ends: protocols on one side, calls of the store on the other, and nothing else in between.
+
+pub mod amqp;
+pub mod http;
