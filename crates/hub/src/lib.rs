@@ -3,12 +3,14 @@
 //! * [`log`] is the partition log: append, read, retention, wake-ups.
 //! * [`namespace`] is what exists and who may use it: hubs, partitions, consumer groups, keys, claims.
 //! * [`partition_key`] says which partition a key belongs to.
+//! * [`front`] is what clients connect to: AMQP, and HTTP for health and metrics.
 //! * [`counters`] say what passed through.
 //!
 //! Front ends translate a protocol to calls of these and nothing else. The store reads no clock: the present time
 //! is an argument of every call that needs it, as [`UnixTime`] or, where tokens are verified, as `SystemTime`.
 
 pub mod counters;
+pub mod front;
 pub mod log;
 pub mod namespace;
 pub mod partition_key;

@@ -11,8 +11,9 @@
 //!
 //! A reader must keep bytes alive while the writer goes on behind them *in the same allocation*; that is what
 //! makes reading free of copies and a chunk contiguous over many batches. Safe Rust offers no type for it: with
-//! `BytesMut::split().freeze()` each batch would become a slice of its own that can't be joined with the next,
-//! and the memory could be neither aligned to huge pages nor used again by another log.
+//! `BytesMut::split().freeze()` each batch would become a slice of its own that can't be joined with the next, with a
+//! reference count per batch on either side, and the memory could not be aligned to huge pages. For batches of
+//! 16-byte events that costs several times the copy itself; for records of 1 KiB there is little between the two.
 //!
 //! Three rules make it sound, and all of them are kept within this file:
 //!
