@@ -166,12 +166,16 @@ impl Driver {
         }
         // After an error a close frame must still go out: the next call writes it and then ends, and the event of the
         // closed connection carries the error.
-        let _ = self.connection.handle_input(Instant::now(), self.input.input());
+        let _ = self
+            .connection
+            .handle_input(Instant::now(), self.input.input());
         Poll::Ready(Ok(()))
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.connection.poll_timeout() else { return Poll::Pending };
+        let Some(deadline) = self.connection.poll_timeout() else {
+            return Poll::Pending;
+        };
         // Every frame moves the deadline on; the timer is only moved when it fires too early.
         if self.deadline.is_none_or(|set| deadline < set) {
             self.set_timer(deadline);

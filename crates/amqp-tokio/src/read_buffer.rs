@@ -66,7 +66,9 @@ impl ReadBuffer {
     fn reusable(&mut self, needed: usize) -> BytesMut {
         if needed <= BUFFER_SIZE {
             for _ in 0..self.retired.len() {
-                let Some(mut buffer) = self.retired.pop_front() else { break };
+                let Some(mut buffer) = self.retired.pop_front() else {
+                    break;
+                };
                 if buffer.try_reclaim(BUFFER_SIZE) {
                     return buffer;
                 }
@@ -117,7 +119,11 @@ mod tests {
         let first = buffer.input().as_ptr();
         let held = buffer.input().split().freeze();
         buffer.with_room().extend_from_slice(&[2; 10]);
-        assert_ne!(buffer.input().as_ptr(), first, "a part of the first buffer is in use");
+        assert_ne!(
+            buffer.input().as_ptr(),
+            first,
+            "a part of the first buffer is in use"
+        );
         drop(held);
         buffer.input().resize(BUFFER_SIZE, 3);
         let _second = buffer.input().split().freeze();

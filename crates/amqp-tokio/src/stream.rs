@@ -73,23 +73,42 @@ pub async fn connect(
     timeout: Duration,
 ) -> Result<Stream, ConnectError> {
     let attempt = async {
-        let unreachable = |source| ConnectError::Unreachable { host: host.to_owned(), port, source };
-        let socket = TcpStream::connect((host, port)).await.map_err(unreachable)?;
+        let unreachable = |source| ConnectError::Unreachable {
+            host: host.to_owned(),
+            port,
+            source,
+        };
+        let socket = TcpStream::connect((host, port))
+            .await
+            .map_err(unreachable)?;
         socket.set_nodelay(true).map_err(unreachable)?;
         match tls {
             None => Ok(Stream::Plain(socket)),
-            Some(ClientTls { config, server_name }) => {
+            Some(ClientTls {
+                config,
+                server_name,
+            }) => {
                 let stream = TlsConnector::from(config)
                     .connect(server_name, socket)
                     .await
-                    .map_err(|source| ConnectError::Tls { host: host.to_owned(), port, source })?;
+                    .map_err(|source| ConnectError::Tls {
+                        host: host.to_owned(),
+                        port,
+                        source,
+                    })?;
                 Ok(Stream::Tls(Box::new(TlsStream::Client(stream))))
             }
         }
     };
     tokio::time::timeout(timeout, attempt)
         .await
-        .unwrap_or_else(|_| Err(ConnectError::Timeout { host: host.to_owned(), port, timeout }))
+        .unwrap_or_else(|_| {
+            Err(ConnectError::Timeout {
+                host: host.to_owned(),
+                port,
+                timeout,
+            })
+        })
 }
 
 /// Takes an accepted socket as it is.
@@ -99,16 +118,26 @@ pub fn accept(socket: TcpStream) -> io::Result<Stream> {
 }
 
 /// Does the server's part of the TLS handshake on an accepted socket, within `timeout`.
-pub async fn accept_tls(socket: TcpStream, config: Arc<ServerConfig>, timeout: Duration) -> io::Result<Stream> {
+pub async fn accept_tls(
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+    timeout: Duration,
+) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
     let handshake = TlsAcceptor::from(config).accept(socket);
-    let stream = tokio::time::timeout(timeout, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let stream = tokio::time::timeout(timeout, handshake)
+        .await
+        .map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(Stream::Tls(Box::new(TlsStream::Server(stream))))
 }
 
 impl AsyncRead for Stream {
     #[inline]
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
@@ -118,7 +147,11 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     #[inline]
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),

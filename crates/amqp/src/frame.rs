@@ -62,7 +62,9 @@ impl FrameHeader {
     /// Reads the header at the start of `bytes`; `None` until all of it is there.
     #[inline]
     pub(crate) fn parse(bytes: &[u8], maximum: u32) -> Result<Option<Self>, FramingError> {
-        let Some(header) = bytes.first_chunk::<HEADER_SIZE>() else { return Ok(None) };
+        let Some(header) = bytes.first_chunk::<HEADER_SIZE>() else {
+            return Ok(None);
+        };
         let [a, b, c, d, data_offset, kind, e, f] = *header;
         let size = u32::from_be_bytes([a, b, c, d]);
         let body = usize::from(data_offset) * 4;
@@ -72,12 +74,22 @@ impl FrameHeader {
         if size > maximum {
             return Err(FramingError::TooLarge { size, maximum });
         }
-        Ok(Some(Self { size: size as usize, body, kind, channel: u16::from_be_bytes([e, f]) }))
+        Ok(Some(Self {
+            size: size as usize,
+            body,
+            kind,
+            channel: u16::from_be_bytes([e, f]),
+        }))
     }
 }
 
 /// Appends a frame whose body `write` appends.
-pub(crate) fn write_frame(out: &mut Vec<u8>, kind: u8, channel: u16, write: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn write_frame(
+    out: &mut Vec<u8>,
+    kind: u8,
+    channel: u16,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
     let start = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, 2, kind]);
     out.extend_from_slice(&channel.to_be_bytes());

@@ -39,7 +39,10 @@ impl<'a> Reader<'a> {
     /// Takes `length` raw bytes.
     #[inline]
     pub fn take(&mut self, length: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -54,7 +57,10 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated)?;
+        let (taken, rest) = self
+            .rest
+            .split_first_chunk::<N>()
+            .ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
@@ -172,7 +178,9 @@ impl<'a> Reader<'a> {
             code::NULL => return Ok(None),
             found => return Err(unexpected(found, "string")),
         };
-        std::str::from_utf8(bytes).map(Some).map_err(|_| DecodeError::InvalidText("UTF-8"))
+        std::str::from_utf8(bytes)
+            .map(Some)
+            .map_err(|_| DecodeError::InvalidText("UTF-8"))
     }
 
     /// A symbol, as borrowed text.
@@ -238,7 +246,10 @@ impl<'a> Reader<'a> {
         if count as usize > body.len() {
             return Err(DecodeError::Truncated);
         }
-        Ok(Some(List { reader: Reader::new(body), remaining: count }))
+        Ok(Some(List {
+            reader: Reader::new(body),
+            remaining: count,
+        }))
     }
 
     /// A map. `None` for null.
@@ -259,7 +270,10 @@ impl<'a> Reader<'a> {
         if count as usize > body.len() || count % 2 != 0 {
             return Err(DecodeError::Truncated);
         }
-        Ok(Some(Map { reader: Reader::new(body), remaining: count / 2 }))
+        Ok(Some(Map {
+            reader: Reader::new(body),
+            remaining: count / 2,
+        }))
     }
 
     /// An array.
@@ -276,7 +290,11 @@ impl<'a> Reader<'a> {
         };
         let mut reader = Reader::new(body);
         if count == 0 {
-            return Ok(Array { reader, constructor: code::NULL, remaining: 0 });
+            return Ok(Array {
+                reader,
+                constructor: code::NULL,
+                remaining: 0,
+            });
         }
         let mut constructor = reader.byte()?;
         let mut descriptors = 0;
@@ -289,7 +307,11 @@ impl<'a> Reader<'a> {
             constructor = reader.byte()?;
         }
         check_array_count(constructor, count, reader.rest.len())?;
-        Ok(Array { reader, constructor, remaining: count })
+        Ok(Array {
+            reader,
+            constructor,
+            remaining: count,
+        })
     }
 
     /// The descriptor of a described value as its numeric code; the value follows.
@@ -344,7 +366,9 @@ impl<'a> Reader<'a> {
     fn wide_compound(&mut self) -> Result<(&'a [u8], u32)> {
         let size = u32::from_be_bytes(self.array()?);
         let body = self.take(size as usize)?;
-        let (count, body) = body.split_first_chunk::<4>().ok_or(DecodeError::Truncated)?;
+        let (count, body) = body
+            .split_first_chunk::<4>()
+            .ok_or(DecodeError::Truncated)?;
         Ok((body, u32::from_be_bytes(*count)))
     }
 
@@ -403,7 +427,11 @@ impl<'a> Reader<'a> {
             code::DECIMAL128 => Value::Decimal128(self.array()?),
             code::TIMESTAMP => Value::Timestamp(i64::from_be_bytes(self.array()?)),
             code::UUID => Value::Uuid(self.array()?),
-            code::BINARY_8 | code::BINARY_32 | code::STRING_8 | code::STRING_32 | code::SYMBOL_8
+            code::BINARY_8
+            | code::BINARY_32
+            | code::STRING_8
+            | code::STRING_32
+            | code::SYMBOL_8
             | code::SYMBOL_32 => {
                 let length = self.body_length(constructor)?;
                 variable(constructor, self.take(length)?)?
@@ -481,7 +509,10 @@ pub struct List<'a> {
 
 impl<'a> List<'a> {
     /// A list without fields.
-    pub const EMPTY: List<'static> = List { reader: Reader::new(&[]), remaining: 0 };
+    pub const EMPTY: List<'static> = List {
+        reader: Reader::new(&[]),
+        remaining: 0,
+    };
 
     /// The next field read by `read`, or `None` past the end.
     #[inline]
@@ -518,12 +549,16 @@ impl<'a> List<'a> {
 
     /// The next field as an owned value; null past the end.
     pub fn value(&mut self) -> Result<Value> {
-        Ok(self.field(|reader| reader.value().map(Some))?.unwrap_or(Value::Null))
+        Ok(self
+            .field(|reader| reader.value().map(Some))?
+            .unwrap_or(Value::Null))
     }
 
     /// The next field as "multiple" symbols.
     pub fn symbols(&mut self) -> Result<Vec<Symbol>> {
-        Ok(self.field(|reader| reader.symbols().map(Some))?.unwrap_or_default())
+        Ok(self
+            .field(|reader| reader.symbols().map(Some))?
+            .unwrap_or_default())
     }
 }
 
@@ -600,14 +635,20 @@ fn check_array_count(element: u8, count: u32, available: usize) -> Result<()> {
     if count > MAX_ELEMENTS {
         return Err(DecodeError::TooManyElements);
     }
-    if count as usize > available { Err(DecodeError::Truncated) } else { Ok(()) }
+    if count as usize > available {
+        Err(DecodeError::Truncated)
+    } else {
+        Ok(())
+    }
 }
 
 fn variable(constructor: u8, bytes: &[u8]) -> Result<Value> {
     Ok(match constructor {
         code::BINARY_8 | code::BINARY_32 => Value::Binary(bytes.to_vec()),
         code::STRING_8 | code::STRING_32 => Value::String(
-            std::str::from_utf8(bytes).map_err(|_| DecodeError::InvalidText("UTF-8"))?.to_owned(),
+            std::str::from_utf8(bytes)
+                .map_err(|_| DecodeError::InvalidText("UTF-8"))?
+                .to_owned(),
         ),
         _ => Value::Symbol(ascii(bytes)?.into()),
     })

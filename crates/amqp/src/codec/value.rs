@@ -85,9 +85,10 @@ impl Value {
     /// The value under a text key of a map.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
-            Self::Map(entries) => {
-                entries.iter().find(|(found, _)| found.as_text() == Some(key)).map(|(_, value)| value)
-            }
+            Self::Map(entries) => entries
+                .iter()
+                .find(|(found, _)| found.as_text() == Some(key))
+                .map(|(_, value)| value),
             _ => None,
         }
     }

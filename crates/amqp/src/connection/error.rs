@@ -67,12 +67,18 @@ impl ConnectionError {
     /// The condition for our close frame; `None` where no close frame can or need be sent.
     pub fn condition(&self) -> Option<ErrorCondition> {
         match self {
-            Self::ProtocolHeader(_) | Self::NoSaslMechanism(_) | Self::SaslRefused(_) | Self::ClosedByPeer(_) => None,
-            Self::Framing(_) | Self::FrameType(_) | Self::NumberTooLarge { .. } | Self::UnknownChannel(_) => {
-                Some(ErrorCondition::FRAMING_ERROR)
-            }
+            Self::ProtocolHeader(_)
+            | Self::NoSaslMechanism(_)
+            | Self::SaslRefused(_)
+            | Self::ClosedByPeer(_) => None,
+            Self::Framing(_)
+            | Self::FrameType(_)
+            | Self::NumberTooLarge { .. }
+            | Self::UnknownChannel(_) => Some(ErrorCondition::FRAMING_ERROR),
             Self::Decode(_) => Some(ErrorCondition::DECODE_ERROR),
-            Self::UnexpectedPerformative { .. } | Self::InvalidBegin(_) => Some(ErrorCondition::NOT_ALLOWED),
+            Self::UnexpectedPerformative { .. } | Self::InvalidBegin(_) => {
+                Some(ErrorCondition::NOT_ALLOWED)
+            }
             Self::TooManyLinks(_) | Self::IdleTimeout | Self::HandshakeTimeout => {
                 Some(ErrorCondition::RESOURCE_LIMIT_EXCEEDED)
             }
@@ -80,7 +86,8 @@ impl ConnectionError {
     }
 
     pub(crate) fn to_wire(&self) -> Option<Error> {
-        self.condition().map(|condition| Error::new(condition, self.to_string()))
+        self.condition()
+            .map(|condition| Error::new(condition, self.to_string()))
     }
 }
 

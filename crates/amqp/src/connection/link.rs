@@ -2,8 +2,8 @@
 
 use bytes::BytesMut;
 
-use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use crate::codec::{Symbol, Value};
+use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 
 /// A link, for as long as it exists. Ids of links that are gone are never given to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

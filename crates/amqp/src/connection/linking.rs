@@ -23,11 +23,18 @@ impl Connection {
 
     /// Accepts the link of an [`Event::LinkRequested`].
     pub fn accept_link(&mut self, link: LinkId, acceptance: LinkAcceptance) {
-        let Some(state) = self.link_mut(link) else { return };
-        let Some(request) = state.request.take() else { return };
+        let Some(state) = self.link_mut(link) else {
+            return;
+        };
+        let Some(request) = state.request.take() else {
+            return;
+        };
         state.state = LinkState::Attached;
         if state.role == Role::Receiver {
-            state.max_message_size = acceptance.max_message_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
+            state.max_message_size = acceptance
+                .max_message_size
+                .filter(|size| *size > 0)
+                .unwrap_or(u64::MAX);
         }
         let reply = Attach {
             handle: state.handle,
@@ -40,14 +47,20 @@ impl Connection {
             ..*request
         };
         let channel = state.channel;
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| reply.encode(out));
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| {
+            reply.encode(out)
+        });
     }
 
     /// Refuses the link of an [`Event::LinkRequested`]: an attach without source and target, then a detach with
     /// the error. The link's id is gone.
     pub fn refuse_link(&mut self, link: LinkId, error: Error) {
-        let Some(state) = self.link_mut(link) else { return };
-        let Some(request) = state.request.take() else { return };
+        let Some(state) = self.link_mut(link) else {
+            return;
+        };
+        let Some(request) = state.request.take() else {
+            return;
+        };
         let reply = Attach {
             handle: state.handle,
             role: state.role,
@@ -60,14 +73,18 @@ impl Connection {
             ..*request
         };
         let channel = state.channel;
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| reply.encode(out));
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| {
+            reply.encode(out)
+        });
         self.detach_link(link, Some(error));
     }
 
     /// Closes a link. What the peer still sends on it is discarded; [`Event::LinkDetached`] follows when it has
     /// answered.
     pub fn detach_link(&mut self, link: LinkId, error: Option<Error>) {
-        let Some(state) = self.link_mut(link) else { return };
+        let Some(state) = self.link_mut(link) else {
+            return;
+        };
         if state.state == LinkState::DetachSent {
             return;
         }
@@ -76,20 +93,31 @@ impl Connection {
         let (channel, handle) = (state.channel, state.handle);
         self.flush_dispositions(channel);
         if let Some(session) = self.session_mut(channel) {
-            if session.waiting.as_ref().is_some_and(|waiting| waiting.link == link.index) {
+            if session
+                .waiting
+                .as_ref()
+                .is_some_and(|waiting| waiting.link == link.index)
+            {
                 session.waiting = None;
             }
             if session.end_sent {
                 return;
             }
         }
-        let detach = Detach { handle, closed: true, error };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| detach.encode(out));
+        let detach = Detach {
+            handle,
+            closed: true,
+            error,
+        };
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| {
+            detach.encode(out)
+        });
     }
 
     /// Whether a link is attached at both ends.
     pub fn is_attached(&self, link: LinkId) -> bool {
-        self.link(link).is_some_and(|state| state.state == LinkState::Attached)
+        self.link(link)
+            .is_some_and(|state| state.state == LinkState::Attached)
     }
 
     /// The session of a link.
@@ -98,11 +126,17 @@ impl Connection {
     }
 
     pub(super) fn link(&self, link: LinkId) -> Option<&Link> {
-        self.links.get(link.index as usize)?.as_deref().filter(|state| state.generation == link.generation)
+        self.links
+            .get(link.index as usize)?
+            .as_deref()
+            .filter(|state| state.generation == link.generation)
     }
 
     pub(super) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
-        self.links.get_mut(link.index as usize)?.as_deref_mut().filter(|state| state.generation == link.generation)
+        self.links
+            .get_mut(link.index as usize)?
+            .as_deref_mut()
+            .filter(|state| state.generation == link.generation)
     }
 
     fn attach(&mut self, session: SessionId, role: Role, options: LinkOptions) -> Option<LinkId> {
@@ -120,7 +154,10 @@ impl Connection {
         if let Some(state) = self.link_mut(link)
             && role == Role::Receiver
         {
-            state.max_message_size = options.max_message_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
+            state.max_message_size = options
+                .max_message_size
+                .filter(|size| *size > 0)
+                .unwrap_or(u64::MAX);
         }
         let attach = Attach {
             name: options.name,
@@ -136,11 +173,17 @@ impl Connection {
             desired_capabilities: options.desired_capabilities,
             properties: options.properties,
         };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| attach.encode(out));
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| {
+            attach.encode(out)
+        });
         Some(link)
     }
 
-    pub(super) fn on_attach(&mut self, channel: u16, reader: &mut Reader<'_>) -> Result<(), ConnectionError> {
+    pub(super) fn on_attach(
+        &mut self,
+        channel: u16,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
         let attach = Attach::decode(reader)?;
         if attach.handle > self.config.handle_max {
@@ -150,7 +193,10 @@ impl Connection {
                 maximum: self.config.handle_max.into(),
             });
         }
-        if self.session_mut(local).is_none_or(|session| session.end_sent) {
+        if self
+            .session_mut(local)
+            .is_none_or(|session| session.end_sent)
+        {
             return Ok(());
         }
         if self.link_of_handle(local, attach.handle).is_some() {
@@ -158,7 +204,11 @@ impl Connection {
             return Ok(());
         }
         match self.find_link(local, &attach.name, attach.role.opposite()) {
-            Some(index) if self.links[index as usize].as_ref().is_some_and(|l| l.state == LinkState::AttachSent) => {
+            Some(index)
+                if self.links[index as usize]
+                    .as_ref()
+                    .is_some_and(|l| l.state == LinkState::AttachSent) =>
+            {
                 self.on_attach_reply(local, index, attach);
                 Ok(())
             }
@@ -173,7 +223,9 @@ impl Connection {
 
     fn on_attach_reply(&mut self, local: u16, index: u32, attach: Attach) {
         self.map_remote_handle(local, attach.handle, index);
-        let Some(link) = self.links[index as usize].as_mut() else { return };
+        let Some(link) = self.links[index as usize].as_mut() else {
+            return;
+        };
         link.remote_handle = Some(attach.handle);
         // The end that matters to us comes back null where the peer refuses; its detach says why.
         let refused = match link.role {
@@ -189,17 +241,24 @@ impl Connection {
             link.delivery_count = attach.initial_delivery_count.unwrap_or(0);
         }
         let owes_credit = link.role == Role::Receiver && link.credit > 0;
-        let link = LinkId { index, generation: link.generation };
+        let link = LinkId {
+            index,
+            generation: link.generation,
+        };
         if owes_credit {
             // Credit granted before the count was known was counted from zero.
             self.owe_link_flow(index);
         }
-        self.push(Event::LinkAttached { link, attach: Box::new(attach) });
+        self.push(Event::LinkAttached {
+            link,
+            attach: Box::new(attach),
+        });
     }
 
     fn on_attach_request(&mut self, local: u16, attach: Attach) -> Result<(), ConnectionError> {
         let role = attach.role.opposite();
-        let Some(link) = self.new_link(local, role, attach.name.clone(), LinkState::Requested) else {
+        let Some(link) = self.new_link(local, role, attach.name.clone(), LinkState::Requested)
+        else {
             return Err(ConnectionError::TooManyLinks(self.config.links_max));
         };
         self.map_remote_handle(local, attach.handle, link.index);
@@ -211,47 +270,86 @@ impl Connection {
             };
             state.request = Some(Box::new(attach.clone()));
         }
-        self.push(Event::LinkRequested { link, session: SessionId(local), attach: Box::new(attach) });
+        self.push(Event::LinkRequested {
+            link,
+            session: SessionId(local),
+            attach: Box::new(attach),
+        });
         Ok(())
     }
 
     /// A second attach under the name of a live link takes it over.
     fn steal(&mut self, index: u32) {
-        let Some(link) = self.links[index as usize].as_ref() else { return };
-        let id = LinkId { index, generation: link.generation };
+        let Some(link) = self.links[index as usize].as_ref() else {
+            return;
+        };
+        let id = LinkId {
+            index,
+            generation: link.generation,
+        };
         if link.state == LinkState::DetachSent {
             return;
         }
         let name = link.name.clone();
         self.detach_link(
             id,
-            Some(Error::new(ErrorCondition::STOLEN, format!("link '{name}' was attached again on this session"))),
+            Some(Error::new(
+                ErrorCondition::STOLEN,
+                format!("link '{name}' was attached again on this session"),
+            )),
         );
     }
 
-    pub(super) fn on_detach(&mut self, channel: u16, reader: &mut Reader<'_>) -> Result<(), ConnectionError> {
+    pub(super) fn on_detach(
+        &mut self,
+        channel: u16,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
         let detach = Detach::decode(reader)?;
-        if self.session_mut(local).is_none_or(|session| session.end_sent) {
+        if self
+            .session_mut(local)
+            .is_none_or(|session| session.end_sent)
+        {
             return Ok(());
         }
         let Some(index) = self.link_of_handle(local, detach.handle) else {
             self.violate(local, SessionViolation::UnattachedHandle(detach.handle));
             return Ok(());
         };
-        let Some(link) = self.links[index as usize].as_ref() else { return Ok(()) };
-        let id = LinkId { index, generation: link.generation };
+        let Some(link) = self.links[index as usize].as_ref() else {
+            return Ok(());
+        };
+        let id = LinkId {
+            index,
+            generation: link.generation,
+        };
         if link.state != LinkState::DetachSent {
-            let reply = Detach { handle: link.handle, closed: detach.closed, error: None };
+            let reply = Detach {
+                handle: link.handle,
+                closed: detach.closed,
+                error: None,
+            };
             self.flush_dispositions(local);
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| reply.encode(out));
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
+                reply.encode(out)
+            });
         }
         self.remove_link(index);
-        self.push(Event::LinkDetached { link: id, error: detach.error });
+        self.push(Event::LinkDetached {
+            link: id,
+            error: detach.error,
+        });
         Ok(())
     }
 
-    fn new_link(&mut self, local: u16, role: Role, name: String, state: LinkState) -> Option<LinkId> {
+    fn new_link(
+        &mut self,
+        local: u16,
+        role: Role,
+        name: String,
+        state: LinkState,
+    ) -> Option<LinkId> {
         if self.links.len() - self.free_links.len() >= self.config.links_max {
             return None;
         }
@@ -289,12 +387,16 @@ impl Connection {
     }
 
     fn remove_link(&mut self, index: u32) {
-        let Some(link) = self.links[index as usize].take() else { return };
+        let Some(link) = self.links[index as usize].take() else {
+            return;
+        };
         self.free_links.push(index);
         if link.flow_due {
             self.dirty_links.retain(|dirty| *dirty != index);
         }
-        let Some(session) = self.session_mut(link.channel) else { return };
+        let Some(session) = self.session_mut(link.channel) else {
+            return;
+        };
         session.local_handles[link.handle as usize] = None;
         if let Some(handle) = link.remote_handle {
             session.remote_handles[handle as usize] = None;
@@ -302,13 +404,19 @@ impl Connection {
         if link.role == Role::Sender {
             session.unsettled.forget(index);
         }
-        if session.waiting.as_ref().is_some_and(|waiting| waiting.link == index) {
+        if session
+            .waiting
+            .as_ref()
+            .is_some_and(|waiting| waiting.link == index)
+        {
             session.waiting = None;
         }
     }
 
     fn map_remote_handle(&mut self, local: u16, handle: u32, index: u32) {
-        let Some(session) = self.session_mut(local) else { return };
+        let Some(session) = self.session_mut(local) else {
+            return;
+        };
         let handle = handle as usize;
         if session.remote_handles.len() <= handle {
             session.remote_handles.resize(handle + 1, None);
@@ -318,10 +426,15 @@ impl Connection {
 
     fn find_link(&self, local: u16, name: &str, role: Role) -> Option<u32> {
         let session = self.sessions.get(usize::from(local))?.as_ref()?;
-        session.local_handles.iter().copied().flatten().find(|index| {
-            self.links[*index as usize].as_ref().is_some_and(|link| {
-                link.role == role && link.name == name && link.state != LinkState::DetachSent
+        session
+            .local_handles
+            .iter()
+            .copied()
+            .flatten()
+            .find(|index| {
+                self.links[*index as usize].as_ref().is_some_and(|link| {
+                    link.role == role && link.name == name && link.state != LinkState::DetachSent
+                })
             })
-        })
     }
 }

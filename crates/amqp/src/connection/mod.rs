@@ -127,7 +127,11 @@ impl Connection {
     /// The peer sent `input`. What is understood is taken from its front; an incomplete frame stays.
     ///
     /// An error has been reported to the peer as far as that is possible, and comes as [`Event::Closed`] too.
-    pub fn handle_input(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ConnectionError> {
+    pub fn handle_input(
+        &mut self,
+        now: Instant,
+        input: &mut BytesMut,
+    ) -> Result<(), ConnectionError> {
         if !input.is_empty() {
             self.last_input = now;
         }
@@ -144,13 +148,19 @@ impl Connection {
         if self.is_closed() {
             return;
         }
-        if self.handshake_deadline().is_some_and(|deadline| now >= deadline) {
+        if self
+            .handshake_deadline()
+            .is_some_and(|deadline| now >= deadline)
+        {
             return self.fail(ConnectionError::HandshakeTimeout);
         }
         if self.idle_deadline().is_some_and(|deadline| now >= deadline) {
             return self.fail(ConnectionError::IdleTimeout);
         }
-        if self.heartbeat_deadline().is_some_and(|deadline| now >= deadline) {
+        if self
+            .heartbeat_deadline()
+            .is_some_and(|deadline| now >= deadline)
+        {
             frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |_| {});
         }
     }
@@ -172,7 +182,10 @@ impl Connection {
     /// The first `length` bytes of the output have been sent.
     pub fn consume_output(&mut self, length: usize) {
         self.output_start += length;
-        debug_assert!(self.output_start <= self.output.len(), "more was sent than there is");
+        debug_assert!(
+            self.output_start <= self.output.len(),
+            "more was sent than there is"
+        );
         if self.output_start >= self.output.len() {
             self.output_start = 0;
             self.output.clear();
@@ -193,7 +206,14 @@ impl Connection {
         if self.is_closed() {
             return None;
         }
-        [self.handshake_deadline(), self.idle_deadline(), self.heartbeat_deadline()].into_iter().flatten().min()
+        [
+            self.handshake_deadline(),
+            self.idle_deadline(),
+            self.heartbeat_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether a flow or a disposition is still to be written down.
@@ -247,20 +267,26 @@ impl Connection {
     /// Ends a session and all its links. [`Event::SessionEnded`] follows when the peer has answered.
     pub fn end_session(&mut self, session: SessionId, error: Option<Error>) {
         self.flush_dispositions(session.0);
-        let Some(state) = self.session_mut(session.0) else { return };
+        let Some(state) = self.session_mut(session.0) else {
+            return;
+        };
         if state.end_sent {
             return;
         }
         state.end_sent = true;
         state.waiting = None;
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| End { error }.encode(out));
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| {
+            End { error }.encode(out)
+        });
     }
 
     /// Closes the connection. [`Event::Closed`] follows when the peer has answered.
     pub fn close(&mut self, error: Option<Error>) {
         if self.is_open() || self.stage == Stage::AwaitOpen {
             self.write_owed();
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| Close { error }.encode(out));
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| {
+                Close { error }.encode(out)
+            });
             self.stage = Stage::CloseSent;
         } else if self.stage != Stage::CloseSent && !self.is_closed() {
             self.stage = Stage::Closed;
@@ -284,12 +310,16 @@ impl Connection {
                     return Ok(());
                 }
                 stage if stage.expects_header() => {
-                    let Some(header) = input.first_chunk::<8>().copied() else { return Ok(()) };
+                    let Some(header) = input.first_chunk::<8>().copied() else {
+                        return Ok(());
+                    };
                     self.on_protocol_header(header)?;
                     let _ = input.split_to(8);
                 }
                 stage if stage.expects_sasl() => {
-                    let Some(header) = FrameHeader::parse(input, frame::MIN_MAX_FRAME_SIZE)? else { return Ok(()) };
+                    let Some(header) = FrameHeader::parse(input, frame::MIN_MAX_FRAME_SIZE)? else {
+                        return Ok(());
+                    };
                     if input.len() < header.size {
                         return Ok(());
                     }
@@ -381,13 +411,19 @@ impl Connection {
             (Stage::Open, descriptor::BEGIN) => self.on_begin(channel, &Begin::decode(reader)?),
             (Stage::Open, descriptor::ATTACH) => self.on_attach(channel, reader),
             (Stage::Open, descriptor::FLOW) => self.on_flow(channel, &Flow::decode(reader)?),
-            (Stage::Open, descriptor::DISPOSITION) => self.on_disposition(channel, Disposition::decode(reader)?),
+            (Stage::Open, descriptor::DISPOSITION) => {
+                self.on_disposition(channel, Disposition::decode(reader)?)
+            }
             (Stage::Open, descriptor::DETACH) => self.on_detach(channel, reader),
             (Stage::Open, descriptor::END) => self.on_end(channel, End::decode(reader)?),
-            (Stage::Open, _) => {
-                Err(ConnectionError::UnexpectedPerformative { descriptor, place: "on an open connection" })
-            }
-            _ => Err(ConnectionError::UnexpectedPerformative { descriptor, place: "before open" }),
+            (Stage::Open, _) => Err(ConnectionError::UnexpectedPerformative {
+                descriptor,
+                place: "on an open connection",
+            }),
+            _ => Err(ConnectionError::UnexpectedPerformative {
+                descriptor,
+                place: "before open",
+            }),
         }
     }
 
@@ -399,7 +435,13 @@ impl Connection {
                 maximum: self.config.channel_max.into(),
             });
         }
-        if self.channels.get(usize::from(channel)).copied().flatten().is_some() {
+        if self
+            .channels
+            .get(usize::from(channel))
+            .copied()
+            .flatten()
+            .is_some()
+        {
             return Err(ConnectionError::InvalidBegin(channel));
         }
         let local = match begin.remote_channel {
@@ -411,7 +453,9 @@ impl Connection {
                 _ => return Err(ConnectionError::InvalidBegin(channel)),
             },
             None => {
-                let local = self.free_channel().ok_or(ConnectionError::InvalidBegin(channel))?;
+                let local = self
+                    .free_channel()
+                    .ok_or(ConnectionError::InvalidBegin(channel))?;
                 let mut session = Session::new(local, self.config.incoming_window);
                 session.on_begin(channel, begin);
                 self.write_begin(&session);
@@ -430,26 +474,38 @@ impl Connection {
 
     fn on_end(&mut self, channel: u16, end: End) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
-        let Some(session) = self.session_mut(local) else { return Ok(()) };
+        let Some(session) = self.session_mut(local) else {
+            return Ok(());
+        };
         let reply = !session.end_sent;
         if reply {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| End { error: None }.encode(out));
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
+                End { error: None }.encode(out)
+            });
         }
         self.channels[usize::from(channel)] = None;
         self.sessions[usize::from(local)] = None;
         for index in 0..self.links.len() {
-            if self.links[index].as_ref().is_some_and(|link| link.channel == local) {
+            if self.links[index]
+                .as_ref()
+                .is_some_and(|link| link.channel == local)
+            {
                 self.links[index] = None;
                 self.free_links.push(index as u32);
             }
         }
-        self.push(Event::SessionEnded { session: SessionId(local), error: end.error });
+        self.push(Event::SessionEnded {
+            session: SessionId(local),
+            error: end.error,
+        });
         Ok(())
     }
 
     fn on_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
-        let Some(session) = self.sessions[usize::from(local)].as_mut() else { return Ok(()) };
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+            return Ok(());
+        };
         if session.end_sent {
             return Ok(());
         }
@@ -469,13 +525,23 @@ impl Connection {
         }
     }
 
-    fn on_link_flow(&mut self, local: u16, handle: u32, flow: &Flow) -> Result<(), ConnectionError> {
+    fn on_link_flow(
+        &mut self,
+        local: u16,
+        handle: u32,
+        flow: &Flow,
+    ) -> Result<(), ConnectionError> {
         let Some(index) = self.link_of_handle(local, handle) else {
             self.violate(local, SessionViolation::UnattachedHandle(handle));
             return Ok(());
         };
-        let Some(link) = self.links[index as usize].as_mut() else { return Ok(()) };
-        let id = LinkId { index, generation: link.generation };
+        let Some(link) = self.links[index as usize].as_mut() else {
+            return Ok(());
+        };
+        let id = LinkId {
+            index,
+            generation: link.generation,
+        };
         let mut event = None;
         match link.role {
             Role::Sender => {
@@ -515,10 +581,14 @@ impl Connection {
 
     fn on_close(&mut self, close: Close) {
         if self.stage != Stage::CloseSent {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| Close { error: None }.encode(out));
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| {
+                Close { error: None }.encode(out)
+            });
         }
         self.stage = Stage::Closed;
-        self.push(Event::Closed(close.error.map(ConnectionError::ClosedByPeer)));
+        self.push(Event::Closed(
+            close.error.map(ConnectionError::ClosedByPeer),
+        ));
     }
 
     /// Ends the connection because of what the peer did.
@@ -531,7 +601,9 @@ impl Connection {
         {
             // A peer that has not had our open yet could not read a close before it.
             self.write_open_if_owed();
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| Close { error: Some(wire) }.encode(out));
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| {
+                Close { error: Some(wire) }.encode(out)
+            });
         }
         self.stage = Stage::Closed;
         self.push(Event::Closed(Some(error)));
@@ -552,8 +624,14 @@ impl Connection {
         if self.deliveries.items.is_empty() {
             return;
         }
-        let items = std::mem::replace(&mut self.deliveries.items, self.spare.pop().unwrap_or_default());
-        self.events.push_back(Event::Deliveries(Deliveries { chunk: self.deliveries.chunk.clone(), items }));
+        let items = std::mem::replace(
+            &mut self.deliveries.items,
+            self.spare.pop().unwrap_or_default(),
+        );
+        self.events.push_back(Event::Deliveries(Deliveries {
+            chunk: self.deliveries.chunk.clone(),
+            items,
+        }));
     }
 
     #[inline]
@@ -572,12 +650,20 @@ impl Connection {
     #[inline]
     fn link_of_handle(&self, local: u16, handle: u32) -> Option<u32> {
         let session = self.sessions.get(usize::from(local))?.as_ref()?;
-        session.remote_handles.get(handle as usize).copied().flatten()
+        session
+            .remote_handles
+            .get(handle as usize)
+            .copied()
+            .flatten()
     }
 
     fn free_channel(&self) -> Option<u16> {
         let most = self.config.channel_max.min(self.remote_channel_max);
-        let free = self.sessions.iter().position(Option::is_none).unwrap_or(self.sessions.len());
+        let free = self
+            .sessions
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.sessions.len());
         u16::try_from(free).ok().filter(|channel| *channel <= most)
     }
 
@@ -591,7 +677,9 @@ impl Connection {
 
     fn write_begin(&mut self, session: &Session) {
         let begin = session.begin(self.config.handle_max);
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| begin.encode(out));
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| {
+            begin.encode(out)
+        });
     }
 
     fn owe_session_flow(&mut self, local: u16) {
@@ -602,7 +690,10 @@ impl Connection {
     }
 
     fn mark_dirty(&mut self, local: u16) {
-        if let Some(session) = self.sessions.get_mut(usize::from(local)).and_then(Option::as_mut)
+        if let Some(session) = self
+            .sessions
+            .get_mut(usize::from(local))
+            .and_then(Option::as_mut)
             && !session.dirty
         {
             session.dirty = true;
@@ -626,22 +717,30 @@ impl Connection {
         }
         while let Some(local) = self.dirty_sessions.pop() {
             self.flush_dispositions(local);
-            let Some(session) = self.sessions[usize::from(local)].as_mut() else { continue };
+            let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+                continue;
+            };
             session.dirty = false;
             if session.flow_due && !session.end_sent {
                 let flow = session.flow();
-                frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| flow.encode(out));
+                frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
+                    flow.encode(out)
+                });
             }
         }
     }
 
     fn write_link_flow(&mut self, index: u32) {
-        let Some(link) = self.links[index as usize].as_mut() else { return };
+        let Some(link) = self.links[index as usize].as_mut() else {
+            return;
+        };
         link.flow_due = false;
         if !matches!(link.state, LinkState::Attached | LinkState::AttachSent) {
             return;
         }
-        let Some(session) = self.sessions[usize::from(link.channel)].as_mut() else { return };
+        let Some(session) = self.sessions[usize::from(link.channel)].as_mut() else {
+            return;
+        };
         if session.end_sent {
             return;
         }
@@ -654,16 +753,22 @@ impl Connection {
             drain: link.drain,
             ..session.flow()
         };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| flow.encode(out));
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| {
+            flow.encode(out)
+        });
     }
 
     fn flush_dispositions(&mut self, local: u16) {
-        let Some(session) = self.session_mut(local) else { return };
+        let Some(session) = self.session_mut(local) else {
+            return;
+        };
         if session.end_sent {
             session.pending_disposition = None;
         }
         if let Some(disposition) = session.pending_disposition.take() {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| disposition.encode(out));
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
+                disposition.encode(out)
+            });
         }
     }
 
@@ -672,12 +777,16 @@ impl Connection {
     }
 
     fn idle_deadline(&self) -> Option<Instant> {
-        self.config.idle_timeout.map(|timeout| self.last_input + timeout * 2)
+        self.config
+            .idle_timeout
+            .map(|timeout| self.last_input + timeout * 2)
     }
 
     fn heartbeat_deadline(&self) -> Option<Instant> {
         // Half of what the peer asked for, so that one late wake-up does no harm.
-        self.remote_idle_timeout.filter(|_| self.is_open()).map(|timeout| self.last_output + timeout / 2)
+        self.remote_idle_timeout
+            .filter(|_| self.is_open())
+            .map(|timeout| self.last_output + timeout / 2)
     }
 }
 

@@ -8,7 +8,8 @@ use bytes::{Bytes, BytesMut};
 
 use super::link::{LinkId, LinkState, PartialDelivery};
 use super::{
-    Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId, SessionViolation,
+    Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId,
+    SessionViolation,
 };
 use crate::codec::{DecodeError, Reader};
 use crate::performative::{DeliveryState, Error, ErrorCondition, Role, Transfer};
@@ -17,7 +18,9 @@ impl Connection {
     /// Sets the credit of a receiving link: how many deliveries may come from now on. It is announced with the
     /// next output.
     pub fn set_credit(&mut self, link: LinkId, credit: u32) {
-        let Some(state) = self.link_mut(link) else { return };
+        let Some(state) = self.link_mut(link) else {
+            return;
+        };
         if state.role == Role::Receiver {
             state.credit = credit;
             state.drain = false;
@@ -32,7 +35,9 @@ impl Connection {
 
     /// Asks the sender to use up the credit now; [`Event::Drained`] follows.
     pub fn drain(&mut self, link: LinkId) {
-        let Some(state) = self.link_mut(link) else { return };
+        let Some(state) = self.link_mut(link) else {
+            return;
+        };
         if state.role == Role::Receiver {
             state.drain = true;
             self.owe_link_flow(link.index);
@@ -48,13 +53,32 @@ impl Connection {
 
     /// Gives an outcome without settling, for links whose receiver settles second; [`Event::SettledBySender`]
     /// follows.
-    pub fn propose_outcome(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
+    pub fn propose_outcome(
+        &mut self,
+        session: SessionId,
+        first: u32,
+        last: u32,
+        outcome: DeliveryState,
+    ) {
         self.dispose(session, first, last, outcome, false);
     }
 
     #[inline]
-    fn dispose(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState, settled: bool) {
-        let Some(state) = self.sessions.get_mut(usize::from(session.0)).and_then(Option::as_mut) else { return };
+    fn dispose(
+        &mut self,
+        session: SessionId,
+        first: u32,
+        last: u32,
+        outcome: DeliveryState,
+        settled: bool,
+    ) {
+        let Some(state) = self
+            .sessions
+            .get_mut(usize::from(session.0))
+            .and_then(Option::as_mut)
+        else {
+            return;
+        };
         let finished = state.dispose(first, last, outcome, settled);
         if !state.dirty {
             state.dirty = true;
@@ -63,9 +87,14 @@ impl Connection {
         if let Some(finished) = finished
             && !state.end_sent
         {
-            crate::frame::write_frame(&mut self.output, crate::frame::TYPE_AMQP, session.0, |out| {
-                finished.encode(out);
-            });
+            crate::frame::write_frame(
+                &mut self.output,
+                crate::frame::TYPE_AMQP,
+                session.0,
+                |out| {
+                    finished.encode(out);
+                },
+            );
         }
     }
 
@@ -80,7 +109,9 @@ impl Connection {
     ) -> Result<(), ConnectionError> {
         let transfer = Transfer::decode(reader)?;
         let local = self.local_channel(channel)?;
-        let Some(session) = self.sessions[usize::from(local)].as_mut() else { return Ok(()) };
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+            return Ok(());
+        };
         if session.end_sent {
             return Ok(());
         }
@@ -92,11 +123,18 @@ impl Connection {
             session.dirty = true;
             self.dirty_sessions.push(local);
         }
-        let Some(index) = session.remote_handles.get(transfer.handle as usize).copied().flatten() else {
+        let Some(index) = session
+            .remote_handles
+            .get(transfer.handle as usize)
+            .copied()
+            .flatten()
+        else {
             self.violate(local, SessionViolation::UnattachedHandle(transfer.handle));
             return Ok(());
         };
-        let Some(link) = self.links[index as usize].as_mut() else { return Ok(()) };
+        let Some(link) = self.links[index as usize].as_mut() else {
+            return Ok(());
+        };
         if link.role != Role::Receiver {
             self.violate(local, SessionViolation::WrongRole);
             return Ok(());
@@ -108,7 +146,10 @@ impl Connection {
         let first = link.partial.is_none();
         if first {
             if link.credit == 0 && self.config.credit_overrun == CreditOverrun::Detach {
-                let link = LinkId { index, generation: link.generation };
+                let link = LinkId {
+                    index,
+                    generation: link.generation,
+                };
                 self.refuse_overrun(link);
                 return Ok(());
             }
@@ -130,7 +171,10 @@ impl Connection {
                 return Ok(());
             }
             self.deliveries.items.push(Delivery {
-                link: LinkId { index, generation: link.generation },
+                link: LinkId {
+                    index,
+                    generation: link.generation,
+                },
                 id,
                 format: transfer.message_format.unwrap_or(0),
                 start: start as u32,
@@ -152,7 +196,9 @@ impl Connection {
         transfer: &Transfer<'_>,
         payload: &[u8],
     ) -> Result<(), ConnectionError> {
-        let Some(link) = self.links[index as usize].as_mut() else { return Ok(()) };
+        let Some(link) = self.links[index as usize].as_mut() else {
+            return Ok(());
+        };
         if transfer.aborted {
             link.partial = None;
             return Ok(());
@@ -186,12 +232,17 @@ impl Connection {
         if transfer.more {
             return Ok(());
         }
-        let Some(partial) = link.partial.take() else { return Ok(()) };
+        let Some(partial) = link.partial.take() else {
+            return Ok(());
+        };
         if partial.too_large {
             self.reject_too_large(local, index, partial.id, size, partial.settled);
             return Ok(());
         }
-        let link = LinkId { index, generation: link.generation };
+        let link = LinkId {
+            index,
+            generation: link.generation,
+        };
         self.finish_deliveries();
         let chunk = partial.bytes.freeze();
         let delivery = Delivery {
@@ -211,13 +262,16 @@ impl Connection {
     fn push_alone(&mut self, chunk: Bytes, delivery: Delivery) {
         let mut items = self.spare.pop().unwrap_or_default();
         items.push(delivery);
-        self.events.push_back(Event::Deliveries(Deliveries { chunk, items }));
+        self.events
+            .push_back(Event::Deliveries(Deliveries { chunk, items }));
     }
 
     /// The link stays usable: only this message is refused.
     #[cold]
     fn reject_too_large(&mut self, local: u16, index: u32, id: u32, size: u64, settled: bool) {
-        let Some(link) = self.links[index as usize].as_ref() else { return };
+        let Some(link) = self.links[index as usize].as_ref() else {
+            return;
+        };
         if settled {
             return;
         }
@@ -227,14 +281,22 @@ impl Connection {
              allowed on the link."
         );
         let error = Error::new(ErrorCondition::MESSAGE_SIZE_EXCEEDED, text);
-        self.settle(SessionId(local), id, id, DeliveryState::Rejected(Some(error)));
+        self.settle(
+            SessionId(local),
+            id,
+            id,
+            DeliveryState::Rejected(Some(error)),
+        );
     }
 
     #[cold]
     fn refuse_overrun(&mut self, link: LinkId) {
         self.detach_link(
             link,
-            Some(Error::new(ErrorCondition::TRANSFER_LIMIT_EXCEEDED, "a transfer came without link credit")),
+            Some(Error::new(
+                ErrorCondition::TRANSFER_LIMIT_EXCEEDED,
+                "a transfer came without link credit",
+            )),
         );
     }
 }
@@ -249,6 +311,10 @@ fn offset_in(whole: &[u8], part: &[u8]) -> u32 {
 fn tag_length(tag: &[u8]) -> Result<u8, ConnectionError> {
     match u8::try_from(tag.len()) {
         Ok(length) if length <= 32 => Ok(length),
-        _ => Err(DecodeError::InvalidValue { field: "delivery-tag length", value: tag.len() as u64 }.into()),
+        _ => Err(DecodeError::InvalidValue {
+            field: "delivery-tag length",
+            value: tag.len() as u64,
+        }
+        .into()),
     }
 }

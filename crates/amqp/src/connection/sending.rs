@@ -35,14 +35,20 @@ impl Connection {
     #[inline]
     pub fn sender(&mut self, link: LinkId) -> Option<SenderMut<'_>> {
         match self.link(link) {
-            Some(state) if state.role == Role::Sender => Some(SenderMut { connection: self, link }),
+            Some(state) if state.role == Role::Sender => Some(SenderMut {
+                connection: self,
+                link,
+            }),
             _ => None,
         }
     }
 
     /// Ids between the oldest and the newest delivery of the session that awaits an outcome.
     pub fn unsettled_span(&self, session: SessionId) -> usize {
-        self.sessions.get(usize::from(session.0)).and_then(Option::as_ref).map_or(0, |s| s.unsettled.span())
+        self.sessions
+            .get(usize::from(session.0))
+            .and_then(Option::as_ref)
+            .map_or(0, |s| s.unsettled.span())
     }
 
     pub(super) fn on_disposition(
@@ -51,10 +57,20 @@ impl Connection {
         disposition: Disposition,
     ) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
-        let Disposition { role, first, last, settled, state } = disposition;
+        let Disposition {
+            role,
+            first,
+            last,
+            settled,
+            state,
+        } = disposition;
         if role == Role::Sender {
             if settled {
-                self.push(Event::SettledBySender { session: SessionId(local), first, last });
+                self.push(Event::SettledBySender {
+                    session: SessionId(local),
+                    first,
+                    last,
+                });
             }
             return Ok(());
         }
@@ -62,30 +78,55 @@ impl Connection {
         if !settled && !terminal {
             return Ok(());
         }
-        let Some(session) = self.sessions[usize::from(local)].as_mut() else { return Ok(()) };
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+            return Ok(());
+        };
         let events = &mut self.events;
         let mut any = false;
         // Deliveries that came before this frame must be reported before it.
         if !self.deliveries.items.is_empty() {
-            let items = std::mem::replace(&mut self.deliveries.items, self.spare.pop().unwrap_or_default());
-            events.push_back(Event::Deliveries(super::Deliveries { chunk: self.deliveries.chunk.clone(), items }));
+            let items = std::mem::replace(
+                &mut self.deliveries.items,
+                self.spare.pop().unwrap_or_default(),
+            );
+            events.push_back(Event::Deliveries(super::Deliveries {
+                chunk: self.deliveries.chunk.clone(),
+                items,
+            }));
         }
         session.unsettled.settle(first, last, |first, last| {
             any = true;
-            events.push_back(Event::Outcome { session: SessionId(local), first, last, state: state.clone() });
+            events.push_back(Event::Outcome {
+                session: SessionId(local),
+                first,
+                last,
+                state: state.clone(),
+            });
         });
         if any && !settled && !session.end_sent {
             // The receiver settles after us: tell it that we have.
-            let reply = Disposition { role: Role::Sender, first, last, settled: true, state: None };
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| reply.encode(out));
+            let reply = Disposition {
+                role: Role::Sender,
+                first,
+                last,
+                settled: true,
+                state: None,
+            };
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
+                reply.encode(out)
+            });
         }
         Ok(())
     }
 
     /// Sends what waits for the session window, as far as it is open. Says whether all of it went.
     pub(super) fn send_waiting(&mut self, local: u16) -> bool {
-        let Some(session) = self.sessions[usize::from(local)].as_mut() else { return false };
-        let Some(mut waiting) = session.waiting.take() else { return false };
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+            return false;
+        };
+        let Some(mut waiting) = session.waiting.take() else {
+            return false;
+        };
         let channel = session.channel;
         while session.remote_incoming_window > 0 {
             let start = self.output.len();
@@ -97,7 +138,11 @@ impl Connection {
                 aborted: waiting.aborted,
             };
             let more_at = header.encode(&mut self.output);
-            let rest = if waiting.aborted { &[][..] } else { &waiting.bytes[waiting.position..] };
+            let rest = if waiting.aborted {
+                &[][..]
+            } else {
+                &waiting.bytes[waiting.position..]
+            };
             let room = self.remote_max_frame_size as usize - (self.output.len() - start);
             let part = &rest[..rest.len().min(room)];
             self.output.extend_from_slice(part);
@@ -119,12 +164,18 @@ impl<'a> SenderMut<'a> {
     /// How many deliveries may be sent now.
     #[inline]
     pub fn credit(&self) -> u32 {
-        self.connection.link(self.link).map_or(0, |link| link.credit)
+        self.connection
+            .link(self.link)
+            .map_or(0, |link| link.credit)
     }
 
     /// Sends a message given as parts that follow one another. Returns its delivery id on the session.
     #[inline]
-    pub fn send(&mut self, delivery: &NewDelivery<'_>, message: &[&[u8]]) -> Result<u32, SendError> {
+    pub fn send(
+        &mut self,
+        delivery: &NewDelivery<'_>,
+        message: &[&[u8]],
+    ) -> Result<u32, SendError> {
         let mut writer = self.begin(delivery)?;
         for part in message {
             writer.put(part);
@@ -142,7 +193,10 @@ impl<'a> SenderMut<'a> {
         let Some(session) = connection.sessions[usize::from(link.channel)].as_mut() else {
             return Err(SendError::NotAttached);
         };
-        if link.state != LinkState::Attached || session.end_sent || connection.stage != super::Stage::Open {
+        if link.state != LinkState::Attached
+            || session.end_sent
+            || connection.stage != super::Stage::Open
+        {
             return Err(SendError::NotAttached);
         }
         if link.credit == 0 {
@@ -182,9 +236,15 @@ impl<'a> SenderMut<'a> {
     /// Calls off the message that waits for the session window, if it is this link's. The receiver is told once the
     /// window opens.
     pub fn abort_waiting(&mut self) -> bool {
-        let Some(channel) = self.connection.link(self.link).map(|link| link.channel) else { return false };
+        let Some(channel) = self.connection.link(self.link).map(|link| link.channel) else {
+            return false;
+        };
         let index = self.link.index;
-        match self.connection.session_mut(channel).and_then(|session| session.waiting.as_mut()) {
+        match self
+            .connection
+            .session_mut(channel)
+            .and_then(|session| session.waiting.as_mut())
+        {
             Some(waiting) if waiting.link == index => {
                 waiting.aborted = true;
                 waiting.bytes = Vec::new();
@@ -197,7 +257,9 @@ impl<'a> SenderMut<'a> {
 
     /// Answers a drain: there is nothing more to send, so the credit left counts as used.
     pub fn drained(&mut self) {
-        let Some(link) = self.connection.link_mut(self.link) else { return };
+        let Some(link) = self.connection.link_mut(self.link) else {
+            return;
+        };
         if link.drain {
             link.delivery_count = link.delivery_count.wrapping_add(link.credit);
             link.credit = 0;
@@ -316,7 +378,11 @@ impl Drop for TransferWriter<'_> {
 
 #[inline]
 const fn more_flag(more: bool) -> u8 {
-    if more { crate::codec::code::TRUE } else { crate::codec::code::FALSE }
+    if more {
+        crate::codec::code::TRUE
+    } else {
+        crate::codec::code::FALSE
+    }
 }
 
 /// Longest delivery tag (specification section 2.8.7).

@@ -162,6 +162,12 @@ impl Session {
             pending.last = last;
             return None;
         }
-        self.pending_disposition.replace(Disposition { role: Role::Receiver, first, last, settled, state: Some(state) })
+        self.pending_disposition.replace(Disposition {
+            role: Role::Receiver,
+            first,
+            last,
+            settled,
+            state: Some(state),
+        })
     }
 }

@@ -43,7 +43,10 @@ impl Unsettled {
             let slot = &mut self.slots[index as usize];
             if *slot == VACANT {
                 if let Some(start) = start.take() {
-                    run(self.first.wrapping_add(start), self.first.wrapping_add(index as u32 - 1));
+                    run(
+                        self.first.wrapping_add(start),
+                        self.first.wrapping_add(index as u32 - 1),
+                    );
                 }
             } else {
                 *slot = VACANT;
@@ -51,7 +54,10 @@ impl Unsettled {
             }
         }
         if let Some(start) = start {
-            run(self.first.wrapping_add(start), self.first.wrapping_add(to as u32));
+            run(
+                self.first.wrapping_add(start),
+                self.first.wrapping_add(to as u32),
+            );
         }
         self.drop_settled_front();
     }
@@ -108,7 +114,10 @@ mod tests {
             unsettled.push(id, 0);
         }
         assert_eq!(settle(&mut unsettled, u32::MAX, 0), [(u32::MAX, 0)]);
-        assert_eq!(settle(&mut unsettled, u32::MAX - 1, 1), [(u32::MAX - 1, u32::MAX - 1), (1, 1)]);
+        assert_eq!(
+            settle(&mut unsettled, u32::MAX - 1, 1),
+            [(u32::MAX - 1, u32::MAX - 1), (1, 1)]
+        );
     }
 
     #[test]
@@ -116,7 +125,10 @@ mod tests {
         let mut unsettled = Unsettled::default();
         unsettled.push(5, 0);
         assert_eq!(settle(&mut unsettled, 6, 5u32.wrapping_sub(1)), []);
-        assert_eq!(settle(&mut unsettled, 0, i32::MAX.cast_unsigned()), [(5, 5)]);
+        assert_eq!(
+            settle(&mut unsettled, 0, i32::MAX.cast_unsigned()),
+            [(5, 5)]
+        );
     }
 
     #[test]

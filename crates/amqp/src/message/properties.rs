@@ -36,7 +36,9 @@ pub struct Properties {
 
 impl Properties {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let Some(mut fields) = reader.list()? else { return Ok(Self::default()) };
+        let Some(mut fields) = reader.list()? else {
+            return Ok(Self::default());
+        };
         let id = |value: Value| Some(value).filter(|value| *value != Value::Null);
         Ok(Self {
             message_id: id(fields.value()?),
@@ -65,8 +67,12 @@ impl Properties {
             write::option(out, self.subject.as_deref(), write::string);
             write::option(out, self.reply_to.as_deref(), write::string);
             write::option(out, self.correlation_id.as_ref(), write::value);
-            write::option(out, self.content_type.as_ref(), |out, text| write::symbol(out, text.as_str()));
-            write::option(out, self.content_encoding.as_ref(), |out, text| write::symbol(out, text.as_str()));
+            write::option(out, self.content_type.as_ref(), |out, text| {
+                write::symbol(out, text.as_str())
+            });
+            write::option(out, self.content_encoding.as_ref(), |out, text| {
+                write::symbol(out, text.as_str())
+            });
             write::option(out, self.absolute_expiry_time, write::timestamp);
             write::option(out, self.creation_time, write::timestamp);
             write::option(out, self.group_id.as_deref(), write::string);

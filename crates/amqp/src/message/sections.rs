@@ -58,7 +58,9 @@ impl<'a> Section<'a> {
     /// The payload of a Data section.
     #[inline]
     pub fn data(&self) -> Result<&'a [u8], DecodeError> {
-        Reader::new(self.value).binary()?.ok_or(DecodeError::MissingField("data"))
+        Reader::new(self.value)
+            .binary()?
+            .ok_or(DecodeError::MissingField("data"))
     }
 }
 
@@ -78,18 +80,34 @@ impl<'a> Sections<'a> {
     fn section(&mut self) -> Result<Section<'a>, DecodeError> {
         let start = self.rest;
         // The shape that nearly all events have: a short Data section.
-        if let [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ..] = *start {
+        if let [
+            code::DESCRIBED,
+            code::SMALL_ULONG,
+            0x75,
+            code::BINARY_8,
+            length,
+            ..,
+        ] = *start
+        {
             let end = 5 + usize::from(length);
             let encoded = start.get(..end).ok_or(DecodeError::Truncated)?;
             self.rest = &start[end..];
-            return Ok(Section { kind: SectionKind::Data, encoded, value: &encoded[3..] });
+            return Ok(Section {
+                kind: SectionKind::Data,
+                encoded,
+                value: &encoded[3..],
+            });
         }
         let mut reader = Reader::new(start);
         let code = reader.descriptor()?;
         let kind = SectionKind::of(code).ok_or(DecodeError::UnexpectedDescriptor(code))?;
         let value = reader.raw()?;
         self.rest = reader.rest();
-        Ok(Section { kind, encoded: &start[..start.len() - self.rest.len()], value })
+        Ok(Section {
+            kind,
+            encoded: &start[..start.len() - self.rest.len()],
+            value,
+        })
     }
 }
 

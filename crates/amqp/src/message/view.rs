@@ -23,7 +23,9 @@ impl<'a> MessageView<'a> {
                 SectionKind::MessageAnnotations => view.message_annotations = Some(section.value),
                 SectionKind::DeliveryAnnotations => view.delivery_annotations = Some(section.value),
                 SectionKind::Properties => view.properties = Some(section.value),
-                SectionKind::ApplicationProperties => view.application_properties = Some(section.value),
+                SectionKind::ApplicationProperties => {
+                    view.application_properties = Some(section.value)
+                }
                 SectionKind::Data | SectionKind::Sequence | SectionKind::Value => {
                     view.body.get_or_insert(section);
                 }
@@ -50,7 +52,9 @@ impl<'a> MessageView<'a> {
 
     /// The properties, if the section is there.
     pub fn properties(&self) -> Result<Option<Properties>, DecodeError> {
-        self.properties.map(|value| Properties::decode(&mut Reader::new(value))).transpose()
+        self.properties
+            .map(|value| Properties::decode(&mut Reader::new(value)))
+            .transpose()
     }
 
     /// The payload of the first Data section.
@@ -64,7 +68,9 @@ impl<'a> MessageView<'a> {
     /// The value of an amqp-value body.
     pub fn value(&self) -> Result<Option<Value>, DecodeError> {
         match &self.body {
-            Some(section) if section.kind == SectionKind::Value => Reader::new(section.value).value().map(Some),
+            Some(section) if section.kind == SectionKind::Value => {
+                Reader::new(section.value).value().map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -87,7 +93,9 @@ impl<'a> Annotations<'a> {
 
     /// The value under `key`.
     pub fn find(&self, key: &str) -> Result<Option<Value>, DecodeError> {
-        let Some(mut map) = self.map else { return Ok(None) };
+        let Some(mut map) = self.map else {
+            return Ok(None);
+        };
         while let Some(reader) = map.entry() {
             if reader.text()? == Some(key) {
                 return reader.value().map(Some);

@@ -57,7 +57,10 @@ pub struct Attach {
 impl Attach {
     /// The link property of that name.
     pub fn property(&self, name: &str) -> Option<&Value> {
-        self.properties.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+        self.properties
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -70,14 +73,20 @@ impl Attach {
             Some(1) => SenderSettleMode::Settled,
             None | Some(2) => SenderSettleMode::Mixed,
             Some(other) => {
-                return Err(DecodeError::InvalidValue { field: "snd-settle-mode", value: other.into() });
+                return Err(DecodeError::InvalidValue {
+                    field: "snd-settle-mode",
+                    value: other.into(),
+                });
             }
         };
         let receiver_settle_mode = match fields.field(Reader::ubyte)? {
             None | Some(0) => ReceiverSettleMode::First,
             Some(1) => ReceiverSettleMode::Second,
             Some(other) => {
-                return Err(DecodeError::InvalidValue { field: "rcv-settle-mode", value: other.into() });
+                return Err(DecodeError::InvalidValue {
+                    field: "rcv-settle-mode",
+                    value: other.into(),
+                });
             }
         };
         let source = fields.field(Source::decode_optional)?;
@@ -114,15 +123,21 @@ impl Attach {
             write::string(out, &self.name);
             write::uint(out, self.handle);
             write::boolean(out, self.role.to_wire());
-            write::ubyte(out, match self.sender_settle_mode {
-                SenderSettleMode::Unsettled => 0,
-                SenderSettleMode::Settled => 1,
-                SenderSettleMode::Mixed => 2,
-            });
-            write::ubyte(out, match self.receiver_settle_mode {
-                ReceiverSettleMode::First => 0,
-                ReceiverSettleMode::Second => 1,
-            });
+            write::ubyte(
+                out,
+                match self.sender_settle_mode {
+                    SenderSettleMode::Unsettled => 0,
+                    SenderSettleMode::Settled => 1,
+                    SenderSettleMode::Mixed => 2,
+                },
+            );
+            write::ubyte(
+                out,
+                match self.receiver_settle_mode {
+                    ReceiverSettleMode::First => 0,
+                    ReceiverSettleMode::Second => 1,
+                },
+            );
             write::option(out, self.source.as_ref(), |out, source| source.encode(out));
             write::option(out, self.target.as_ref(), |out, target| target.encode(out));
             write::null(out);

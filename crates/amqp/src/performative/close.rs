@@ -13,11 +13,15 @@ pub struct Close {
 impl Close {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "close")?;
-        Ok(Self { error: fields.field(Error::decode_optional)? })
+        Ok(Self {
+            error: fields.field(Error::decode_optional)?,
+        })
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, super::descriptor::CLOSE);
-        write::list(out, 1, |out| Error::encode_optional(self.error.as_ref(), out));
+        write::list(out, 1, |out| {
+            Error::encode_optional(self.error.as_ref(), out)
+        });
     }
 }

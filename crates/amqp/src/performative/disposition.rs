@@ -26,7 +26,13 @@ impl Disposition {
         let last = fields.field(Reader::uint)?.unwrap_or(first);
         let settled = fields.field(Reader::boolean)?.unwrap_or(false);
         let state = fields.field(DeliveryState::decode_optional)?;
-        Ok(Self { role, first, last, settled, state })
+        Ok(Self {
+            role,
+            first,
+            last,
+            settled,
+            state,
+        })
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

@@ -13,7 +13,9 @@ pub struct SaslMechanisms {
 impl SaslMechanisms {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "sasl-mechanisms")?;
-        Ok(Self { mechanisms: fields.symbols()? })
+        Ok(Self {
+            mechanisms: fields.symbols()?,
+        })
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -37,7 +39,9 @@ impl SaslInit {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "sasl-init")?;
         Ok(Self {
-            mechanism: fields.required("sasl-init.mechanism", Reader::symbol)?.into(),
+            mechanism: fields
+                .required("sasl-init.mechanism", Reader::symbol)?
+                .into(),
             initial_response: fields.field(Reader::binary)?.map(<[u8]>::to_vec),
             hostname: fields.field(Reader::string)?.map(str::to_owned),
         })
@@ -82,7 +86,12 @@ impl SaslOutcome {
             1 => SaslCode::Auth,
             2 | 3 => SaslCode::System { temporary: false },
             4 => SaslCode::System { temporary: true },
-            other => return Err(DecodeError::InvalidValue { field: "sasl-code", value: other.into() }),
+            other => {
+                return Err(DecodeError::InvalidValue {
+                    field: "sasl-code",
+                    value: other.into(),
+                });
+            }
         };
         Ok(Self { code })
     }
@@ -90,12 +99,15 @@ impl SaslOutcome {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, descriptor::SASL_OUTCOME);
         write::list(out, 2, |out| {
-            write::ubyte(out, match self.code {
-                SaslCode::Ok => 0,
-                SaslCode::Auth => 1,
-                SaslCode::System { temporary: false } => 2,
-                SaslCode::System { temporary: true } => 4,
-            });
+            write::ubyte(
+                out,
+                match self.code {
+                    SaslCode::Ok => 0,
+                    SaslCode::Auth => 1,
+                    SaslCode::System { temporary: false } => 2,
+                    SaslCode::System { temporary: true } => 4,
+                },
+            );
             write::null(out);
         });
     }

@@ -31,7 +31,10 @@ pub struct Source {
 impl Source {
     /// A source with an address and defaults for the rest.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: Some(address.into()), ..Self::default() }
+        Self {
+            address: Some(address.into()),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn decode_optional(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
@@ -77,11 +80,15 @@ impl Source {
         write::list(out, 11, |out| {
             write::option(out, self.address.as_deref(), write::string);
             write::uint(out, self.durable);
-            write::option(out, self.expiry_policy.as_ref(), |out, policy| write::symbol(out, policy.as_str()));
+            write::option(out, self.expiry_policy.as_ref(), |out, policy| {
+                write::symbol(out, policy.as_str())
+            });
             write::uint(out, self.timeout);
             write::boolean(out, self.dynamic);
             write::null(out);
-            write::option(out, self.distribution_mode.as_ref(), |out, mode| write::symbol(out, mode.as_str()));
+            write::option(out, self.distribution_mode.as_ref(), |out, mode| {
+                write::symbol(out, mode.as_str())
+            });
             write::fields(out, &self.filter);
             write::option(out, self.default_outcome.as_ref(), write::value);
             write::symbols(out, &self.outcomes);
@@ -110,7 +117,10 @@ pub struct Target {
 impl Target {
     /// A target with an address and defaults for the rest.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: Some(address.into()), ..Self::default() }
+        Self {
+            address: Some(address.into()),
+            ..Self::default()
+        }
     }
 
     /// Reads a target. A transaction coordinator is an unexpected descriptor: there are no transactions here.
@@ -131,7 +141,14 @@ impl Target {
         let dynamic = fields.field(Reader::boolean)?.unwrap_or(false);
         fields.skip()?;
         let capabilities = fields.symbols()?;
-        Ok(Some(Self { address, durable, expiry_policy, timeout, dynamic, capabilities }))
+        Ok(Some(Self {
+            address,
+            durable,
+            expiry_policy,
+            timeout,
+            dynamic,
+            capabilities,
+        }))
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -139,7 +156,9 @@ impl Target {
         write::list(out, 7, |out| {
             write::option(out, self.address.as_deref(), write::string);
             write::uint(out, self.durable);
-            write::option(out, self.expiry_policy.as_ref(), |out, policy| write::symbol(out, policy.as_str()));
+            write::option(out, self.expiry_policy.as_ref(), |out, policy| {
+                write::symbol(out, policy.as_str())
+            });
             write::uint(out, self.timeout);
             write::boolean(out, self.dynamic);
             write::null(out);
