@@ -1,0 +1,462 @@
+//! The task of one connection: its links, and the turn that it takes whenever something happens.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use access::Right;
+use amqp::connection::{Credentials, Deliveries, Event, LinkAcceptance, LinkId, NewDelivery, SessionId};
+use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition, Role};
+use amqp_tokio::{DriveError, Driver};
+use tokio::sync::watch;
+use tokio::time::Sleep;
+
+use super::MAX_MESSAGE_SIZE;
+use super::address::Address;
+use super::deliver::{DeliverLink, Stopped};
+use super::publish::PublishTarget;
+use super::requests::{Reply, RequestNode, not_found};
+use super::start::start_of;
+use crate::UnixTime;
+use crate::log::{PositionError, Start, Subscriber};
+use crate::namespace::{Claims, Hub, Namespace, Partition};
+
+/// What a connection needs to serve its client.
+#[derive(Debug)]
+pub(super) struct ConnectionTask {
+    driver: Driver,
+    namespace: Arc<Namespace>,
+    claims: Claims,
+    /// By [`LinkId::index`].
+    links: Vec<Option<LinkEntry>>,
+    subscriber: Arc<Subscriber>,
+    /// Keys of readers that the log reported; emptied at once.
+    reported: Vec<u64>,
+    /// Readers that may have something to send, each once, taking turns.
+    runnable: VecDeque<usize>,
+    /// When the next claim expires and links must be looked at.
+    expiry: Option<Pin<Box<Sleep>>>,
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct LinkEntry {
+    id: LinkId,
+    session: SessionId,
+    /// What the link may be used for, as long as a claim allows it.
+    permit: Option<(String, Right)>,
+    node: Node,
+}
+
+/// What is at our end of a link.
+#[derive(Debug)]
+enum Node {
+    Publish(PublishTarget),
+    Deliver(Box<DeliverLink>),
+    Requests(RequestNode),
+    Replies { node: RequestNode, target: Option<String>, waiting: VecDeque<Vec<u8>> },
+}
+
+impl ConnectionTask {
+    pub(super) fn new(driver: Driver, namespace: Arc<Namespace>) -> Self {
+        let claims = Claims::new(namespace.signatures());
+        Self {
+            driver,
+            namespace,
+            claims,
+            links: Vec::new(),
+            subscriber: Subscriber::new(),
+            reported: Vec::new(),
+            runnable: VecDeque::new(),
+            expiry: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Serves the connection until it ends, or until `stop` becomes true, when it is closed.
+    pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let ended = {
+            let stopped = stop.wait_for(|stop| *stop);
+            tokio::pin!(stopped);
+            poll_fn(|cx| {
+                if stopped.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                self.poll_turns(cx).map(Some)
+            })
+            .await
+        };
+        match ended {
+            Some(error) => tracing::debug!(%error, "connection ended"),
+            None => {
+                let reason = Error::new(ErrorCondition::CONNECTION_FORCED, "The service is stopping.");
+                self.driver.connection().close(Some(reason));
+                self.driver.shut_down(FAREWELL).await;
+            }
+        }
+    }
+
+    /// Takes turns until there is nothing to do; ready when the connection is over.
+    fn poll_turns(&mut self, cx: &mut Context<'_>) -> Poll<DriveError> {
+        for _ in 0..TURNS_MAX {
+            self.handle_events();
+            self.check_expiry(cx);
+            if self.subscriber.poll_ready(cx, &mut self.reported).is_ready() {
+                for index in 0..self.reported.len() {
+                    self.enqueue(self.reported[index] as usize);
+                }
+                self.reported.clear();
+            }
+            self.deliver();
+            match self.driver.poll_drive(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(error),
+                Poll::Pending if self.runnable.is_empty() => return Poll::Pending,
+                // The client does not take what waits for it: the socket wakes us when it does.
+                Poll::Pending if self.driver.connection().output_len() >= OUTPUT_BUDGET => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+        // Others have their turn before this connection goes on.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn handle_events(&mut self) {
+        while let Some(event) = self.driver.connection().poll_event() {
+            match event {
+                Event::Deliveries(deliveries) => self.on_deliveries(deliveries),
+                Event::Credit(link) | Event::DrainRequested(link) => self.on_credit(link),
+                Event::WindowOpen(_) => self.enqueue_all(),
+                Event::Opened(_) => self.on_opened(),
+                Event::LinkRequested { link, session, attach } => self.on_link_requested(link, session, &attach),
+                Event::LinkDetached { link, .. } => self.remove(link),
+                Event::SessionEnded { session, .. } => {
+                    for entry in &mut self.links {
+                        entry.take_if(|entry| entry.session == session);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn on_opened(&mut self) {
+        if let Some(Credentials::Plain { username, password }) = self.driver.connection().credentials()
+            && let Ok(claim) = self.namespace.authorize_key(username, password)
+        {
+            // A connection's first claim always finds room.
+            let _ = self.claims.add(&claim, SystemTime::now());
+        }
+    }
+
+    fn on_deliveries(&mut self, deliveries: Deliveries) {
+        let now = SystemTime::now();
+        for delivery in deliveries.items() {
+            let Some(Some(entry)) = self.links.get(delivery.link.index()) else { continue };
+            if entry.id != delivery.link {
+                continue;
+            }
+            let message = deliveries.message(delivery);
+            let session = entry.session;
+            let outcome = match &entry.node {
+                Node::Publish(target) => {
+                    target.publish(delivery.format, message, UnixTime::from(now), &mut self.scratch)
+                }
+                Node::Requests(_) => DeliveryState::Accepted,
+                Node::Deliver(_) | Node::Replies { .. } => continue,
+            };
+            let connection = self.driver.connection();
+            if !delivery.settled {
+                connection.settle(session, delivery.id, delivery.id, outcome);
+            }
+            if connection.credit(delivery.link) < CREDIT / 2 {
+                connection.set_credit(delivery.link, CREDIT);
+            }
+            if let Node::Requests(node) = entry.node {
+                self.on_request(node, session, message, now);
+            }
+        }
+        self.driver.connection().recycle(deliveries);
+    }
+
+    fn on_request(&mut self, node: RequestNode, session: SessionId, message: &[u8], now: SystemTime) {
+        match node.answer(&self.namespace, &mut self.claims, message, now) {
+            Ok(reply) => self.reply(node, session, reply),
+            Err(error) => tracing::debug!(%error, "a request cannot be read"),
+        }
+        self.set_expiry(now);
+    }
+
+    fn reply(&mut self, node: RequestNode, session: SessionId, reply: Reply) {
+        let best = self
+            .links
+            .iter_mut()
+            .flatten()
+            .filter_map(|entry| match &mut entry.node {
+                Node::Replies { node: of, target, waiting } if *of == node => {
+                    let named = reply.reply_to.is_some() && *target == reply.reply_to;
+                    Some((named, entry.session == session, entry.id, waiting))
+                }
+                _ => None,
+            })
+            .max_by_key(|(named, same_session, ..)| (*named, *same_session));
+        // A reply that nobody named or shares a session with would go to a stranger.
+        let Some((named, same_session, link, waiting)) = best else { return };
+        if !named && !same_session {
+            return;
+        }
+        if waiting.len() < WAITING_REPLIES_MAX {
+            waiting.push_back(reply.message);
+        }
+        self.flush_replies(link);
+    }
+
+    fn flush_replies(&mut self, link: LinkId) {
+        let Some(Some(entry)) = self.links.get_mut(link.index()) else { return };
+        let Node::Replies { waiting, .. } = &mut entry.node else { return };
+        while let Some(message) = waiting.front() {
+            let Some(mut sender) = self.driver.connection().sender(link) else { return };
+            let delivery = NewDelivery { tag: &[0], format: amqp::message::FORMAT_AMQP, settled: true };
+            if sender.send(&delivery, &[message]).is_err() {
+                return;
+            }
+            waiting.pop_front();
+        }
+    }
+
+    fn on_credit(&mut self, link: LinkId) {
+        match self.links.get(link.index()) {
+            Some(Some(LinkEntry { node: Node::Deliver(_), .. })) => self.enqueue(link.index()),
+            Some(Some(LinkEntry { node: Node::Replies { .. }, .. })) => {
+                self.flush_replies(link);
+                if let Some(mut sender) = self.driver.connection().sender(link) {
+                    sender.drained();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn enqueue(&mut self, index: usize) {
+        if let Some(Some(LinkEntry { node: Node::Deliver(link), .. })) = self.links.get_mut(index)
+            && !link.queued
+        {
+            link.queued = true;
+            self.runnable.push_back(index);
+        }
+    }
+
+    fn enqueue_all(&mut self) {
+        for index in 0..self.links.len() {
+            self.enqueue(index);
+        }
+    }
+
+    /// Lets readers fill the output, each a share, until it is full or none has anything to send.
+    fn deliver(&mut self) {
+        while self.driver.connection().output_len() < OUTPUT_BUDGET {
+            let Some(index) = self.runnable.pop_front() else { return };
+            let Some(Some(entry)) = self.links.get_mut(index) else { continue };
+            let Node::Deliver(link) = &mut entry.node else { continue };
+            link.queued = false;
+            match link.deliver(self.driver.connection(), READER_SHARE) {
+                Stopped::ShareUsed => {
+                    link.queued = true;
+                    self.runnable.push_back(index);
+                }
+                Stopped::AtEnd => {
+                    // A client that drains is told that this is all.
+                    if let Some(mut sender) = self.driver.connection().sender(entry.id) {
+                        sender.drained();
+                    }
+                }
+                Stopped::Blocked => {}
+            }
+        }
+    }
+
+    fn on_link_requested(&mut self, link: LinkId, session: SessionId, attach: &Attach) {
+        match self.open_link(link, attach) {
+            Ok((node, permit)) => {
+                let publishes = matches!(node, Node::Publish(_) | Node::Requests(_));
+                let acceptance = LinkAcceptance {
+                    max_message_size: publishes.then_some(MAX_MESSAGE_SIZE),
+                    ..LinkAcceptance::default()
+                };
+                let connection = self.driver.connection();
+                connection.accept_link(link, acceptance);
+                if publishes {
+                    connection.set_credit(link, CREDIT);
+                }
+                let index = link.index();
+                if self.links.len() <= index {
+                    self.links.resize_with(index + 1, || None);
+                }
+                self.links[index] = Some(LinkEntry { id: link, session, permit, node });
+                self.enqueue(index);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "link refused");
+                self.driver.connection().refuse_link(link, error);
+            }
+        }
+    }
+
+    fn open_link(&self, link: LinkId, attach: &Attach) -> Result<(Node, Option<(String, Right)>), Error> {
+        // The peer's role: what it sends we take, what it receives we give.
+        let terminus = match attach.role {
+            Role::Sender => attach.target.as_ref().and_then(|target| target.address.as_deref()),
+            Role::Receiver => attach.source.as_ref().and_then(|source| source.address.as_deref()),
+        };
+        let text = terminus.unwrap_or_default();
+        let address = Address::parse(text).ok_or_else(|| {
+            Error::new(ErrorCondition::INVALID_FIELD, format!("'{text}' is not an address of this service."))
+        })?;
+        let reply_target = || attach.target.as_ref().and_then(|target| target.address.clone());
+        let request_node = match address {
+            Address::Cbs => Some(RequestNode::Cbs),
+            Address::Management => Some(RequestNode::Management),
+            _ => None,
+        };
+        if let Some(node) = request_node {
+            return Ok(match attach.role {
+                Role::Sender => (Node::Requests(node), None),
+                Role::Receiver => {
+                    (Node::Replies { node, target: reply_target(), waiting: VecDeque::new() }, None)
+                }
+            });
+        }
+        match (attach.role, address) {
+            (Role::Sender, Address::Hub(hub)) => {
+                self.check(text, Right::Send)?;
+                let hub = self.hub(hub)?;
+                Ok((Node::Publish(PublishTarget::Hub(Arc::clone(hub))), Some((text.to_owned(), Right::Send))))
+            }
+            (Role::Sender, Address::Partition { hub, partition }) => {
+                self.check(text, Right::Send)?;
+                let partition = self.partition(self.hub(hub)?, partition)?;
+                let target = PublishTarget::Partition(Arc::clone(partition));
+                Ok((Node::Publish(target), Some((text.to_owned(), Right::Send))))
+            }
+            (Role::Receiver, Address::Consumer { hub, group, partition }) => {
+                self.check(text, Right::Listen)?;
+                let hub = self.hub(hub)?;
+                if hub.consumer_group(group).is_none() {
+                    let path = format!("{}/ConsumerGroups/{group}", hub.name());
+                    return Err(Error::new(ErrorCondition::NOT_FOUND, not_found(&self.namespace, &path)));
+                }
+                let partition = self.partition(hub, partition)?;
+                let node = self.open_reader(link, partition, attach)?;
+                Ok((node, Some((text.to_owned(), Right::Listen))))
+            }
+            (role, _) => {
+                let doing = if role == Role::Sender { "sent to" } else { "received from" };
+                Err(Error::new(ErrorCondition::NOT_ALLOWED, format!("'{text}' cannot be {doing}.")))
+            }
+        }
+    }
+
+    fn open_reader(&self, link: LinkId, partition: &Arc<Partition>, attach: &Attach) -> Result<Node, Error> {
+        let start = match &attach.source {
+            Some(source) => start_of(source)
+                .map_err(|error| Error::new(ErrorCondition::ARGUMENT_ERROR, error.to_string()))?,
+            None => Start::Earliest,
+        };
+        let cursor = partition.log().position(start).map_err(|PositionError::BeyondEnd { requested, last }| {
+            let last = last.map_or(-1, |last| last.cast_signed());
+            let text = format!("The supplied offset '{requested}' is invalid. The last offset in the system is '{last}'");
+            Error::new(ErrorCondition::ARGUMENT_ERROR, text)
+        })?;
+        let subscription = partition.log().subscribe(&self.subscriber, link.index() as u64);
+        Ok(Node::Deliver(Box::new(DeliverLink::new(link, Arc::clone(partition), cursor, subscription))))
+    }
+
+    fn check(&self, address: &str, right: Right) -> Result<(), Error> {
+        if self.claims.allows(address, right, SystemTime::now()) {
+            return Ok(());
+        }
+        Err(unauthorized(&self.namespace, address, right))
+    }
+
+    fn hub(&self, name: &str) -> Result<&Arc<Hub>, Error> {
+        self.namespace
+            .hub(name)
+            .ok_or_else(|| Error::new(ErrorCondition::NOT_FOUND, not_found(&self.namespace, name)))
+    }
+
+    fn partition<'a>(&self, hub: &'a Hub, id: &str) -> Result<&'a Arc<Partition>, Error> {
+        hub.partition(id).ok_or_else(|| {
+            let last = hub.partitions().len() - 1;
+            let text = format!("The specified partition '{id}' is invalid: those of '{}' are 0 to {last}.", hub.name());
+            Error::new(ErrorCondition::ARGUMENT_OUT_OF_RANGE, text)
+        })
+    }
+
+    fn remove(&mut self, link: LinkId) {
+        if let Some(entry) = self.links.get_mut(link.index()) {
+            entry.take_if(|entry| entry.id == link);
+        }
+    }
+
+    /// Sets the alarm for the next claim that expires.
+    fn set_expiry(&mut self, now: SystemTime) {
+        self.expiry = self.claims.next_expiry(now).map(|expiry| {
+            let left = expiry.duration_since(now).unwrap_or_default();
+            Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM)))
+        });
+    }
+
+    /// Detaches the links whose claim has expired.
+    fn check_expiry(&mut self, cx: &mut Context<'_>) {
+        let Some(alarm) = &mut self.expiry else { return };
+        if alarm.as_mut().poll(cx).is_pending() {
+            return;
+        }
+        let now = SystemTime::now();
+        for slot in &mut self.links {
+            let expired = slot.take_if(|entry| {
+                entry.permit.as_ref().is_some_and(|(address, right)| !self.claims.allows(address, *right, now))
+            });
+            if let Some(LinkEntry { id, permit: Some((address, right)), .. }) = expired {
+                let error = unauthorized(&self.namespace, &address, right);
+                self.driver.connection().detach_link(id, Some(error));
+            }
+        }
+        self.set_expiry(now);
+    }
+}
+
+fn unauthorized(namespace: &Namespace, address: &str, right: Right) -> Error {
+    let path = access::Resource::path_of(address);
+    let text = format!(
+        "Unauthorized access. '{}' claim(s) are required to perform this operation. Resource: 'sb://{}/{path}'.",
+        right.name(),
+        namespace.host()
+    );
+    Error::new(ErrorCondition::UNAUTHORIZED_ACCESS, text)
+}
+
+/// Deliveries that a publisher may have on the way; topped up at half. Enough that a fast client never waits for it.
+const CREDIT: u32 = 4_000;
+
+/// Output that is gathered before it is written, in bytes: a few large writes, still within the second-level cache.
+const OUTPUT_BUDGET: usize = 256 * 1024;
+
+/// Output that one reader may add before the next has its turn, in bytes.
+const READER_SHARE: usize = 64 * 1024;
+
+/// Turns before other connections of the thread have theirs.
+const TURNS_MAX: usize = 32;
+
+/// Replies kept for a client that grants no credit for them.
+const WAITING_REPLIES_MAX: usize = 64;
+
+/// How long a client may take to read the farewell.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Tokens may live for years; timers need not.
+const LONGEST_ALARM: Duration = Duration::from_secs(24 * 3600);

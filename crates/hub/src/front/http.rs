@@ -1,0 +1,101 @@
+//! `/health` and `/metrics` over HTTP.
+//!
+//! The health answer has the shape of Microsoft's emulator, so that scripts which wait for that one work with this
+//! one. Metrics are gathered from the store when they are asked for; nothing is counted twice.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::amqp::AmqpFront;
+use crate::counters::CounterValues;
+use crate::namespace::{Namespace, Partition};
+
+/// What the endpoints report on.
+#[derive(Debug, Clone)]
+pub struct HttpFront {
+    namespace: Arc<Namespace>,
+    amqp: Arc<AmqpFront>,
+}
+
+impl HttpFront {
+    /// An HTTP front for a namespace and its AMQP front.
+    #[must_use]
+    pub const fn new(namespace: Arc<Namespace>, amqp: Arc<AmqpFront>) -> Self {
+        Self { namespace, amqp }
+    }
+
+    /// Serves requests until `stop` becomes true.
+    ///
+    /// # Errors
+    /// If the listener fails for good.
+    pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
+        let router = Router::new().route("/health", get(health)).route("/metrics", get(metrics)).with_state(self);
+        axum::serve(listener, router)
+            .with_graceful_shutdown(async move {
+                let _ = stop.wait_for(|stop| *stop).await;
+            })
+            .await
+    }
+}
+
+async fn health() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], r#"{"status":"healthy","message":"Service is healthy."}"#)
+}
+
+async fn metrics(State(front): State<HttpFront>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], front.render())
+}
+
+impl HttpFront {
+    /// All metrics in the Prometheus text format.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        let mut family = |name: &str, kind: &str, help: &str, figure: &dyn Fn(&Partition) -> u64| {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for hub in self.namespace.hubs() {
+                for partition in hub.partitions() {
+                    let (hub, id) = (hub.name(), partition.id());
+                    let _ = writeln!(text, "{name}{{hub=\"{hub}\",partition=\"{id}\"}} {}", figure(partition));
+                }
+            }
+        };
+        let counters: [(&str, &str, fn(&CounterValues) -> u64); 6] = [
+            ("parshall_hub_events_in_total", "Events appended.", |values| values.events_in),
+            ("parshall_hub_bytes_in_total", "Bytes appended.", |values| values.bytes_in),
+            ("parshall_hub_batches_in_total", "Batches appended.", |values| values.batches_in),
+            ("parshall_hub_batches_refused_total", "Batches refused because the log was full.", |values| {
+                values.batches_refused
+            }),
+            ("parshall_hub_events_out_total", "Events delivered, once per reader.", |values| values.events_out),
+            ("parshall_hub_bytes_out_total", "Bytes delivered, once per reader.", |values| values.bytes_out),
+        ];
+        for (name, help, figure) in counters {
+            family(name, "counter", help, &|partition| figure(&partition.counters().values()));
+        }
+        family("parshall_hub_log_bytes", "gauge", "Bytes that the log holds.", &|partition| {
+            partition.log().stats().bytes
+        });
+        let connections = [
+            ("parshall_amqp_connections", "gauge", "AMQP connections open now.", self.amqp.open_connections()),
+            (
+                "parshall_amqp_connections_total",
+                "counter",
+                "AMQP connections accepted.",
+                self.amqp.accepted_connections(),
+            ),
+        ];
+        for (name, kind, help, figure) in connections {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {figure}");
+        }
+        text
+    }
+}
