@@ -1,6 +1,12 @@
 //! TODO-doc
 
+pub mod clock;
 pub mod figure;
+pub mod load;
+pub mod payload;
 pub mod progress;
+pub mod record;
 pub mod report;
 pub mod results;
+pub mod scenario;
+pub mod verify;

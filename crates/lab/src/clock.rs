@@ -1,0 +1,116 @@
+//! The one clock of a run.
+//!
+//! Every role runs on the lab's machine and reads `CLOCK_MONOTONIC`, which is the same for all
+//! processes of the machine. The orchestrator picks the run's epoch once and hands it to every role;
+//! from then on an instant is a [`RunTime`]: microseconds since that epoch. Latencies between
+//! processes are therefore exact differences, not estimates across two clocks.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// An instant of a run, in microseconds since the run's epoch.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct RunTime(u64);
+
+impl RunTime {
+    /// The epoch itself.
+    pub const EPOCH: Self = Self(0);
+
+    /// The latest instant that a payload header can carry (40 bits: about 12.7 days).
+    pub const LATEST: Self = Self((1 << 40) - 1);
+
+    /// The instant `microseconds` after the epoch; later ones than [`Self::LATEST`] become it.
+    #[must_use]
+    pub const fn from_micros(microseconds: u64) -> Self {
+        if microseconds > Self::LATEST.0 {
+            Self::LATEST
+        } else {
+            Self(microseconds)
+        }
+    }
+
+    /// Microseconds since the epoch.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// Microseconds from `earlier` to `self`: negative when `earlier` is in fact later.
+    #[must_use]
+    pub const fn micros_since(self, earlier: Self) -> i64 {
+        // Both are below 2^40, so neither cast can lose anything.
+        self.0 as i64 - earlier.0 as i64
+    }
+
+    /// The time from `earlier` to `self`, zero when `earlier` is later.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The instant `duration` later (at most [`Self::LATEST`]).
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        Self::from_micros(self.0.saturating_add(microseconds))
+    }
+}
+
+/// Reads the run's time. Cheap to copy; serialised as its epoch, so that all roles share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunClock {
+    /// The epoch on `CLOCK_MONOTONIC`, in nanoseconds since the machine started.
+    epoch_ns: u64,
+}
+
+impl RunClock {
+    /// A clock whose epoch is this moment.
+    #[must_use]
+    pub fn starting_now() -> Self {
+        Self {
+            epoch_ns: monotonic_ns(),
+        }
+    }
+
+    /// The present instant. One reading costs about 20 ns: take one per chunk, not one per event.
+    #[must_use]
+    pub fn now(&self) -> RunTime {
+        RunTime::from_micros(monotonic_ns().saturating_sub(self.epoch_ns) / 1_000)
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_signed_and_the_end_of_the_header_field_is_the_latest_instant() {
+        let early = RunTime::from_micros(10);
+        let late = early.plus(Duration::from_micros(32));
+        assert_eq!(late.micros_since(early), 32);
+        assert_eq!(early.micros_since(late), -32);
+        assert_eq!(early.saturating_since(late), Duration::ZERO);
+        assert_eq!(RunTime::from_micros(u64::MAX), RunTime::LATEST);
+        assert_eq!(early.plus(Duration::MAX), RunTime::LATEST);
+    }
+
+    #[test]
+    fn a_clock_that_crossed_a_process_border_reads_the_same_time() {
+        let clock = RunClock::starting_now();
+        let line = serde_json::to_string(&clock).expect("a clock serialises");
+        let other: RunClock = serde_json::from_str(&line).expect("and is read back");
+        let before = clock.now();
+        let between = other.now();
+        assert!(before <= between && between <= clock.now());
+    }
+}

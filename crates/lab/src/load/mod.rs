@@ -1,0 +1,22 @@
+//! What is offered, when, and what became of it.
+//!
+//! ```text
+//! LoadPlan ── one per run: streams, seed, pace
+//!    └─ Schedule ── one per worker: time in, runs of due events out
+//!          └─ a send per run
+//!                └─ Accounting: sent, acknowledged, late, unknown
+//!                      └─ judge: did the generator do its work?
+//! ```
+//!
+//! A stream goes to one source partition and its events carry consecutive sequence numbers; by default
+//! there is one stream per source partition. A worker owns whole streams.
+
+mod accounting;
+mod health;
+mod plan;
+mod schedule;
+
+pub use accounting::{Accounting, LoadCounts, LoadRecordings, PendingSend};
+pub use health::{LATE_AFTER, LoadFacts, judge};
+pub use plan::{Arrivals, LoadPlan, Pace, StreamPlan, Worker};
+pub use schedule::{Run, Schedule};
