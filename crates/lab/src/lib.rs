@@ -2,8 +2,10 @@
 
 pub mod clock;
 pub mod figure;
+pub mod limits;
 pub mod load;
 pub mod payload;
+pub mod probe;
 pub mod progress;
 pub mod record;
 pub mod report;
