@@ -10,5 +10,7 @@ pub mod progress;
 pub mod record;
 pub mod report;
 pub mod results;
+pub mod roles;
+pub mod run;
 pub mod scenario;
 pub mod verify;

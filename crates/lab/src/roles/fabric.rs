@@ -1,0 +1,137 @@
+//! What roles need of the world: a service, a pipeline, sources and sinks. The lab's own is made of the hub, the
+//! relay and the Event Hubs client; tests bring one in memory.
+
+use std::{collections::BTreeMap, error::Error, time::Duration};
+
+use bytes::BytesMut;
+use connect::{
+    event::PartitionId,
+    sink::Sink,
+    source::{Source, SourceOptions, StartPosition},
+};
+
+use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, RelayCounters};
+use crate::{
+    results::{HubCounters, LatencyDistribution, Stage},
+    scenario::Secret,
+};
+
+/// Makes the parts of the world that a role works with. Cloned into each worker's thread.
+pub trait Fabric: Clone + Send + 'static {
+    /// The embedded service.
+    type Hub: HubService;
+    /// The pipeline.
+    type Relay: RelayPipeline;
+    /// Where a load's worker sends. Its destinations are the partitions of the hub.
+    type Sink: Sink;
+    /// Where a sink's worker receives.
+    type Source: Source;
+    /// How payloads become messages and are found in them again.
+    type Codec: MessageCodec;
+    /// Why something can't be made.
+    type Error: Error + Send + Sync + 'static;
+
+    /// The codec of the protocol.
+    fn codec(&self) -> Self::Codec;
+
+    /// Starts the embedded service.
+    fn start_hub(&self, config: &HubConfig)
+    -> impl Future<Output = Result<Self::Hub, Self::Error>>;
+
+    /// Connects a pipeline, which does nothing until it is run.
+    fn connect_relay(
+        &self,
+        config: &RelayConfig,
+    ) -> impl Future<Output = Result<Self::Relay, Self::Error>>;
+
+    /// Connects a worker to send to a hub.
+    fn open_sink(
+        &self,
+        endpoint: &Endpoint,
+    ) -> impl Future<Output = Result<Self::Sink, Self::Error>>;
+
+    /// Connects a worker to receive from a hub. No partition is open yet.
+    fn open_source(
+        &self,
+        endpoint: &Endpoint,
+        options: SourceOptions,
+        read_from: ReadFrom,
+    ) -> impl Future<Output = Result<OpenedSource<Self::Source>, Self::Error>>;
+}
+
+/// A source with the places at which its partitions are to be opened.
+#[derive(Debug)]
+pub struct OpenedSource<S> {
+    /// The source.
+    pub source: S,
+    /// Every partition, with where it begins as of the moment at which the source was made.
+    pub positions: Vec<(PartitionId, StartPosition)>,
+}
+
+/// A running service.
+pub trait HubService {
+    /// How clients reach it.
+    fn connection_string(&self) -> Secret;
+
+    /// Its counters, by entity name.
+    fn counters(&self) -> BTreeMap<String, HubCounters>;
+
+    /// Ends it.
+    fn stop(self) -> impl Future<Output = ()>;
+}
+
+/// A connected pipeline.
+pub trait RelayPipeline {
+    /// Tells its counters while it runs.
+    type Metrics: RelayMetrics;
+    /// Why it can't go on.
+    type Error: Error + Send + Sync + 'static;
+
+    /// A handle that outlives [`Self::run`].
+    fn metrics(&self) -> Self::Metrics;
+
+    /// Carries events until `stop` is ready, then lets what is under way come to its end, writes the last
+    /// checkpoints and gives its last reading.
+    fn run(
+        self,
+        stop: impl Future<Output = ()>,
+    ) -> impl Future<Output = Result<RelayReading, Self::Error>>;
+}
+
+/// Asks a running pipeline for its counters.
+pub trait RelayMetrics {
+    /// The counters and distributions of this moment; `None` when it has ended.
+    fn read(&self) -> impl Future<Output = Option<RelayReading>>;
+}
+
+/// What a pipeline counted and recorded since it was connected.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RelayReading {
+    /// What it counted.
+    pub counters: RelayCounters,
+    /// What it recorded, per stage.
+    pub stages: BTreeMap<Stage, LatencyDistribution>,
+}
+
+/// Payloads into messages and back, in the encoding that [`Sink`] and [`Source`] move.
+pub trait MessageCodec {
+    /// Appends the message that carries `payload`, and `header` as the application property
+    /// [`HEADER_PROPERTY`](crate::payload::HEADER_PROPERTY) beside it if there is one.
+    fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut);
+
+    /// Finds them again; `None` in what is no such message.
+    fn decode<'a>(&self, message: &'a [u8]) -> Option<DecodedMessage<'a>>;
+}
+
+/// The parts of a message that the lab looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodedMessage<'a> {
+    /// The application property, if the message has it.
+    pub header: Option<&'a [u8]>,
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+/// How often a role reports its progress. Several times within the time in which a saturating load would use up
+/// what it is allowed to be ahead.
+pub(super) const REPORT_EVERY: Duration = Duration::from_millis(100);

@@ -1,0 +1,123 @@
+//! From a run of the schedule to a batch of messages.
+
+use bytes::{Bytes, BytesMut};
+use connect::event::{EnqueuedTime, EventBatch, EventParts};
+
+use crate::{
+    clock::RunTime,
+    load::Run,
+    payload::{Header, PayloadWriter, Replay},
+    roles::{RoleError, fabric::MessageCodec},
+    scenario,
+};
+
+/// Encodes the events of runs, one batch at a time, into memory that it uses again and again.
+#[derive(Debug)]
+pub(super) struct Encoder<C> {
+    codec: C,
+    content: Content,
+    run: u8,
+    streams: u16,
+    chunk: BytesMut,
+    batch: EventBatch,
+    /// 0, 1, 2, …: all events of the batch.
+    indices: Vec<u32>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Stamped {
+        writer: PayloadWriter,
+        payload: Vec<u8>,
+    },
+    Replayed(Replay),
+}
+
+impl<C: MessageCodec> Encoder<C> {
+    /// An encoder of the payloads of run number `run`.
+    pub(super) fn new(
+        codec: C,
+        payload: &scenario::Payload,
+        seed: u64,
+        run: u8,
+        streams: u16,
+    ) -> Result<Self, RoleError> {
+        let content = match payload {
+            scenario::Payload::Size(size) => Content::Stamped {
+                writer: PayloadWriter::new(size.as_usize(), seed)?,
+                payload: vec![0; size.as_usize()],
+            },
+            scenario::Payload::Replay { replay } => Content::Replayed(Replay::open(replay)?),
+        };
+        Ok(Self {
+            codec,
+            content,
+            run,
+            streams,
+            chunk: BytesMut::new(),
+            batch: EventBatch::default(),
+            indices: Vec::new(),
+        })
+    }
+
+    /// The length of the longest message that there will be.
+    pub(super) fn longest_message(&self) -> usize {
+        let mut message = BytesMut::new();
+        match &self.content {
+            Content::Stamped { payload, .. } => self.codec.encode(None, payload, &mut message),
+            Content::Replayed(replay) => {
+                let longest = vec![0; replay.longest()];
+                self.codec
+                    .encode(Some(&[0; Header::DETACHED_LENGTH]), &longest, &mut message);
+            }
+        }
+        message.len()
+    }
+
+    /// The events of `run`, leaving at `sent`, and the indices of all of them.
+    pub(super) fn encode(&mut self, run: &Run, sent: RunTime) -> (&EventBatch, &[u32]) {
+        // Lets the chunk of the batch before go, so that its memory can be used again.
+        self.batch.clear(self.batch.partition());
+        let mut ends = std::mem::take(&mut self.indices);
+        ends.clear();
+        for (sequence, intended) in run.events() {
+            let header = Header {
+                run: self.run,
+                stream: run.stream,
+                sequence,
+                intended,
+            };
+            match &mut self.content {
+                Content::Stamped { writer, payload } => {
+                    writer.write(header, sent, payload);
+                    self.codec.encode(None, payload, &mut self.chunk);
+                }
+                Content::Replayed(replay) => {
+                    // Streams take turns in the file, so that together they send it in its order.
+                    let number =
+                        u64::from(sequence) * u64::from(self.streams) + u64::from(run.stream);
+                    let payload = replay.payload(number);
+                    self.codec
+                        .encode(Some(&header.to_detached(payload)), payload, &mut self.chunk);
+                }
+            }
+            ends.push(u32::try_from(self.chunk.len()).expect("a send is far below 4 GiB"));
+        }
+        let chunk: Bytes = self.chunk.split().freeze();
+        let mut start = 0;
+        for (index, (end, sequence)) in ends.iter_mut().zip(run.sequences()).enumerate() {
+            let parts = EventParts {
+                message: start..*end,
+                partition_key: 0..0,
+                offset: 0..0,
+                sequence_number: i64::from(sequence),
+                enqueued_time: EnqueuedTime::default(),
+            };
+            self.batch.push(&chunk, &parts);
+            start = *end;
+            *end = index as u32;
+        }
+        self.indices = ends;
+        (&self.batch, &self.indices)
+    }
+}

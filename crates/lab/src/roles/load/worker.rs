@@ -1,0 +1,326 @@
+//! One worker of the load: a schedule, a connection, and the books of what became of each send.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use connect::sink::{OutgoingBatch, SendOutcome, SendToken, Sink};
+use tokio::time::Interval;
+
+use super::encoder::Encoder;
+use crate::{
+    clock::{RunClock, RunTime},
+    load::{Accounting, LATE_AFTER, LoadRecordings, PendingSend, Run, Schedule, Worker},
+    roles::{
+        RoleError,
+        fabric::{Fabric, MessageCodec, REPORT_EVERY},
+        protocol::{Edge, LoadConfig, LoadCounters},
+        timer::Timer,
+        workers::WorkerChannel,
+    },
+    verify::StreamSends,
+};
+
+/// What the role asks of a worker.
+#[derive(Debug, Clone)]
+pub(super) enum Ask {
+    Start,
+    Allow(u64),
+    Mark(Edge),
+    Stop,
+}
+
+/// What a worker says to the role.
+#[derive(Debug)]
+pub(super) enum Said {
+    Ready,
+    Progress(RunTime, LoadCounters),
+    Marked(Edge, RunTime, LoadCounters),
+}
+
+/// What the work of a worker came to.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) at: RunTime,
+    pub(super) counters: LoadCounters,
+    pub(super) streams: Vec<StreamSends>,
+    pub(super) recordings: Option<LoadRecordings>,
+}
+
+pub(super) type Channel = WorkerChannel<Ask, Said, Done>;
+
+/// Connects, works, and gives account.
+pub(super) async fn work<F: Fabric>(
+    fabric: F,
+    config: LoadConfig,
+    mut channel: Channel,
+) -> Result<Done, RoleError> {
+    let sink = fabric
+        .open_sink(&config.source)
+        .await
+        .map_err(RoleError::connect("connecting the load"))?;
+    let plan = config.plan;
+    let encoder = Encoder::new(
+        fabric.codec(),
+        &config.payload,
+        plan.seed,
+        config.run,
+        plan.streams,
+    )?;
+    let needed = sink
+        .encoded_len(encoder.longest_message())
+        .saturating_mul(plan.batch as usize);
+    let limit = sink.max_batch_bytes(0);
+    if needed > limit {
+        return Err(RoleError::BatchTooLarge {
+            events: plan.batch,
+            needed,
+            limit,
+        });
+    }
+    channel.say(Said::Ready);
+    loop {
+        match channel.asks.recv().await {
+            Some(Ask::Start) => break,
+            Some(Ask::Mark(edge)) => channel.say(Said::Marked(
+                edge,
+                config.clock.now(),
+                LoadCounters::default(),
+            )),
+            Some(Ask::Allow(_)) => {}
+            Some(Ask::Stop) | None => {
+                return Ok(Done {
+                    at: config.clock.now(),
+                    counters: LoadCounters::default(),
+                    streams: Vec::new(),
+                    recordings: None,
+                });
+            }
+        }
+    }
+    let now = config.clock.now();
+    let worker = Worker {
+        index: u16::try_from(channel.index).unwrap_or(u16::MAX),
+        count: config.workers,
+    };
+    let timer = Timer::new().map_err(|source| RoleError::System {
+        what: "a timer",
+        source,
+    })?;
+    let mut generator = Generator {
+        clock: config.clock,
+        schedule: Schedule::new(plan, worker, now),
+        accounting: Accounting::new(
+            &plan,
+            u64::try_from(LATE_AFTER.as_micros()).unwrap_or(u64::MAX),
+            now,
+        ),
+        encoder,
+        sink,
+        channel,
+        timer,
+        ticks: tokio::time::interval(REPORT_EVERY),
+        waiting: VecDeque::new(),
+        released: Vec::new(),
+        pending: Vec::new(),
+        free: Vec::new(),
+        outcomes: Vec::new(),
+        overdue_at_stop: None,
+        recordings: None,
+    };
+    poll_fn(|context| generator.poll(context)).await
+}
+
+struct Generator<S, C> {
+    clock: RunClock,
+    schedule: Schedule,
+    accounting: Accounting,
+    encoder: Encoder<C>,
+    sink: S,
+    channel: Channel,
+    timer: Timer,
+    ticks: Interval,
+    /// Runs that were released and that the sink was too busy to take.
+    waiting: VecDeque<Run>,
+    released: Vec<Run>,
+    /// Sends without an answer, by their token.
+    pending: Vec<Option<PendingSend>>,
+    /// Tokens that are free.
+    free: Vec<usize>,
+    outcomes: Vec<SendOutcome>,
+    /// Set when the load was stopped: what was due then and had not left.
+    overdue_at_stop: Option<u64>,
+    recordings: Option<LoadRecordings>,
+}
+
+impl<S: Sink, C: MessageCodec> Generator<S, C> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Done, RoleError>> {
+        for _ in 0..ROUNDS_PER_POLL {
+            self.hear(context)?;
+            let now = self.clock.now();
+            while self.ticks.poll_tick(context).is_ready() {
+                self.accounting.tick(now);
+                self.channel.say(Said::Progress(now, self.counters(now)));
+            }
+            let sent = self.send(context, now)?;
+            let answered = self.settle(context)?;
+            if self.is_done() {
+                return Poll::Ready(Ok(self.give_account()));
+            }
+            if !sent && !answered && self.sleep(context)?.is_pending() {
+                return Poll::Pending;
+            }
+        }
+        // The event loop needs a turn now and then, however much there is to do.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn hear(&mut self, context: &mut Context<'_>) -> Result<(), RoleError> {
+        while let Poll::Ready(ask) = self.channel.asks.poll_recv(context) {
+            match ask {
+                Some(Ask::Start) => {}
+                Some(Ask::Allow(events)) => self.schedule.allow(events),
+                Some(Ask::Mark(edge)) => {
+                    let now = self.clock.now();
+                    match edge {
+                        Edge::Begin => self.accounting.begin_measurement(now),
+                        Edge::End => self.recordings = Some(self.accounting.end_measurement(now)),
+                    }
+                    self.channel
+                        .say(Said::Marked(edge, now, self.counters(now)));
+                }
+                Some(Ask::Stop) if self.overdue_at_stop.is_none() => {
+                    self.overdue_at_stop = Some(self.overdue(self.clock.now()));
+                    self.waiting.clear();
+                }
+                Some(Ask::Stop) => {}
+                None => return Err(RoleError::Abandoned),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is due. Returns whether anything left.
+    fn send(&mut self, context: &mut Context<'_>, now: RunTime) -> Result<bool, RoleError> {
+        if self.overdue_at_stop.is_none() && self.waiting.is_empty() {
+            self.schedule
+                .release(now, EVENTS_PER_ROUND, &mut self.released);
+            self.waiting.extend(self.released.drain(..));
+        }
+        let mut sent = false;
+        while let Some(run) = self.waiting.pop_front() {
+            let now = self.clock.now();
+            let token = self.free.pop().unwrap_or_else(|| {
+                self.pending.push(None);
+                self.pending.len() - 1
+            });
+            let destination = u32::from(run.stream) % self.sink.destinations();
+            let (batch, events) = self.encoder.encode(&run, now);
+            let outgoing = OutgoingBatch {
+                destination,
+                batch,
+                events,
+            };
+            if self.sink.send(SendToken(token as u64), outgoing).is_ok() {
+                self.pending[token] = Some(self.accounting.sent(run, now));
+                sent = true;
+                continue;
+            }
+            self.free.push(token);
+            self.waiting.push_front(run);
+            match self.sink.poll_ready(context) {
+                Poll::Ready(ready) => ready.map_err(RoleError::Send)?,
+                Poll::Pending => break,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Books the answers that have come. Returns whether there was any.
+    fn settle(&mut self, context: &mut Context<'_>) -> Result<bool, RoleError> {
+        let Poll::Ready(result) = self.sink.poll_outcomes(context, &mut self.outcomes) else {
+            return Ok(false);
+        };
+        result.map_err(RoleError::Send)?;
+        let now = self.clock.now();
+        for outcome in self.outcomes.drain(..) {
+            let token = outcome.token.0 as usize;
+            let Some(pending) = self.pending.get_mut(token).and_then(Option::take) else {
+                continue;
+            };
+            self.free.push(token);
+            self.schedule.answered(1);
+            match outcome.result {
+                Ok(()) => self.accounting.acknowledged(&pending, now),
+                Err(error) => {
+                    tracing::warn!(%error, stream = pending.run.stream, "a send was refused");
+                    self.accounting.failed(&pending);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// `Pending` until the next event is due or something else wakes the task.
+    fn sleep(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, RoleError> {
+        let failed = |source| RoleError::System {
+            what: "a timer",
+            source,
+        };
+        if self.overdue_at_stop.is_some() || !self.waiting.is_empty() {
+            return Ok(Poll::Pending);
+        }
+        let Some(due) = self.schedule.next_due() else {
+            return Ok(Poll::Pending);
+        };
+        // Events closer together than this leave together: each wake-up costs more than it.
+        let after = due.saturating_since(self.clock.now()).max(COALESCE);
+        self.timer.set(after).map_err(failed)?;
+        match self.timer.poll_elapsed(context) {
+            Poll::Ready(elapsed) => elapsed.map(Poll::Ready).map_err(failed),
+            Poll::Pending => Ok(Poll::Pending),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        (self.overdue_at_stop.is_some() || self.schedule.is_exhausted())
+            && self.waiting.is_empty()
+            && self.pending.len() == self.free.len()
+    }
+
+    fn give_account(&mut self) -> Done {
+        let at = self.clock.now();
+        Done {
+            at,
+            counters: self.counters(at),
+            streams: self.accounting.streams().to_vec(),
+            recordings: self.recordings.take(),
+        }
+    }
+
+    fn counters(&self, now: RunTime) -> LoadCounters {
+        LoadCounters {
+            events: self.accounting.counts(),
+            overdue: self.overdue_at_stop.unwrap_or_else(|| self.overdue(now)),
+            held_us: self.schedule.held_us(now),
+        }
+    }
+
+    fn overdue(&self, now: RunTime) -> u64 {
+        let waiting: u64 = self.waiting.iter().map(|run| u64::from(run.count())).sum();
+        let is_planned = self.schedule.has_plan();
+        self.schedule.overdue(now) + if is_planned { waiting } else { 0 }
+    }
+}
+
+/// Rounds after which the event loop gets a turn.
+const ROUNDS_PER_POLL: u32 = 64;
+
+/// Events released per round, so that answers are booked between.
+const EVENTS_PER_ROUND: u32 = 4_096;
+
+const COALESCE: Duration = Duration::from_micros(50);

@@ -1,0 +1,168 @@
+//! The processes of a run, from both ends of their pipes.
+//!
+//! * [`protocol`] is what orchestrator and role say to each other.
+//! * [`process`] starts a role and ends it, whatever happens.
+//! * [`run_role`] is the role's own main function; `hub`, `load`, `relay` and `sink` are what it then does.
+//! * [`fabric`] is what roles need of the world: the network is behind it, so roles are tested without one.
+//!
+//! A role is one process of this program, so that the CPU time and the memory of each are its own.
+
+mod channel;
+pub mod fabric;
+mod hub;
+mod load;
+#[cfg(test)]
+pub(crate) mod memory;
+pub mod process;
+pub mod protocol;
+mod relay;
+mod sink;
+mod timer;
+mod workers;
+
+pub use channel::{ChannelError, Reporter, RoleChannel};
+
+use std::{
+    error::Error,
+    io::{BufRead, Write},
+};
+
+use self::{
+    fabric::Fabric,
+    protocol::{Report, RoleConfig},
+};
+use crate::{
+    payload::{ImpossibleLength, ReplayError},
+    results::Role,
+};
+
+/// Why a role could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum RoleError {
+    /// Nobody said what to do.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The configuration is for another role than the command line.
+    #[error("started as {started} and configured as {configured}")]
+    WrongRole {
+        /// What the command line said.
+        started: Role,
+        /// What the configuration said.
+        configured: Role,
+    },
+    /// The orchestrator went away.
+    #[error("the orchestrator has gone")]
+    Abandoned,
+    /// Something could not be made or reached.
+    #[error("{what} failed")]
+    Connect {
+        /// What was being done.
+        what: &'static str,
+        /// Why.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The pipeline can't go on.
+    #[error("the pipeline can't go on")]
+    Pipeline(#[source] Box<dyn Error + Send + Sync>),
+    /// The pipeline ended without having been told to.
+    #[error("the pipeline ended by itself")]
+    EndedEarly,
+    /// The generator's connection can't go on.
+    #[error("sending can't go on")]
+    Send(#[source] connect::sink::SinkError),
+    /// The receiver's connection can't go on.
+    #[error("receiving can't go on")]
+    Receive(#[source] connect::source::SourceError),
+    /// The payloads are impossible.
+    #[error(transparent)]
+    Payload(#[from] ImpossibleLength),
+    /// The events to replay can't be read.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// A send of the configured batch can't fit into what the service takes at once.
+    #[error(
+        "a batch of {events} events takes up to {needed} bytes, and the service takes {limit} in one send"
+    )]
+    BatchTooLarge {
+        /// Events in a batch.
+        events: u32,
+        /// Bytes that it may take.
+        needed: usize,
+        /// Bytes that are possible.
+        limit: usize,
+    },
+    /// A timer or a thread can't be had.
+    #[error("the system refused {what}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A worker's thread ended without a word.
+    #[error("a worker of the role panicked; its log has the reason")]
+    WorkerPanicked,
+}
+
+/// Runs a role to its end: reads what to do from `input`, reports to `output`.
+///
+/// # Errors
+/// [`RoleError`] when it could not do its work. It has been reported to the orchestrator already.
+pub fn run_role<F: Fabric>(
+    role: Role,
+    fabric: F,
+    input: impl BufRead + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> Result<(), RoleError> {
+    let (config, mut channel) = RoleChannel::open(input, output)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| RoleError::System {
+            what: "an event loop",
+            source,
+        })?;
+    let result = if config.role() == role {
+        runtime.block_on(async {
+            match config {
+                RoleConfig::Hub(config) => hub::run(fabric, config, &mut channel).await,
+                RoleConfig::Load(config) => load::run(fabric, config, &mut channel).await,
+                RoleConfig::Relay(config) => relay::run(fabric, *config, &mut channel).await,
+                RoleConfig::Sink(config) => sink::run(fabric, config, &mut channel).await,
+            }
+        })
+    } else {
+        Err(RoleError::WrongRole {
+            started: role,
+            configured: config.role(),
+        })
+    };
+    match &result {
+        Ok(report) => channel.reporter.send(report),
+        Err(error) => channel.reporter.send(&Report::Failed {
+            error: with_causes(error),
+        }),
+    }
+    result.map(|_| ())
+}
+
+impl RoleError {
+    fn connect<E: Error + Send + Sync + 'static>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Connect {
+            what,
+            source: Box::new(source),
+        }
+    }
+}
+
+/// An error with all of its causes, in one line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

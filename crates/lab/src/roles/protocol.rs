@@ -1,0 +1,441 @@
+//! What the orchestrator and a role say to each other, one JSON value per line.
+//!
+//! ```text
+//! orchestrator                      role
+//!      │  RoleConfig  ───────────────▶│  connects
+//!      │◀───────────────────  Ready   │
+//!      │  Start       ───────────────▶│  works
+//!      │◀──────────────  Progress …   │  several times a second
+//!      │  Mark        ───────────────▶│  reads its counters and its clock at that moment
+//!      │◀──────────────────  Marked   │
+//!      │  Stop        ───────────────▶│  ends what is under way
+//!      │◀────────────────  Finished   │  and exits
+//! ```
+//!
+//! `Failed` may take the place of any report and is the last one. A role whose input ends has lost its
+//! orchestrator: it stops at once.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use units::ByteSize;
+
+use crate::{
+    clock::{RunClock, RunTime},
+    load::{LoadCounts, LoadPlan, LoadRecordings},
+    record::Recording,
+    results::{HubCounters, Role, Stage},
+    scenario::{self, Payload, Secret, WhenFull},
+    verify::{Counts, Delivery, Expectation, StreamSends},
+};
+
+/// The first line to a role: what it is to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum RoleConfig {
+    /// The embedded service.
+    Hub(HubConfig),
+    /// The generator.
+    Load(LoadConfig),
+    /// The pipeline.
+    Relay(Box<RelayConfig>),
+    /// The receiver that verifies.
+    Sink(SinkConfig),
+}
+
+/// What the embedded service is to offer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HubConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// The hubs to create.
+    pub hubs: Vec<HubEntity>,
+    /// What happens to a partition whose log is full.
+    pub when_full: WhenFull,
+}
+
+/// One hub of the embedded service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HubEntity {
+    /// Name, partitions, consumer group.
+    pub hub: scenario::Hub,
+    /// Memory for the log of each partition.
+    pub log_per_partition: ByteSize,
+}
+
+/// Where a hub is and how to get in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// The namespace's connection string.
+    pub connection_string: Secret,
+    /// A file of certificates to trust besides those of the system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authority: Option<PathBuf>,
+    /// The hub in it.
+    pub hub: scenario::Hub,
+}
+
+/// Where a reader without a checkpoint begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadFrom {
+    /// At the oldest event: the hubs are the run's own.
+    Beginning,
+    /// After what lay in the hub when the role became ready: others have used it before.
+    Now,
+}
+
+/// What the generator is to send.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// The source hub.
+    pub source: Endpoint,
+    /// The run's number, for the payloads.
+    pub run: u8,
+    /// What is offered when.
+    pub plan: LoadPlan,
+    /// How many workers, each on a connection of its own, share the streams.
+    pub workers: u16,
+    /// What the events carry.
+    pub payload: Payload,
+}
+
+/// What the pipeline is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// Where events come from.
+    pub source: Endpoint,
+    /// Where they go.
+    pub destination: Endpoint,
+    /// What happens in between.
+    pub relay: scenario::Relay,
+    /// Which of [`scenario::Relay::instances`] this process is, from 0.
+    pub instance: u32,
+    /// Where a partition without a checkpoint begins.
+    pub read_from: ReadFrom,
+    /// A folder for checkpoints that all instances share; empty when the trial begins.
+    pub checkpoints: PathBuf,
+    /// The seed of routes and injected failures.
+    pub seed: u64,
+}
+
+/// What the receiver is to watch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinkConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// The destination hub.
+    pub destination: Endpoint,
+    /// What the run can contain.
+    pub expectation: Expectation,
+    /// How many workers, each on a connection of its own, share the partitions.
+    pub workers: u16,
+    /// Events per partition that may be on the way.
+    pub prefetch: u32,
+    /// Where it begins.
+    pub read_from: ReadFrom,
+    /// Where the header of an event is: in its payload, or beside it.
+    pub payload: Payload,
+}
+
+/// What the orchestrator asks of a role that is ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Command {
+    /// Begin to work.
+    Start,
+    /// Load: offer no more than so many events in total.
+    Allow {
+        /// The bound, which only ever grows.
+        events: u64,
+    },
+    /// Note the counters of this moment; recordings begin or end with it.
+    Mark {
+        /// Which edge of the measurement.
+        edge: Edge,
+    },
+    /// Sink: this is all that was sent, so say how much of it is still missing.
+    Expect {
+        /// Per stream, in their order.
+        streams: Vec<StreamSends>,
+    },
+    /// End what is under way, report, exit.
+    Stop,
+}
+
+/// An edge of the measured phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Edge {
+    /// From here on figures count.
+    Begin,
+    /// Up to here.
+    End,
+}
+
+/// What a role says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Report {
+    /// Connected; waits for [`Command::Start`].
+    Ready(Ready),
+    /// The counters at some moment.
+    Progress(Counted),
+    /// The counters at the moment of a [`Command::Mark`].
+    Marked {
+        /// The edge that was asked for.
+        edge: Edge,
+        /// What was counted at it.
+        counted: Counted,
+    },
+    /// The role has done everything and exits.
+    Finished {
+        /// The last counters.
+        counted: Counted,
+        /// What it found out.
+        outcome: Box<Outcome>,
+    },
+    /// The role can't go on and exits.
+    Failed {
+        /// Why, with its causes.
+        error: String,
+    },
+}
+
+/// A role is ready.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ready {
+    /// Hub: how to reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_string: Option<Secret>,
+}
+
+/// Counters with the moment at which they were read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counted {
+    /// When.
+    pub at: RunTime,
+    /// What.
+    pub counters: Counters,
+}
+
+/// The counters of one role. All grow, except [`SinkCounters::missing`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Counters {
+    /// By entity name.
+    Hub(BTreeMap<String, HubCounters>),
+    /// The generator's.
+    Load(LoadCounters),
+    /// The pipeline's.
+    Relay(RelayCounters),
+    /// The receiver's.
+    Sink(SinkCounters),
+}
+
+/// What a generator counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadCounters {
+    /// Events by what became of them.
+    pub events: LoadCounts,
+    /// Events that are due and have not left.
+    pub overdue: u64,
+    /// For how many microseconds it stood still because it was far enough ahead.
+    pub held_us: u64,
+}
+
+/// What a pipeline counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayCounters {
+    /// Events received from the source, those received again included.
+    pub received: u64,
+    /// Events that the destination accepted, those sent again included.
+    pub forwarded: u64,
+    /// Events of sends whose failure does not prove that they did not arrive (a time-out, a lost connection).
+    pub doubtful: u64,
+    /// Events of the source up to which everything has been accepted: the sum of the watermarks' progress. Each
+    /// event counts once, however often it is received.
+    pub completed: u64,
+    /// When the first send was accepted.
+    pub first_forwarded: Option<RunTime>,
+    /// When the last one was.
+    pub last_forwarded: Option<RunTime>,
+}
+
+/// What a receiver counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinkCounters {
+    /// Events by what they turned out to be.
+    pub events: Counts,
+    /// Different events.
+    pub distinct: u64,
+    /// Acknowledged events that have not been seen yet; known after [`Command::Expect`].
+    pub missing: Option<u64>,
+}
+
+/// What a role found out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Outcome {
+    /// Nothing beyond its counters.
+    Hub,
+    /// What was sent, and what was recorded between the marks.
+    Load {
+        /// Per stream, in their order.
+        streams: Vec<StreamSends>,
+        /// Events of the plan that were due when the load was stopped and never left.
+        never_sent: u64,
+        /// `None` if nothing was marked.
+        recordings: Option<LoadRecordings>,
+    },
+    /// What was recorded between the marks.
+    Relay {
+        /// The stages of its own work on a batch.
+        stages: BTreeMap<Stage, Recording>,
+    },
+    /// The verdict, and what was recorded between the marks.
+    Sink {
+        /// What became of the events; `None` without [`Command::Expect`].
+        delivery: Option<Delivery>,
+        /// From the intended instant.
+        latency: Option<Recording>,
+        /// From the instant at which the event really left, if the payload tells.
+        uncorrected_latency: Option<Recording>,
+    },
+}
+
+impl RoleConfig {
+    /// The role that is configured.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        match self {
+            Self::Hub(_) => Role::Hub,
+            Self::Load(_) => Role::Load,
+            Self::Relay(_) => Role::Relay,
+            Self::Sink(_) => Role::Sink,
+        }
+    }
+}
+
+impl Report {
+    /// Whether it is the last one of a role.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        matches!(self, Self::Finished { .. } | Self::Failed { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comes_back<T>(value: &T)
+    where
+        T: Serialize + for<'de> Deserialize<'de> + PartialEq + std::fmt::Debug,
+    {
+        let line = serde_json::to_string(value).expect("serialises");
+        assert!(!line.contains('\n'), "one line: {line}");
+        assert_eq!(
+            &serde_json::from_str::<T>(&line).expect("is read back"),
+            value,
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn every_command_comes_back_from_its_line() {
+        let mut sends = StreamSends {
+            sent: 9,
+            ..StreamSends::default()
+        };
+        sends.acknowledged.insert(0..4);
+        for command in [
+            Command::Start,
+            Command::Allow { events: 7 },
+            Command::Mark { edge: Edge::Begin },
+            Command::Expect {
+                streams: vec![sends],
+            },
+            Command::Stop,
+        ] {
+            comes_back(&command);
+        }
+    }
+
+    #[test]
+    fn reports_and_their_outcomes_come_back_from_their_lines() {
+        let counted = Counted {
+            at: RunTime::from_micros(5),
+            counters: Counters::Sink(SinkCounters {
+                missing: Some(3),
+                ..SinkCounters::default()
+            }),
+        };
+        comes_back(&Report::Ready(Ready {
+            connection_string: Some(Secret::new("Endpoint=sb://x")),
+        }));
+        comes_back(&Report::Progress(Counted {
+            at: RunTime::EPOCH,
+            counters: Counters::Hub([("source".to_owned(), HubCounters::default())].into()),
+        }));
+        comes_back(&Report::Marked {
+            edge: Edge::End,
+            counted: counted.clone(),
+        });
+        comes_back(&Report::Finished {
+            counted,
+            outcome: Box::new(Outcome::Sink {
+                delivery: Some(Delivery::default()),
+                latency: None,
+                uncorrected_latency: None,
+            }),
+        });
+        comes_back(&Report::Failed {
+            error: "no\nway".to_owned(),
+        });
+    }
+
+    #[test]
+    fn the_relays_configuration_comes_back_with_its_secret() {
+        let endpoint = Endpoint {
+            connection_string: Secret::new("key"),
+            certificate_authority: None,
+            hub: scenario::Hub {
+                name: "source".to_owned(),
+                partitions: 4,
+                consumer_group: "$Default".to_owned(),
+            },
+        };
+        let config = RoleConfig::Relay(Box::new(RelayConfig {
+            clock: RunClock::starting_now(),
+            source: endpoint.clone(),
+            destination: endpoint,
+            relay: scenario::Relay::default(),
+            instance: 0,
+            read_from: ReadFrom::Now,
+            checkpoints: PathBuf::from("/tmp/checkpoints"),
+            seed: 3,
+        }));
+        comes_back(&config);
+        assert_eq!(config.role(), Role::Relay);
+        assert!(
+            !format!("{config:?}").contains("key"),
+            "secrets do not get into logs"
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! The sink role: receives what the pipeline forwarded, and verifies every event.
+//!
+//! The verifiers of its workers stay where they are: they are asked how many of the acknowledged events they have
+//! seen, and merged once at the end. The orchestrator gets counts and a verdict, never the bits.
+
+mod worker;
+
+use std::sync::Arc;
+
+use self::worker::{Ask, Done, Said, WorkerCounters};
+use super::{
+    RoleError,
+    channel::RoleChannel,
+    fabric::Fabric,
+    protocol::{
+        Command, Counted, Counters, Edge, Outcome, Ready, Report, SinkConfig, SinkCounters,
+    },
+    workers::{Answer, Workers},
+};
+use crate::{
+    clock::RunClock,
+    record::Recording,
+    verify::{StreamSends, StreamVerifier},
+};
+
+/// Receives from the start to the stop.
+pub(super) async fn run<F: Fabric>(
+    fabric: F,
+    config: SinkConfig,
+    channel: &mut RoleChannel,
+) -> Result<Report, RoleError> {
+    let count = usize::from(config.workers.max(1));
+    let mut watch = Watch {
+        clock: config.clock,
+        ready: 0,
+        latest: vec![WorkerCounters::default(); count],
+        marked: vec![None; count],
+        progress_heard: 0,
+        expected: None,
+        done: Vec::new(),
+    };
+    let mut workers = Workers::start(count, move |channel| {
+        worker::work(fabric.clone(), config.clone(), channel)
+    })?;
+    loop {
+        tokio::select! {
+            command = channel.next() => match command {
+                Some(Command::Start) => workers.ask(&Ask::Start),
+                Some(Command::Mark { edge }) => workers.ask(&Ask::Mark(edge)),
+                Some(Command::Expect { streams }) => {
+                    let streams = Arc::new(streams);
+                    watch.expected = Some(Arc::clone(&streams));
+                    workers.ask(&Ask::Expect(streams));
+                }
+                Some(Command::Stop) => workers.ask(&Ask::Stop),
+                Some(Command::Allow { .. }) => {}
+                None => return Err(RoleError::Abandoned),
+            },
+            answer = workers.next() => match answer {
+                Some((worker, Answer::Said(said))) => watch.hear(worker, said, channel),
+                Some((_, Answer::Ended(done))) => {
+                    watch.done.push(done?);
+                    if watch.done.len() == workers.count() {
+                        return Ok(watch.conclude());
+                    }
+                }
+                None => return Err(RoleError::WorkerPanicked),
+            },
+        }
+    }
+}
+
+/// What is known of all workers together.
+#[derive(Debug)]
+struct Watch {
+    clock: RunClock,
+    ready: usize,
+    latest: Vec<WorkerCounters>,
+    marked: Vec<Option<(Edge, WorkerCounters)>>,
+    progress_heard: usize,
+    expected: Option<Arc<Vec<StreamSends>>>,
+    done: Vec<Done>,
+}
+
+impl Watch {
+    fn hear(&mut self, worker: usize, said: Said, channel: &RoleChannel) {
+        match said {
+            Said::Ready => {
+                self.ready += 1;
+                if self.ready == self.latest.len() {
+                    channel.reporter.send(&Report::Ready(Ready::default()));
+                }
+            }
+            Said::Progress(counters) => {
+                self.latest[worker] = counters;
+                self.progress_heard += 1;
+                // One report per round of all workers.
+                if self.progress_heard >= self.latest.len() - self.done.len() {
+                    self.progress_heard = 0;
+                    channel
+                        .reporter
+                        .send(&Report::Progress(self.counted(&self.latest)));
+                }
+            }
+            Said::Marked(edge, counters) => {
+                self.latest[worker] = counters;
+                self.marked[worker] = Some((edge, counters));
+                let all: Option<Vec<_>> = self
+                    .marked
+                    .iter()
+                    .map(|marked| {
+                        marked
+                            .filter(|(known, _)| *known == edge)
+                            .map(|(_, counters)| counters)
+                    })
+                    .collect();
+                if let Some(all) = all {
+                    channel.reporter.send(&Report::Marked {
+                        edge,
+                        counted: self.counted(&all),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The counters of all workers, as of the latest of them.
+    fn counted(&self, workers: &[WorkerCounters]) -> Counted {
+        let mut sum = SinkCounters::default();
+        let mut seen = Some(0);
+        for worker in workers {
+            sum.events += worker.counters.events;
+            sum.distinct += worker.counters.distinct;
+            seen = seen
+                .zip(worker.acknowledged_seen)
+                .map(|(sum, seen)| sum + seen);
+        }
+        sum.missing = self.expected.as_ref().zip(seen).map(|(streams, seen)| {
+            let acknowledged: u64 = streams
+                .iter()
+                .map(|stream| stream.acknowledged.count())
+                .sum();
+            acknowledged.saturating_sub(seen)
+        });
+        Counted {
+            at: workers
+                .iter()
+                .map(|worker| worker.at)
+                .max()
+                .unwrap_or_default(),
+            counters: Counters::Sink(sum),
+        }
+    }
+
+    fn conclude(self) -> Report {
+        let mut verifier: Option<StreamVerifier> = None;
+        let (mut latency, mut uncorrected_latency) = (None, None);
+        for done in self.done {
+            match &mut verifier {
+                None => verifier = Some(done.verifier),
+                Some(verifier) => verifier.merge(done.verifier),
+            }
+            Recording::merge_option(&mut latency, done.latency)
+                .and_then(|()| {
+                    Recording::merge_option(&mut uncorrected_latency, done.uncorrected_latency)
+                })
+                .expect("workers of this process write recordings that can be read");
+        }
+        let streams = self.expected.as_deref();
+        let delivery = verifier
+            .as_ref()
+            .zip(streams)
+            .map(|(verifier, streams)| verifier.conclude(streams));
+        let counters = verifier
+            .as_ref()
+            .map_or_else(SinkCounters::default, |verifier| SinkCounters {
+                events: verifier.counts(),
+                distinct: verifier.distinct(),
+                missing: streams.map(|streams| verifier.missing(streams)),
+            });
+        Report::Finished {
+            counted: Counted {
+                at: self.clock.now(),
+                counters: Counters::Sink(counters),
+            },
+            outcome: Box::new(Outcome::Sink {
+                delivery,
+                latency,
+                uncorrected_latency,
+            }),
+        }
+    }
+}

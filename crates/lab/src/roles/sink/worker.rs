@@ -1,0 +1,309 @@
+//! One worker of the sink: a connection, its share of the partitions, and a verifier of its own.
+
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use connect::{
+    event::{EventBatch, PartitionId},
+    sink::ErrorClass,
+    source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPosition},
+};
+use tokio::time::{Instant, Interval};
+
+use crate::{
+    clock::RunTime,
+    payload::{Corrupted, Header, sent_time},
+    record::{Recorder, Recording},
+    roles::{
+        RoleError,
+        fabric::{Fabric, MessageCodec, REPORT_EVERY},
+        protocol::{Edge, SinkConfig, SinkCounters},
+        workers::WorkerChannel,
+    },
+    scenario::Payload,
+    verify::{StreamSends, StreamVerifier},
+};
+
+/// What the role asks of a worker.
+#[derive(Debug, Clone)]
+pub(super) enum Ask {
+    Start,
+    Mark(Edge),
+    Expect(Arc<Vec<StreamSends>>),
+    Stop,
+}
+
+/// What a worker says to the role.
+#[derive(Debug)]
+pub(super) enum Said {
+    Ready,
+    Progress(WorkerCounters),
+    Marked(Edge, WorkerCounters),
+}
+
+/// What a worker counts. `missing` is the role's to tell.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct WorkerCounters {
+    pub(super) at: RunTime,
+    pub(super) counters: SinkCounters,
+    /// Acknowledged events that this worker has seen, once it knows which those are.
+    pub(super) acknowledged_seen: Option<u64>,
+}
+
+/// What the work of a worker came to.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) verifier: StreamVerifier,
+    pub(super) latency: Option<Recording>,
+    pub(super) uncorrected_latency: Option<Recording>,
+}
+
+pub(super) type Channel = WorkerChannel<Ask, Said, Done>;
+
+/// Connects, receives, and gives account.
+pub(super) async fn work<F: Fabric>(
+    fabric: F,
+    config: SinkConfig,
+    channel: Channel,
+) -> Result<Done, RoleError> {
+    let options = SourceOptions {
+        // Events are looked at as they come: nothing is gained by waiting for more.
+        batch: BatchOptions {
+            max_events: config.prefetch.clamp(1, EVENTS_PER_BATCH) as usize,
+            max_wait: Duration::ZERO,
+        },
+        prefetch: config.prefetch as usize,
+    };
+    let opened = fabric
+        .open_source(&config.destination, options, config.read_from)
+        .await
+        .map_err(RoleError::connect("connecting the sink"))?;
+    let workers = u32::from(config.workers.max(1));
+    let index = u32::try_from(channel.index).unwrap_or(u32::MAX);
+    let own = opened
+        .positions
+        .into_iter()
+        .filter(|(partition, _)| partition.0 % workers == index);
+    channel.say(Said::Ready);
+    let mut receiver = Receiver {
+        codec: fabric.codec(),
+        source: opened.source,
+        positions: own.collect(),
+        channel,
+        ticks: tokio::time::interval(REPORT_EVERY),
+        verifier: StreamVerifier::new(config.expectation),
+        recorders: None,
+        recordings: (None, None),
+        reopen: Vec::new(),
+        is_started: false,
+        expected: None,
+        quiet: None,
+        config,
+    };
+    poll_fn(|context| receiver.poll(context)).await
+}
+
+struct Receiver<S, C> {
+    config: SinkConfig,
+    codec: C,
+    source: S,
+    /// Where each partition of this worker is to be opened, or opened again.
+    positions: HashMap<PartitionId, StartPosition>,
+    channel: Channel,
+    ticks: Interval,
+    verifier: StreamVerifier,
+    recorders: Option<Recorders>,
+    recordings: (Option<Recording>, Option<Recording>),
+    /// Partitions that were closed, and when to try them again.
+    reopen: Vec<(Instant, PartitionId)>,
+    is_started: bool,
+    expected: Option<Arc<Vec<StreamSends>>>,
+    /// Set when the sink is to stop: when it has been without an event for long enough.
+    quiet: Option<Instant>,
+}
+
+/// The latencies of the measured phase.
+struct Recorders {
+    latency: Recorder,
+    uncorrected_latency: Option<Recorder>,
+}
+
+impl<S: Source, C: MessageCodec> Receiver<S, C> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Done, RoleError>> {
+        for _ in 0..BATCHES_PER_POLL {
+            self.hear(context)?;
+            while self.ticks.poll_tick(context).is_ready() {
+                self.tick();
+                if self.quiet.is_some_and(|quiet| Instant::now() >= quiet) {
+                    return Poll::Ready(Ok(self.give_account()));
+                }
+            }
+            let Poll::Ready(event) = self.source.poll_batch(context) else {
+                return Poll::Pending;
+            };
+            match event.map_err(RoleError::Receive)? {
+                SourceEvent::Batch(batch) => self.look_at(batch),
+                SourceEvent::PartitionClosed { partition, error } => {
+                    if error.class == ErrorClass::Fatal {
+                        return Poll::Ready(Err(RoleError::Receive(error)));
+                    }
+                    tracing::warn!(%error, %partition, "a partition was closed and will be opened again");
+                    self.reopen.push((Instant::now() + REOPEN_AFTER, partition));
+                }
+            }
+        }
+        // The event loop needs a turn now and then, however much there is to receive.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn hear(&mut self, context: &mut Context<'_>) -> Result<(), RoleError> {
+        while let Poll::Ready(ask) = self.channel.asks.poll_recv(context) {
+            match ask {
+                Some(Ask::Start) if !self.is_started => {
+                    self.is_started = true;
+                    for (partition, position) in &self.positions {
+                        self.source.open(*partition, position.clone());
+                    }
+                }
+                Some(Ask::Start) => {}
+                Some(Ask::Mark(edge)) => self.mark(edge),
+                Some(Ask::Expect(streams)) => self.expected = Some(streams),
+                Some(Ask::Stop) => self.quiet = Some(Instant::now() + QUIET),
+                None => return Err(RoleError::Abandoned),
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        let now = self.config.clock.now();
+        if let Some(recorders) = &mut self.recorders {
+            recorders.latency.tick(now);
+            if let Some(recorder) = &mut recorders.uncorrected_latency {
+                recorder.tick(now);
+            }
+        }
+        let due = Instant::now();
+        let (positions, source) = (&self.positions, &mut self.source);
+        self.reopen.retain(|(at, partition)| {
+            let is_due = *at <= due;
+            if let Some(position) = positions.get(partition).filter(|_| is_due) {
+                source.open(*partition, position.clone());
+            }
+            !is_due
+        });
+        self.channel.say(Said::Progress(self.counters(now)));
+    }
+
+    fn mark(&mut self, edge: Edge) {
+        let now = self.config.clock.now();
+        match edge {
+            Edge::Begin => {
+                self.recorders = Some(Recorders {
+                    latency: Recorder::starting_at(now),
+                    uncorrected_latency: self.tells_sent_time().then(|| Recorder::starting_at(now)),
+                });
+            }
+            Edge::End => {
+                if let Some(recorders) = self.recorders.take() {
+                    self.recordings = (
+                        Some(recorders.latency.finish(now)),
+                        recorders
+                            .uncorrected_latency
+                            .map(|recorder| recorder.finish(now)),
+                    );
+                }
+            }
+        }
+        self.channel.say(Said::Marked(edge, self.counters(now)));
+    }
+
+    fn look_at(&mut self, batch: EventBatch) {
+        if let Some(quiet) = &mut self.quiet {
+            *quiet = Instant::now() + QUIET;
+        }
+        // One reading for all of them: they have been here since the same read of the socket.
+        let now = self.config.clock.now();
+        let partition = batch.partition();
+        let destination = u16::try_from(partition.0).unwrap_or(u16::MAX);
+        let is_replayed = matches!(self.config.payload, Payload::Replay { .. });
+        for event in batch.events() {
+            let decoded = self.codec.decode(batch.message(event));
+            let parsed = match decoded {
+                None => Err(Corrupted::NoPayload),
+                Some(message) if is_replayed => {
+                    Header::parse_detached(message.header.unwrap_or_default(), message.payload)
+                }
+                Some(message) => Header::parse(message.payload),
+            };
+            let Some(header) = self.verifier.observe(parsed, destination) else {
+                continue;
+            };
+            let Some(recorders) = &mut self.recorders else {
+                continue;
+            };
+            recorders.latency.record(header.intended, now);
+            if let (Some(recorder), Some(message)) = (&mut recorders.uncorrected_latency, decoded)
+                && let Some(sent) = sent_time(message.payload)
+            {
+                recorder.record(sent, now);
+            }
+        }
+        if let Some(last) = batch.last_sequence_number() {
+            self.positions
+                .insert(partition, StartPosition::AfterSequenceNumber(last));
+        }
+        self.source.release(batch);
+    }
+
+    fn counters(&self, at: RunTime) -> WorkerCounters {
+        WorkerCounters {
+            at,
+            counters: SinkCounters {
+                events: self.verifier.counts(),
+                distinct: self.verifier.distinct(),
+                missing: None,
+            },
+            acknowledged_seen: self
+                .expected
+                .as_ref()
+                .map(|streams| self.verifier.acknowledged_seen(streams)),
+        }
+    }
+
+    fn tells_sent_time(&self) -> bool {
+        match self.config.payload {
+            Payload::Size(size) => size.bytes() >= 24,
+            Payload::Replay { .. } => false,
+        }
+    }
+
+    fn give_account(&mut self) -> Done {
+        if self.recorders.is_some() {
+            self.mark(Edge::End);
+        }
+        let (latency, uncorrected_latency) = std::mem::take(&mut self.recordings);
+        Done {
+            verifier: self.verifier.clone(),
+            latency,
+            uncorrected_latency,
+        }
+    }
+}
+
+/// Large enough that the work per batch does not count.
+const EVENTS_PER_BATCH: u32 = 4_096;
+
+/// Batches after which the event loop gets a turn.
+const BATCHES_PER_POLL: u32 = 64;
+
+const REOPEN_AFTER: Duration = Duration::from_millis(200);
+
+/// How long nothing may arrive until a sink that was told to stop believes that nothing more will.
+const QUIET: Duration = Duration::from_millis(300);

@@ -1,0 +1,163 @@
+//! The service's counters against the clients': over a whole trial, the two must tell the same story.
+//!
+//! Exact where it can be, an interval where it cannot: a send that was given up may or may not have been appended.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    results::{Finding, FindingKind, HubCounters, Severity},
+    roles::protocol::{LoadCounters, RelayCounters, SinkCounters},
+    scenario::Hubs,
+};
+
+/// What the clients counted from the first event to the last.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ClientCounters {
+    pub(super) load: LoadCounters,
+    pub(super) relay: RelayCounters,
+    pub(super) sink: SinkCounters,
+}
+
+/// Every disagreement, as a finding that fails the case.
+pub(super) fn disagreements(
+    hubs: &Hubs,
+    service: &BTreeMap<String, HubCounters>,
+    clients: &ClientCounters,
+) -> Vec<Finding> {
+    let of = |name: &str| service.get(name).copied().unwrap_or_default();
+    let (source, destination) = (of(&hubs.source.name), of(&hubs.destination.name));
+    let ClientCounters { load, relay, sink } = clients;
+    let seen = sink.events.received + sink.events.corrupted + sink.events.foreign;
+    let mut found = Vec::new();
+    let mut compare = |what: &str, service: u64, least: u64, most: u64| {
+        if service < least || service > most {
+            let clients = if least == most {
+                least.to_string()
+            } else if most == u64::MAX {
+                format!("at least {least}")
+            } else {
+                format!("{least} to {most}")
+            };
+            found.push(Finding::new(
+                Severity::Failure,
+                FindingKind::CountersDisagree,
+                format!("{what}: the service counted {service} events and the clients {clients}"),
+            ));
+        }
+    };
+    compare(
+        "appended to the source",
+        source.incoming_events,
+        load.events.acknowledged,
+        load.events.sent,
+    );
+    // The service counts what it hands to a connection; what was on the way when a partition was closed arrived
+    // nowhere.
+    compare(
+        "read from the source",
+        source.outgoing_events,
+        relay.received,
+        u64::MAX,
+    );
+    compare(
+        "appended to the destination",
+        destination.incoming_events,
+        relay.forwarded,
+        relay.forwarded.saturating_add(relay.doubtful),
+    );
+    compare(
+        "read from the destination",
+        destination.outgoing_events,
+        seen,
+        u64::MAX,
+    );
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{load::LoadCounts, scenario::Hub, verify::Counts};
+
+    fn hubs() -> Hubs {
+        let hub = |name: &str| Hub {
+            name: name.to_owned(),
+            partitions: 1,
+            consumer_group: "$Default".to_owned(),
+        };
+        Hubs {
+            source: hub("source"),
+            destination: hub("destination"),
+        }
+    }
+
+    fn clients() -> ClientCounters {
+        ClientCounters {
+            load: LoadCounters {
+                events: LoadCounts {
+                    sent: 100,
+                    acknowledged: 90,
+                    failed: 10,
+                    late: 0,
+                },
+                ..LoadCounters::default()
+            },
+            relay: RelayCounters {
+                received: 95,
+                forwarded: 95,
+                doubtful: 5,
+                ..RelayCounters::default()
+            },
+            sink: SinkCounters {
+                events: Counts {
+                    received: 95,
+                    ..Counts::default()
+                },
+                ..SinkCounters::default()
+            },
+        }
+    }
+
+    fn service(source: (u64, u64), destination: (u64, u64)) -> BTreeMap<String, HubCounters> {
+        let counters = |(incoming_events, outgoing_events)| HubCounters {
+            incoming_events,
+            outgoing_events,
+            ..HubCounters::default()
+        };
+        [
+            ("source".to_owned(), counters(source)),
+            ("destination".to_owned(), counters(destination)),
+        ]
+        .into()
+    }
+
+    fn found(source: (u64, u64), destination: (u64, u64)) -> usize {
+        disagreements(&hubs(), &service(source, destination), &clients()).len()
+    }
+
+    #[test]
+    fn sends_without_an_answer_may_have_been_appended_or_not() {
+        assert_eq!(found((90, 95), (95, 95)), 0);
+        assert_eq!(found((100, 95), (100, 95)), 0);
+    }
+
+    #[test]
+    fn one_event_beyond_either_limit_is_a_disagreement() {
+        assert_eq!(found((89, 95), (95, 95)), 1);
+        assert_eq!(found((101, 95), (95, 95)), 1);
+        assert_eq!(found((90, 94), (95, 95)), 1);
+        assert_eq!(found((90, 95), (94, 95)), 1);
+        assert_eq!(found((90, 95), (101, 95)), 1);
+        assert_eq!(found((90, 95), (95, 94)), 1);
+    }
+
+    #[test]
+    fn a_disagreement_names_both_figures() {
+        let found = disagreements(&hubs(), &service((80, 95), (95, 95)), &clients());
+        assert_eq!(
+            found[0].message,
+            "appended to the source: the service counted 80 events and the clients 90 to 100"
+        );
+        assert_eq!(found[0].kind, FindingKind::CountersDisagree);
+    }
+}

@@ -1,0 +1,429 @@
+//! From what the roles of a trial told to its record: figures, distributions, findings.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    agreement::{ClientCounters, disagreements},
+    crew::Crew,
+    error::TrialError,
+    monitor::{Monitor, load_counters, rate_between, relay_counters, sink_counters},
+    plan::TrialPlan,
+    trial::machine_cores,
+};
+use crate::{
+    limits::RoleGroup,
+    load::{LATE_AFTER, LoadFacts, LoadRecordings, judge},
+    record::{DecodeError, Recording},
+    results::{
+        Delivery, Distributions, Finding, FindingKind, HubCounters, IntervalDistribution,
+        LatencyDistribution, Role, RoleUsage, Severity, Stage, Trial, TrialRecord,
+    },
+    roles::protocol::{Counted, Counters, Edge, Outcome, RelayCounters},
+    scenario::LoadMode,
+    verify,
+};
+
+/// What is known only at the end of a trial.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// The service's counters after everything had stopped.
+    pub(super) hub: BTreeMap<String, HubCounters>,
+    /// Whether every role came to its end in order.
+    pub(super) is_whole: bool,
+}
+
+/// The record of a trial, as far as it went.
+pub(super) fn collect(
+    plan: &TrialPlan<'_>,
+    crew: &Crew,
+    monitor: &Monitor<'_>,
+    groups: &BTreeMap<Role, RoleGroup>,
+    ending: &Ending,
+) -> Result<TrialRecord, TrialError> {
+    let outcomes = Outcomes::of(crew);
+    let rates = Rates::of(plan, crew);
+    let roles = usages(monitor, groups);
+    let mut findings = limit_findings(groups);
+    let distributions = outcomes.distributions(begin_of(crew))?;
+    if ending.is_whole {
+        if plan.is_embedded() {
+            let clients = ClientCounters {
+                load: load_counters(crew),
+                relay: relay_counters(crew),
+                sink: sink_counters(crew),
+            };
+            findings.extend(disagreements(&plan.parameters.hubs, &ending.hub, &clients));
+        }
+        findings.extend(what_limited(plan, &rates, &roles, &distributions));
+        findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
+    }
+    let (generator, generator_findings) = judge(&LoadFacts {
+        mode: plan.mode(),
+        sent: load_counters(crew).events.sent,
+        late: load_counters(crew).events.late,
+        never_sent: outcomes.never_sent,
+        lateness: distributions
+            .stages
+            .get(&Stage::Lateness)
+            .and_then(LatencyDistribution::summary),
+        cpu_percent: roles
+            .get(&Role::Load)
+            .map_or(0.0, |usage| usage.cpu_percent),
+        held: Duration::from_micros(load_counters(crew).held_us),
+        sink_lag_peak: (plan.mode() != LoadMode::Backlog).then_some(monitor.sink_lag_peak),
+    });
+    let has_measured = rates.duration_s > 0.0;
+    if has_measured {
+        findings.extend(generator_findings);
+    }
+    let trial = Trial {
+        started_s: begin_of(crew).map(|begin| begin.as_micros() as f64 / 1e6),
+        duration_s: rates.duration_s,
+        offered_per_s: rates.offered_per_s,
+        received_per_s: rates.received_per_s,
+        forwarded_per_s: rates.forwarded_per_s,
+        roles,
+        delivery: outcomes.delivery.map(delivery),
+        hub: hub_growth(crew),
+        generator: has_measured.then_some(generator),
+        findings,
+        intervals: monitor.intervals.clone(),
+        ..Trial::default()
+    };
+    Ok(TrialRecord::new(trial, distributions))
+}
+
+/// What the roles found out, as far as they came to an end.
+#[derive(Debug, Default)]
+struct Outcomes<'a> {
+    never_sent: u64,
+    load: Option<&'a LoadRecordings>,
+    relays: Vec<&'a BTreeMap<Stage, Recording>>,
+    delivery: Option<&'a verify::Delivery>,
+    latency: Option<&'a Recording>,
+    uncorrected_latency: Option<&'a Recording>,
+}
+
+impl<'a> Outcomes<'a> {
+    fn of(crew: &'a Crew) -> Self {
+        let mut all = Self::default();
+        for outcome in crew
+            .all()
+            .filter_map(|(_, running)| running.finished.as_ref())
+        {
+            match outcome {
+                Outcome::Hub => {}
+                Outcome::Load {
+                    never_sent,
+                    recordings,
+                    ..
+                } => {
+                    all.never_sent = *never_sent;
+                    all.load = recordings.as_ref();
+                }
+                Outcome::Relay { stages } => all.relays.push(stages),
+                Outcome::Sink {
+                    delivery,
+                    latency,
+                    uncorrected_latency,
+                } => {
+                    all.delivery = delivery.as_ref();
+                    all.latency = latency.as_ref();
+                    all.uncorrected_latency = uncorrected_latency.as_ref();
+                }
+            }
+        }
+        all
+    }
+
+    fn distributions(
+        &self,
+        begin: Option<crate::clock::RunTime>,
+    ) -> Result<Distributions, TrialError> {
+        let unreadable = |role| move |source: DecodeError| TrialError::Recording { role, source };
+        let mut distributions = Distributions::default();
+        if let Some(latency) = self.latency {
+            distributions.latency = latency.total.decode().map_err(unreadable(Role::Sink))?;
+            let begin = begin.unwrap_or_default();
+            for interval in &latency.intervals {
+                distributions.intervals.push(IntervalDistribution {
+                    start: interval.start.saturating_since(begin),
+                    length: interval.end.saturating_since(interval.start),
+                    latency: interval.latency.decode().map_err(unreadable(Role::Sink))?,
+                });
+            }
+        }
+        if let Some(latency) = self.uncorrected_latency {
+            distributions.uncorrected_latency =
+                latency.total.decode().map_err(unreadable(Role::Sink))?;
+        }
+        if let Some(load) = self.load {
+            let lateness = load
+                .lateness
+                .as_ref()
+                .map(|lateness| (Stage::Lateness, lateness));
+            for (stage, recording) in lateness
+                .into_iter()
+                .chain([(Stage::Acknowledge, &load.acknowledge)])
+            {
+                let distribution = recording.total.decode().map_err(unreadable(Role::Load))?;
+                distributions.stages.insert(stage, distribution);
+            }
+        }
+        for (stage, recording) in self.relays.iter().copied().flatten() {
+            let distribution = recording.total.decode().map_err(unreadable(Role::Relay))?;
+            distributions
+                .stages
+                .entry(*stage)
+                .or_default()
+                .merge(&distribution);
+        }
+        distributions
+            .stages
+            .retain(|_, distribution| !distribution.is_empty());
+        Ok(distributions)
+    }
+}
+
+/// Events per second over the measured phase.
+#[derive(Debug, Default)]
+struct Rates {
+    duration_s: f64,
+    offered_per_s: Option<f64>,
+    received_per_s: Option<f64>,
+    forwarded_per_s: Option<f64>,
+}
+
+impl Rates {
+    fn of(plan: &TrialPlan<'_>, crew: &Crew) -> Self {
+        let sum = |role, figure: fn(&Counters) -> Option<u64>| {
+            let mut rates =
+                edges(crew, role).filter_map(|(began, ended)| rate_between(began, ended, figure));
+            let first = rates.next()?;
+            Some(rates.fold(first, |sum, rate| sum + rate))
+        };
+        let duration = edges(crew, Role::Relay)
+            .map(|(began, ended)| ended.at.saturating_since(began.at).as_secs_f64())
+            .reduce(f64::max);
+        let rates = Self {
+            duration_s: duration.unwrap_or(0.0),
+            offered_per_s: sum(Role::Load, |counters| Some(counters.load()?.events.sent)),
+            received_per_s: sum(Role::Relay, |counters| Some(counters.relay()?.received)),
+            forwarded_per_s: sum(Role::Relay, |counters| Some(counters.relay()?.forwarded)),
+        };
+        if plan.mode() == LoadMode::Backlog {
+            rates.between_first_and_last(crew)
+        } else {
+            rates
+        }
+    }
+
+    /// A backlog ends by itself, between two readings: what counts is the time from its first event to its last.
+    fn between_first_and_last(self, crew: &Crew) -> Self {
+        let ended = edges(crew, Role::Relay).filter_map(|(_, ended)| ended.counters.relay());
+        let relay = ended.fold(RelayCounters::default(), |sum, relay| sum.plus(relay));
+        let (Some(first), Some(last)) = (relay.first_forwarded, relay.last_forwarded) else {
+            return self;
+        };
+        let seconds = last.saturating_since(first).as_secs_f64();
+        if seconds <= 0.0 {
+            return self;
+        }
+        Self {
+            duration_s: seconds,
+            offered_per_s: None,
+            received_per_s: Some(relay.received as f64 / seconds),
+            forwarded_per_s: Some(relay.forwarded as f64 / seconds),
+        }
+    }
+}
+
+/// The counters of each member of a role at both edges of the measured phase.
+fn edges(crew: &Crew, role: Role) -> impl Iterator<Item = (&Counted, &Counted)> {
+    crew.of(role).filter_map(|(_, running)| {
+        Some((
+            running.marks.get(&Edge::Begin)?,
+            running.marks.get(&Edge::End)?,
+        ))
+    })
+}
+
+fn begin_of(crew: &Crew) -> Option<crate::clock::RunTime> {
+    let begins = crew
+        .all()
+        .filter_map(|(_, running)| running.marks.get(&Edge::Begin));
+    begins.map(|counted| counted.at).min()
+}
+
+/// How much the service's counters grew in the measured phase.
+fn hub_growth(crew: &Crew) -> BTreeMap<String, HubCounters> {
+    let Some((Some(began), Some(ended))) = edges(crew, Role::Hub)
+        .map(|(began, ended)| (began.counters.hub(), ended.counters.hub()))
+        .next()
+    else {
+        return BTreeMap::new();
+    };
+    let grown = |ended: Option<u64>, began: Option<u64>| {
+        ended.map(|ended| ended.saturating_sub(began.unwrap_or(0)))
+    };
+    ended
+        .iter()
+        .map(|(name, ended)| {
+            let began = began.get(name).copied().unwrap_or_default();
+            let growth = HubCounters {
+                incoming_events: ended.incoming_events.saturating_sub(began.incoming_events),
+                incoming_bytes: grown(ended.incoming_bytes, began.incoming_bytes),
+                outgoing_events: ended.outgoing_events.saturating_sub(began.outgoing_events),
+                outgoing_bytes: grown(ended.outgoing_bytes, began.outgoing_bytes),
+                throttled: grown(ended.throttled, began.throttled),
+            };
+            (name.clone(), growth)
+        })
+        .collect()
+}
+
+fn usages(monitor: &Monitor<'_>, groups: &BTreeMap<Role, RoleGroup>) -> BTreeMap<Role, RoleUsage> {
+    let probes = monitor.probes.iter();
+    probes
+        .filter_map(|(role, probe)| {
+            Some((
+                *role,
+                probe.usage(groups.get(role)?.limit(), machine_cores())?,
+            ))
+        })
+        .collect()
+}
+
+fn delivery(verdict: &verify::Delivery) -> Delivery {
+    Delivery {
+        sent: verdict.sent,
+        acknowledged: Some(verdict.acknowledged),
+        received: verdict.counts.received,
+        lost: verdict.lost,
+        duplicated: verdict.counts.duplicated,
+        reordered: verdict.counts.reordered,
+        corrupted: verdict.counts.corrupted,
+        unknown: Some(verdict.unknown),
+        unexpected: Some(verdict.unexpected),
+        foreign: Some(verdict.counts.foreign),
+    }
+}
+
+fn limit_findings(groups: &BTreeMap<Role, RoleGroup>) -> Vec<Finding> {
+    let notes = groups
+        .iter()
+        .filter_map(|(role, group)| Some((role, group.limit().note.as_ref()?)));
+    notes
+        .map(|(role, note)| {
+            Finding::new(
+                Severity::Warning,
+                FindingKind::LimitNotEnforced,
+                format!("the limits of the {role} are not in force as asked: {note}"),
+            )
+        })
+        .collect()
+}
+
+/// What kept the figures from being higher: classes of their own, which the report tells apart.
+fn what_limited(
+    plan: &TrialPlan<'_>,
+    rates: &Rates,
+    roles: &BTreeMap<Role, RoleUsage>,
+    distributions: &Distributions,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let note = |kind, message| Finding::new(Severity::Note, kind, message);
+    if let Some(relay) = roles
+        .get(&Role::Relay)
+        .filter(|relay| relay.cpu_percent >= BUSY_CPU_PERCENT)
+    {
+        findings.push(note(
+            FindingKind::LimitedByClient,
+            format!(
+                "the relay used {:.0} % of the CPU that it may use",
+                relay.cpu_percent
+            ),
+        ));
+    }
+    if plan.mode() == LoadMode::Closed
+        && let Some(mean_us) = distributions
+            .stages
+            .get(&Stage::Acknowledge)
+            .and_then(LatencyDistribution::summary)
+            .map(|summary| summary.mean)
+            .filter(|mean_us| *mean_us > 0.0)
+    {
+        let load = &plan.parameters.load;
+        let bound = f64::from(load.workers) * f64::from(load.batch) / (mean_us / 1e6);
+        findings.push(note(
+            FindingKind::LimitedByConcurrency,
+            format!(
+                "{} workers with one send of {} events each, answered after {mean_us:.0} µs on average, can offer \
+                 {bound:.0} events/s at most (offered: {:.0})",
+                load.workers,
+                load.batch,
+                rates.offered_per_s.unwrap_or(0.0),
+            ),
+        ));
+    }
+    if let Some(negative) = distributions.latency.negative {
+        findings.push(Finding::new(
+            Severity::Warning,
+            FindingKind::NegativeLatency,
+            format!(
+                "{} events arrived before they were meant to be sent, by up to {} µs: the clocks disagree",
+                negative.count,
+                negative.min.unsigned_abs()
+            ),
+        ));
+    }
+    if plan.mode() == LoadMode::Open
+        && let Some(late) = distributions
+            .stages
+            .get(&Stage::Lateness)
+            .and_then(LatencyDistribution::summary)
+        && let Some(p99) = late
+            .p99
+            .filter(|p99| u128::from(*p99) > LATE_AFTER.as_micros())
+    {
+        findings.push(Finding::new(
+            Severity::Warning,
+            FindingKind::GeneratorOverloaded,
+            format!(
+                "one in a hundred events left {p99} µs late or more, which its latency includes"
+            ),
+        ));
+    }
+    findings
+}
+
+/// Whether the sink was behind by more than a moment's work. In an open load its delay is part of every latency, so the
+/// figures are void; a saturating load was held back for it, so they are a lower bound.
+fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Finding> {
+    let forwarded = rates.forwarded_per_s.unwrap_or(0.0);
+    let (severity, tolerated) = match plan.mode() {
+        LoadMode::Open => (
+            Severity::Invalid,
+            (forwarded * OPEN_SINK_LAG_S).max(LEAST_SINK_LAG),
+        ),
+        LoadMode::Saturate => (Severity::Warning, plan.parameters.load.max_lag as f64),
+        LoadMode::Closed | LoadMode::Backlog => return None,
+    };
+    (lag_peak as f64 > tolerated).then(|| {
+        Finding::new(
+            severity,
+            FindingKind::SinkOverloaded,
+            format!("the sink did not keep up: {lag_peak} forwarded events waited for it"),
+        )
+        .with_hint("give the sink more cores, or measure with load.mode=backlog")
+    })
+}
+
+/// So many seconds' worth of events may wait for the sink in an open load: its readings are 0.1 s old.
+const OPEN_SINK_LAG_S: f64 = 0.5;
+
+/// At low rates a single batch is more than that.
+const LEAST_SINK_LAG: f64 = 1_000.0;
+
+/// A process above this has nothing left.
+const BUSY_CPU_PERCENT: f64 = 95.0;

@@ -1,0 +1,345 @@
+//! The roles of one trial while it runs: started, asked, heard, watched, ended.
+//!
+//! Every role's reports arrive in one queue. A [`Crew`] keeps what each said last, so that waiting for something is
+//! waiting for a condition on what is known ([`Crew::wait_until`]). Whatever happens to a role at any time (it fails, it
+//! dies, it says something that nobody understands) ends the wait with an error that names it.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use tokio::{
+    io::{
+        AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+        BufReader,
+    },
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
+};
+
+use super::{cancellation::Cancellation, error::TrialError};
+use crate::{
+    clock::RunClock,
+    limits::RoleGroup,
+    probe::RoleProbe,
+    results::Role,
+    roles::{
+        process::{RoleControl, RoleEnd, RoleHandle, RoleLauncher},
+        protocol::{Command, Counted, Edge, Outcome, Ready, Report, RoleConfig},
+    },
+};
+
+/// One process of a role: relays may be several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Member {
+    pub(super) role: Role,
+    pub(super) instance: u32,
+}
+
+/// All started roles of a trial.
+pub(super) struct Crew {
+    members: BTreeMap<Member, Running>,
+    heard: UnboundedReceiver<(Member, Heard)>,
+    hear: UnboundedSender<(Member, Heard)>,
+    pub(super) cancellation: Cancellation,
+    pub(super) clock: RunClock,
+}
+
+/// What is known of one started role.
+pub(super) struct Running {
+    input: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    control: Box<dyn RoleControl>,
+    pub(super) ready: Option<Ready>,
+    pub(super) latest: Option<Counted>,
+    pub(super) marks: BTreeMap<Edge, Counted>,
+    pub(super) finished: Option<Outcome>,
+}
+
+/// What came out of a role's output.
+#[derive(Debug)]
+enum Heard {
+    Report(Box<Report>),
+    Nonsense(String),
+    End,
+}
+
+/// What a wait is for and how long it may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// For the error, if it runs out.
+    pub(super) what: &'static str,
+    /// At most so long in all.
+    pub(super) total: Option<Duration>,
+    /// At most so long without the progress that the wait's condition reports.
+    pub(super) stalled: Option<Duration>,
+}
+
+/// How far a condition is from being met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is met.
+    Met,
+    /// Not yet; a number that changes while there is progress.
+    At(u64),
+}
+
+impl Crew {
+    pub(super) fn new(cancellation: Cancellation, clock: RunClock) -> Self {
+        let (hear, heard) = unbounded_channel();
+        Self {
+            members: BTreeMap::new(),
+            heard,
+            hear,
+            cancellation,
+            clock,
+        }
+    }
+
+    /// Starts a role under its limits and gives it its configuration.
+    pub(super) async fn start<L: RoleLauncher>(
+        &mut self,
+        launcher: &L,
+        member: Member,
+        group: &RoleGroup,
+        config: &RoleConfig,
+        logs: &Path,
+    ) -> Result<(), TrialError> {
+        let name = member.to_string();
+        let log = logs.join(format!("{name}.log"));
+        let RoleHandle {
+            input,
+            output,
+            control,
+        } = launcher.launch(member.role, &name, &log)?;
+        if let Some(process_id) = control.process_id() {
+            group.admit(process_id)?;
+        }
+        tokio::spawn(listen(member, output, self.hear.clone()));
+        let running = Running {
+            input: Some(input),
+            control,
+            ready: None,
+            latest: None,
+            marks: BTreeMap::new(),
+            finished: None,
+        };
+        self.members.insert(member, running);
+        self.write(member, config).await;
+        Ok(())
+    }
+
+    /// Tells something to every member of a role that has not finished.
+    pub(super) async fn tell(&mut self, role: Role, command: &Command) {
+        let members: Vec<_> = self
+            .of(role)
+            .filter(|(_, running)| running.finished.is_none())
+            .map(|(member, _)| member)
+            .collect();
+        for member in members {
+            self.write(member, command).await;
+        }
+    }
+
+    /// The members of a role.
+    pub(super) fn of(&self, role: Role) -> impl Iterator<Item = (Member, &Running)> {
+        self.members
+            .iter()
+            .filter(move |(member, _)| member.role == role)
+            .map(|(member, running)| (*member, running))
+    }
+
+    /// All members.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Member, &Running)> {
+        self.members
+            .iter()
+            .map(|(member, running)| (*member, running))
+    }
+
+    /// The processes of a role.
+    pub(super) fn probe(&self, role: Role) -> RoleProbe {
+        let process_ids = self
+            .of(role)
+            .filter_map(|(_, running)| running.control.process_id());
+        RoleProbe::new(process_ids.collect(), self.clock.now())
+    }
+
+    /// Hears the roles until `condition` is met. `tick` is called several times a second with what is known, and may
+    /// answer with commands to a role.
+    pub(super) async fn wait_until(
+        &mut self,
+        patience: Patience,
+        mut condition: impl FnMut(&Self) -> State,
+        mut tick: impl FnMut(&Self) -> Option<(Role, Command)>,
+    ) -> Result<(), TrialError> {
+        let begun = Instant::now();
+        let mut moved = begun;
+        let mut before = None;
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            match condition(self) {
+                State::Met => return Ok(()),
+                State::At(present) if before != Some(present) => {
+                    before = Some(present);
+                    moved = Instant::now();
+                }
+                State::At(_) => {}
+            }
+            let total = patience.total.map(|total| begun + total);
+            let stalled = patience.stalled.map(|stalled| moved + stalled);
+            let deadline = total.into_iter().chain(stalled).min();
+            tokio::select! {
+                biased;
+                () = self.cancellation.wished() => return Err(TrialError::Cancelled),
+                heard = self.heard.recv() => {
+                    let (member, heard) = heard.expect("the crew keeps a sender of its own");
+                    self.note(member, heard).await?;
+                }
+                _ = ticks.tick() => {
+                    if let Some((role, command)) = tick(self) {
+                        self.tell(role, &command).await;
+                    }
+                }
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    let is_stalled = stalled.is_some_and(|stalled| Some(stalled) == deadline);
+                    return Err(TrialError::TimedOut {
+                        what: patience.what,
+                        after: if is_stalled { patience.stalled } else { patience.total }.unwrap_or_default(),
+                        is_stalled,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Ends everything that still runs, in order and then by force.
+    pub(super) async fn dismiss(mut self) {
+        for running in self.members.values_mut() {
+            running.input = None;
+        }
+        let ends: Vec<_> = self
+            .members
+            .into_iter()
+            .map(|(member, running)| (member, tokio::spawn(running.control.end(EXIT_PATIENCE))))
+            .collect();
+        for (member, end) in ends {
+            if end.await.is_ok_and(|exit| exit.end == RoleEnd::Killed) {
+                tracing::warn!(%member, "did not exit by itself and was killed");
+            }
+        }
+    }
+
+    async fn write<T: serde::Serialize>(&mut self, member: Member, value: &T) {
+        let Some(input) = self
+            .members
+            .get_mut(&member)
+            .and_then(|running| running.input.as_mut())
+        else {
+            return;
+        };
+        let mut line = serde_json::to_vec(value)
+            .expect("configurations and commands have text keys and finite numbers");
+        line.push(b'\n');
+        // A role that does not read has died, which the end of its output says with a better reason.
+        let _ = input.write_all(&line).await;
+        let _ = input.flush().await;
+    }
+
+    async fn note(&mut self, member: Member, heard: Heard) -> Result<(), TrialError> {
+        let Some(running) = self.members.get_mut(&member) else {
+            return Ok(());
+        };
+        match heard {
+            Heard::Report(report) => match *report {
+                Report::Ready(ready) => running.ready = Some(ready),
+                Report::Progress(counted) => running.latest = Some(counted),
+                Report::Marked { edge, counted } => {
+                    running.latest = Some(counted.clone());
+                    running.marks.insert(edge, counted);
+                }
+                Report::Finished { counted, outcome } => {
+                    running.latest = Some(counted);
+                    running.finished = Some(*outcome);
+                }
+                Report::Failed { error } => return Err(self.failed(member, error).await),
+            },
+            Heard::Nonsense(line) => {
+                return Err(self
+                    .failed(member, format!("it reported something unknown: {line}"))
+                    .await);
+            }
+            Heard::End if running.finished.is_some() => {}
+            Heard::End => {
+                return Err(self
+                    .failed(member, "it ended without a word".to_owned())
+                    .await);
+            }
+        }
+        Ok(())
+    }
+
+    async fn failed(&mut self, member: Member, reason: String) -> TrialError {
+        let Some(mut running) = self.members.remove(&member) else {
+            return TrialError::Cancelled;
+        };
+        running.input = None;
+        // Its log is complete once it has exited, and how it exited is part of the reason.
+        let exit = running.control.end(EXIT_PATIENCE).await;
+        TrialError::RoleFailed {
+            role: member.role,
+            member: member.to_string(),
+            reason,
+            end: exit.end.to_string(),
+            log: exit.last_log_lines,
+        }
+    }
+}
+
+impl std::fmt::Display for Member {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}", self.role)?;
+        if self.instance > 0 {
+            write!(formatter, "-{}", self.instance + 1)?;
+        }
+        Ok(())
+    }
+}
+
+async fn listen(
+    member: Member,
+    output: Box<dyn AsyncRead + Send + Unpin>,
+    hear: UnboundedSender<(Member, Heard)>,
+) {
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let heard = match (&mut output)
+            .take(LONGEST_REPORT)
+            .read_until(b'\n', &mut line)
+            .await
+        {
+            Ok(0) | Err(_) => Heard::End,
+            Ok(_) => match serde_json::from_slice(&line) {
+                Ok(report) => Heard::Report(Box::new(report)),
+                Err(error) => {
+                    let beginning = String::from_utf8_lossy(&line[..line.len().min(200)])
+                        .trim()
+                        .to_owned();
+                    Heard::Nonsense(format!("{beginning} ({error})"))
+                }
+            },
+        };
+        let is_end = matches!(heard, Heard::End | Heard::Nonsense(_));
+        if hear.send((member, heard)).is_err() || is_end {
+            return;
+        }
+    }
+}
+
+/// How often progress is shown and a saturating load is told how far it may go.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long a role may take to exit once it has nothing left to do.
+const EXIT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Distributions of an hour, second by second, fit in many times over.
+const LONGEST_REPORT: u64 = 256 << 20;

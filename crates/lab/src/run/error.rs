@@ -1,0 +1,95 @@
+//! Why a trial, or a run, could not be brought to its end.
+
+use std::time::Duration;
+
+use crate::{
+    limits::AdmitError,
+    record::DecodeError,
+    report::FolderError,
+    results::{Finding, FindingKind, Role, Severity},
+    roles::{process::LaunchError, with_causes},
+};
+
+/// Why one trial did not reach its end. The others go on, unless it was cancelled.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// A role can't be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A role can't be put under its limits.
+    #[error(transparent)]
+    Admit(#[from] AdmitError),
+    /// A role failed, died, or spoke nonsense.
+    #[error("the {member} failed: {reason} ({end})")]
+    RoleFailed {
+        /// What it was.
+        role: Role,
+        /// Which of its kind.
+        member: String,
+        /// What it said, or what was noticed.
+        reason: String,
+        /// How its process ended.
+        end: String,
+        /// The last lines of its log.
+        log: Vec<String>,
+    },
+    /// Something took too long.
+    #[error("{what} {} {}", if *is_stalled { "made no progress for" } else { "took longer than" }, units::duration::text(*after))]
+    TimedOut {
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        after: Duration,
+        /// Whether there was a standstill, rather than too little progress.
+        is_stalled: bool,
+    },
+    /// A role's distributions can't be read.
+    #[error("the {role} recorded something unreadable")]
+    Recording {
+        /// Which.
+        role: Role,
+        /// Why.
+        source: DecodeError,
+    },
+    /// A folder of the trial can't be made.
+    #[error("the folder {} can't be made", path.display())]
+    Folder {
+        /// Which.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Somebody wished the run to end.
+    #[error("the run was interrupted")]
+    Cancelled,
+}
+
+/// Why a run could not begin or keep its results.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The results can't be written.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+}
+
+impl TrialError {
+    /// The error as the results tell it.
+    #[must_use]
+    pub fn finding(&self, trial: u32) -> Finding {
+        let (severity, kind) = match self {
+            Self::Cancelled => (Severity::Note, FindingKind::Interrupted),
+            Self::RoleFailed { .. } | Self::Launch(_) | Self::Admit(_) | Self::Recording { .. } => {
+                (Severity::Failure, FindingKind::RoleFailed)
+            }
+            Self::TimedOut { .. } | Self::Folder { .. } => (Severity::Failure, FindingKind::Other),
+        };
+        let mut finding = Finding::new(severity, kind, with_causes(self));
+        finding.trial = Some(trial);
+        if let Self::RoleFailed { log, .. } = self
+            && !log.is_empty()
+        {
+            finding.hint = Some(format!("its log ends with:\n{}", log.join("\n")));
+        }
+        finding
+    }
+}

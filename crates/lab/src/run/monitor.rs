@@ -1,0 +1,302 @@
+//! What a trial shows of itself while it runs, second by second.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::crew::Crew;
+use crate::{
+    clock::{RunClock, RunTime},
+    probe::RoleProbe,
+    progress::{Observer, Phase, Progress, RoleProgress},
+    results::{HubCounters, Interval, Role},
+    roles::protocol::{Command, Counted, Counters, LoadCounters, RelayCounters, SinkCounters},
+    scenario::LoadMode,
+};
+
+/// Watches the roles of one trial and tells the observer.
+pub(super) struct Monitor<'a> {
+    observer: &'a dyn Observer,
+    clock: RunClock,
+    progress: Progress,
+    phase_began: RunTime,
+    /// How far ahead a saturating load may be; `None` for the others.
+    max_lag: Option<u64>,
+    pub(super) probes: BTreeMap<Role, RoleProbe>,
+    /// What each role's CPU is relative to.
+    allowed_cores: BTreeMap<Role, f64>,
+    before: Totals,
+    measuring_since: Option<RunTime>,
+    pub(super) intervals: Vec<Interval>,
+    pub(super) sink_lag_peak: u64,
+}
+
+/// Events so far, as the roles told last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    at: RunTime,
+    sent: u64,
+    received: u64,
+    forwarded: u64,
+}
+
+/// Which case and trial a monitor is about.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) case: String,
+    pub(super) case_number: usize,
+    pub(super) cases: usize,
+    pub(super) trial: u32,
+    pub(super) trials: u32,
+}
+
+impl<'a> Monitor<'a> {
+    pub(super) fn new(
+        observer: &'a dyn Observer,
+        place: Place,
+        clock: RunClock,
+        mode: LoadMode,
+        max_lag: u64,
+    ) -> Self {
+        let progress = Progress {
+            case: place.case,
+            case_number: place.case_number,
+            cases: place.cases,
+            trial: place.trial,
+            trials: place.trials,
+            phase: Phase::Starting,
+            phase_elapsed: Duration::ZERO,
+            phase_length: None,
+            offered_per_s: None,
+            received_per_s: None,
+            forwarded_per_s: None,
+            lag_events: None,
+            roles: BTreeMap::new(),
+        };
+        Self {
+            observer,
+            clock,
+            progress,
+            phase_began: clock.now(),
+            max_lag: (mode == LoadMode::Saturate).then_some(max_lag),
+            probes: BTreeMap::new(),
+            allowed_cores: BTreeMap::new(),
+            before: Totals::default(),
+            measuring_since: None,
+            intervals: Vec::new(),
+            sink_lag_peak: 0,
+        }
+    }
+
+    /// The processes of a role, and the cores that it may use.
+    pub(super) fn watch(&mut self, role: Role, probe: RoleProbe, allowed_cores: f64) {
+        self.probes.insert(role, probe);
+        self.allowed_cores.insert(role, allowed_cores);
+    }
+
+    /// A phase begins, which takes `length` if that is known.
+    pub(super) fn enter(&mut self, phase: Phase, length: Option<Duration>) {
+        self.phase_began = self.clock.now();
+        self.progress.phase = phase;
+        self.progress.phase_length = length;
+        self.progress.phase_elapsed = Duration::ZERO;
+        self.observer.progress(&self.progress);
+    }
+
+    /// The measured phase begins.
+    pub(super) fn begin_measurement(&mut self, crew: &Crew) {
+        let now = self.clock.now();
+        for probe in self.probes.values_mut() {
+            probe.begin_measurement(now);
+        }
+        self.measuring_since = Some(now);
+        self.before = totals(crew, now);
+    }
+
+    /// It ends.
+    pub(super) fn end_measurement(&mut self) {
+        let now = self.clock.now();
+        for probe in self.probes.values_mut() {
+            probe.end_measurement(now);
+        }
+        self.measuring_since = None;
+    }
+
+    /// To be called several times a second. Answers with what a saturating load is to be told.
+    pub(super) fn tick(&mut self, crew: &Crew) -> Option<(Role, Command)> {
+        let now = self.clock.now();
+        if now.saturating_since(self.before.at) >= SECOND {
+            self.show(crew, now);
+        }
+        let max_lag = self.max_lag?;
+        // A sink that falls behind holds the load back, too: otherwise the destination's log would overflow, and the
+        // pipeline be blamed for the loss.
+        let seen = sink_counters(crew).distinct.saturating_add(max_lag);
+        let events = relay_counters(crew)
+            .completed
+            .min(seen)
+            .saturating_add(max_lag);
+        Some((Role::Load, Command::Allow { events }))
+    }
+
+    fn show(&mut self, crew: &Crew, now: RunTime) {
+        let totals = totals(crew, now);
+        let elapsed = now.saturating_since(self.before.at).as_secs_f64();
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
+        let relay = relay_counters(crew);
+        let sink = sink_counters(crew);
+        let waiting_for_sink = relay.forwarded.saturating_sub(sink.events.received);
+        let progress = &mut self.progress;
+        progress.phase_elapsed = now.saturating_since(self.phase_began);
+        progress.offered_per_s = Some(rate(totals.sent, self.before.sent));
+        progress.received_per_s = Some(rate(totals.received, self.before.received));
+        progress.forwarded_per_s = Some(rate(totals.forwarded, self.before.forwarded));
+        progress.lag_events = Some(
+            load_counters(crew)
+                .events
+                .acknowledged
+                .saturating_sub(relay.completed),
+        );
+        for (role, probe) in &mut self.probes {
+            let present = probe.sample(now);
+            let allowed = self.allowed_cores.get(role).copied().unwrap_or(1.0);
+            let role_progress = RoleProgress {
+                cpu_percent: present.cores / allowed * 100.0,
+                memory_bytes: present.memory_bytes,
+            };
+            progress.roles.insert(*role, role_progress);
+        }
+        if let Some(since) = self.measuring_since {
+            self.sink_lag_peak = self.sink_lag_peak.max(waiting_for_sink);
+            let roles = progress.roles.iter();
+            self.intervals.push(Interval {
+                at_s: now.saturating_since(since).as_secs_f64(),
+                offered_per_s: progress.offered_per_s,
+                received_per_s: progress.received_per_s,
+                forwarded_per_s: progress.forwarded_per_s,
+                lag_events: progress.lag_events,
+                cpu_percent: roles
+                    .clone()
+                    .map(|(role, used)| (*role, used.cpu_percent))
+                    .collect(),
+                memory_bytes: roles
+                    .map(|(role, used)| (*role, used.memory_bytes))
+                    .collect(),
+            });
+        }
+        self.before = totals;
+        self.observer.progress(&self.progress);
+    }
+}
+
+fn totals(crew: &Crew, at: RunTime) -> Totals {
+    let relay = relay_counters(crew);
+    Totals {
+        at,
+        sent: load_counters(crew).events.sent,
+        received: relay.received,
+        forwarded: relay.forwarded,
+    }
+}
+
+fn latest(crew: &Crew, role: Role) -> impl Iterator<Item = &Counters> {
+    crew.of(role)
+        .filter_map(|(_, running)| running.latest.as_ref())
+        .map(|counted| &counted.counters)
+}
+
+/// What the load told last.
+pub(super) fn load_counters(crew: &Crew) -> LoadCounters {
+    latest(crew, Role::Load)
+        .filter_map(Counters::load)
+        .next()
+        .unwrap_or_default()
+}
+
+/// What the sink told last.
+pub(super) fn sink_counters(crew: &Crew) -> SinkCounters {
+    latest(crew, Role::Sink)
+        .filter_map(Counters::sink)
+        .next()
+        .unwrap_or_default()
+}
+
+/// What all relays together told last.
+pub(super) fn relay_counters(crew: &Crew) -> RelayCounters {
+    latest(crew, Role::Relay)
+        .filter_map(Counters::relay)
+        .fold(RelayCounters::default(), |sum, relay| sum.plus(relay))
+}
+
+/// What the embedded service told last; empty without one.
+pub(super) fn hub_counters(crew: &Crew) -> BTreeMap<String, HubCounters> {
+    latest(crew, Role::Hub)
+        .filter_map(Counters::hub)
+        .next()
+        .cloned()
+        .unwrap_or_default()
+}
+
+impl Counters {
+    /// The generator's, if these are.
+    pub(super) fn load(&self) -> Option<LoadCounters> {
+        match self {
+            Self::Load(counters) => Some(*counters),
+            Self::Hub(_) | Self::Relay(_) | Self::Sink(_) => None,
+        }
+    }
+
+    /// The pipeline's, if these are.
+    pub(super) fn relay(&self) -> Option<RelayCounters> {
+        match self {
+            Self::Relay(counters) => Some(*counters),
+            Self::Hub(_) | Self::Load(_) | Self::Sink(_) => None,
+        }
+    }
+
+    /// The receiver's, if these are.
+    pub(super) fn sink(&self) -> Option<SinkCounters> {
+        match self {
+            Self::Sink(counters) => Some(*counters),
+            Self::Hub(_) | Self::Load(_) | Self::Relay(_) => None,
+        }
+    }
+
+    /// The service's, if these are.
+    pub(super) fn hub(&self) -> Option<&BTreeMap<String, HubCounters>> {
+        match self {
+            Self::Hub(counters) => Some(counters),
+            Self::Load(_) | Self::Relay(_) | Self::Sink(_) => None,
+        }
+    }
+}
+
+impl RelayCounters {
+    /// These and those of another instance together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        let earliest = self
+            .first_forwarded
+            .into_iter()
+            .chain(other.first_forwarded)
+            .min();
+        Self {
+            received: self.received + other.received,
+            forwarded: self.forwarded + other.forwarded,
+            doubtful: self.doubtful + other.doubtful,
+            completed: self.completed + other.completed,
+            first_forwarded: earliest,
+            last_forwarded: self.last_forwarded.max(other.last_forwarded),
+        }
+    }
+}
+
+/// How much a figure grew per second between two readings; `None` without time between them.
+pub(super) fn rate_between(
+    began: &Counted,
+    ended: &Counted,
+    figure: impl Fn(&Counters) -> Option<u64>,
+) -> Option<f64> {
+    let elapsed = ended.at.saturating_since(began.at).as_secs_f64();
+    let grown = figure(&ended.counters)?.checked_sub(figure(&began.counters)?)?;
+    (elapsed > 0.0).then(|| grown as f64 / elapsed)
+}
+
+const SECOND: Duration = Duration::from_secs(1);

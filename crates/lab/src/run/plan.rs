@@ -1,0 +1,239 @@
+//! From a case of a scenario to the configuration of each role in one trial.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use serde_json::Value;
+use units::ByteSize;
+
+use crate::{
+    clock::RunClock,
+    load::{Arrivals, LoadPlan, Pace},
+    results::{self, CasePlan, OrderExpectation, Role},
+    roles::protocol::{
+        Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, RelayConfig, SinkConfig,
+    },
+    scenario::{self, Case, LoadMode, Parameters, RoleLimits, Secret, Target},
+    verify::Expectation,
+};
+
+/// Everything that the roles of one trial have in common.
+#[derive(Debug, Clone)]
+pub(super) struct TrialPlan<'a> {
+    pub(super) parameters: &'a Parameters,
+    pub(super) clock: RunClock,
+    /// Tells this trial's events from those of others.
+    pub(super) run: u8,
+}
+
+impl TrialPlan<'_> {
+    pub(super) fn mode(&self) -> LoadMode {
+        self.parameters.load.mode
+    }
+
+    /// Whether the run makes its own service.
+    pub(super) fn is_embedded(&self) -> bool {
+        self.parameters.target == Target::Embedded
+    }
+
+    pub(super) fn hub(&self) -> HubConfig {
+        let parameters = self.parameters;
+        let hubs = [&parameters.hubs.source, &parameters.hubs.destination].map(|hub| HubEntity {
+            hub: hub.clone(),
+            log_per_partition: parameters.log_per_partition(hub),
+        });
+        HubConfig {
+            clock: self.clock,
+            hubs: hubs.into(),
+            when_full: parameters.embedded.when_full,
+        }
+    }
+
+    pub(super) fn load(&self, embedded: Option<&Secret>) -> LoadConfig {
+        let load = &self.parameters.load;
+        LoadConfig {
+            clock: self.clock,
+            source: self.endpoint(embedded, &self.parameters.hubs.source),
+            run: self.run,
+            plan: self.load_plan(),
+            workers: workers(load.workers),
+            payload: load.payload.clone(),
+        }
+    }
+
+    pub(super) fn relay(
+        &self,
+        embedded: Option<&Secret>,
+        instance: u32,
+        checkpoints: &Path,
+    ) -> RelayConfig {
+        let parameters = self.parameters;
+        RelayConfig {
+            clock: self.clock,
+            source: self.endpoint(embedded, &parameters.hubs.source),
+            destination: self.endpoint(embedded, &parameters.hubs.destination),
+            relay: parameters.relay.clone(),
+            instance,
+            read_from: self.read_from(),
+            checkpoints: checkpoints.to_owned(),
+            seed: parameters.load.seed,
+        }
+    }
+
+    pub(super) fn sink(&self, embedded: Option<&Secret>) -> SinkConfig {
+        let parameters = self.parameters;
+        let destination = &parameters.hubs.destination;
+        SinkConfig {
+            clock: self.clock,
+            destination: self.endpoint(embedded, destination),
+            expectation: Expectation {
+                run: self.run,
+                streams: self.load_plan().streams,
+                destinations: u16::try_from(destination.partitions).unwrap_or(u16::MAX),
+                sequence_end: self.sequence_end(),
+            },
+            workers: workers(parameters.sink.workers),
+            prefetch: parameters.sink.prefetch,
+            read_from: self.read_from(),
+            payload: parameters.load.payload.clone(),
+        }
+    }
+
+    pub(super) fn limits(&self, role: Role) -> &RoleLimits {
+        let limits = &self.parameters.limits;
+        match role {
+            Role::Hub => &limits.hub,
+            Role::Load => &limits.load,
+            Role::Relay => &limits.relay,
+            Role::Sink => &limits.sink,
+        }
+    }
+
+    fn load_plan(&self) -> LoadPlan {
+        let load = &self.parameters.load;
+        // A stream per source partition, and at least one for every worker.
+        let streams = self.parameters.hubs.source.partitions.max(load.workers);
+        LoadPlan {
+            seed: load.seed,
+            streams: u16::try_from(streams).unwrap_or(u16::MAX),
+            batch: load.batch,
+            in_flight: match load.mode {
+                LoadMode::Closed => 1,
+                LoadMode::Open | LoadMode::Saturate | LoadMode::Backlog => load.in_flight,
+            },
+            pace: match (load.mode, load.rate) {
+                (LoadMode::Open, Some(rate)) => Pace::Open {
+                    rate,
+                    arrivals: match load.arrivals {
+                        scenario::Arrivals::Constant => Arrivals::Constant,
+                        scenario::Arrivals::Poisson => Arrivals::Poisson,
+                    },
+                },
+                // The scenario's own checks demand a rate of an open load.
+                (LoadMode::Closed | LoadMode::Open, _) => Pace::Closed,
+                (LoadMode::Saturate, _) => Pace::Saturate,
+                (LoadMode::Backlog, _) => Pace::Backlog {
+                    events: load.backlog,
+                },
+            },
+        }
+    }
+
+    /// A sequence number that no stream of this trial can reach, with room to spare.
+    fn sequence_end(&self) -> u32 {
+        let load = &self.parameters.load;
+        let phases = &self.parameters.phases;
+        let streams = u64::from(self.load_plan().streams.max(1));
+        let events = match (load.mode, load.rate) {
+            (LoadMode::Backlog, _) => load.backlog,
+            (LoadMode::Open, Some(rate)) => rate
+                .events_in(phases.warm_up + phases.measure + SLACK)
+                .saturating_mul(2),
+            // More than a machine can send; the memory follows what is seen, not this bound.
+            _ => u64::MAX,
+        };
+        u32::try_from(events.div_ceil(streams).saturating_add(STREAM_SLACK)).unwrap_or(u32::MAX)
+    }
+
+    fn read_from(&self) -> ReadFrom {
+        if self.is_embedded() {
+            ReadFrom::Beginning
+        } else {
+            ReadFrom::Now
+        }
+    }
+
+    fn endpoint(&self, embedded: Option<&Secret>, hub: &scenario::Hub) -> Endpoint {
+        let (connection_string, certificate_authority) = match &self.parameters.target {
+            Target::Embedded => {
+                let own = embedded
+                    .expect("the embedded service told how to reach it before anyone needs to");
+                (own.clone(), None)
+            }
+            Target::Namespace(namespace) => (
+                namespace.connection_string.clone(),
+                namespace.certificate_authority.clone(),
+            ),
+        };
+        Endpoint {
+            connection_string,
+            certificate_authority,
+            hub: hub.clone(),
+        }
+    }
+}
+
+/// What the results say of a case before it has run.
+pub(super) fn case_plan(case: &Case) -> CasePlan {
+    let relay = &case.parameters.relay;
+    // Several batches of a partition under way, one of which fails and is sent again, may overtake one another.
+    let keeps_order = relay.in_flight <= 1 || relay.failure_ratio == 0.0;
+    let mut params = BTreeMap::new();
+    flatten("", Value::Object(case.params()), &mut params);
+    CasePlan {
+        name: case.name.clone(),
+        params,
+        measured_role: Role::Relay,
+        trials: case.parameters.trials,
+        published: case.published.as_ref().map(|published| results::Published {
+            received_per_s: published.received_per_s,
+            forwarded_per_s: published.forwarded_per_s,
+            cpu_percent: published.cpu_percent,
+            memory_bytes: published.memory.map(ByteSize::bytes),
+            source: published.source.clone(),
+        }),
+        order: if keeps_order {
+            OrderExpectation::Kept
+        } else {
+            OrderExpectation::NotPromised
+        },
+    }
+}
+
+/// Nested settings by their dotted path.
+fn flatten(path: &str, value: Value, flat: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() {
+                    name
+                } else {
+                    format!("{path}.{name}")
+                };
+                flatten(&path, value, flat);
+            }
+        }
+        value => {
+            flat.insert(path.to_owned(), value);
+        }
+    }
+}
+
+fn workers(count: u32) -> u16 {
+    u16::try_from(count.max(1)).unwrap_or(u16::MAX)
+}
+
+/// What an open load may send beyond its phases, while the orchestrator makes up its mind.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// Poisson streams differ from their mean.
+const STREAM_SLACK: u64 = 100_000;

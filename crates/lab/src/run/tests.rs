@@ -1,0 +1,471 @@
+//! Whole runs over a world in memory: the real roles, the real orchestrator, real pipes between them; no network, and
+//! no process of its own for a role.
+
+use std::{
+    path::Path,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use super::*;
+use crate::{
+    progress::{Phase, Progress, Unobserved},
+    results::{Role, Stage, Status},
+    roles::{
+        memory::{Faults, MemoryFabric, ThreadLauncher},
+        process::{LaunchError, RoleControl, RoleEnd, RoleExit, RoleHandle},
+    },
+    scenario::{CaseOptions, Scenario},
+};
+
+const SCENARIO: &str = "\
+scenario: small
+description: a test
+hubs:
+  source: {name: source, partitions: 4}
+  destination: {name: destination}
+load: {payload: 24 B, batch: 10, in_flight: 4, max_lag: 5000, backlog: 3003, rate: 20000/s}
+relay: {fan_out: 3, batch: {events: 32, wait: 1 ms}}
+phases: {warm_up: 100 ms, measure: 300 ms, drain: 5 s}
+trials: 1
+";
+
+fn cases(set: &[&str]) -> Vec<Case> {
+    let options = CaseOptions {
+        set: set.iter().map(|&set| set.to_owned()).collect(),
+        ..CaseOptions::default()
+    };
+    let scenario = Scenario::parse("small.yaml", SCENARIO).expect("a scenario");
+    scenario.cases(&options).expect("cases")
+}
+
+fn options(folder: &Path) -> RunOptions {
+    RunOptions {
+        scenario: "small".to_owned(),
+        description: None,
+        identity: RunIdentity {
+            version: "0".to_owned(),
+            command: "parshall run small".to_owned(),
+            target: "embedded".to_owned(),
+            seed: 1,
+        },
+        folder: folder.to_owned(),
+    }
+}
+
+async fn run_with(set: &[&str], faults: Faults) -> results::Case {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let launcher = ThreadLauncher {
+        fabric: MemoryFabric::new(faults),
+    };
+    let (_canceller, cancellation) = cancellation();
+    let limiter = Limiter::affinity_only("roles are threads here");
+    let outcome = run(
+        &cases(set),
+        options(folder.path()),
+        &launcher,
+        &limiter,
+        &Unobserved,
+        cancellation,
+    )
+    .await
+    .expect("the folder can be written");
+    assert!(!outcome.was_cancelled);
+    let text =
+        std::fs::read_to_string(folder.path().join("results.json")).expect("results are on disk");
+    let read: Results = serde_json::from_str(&text).expect("our own text");
+    assert_eq!(read.cases.len(), 1);
+    outcome.results.cases.into_iter().next().expect("one case")
+}
+
+fn kinds(case: &results::Case) -> Vec<results::FindingKind> {
+    case.findings.iter().map(|finding| finding.kind).collect()
+}
+
+fn assert_whole(case: &results::Case) -> results::Delivery {
+    let delivery = case.delivery.expect("a verdict");
+    assert_eq!(case.status, Status::Passed, "{:?}", case.findings);
+    assert_eq!(
+        (delivery.lost, delivery.corrupted, delivery.reordered),
+        (0, 0, 0)
+    );
+    assert_eq!(delivery.acknowledged, Some(delivery.sent));
+    assert_eq!(delivery.received, delivery.sent + delivery.duplicated);
+    delivery
+}
+
+#[tokio::test]
+async fn a_backlog_is_filled_drained_and_accounted_for_to_the_last_event() {
+    let case = run_with(&["load.mode=backlog"], Faults::default()).await;
+    let delivery = assert_whole(&case);
+    assert_eq!(delivery.sent, 3_003);
+    let trial = &case.trials[0];
+    assert!(trial.forwarded_per_s > Some(0.0));
+    assert_eq!(
+        trial.offered_per_s, None,
+        "nothing was offered while it was measured"
+    );
+    assert_eq!(trial.latency_us, None, "the age of a backlog is no latency");
+    assert_eq!(trial.hub["destination"].incoming_events, 3_003);
+}
+
+#[tokio::test]
+async fn an_open_load_keeps_its_plan_and_every_stage_is_recorded() {
+    let case = run_with(
+        &["load.mode=open", "load.arrivals=poisson"],
+        Faults::default(),
+    )
+    .await;
+    let delivery = case.delivery.expect("a verdict");
+    assert_eq!(
+        (delivery.lost, delivery.corrupted, delivery.reordered),
+        (0, 0, 0)
+    );
+    let trial = &case.trials[0];
+    assert!(
+        trial
+            .latency_us
+            .as_ref()
+            .is_some_and(|latency| latency.count > 1_000)
+    );
+    assert!(
+        trial.uncorrected_latency_us.is_some(),
+        "24 bytes have room for the instant of the send"
+    );
+    for stage in [Stage::Lateness, Stage::Acknowledge, Stage::Process] {
+        assert!(trial.stages.contains_key(&stage), "{stage}");
+    }
+    let generator = trial
+        .generator
+        .as_ref()
+        .expect("a verdict on the generator");
+    assert!(generator.late_events.is_some() && generator.lateness_us.is_some());
+}
+
+#[tokio::test]
+async fn a_saturating_load_is_held_by_the_pipeline_and_not_by_time() {
+    let case = run_with(&["load.mode=saturate"], Faults::default()).await;
+    let delivery = assert_whole(&case);
+    assert!(delivery.sent > 5_000, "{delivery:?}");
+    assert!(
+        case.offered_per_s.is_some()
+            && case.received_per_s.is_some()
+            && case.forwarded_per_s.is_some()
+    );
+}
+
+#[tokio::test]
+async fn a_closed_load_of_several_workers_is_explained_by_littles_law() {
+    let set = ["load.mode=closed", "load.workers=6", "sink.workers=2"];
+    let faults = Faults {
+        answer_after: Duration::from_millis(2),
+        ..Faults::default()
+    };
+    let case = run_with(&set, faults).await;
+    assert_whole(&case);
+    assert!(kinds(&case).contains(&results::FindingKind::LimitedByConcurrency));
+}
+
+#[tokio::test]
+async fn lost_events_fail_the_case_with_their_exact_number() {
+    let faults = Faults {
+        lose_every: Some(100),
+        ..Faults::default()
+    };
+    let case = run_with(&["load.mode=backlog", "phases.drain=100 ms"], faults).await;
+    assert_eq!(case.status, Status::Failed);
+    assert_eq!(case.delivery.expect("a verdict").lost, 30);
+}
+
+#[tokio::test]
+async fn corrupted_events_are_counted_as_corrupted_and_as_lost() {
+    let faults = Faults {
+        corrupt_every: Some(1_000),
+        ..Faults::default()
+    };
+    let case = run_with(&["load.mode=backlog", "phases.drain=100 ms"], faults).await;
+    let delivery = case.delivery.expect("a verdict");
+    assert_eq!((delivery.corrupted, delivery.lost), (3, 3));
+    assert_eq!(case.status, Status::Failed);
+}
+
+#[tokio::test]
+async fn duplicates_are_counted_and_allowed() {
+    let faults = Faults {
+        duplicate_every: Some(500),
+        ..Faults::default()
+    };
+    let case = run_with(&["load.mode=backlog"], faults).await;
+    assert_eq!(assert_whole(&case).duplicated, 6);
+}
+
+#[tokio::test]
+async fn refused_sends_are_unknown_and_not_lost() {
+    let faults = Faults {
+        refuse_every: Some(7),
+        ..Faults::default()
+    };
+    let case = run_with(&["load.mode=backlog"], faults).await;
+    let delivery = case.delivery.expect("a verdict");
+    assert!(delivery.unknown > Some(0));
+    assert_eq!(delivery.lost, 0);
+    assert_eq!(
+        delivery.acknowledged,
+        Some(delivery.sent - delivery.unknown.unwrap_or(0))
+    );
+}
+
+#[tokio::test]
+async fn a_service_that_counts_otherwise_than_its_clients_fails_the_case() {
+    let faults = Faults {
+        miscount: 1,
+        ..Faults::default()
+    };
+    let case = run_with(&["load.mode=backlog"], faults).await;
+    assert_eq!(case.status, Status::Failed);
+    assert!(kinds(&case).contains(&results::FindingKind::CountersDisagree));
+}
+
+#[tokio::test]
+async fn a_role_that_fails_or_dies_fails_its_case_with_its_reason_and_log() {
+    let failing = Faults {
+        fail_after: Some(500),
+        ..Faults::default()
+    };
+    let case = run_with(&["load.mode=backlog"], failing).await;
+    assert_eq!(case.status, Status::Failed);
+    let finding = &case.findings[0];
+    assert!(
+        finding.message.contains("the relay failed"),
+        "{}",
+        finding.message
+    );
+    assert!(
+        finding.message.contains("test:failed: failed on purpose"),
+        "{}",
+        finding.message
+    );
+    assert!(
+        finding
+            .hint
+            .as_ref()
+            .is_some_and(|hint| hint.contains("log of the relay"))
+    );
+
+    let dying = Faults {
+        panic_after: Some(500),
+        ..Faults::default()
+    };
+    let case = run_with(&["load.mode=backlog"], dying).await;
+    assert_eq!(case.status, Status::Failed);
+    assert!(
+        case.findings[0].message.contains("it ended without a word"),
+        "{:?}",
+        case.findings
+    );
+}
+
+#[tokio::test]
+async fn replayed_events_are_verified_beside_their_payload() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), "{\"a\":1}\n[2,3]\n\"four\"\n").expect("it can be written");
+    let payload = format!("load.payload={{replay: {}}}", file.path().display());
+    let case = run_with(&["load.mode=backlog", &payload], Faults::default()).await;
+    assert_eq!(assert_whole(&case).received, 3_003);
+}
+
+/// Cancels the run when a phase begins.
+struct CancelAt {
+    phase: Phase,
+    canceller: Canceller,
+    seen: Mutex<Vec<Phase>>,
+}
+
+impl Observer for CancelAt {
+    fn progress(&self, progress: &Progress) {
+        self.seen.lock().expect("no panic").push(progress.phase);
+        if progress.phase == self.phase {
+            self.canceller.cancel();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_run_ends_its_roles_and_leaves_whole_results() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let launcher = ThreadLauncher {
+        fabric: MemoryFabric::new(Faults::default()),
+    };
+    let (canceller, cancellation) = cancellation();
+    let observer = CancelAt {
+        phase: Phase::Measuring,
+        canceller,
+        seen: Mutex::default(),
+    };
+    let limiter = Limiter::affinity_only("roles are threads here");
+    let set = ["phases.measure=1 h", "load.mode=saturate", "trials=3"];
+    let outcome = run(
+        &cases(&set),
+        options(folder.path()),
+        &launcher,
+        &limiter,
+        &observer,
+        cancellation,
+    )
+    .await
+    .expect("the folder can be written");
+    assert!(outcome.was_cancelled);
+    assert!(!outcome.results.complete);
+    let case = &outcome.results.cases[0];
+    assert_eq!(case.status, Status::Incomplete);
+    assert!(case.trials[0].interrupted);
+    let seen = observer.seen.lock().expect("no panic");
+    assert!(seen.contains(&Phase::WarmUp) && !seen.contains(&Phase::Draining));
+    let text =
+        std::fs::read_to_string(folder.path().join("results.json")).expect("results are on disk");
+    serde_json::from_str::<Results>(&text).expect("our own text");
+    assert!(
+        !trial_folder(folder.path(), "small", 1)
+            .join("checkpoints")
+            .exists()
+    );
+}
+
+#[tokio::test]
+async fn a_case_that_fails_does_not_stop_the_others() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let mut all = cases(&["load.mode=backlog"]);
+    let mut broken = all[0].clone();
+    broken.name = "broken".to_owned();
+    // The service that is to be there has another name for its hub.
+    broken.parameters.target = crate::scenario::Target::Namespace(crate::scenario::Namespace {
+        connection_string: crate::scenario::Secret::new("nowhere"),
+        certificate_authority: None,
+    });
+    all.insert(0, broken);
+    let launcher = ThreadLauncher {
+        fabric: MemoryFabric::new(Faults::default()),
+    };
+    let (_canceller, cancellation) = cancellation();
+    let limiter = Limiter::affinity_only("roles are threads here");
+    let outcome = run(
+        &all,
+        options(folder.path()),
+        &launcher,
+        &limiter,
+        &Unobserved,
+        cancellation,
+    )
+    .await
+    .expect("the folder can be written");
+    let statuses: Vec<_> = outcome
+        .results
+        .cases
+        .iter()
+        .map(|case| case.status)
+        .collect();
+    assert_eq!(
+        statuses,
+        [Status::Failed, Status::Passed],
+        "{:?}",
+        outcome.results.cases[1].findings
+    );
+    let message = &outcome.results.cases[0].findings[0].message;
+    assert!(message.contains("there is no hub"), "{message}");
+}
+
+/// Starts roles that say `output` and read on for ever.
+struct Scripted {
+    output: &'static str,
+    ended: Arc<Mutex<u32>>,
+}
+
+struct ScriptedControl(Arc<Mutex<u32>>);
+
+impl RoleControl for ScriptedControl {
+    fn process_id(&self) -> Option<u32> {
+        None
+    }
+
+    fn end(self: Box<Self>, _: Duration) -> Pin<Box<dyn Future<Output = RoleExit> + Send>> {
+        *self.0.lock().expect("no panic") += 1;
+        Box::pin(async {
+            RoleExit {
+                end: RoleEnd::Killed,
+                last_log_lines: Vec::new(),
+            }
+        })
+    }
+}
+
+impl RoleLauncher for Scripted {
+    fn launch(&self, _: Role, _: &str, _: &Path) -> Result<RoleHandle, LaunchError> {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (output, input) = tokio::io::split(ours);
+        let text = self.output;
+        tokio::spawn(async move {
+            let (mut read, mut write) = tokio::io::split(theirs);
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut write, text.as_bytes()).await;
+            let _ = tokio::io::copy(&mut read, &mut tokio::io::sink()).await;
+            drop(write);
+        });
+        Ok(RoleHandle {
+            input: Box::new(input),
+            output: Box::new(output),
+            control: Box::new(ScriptedControl(Arc::clone(&self.ended))),
+        })
+    }
+}
+
+async fn message_of_scripted(output: &'static str) -> (String, u32) {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let ended = Arc::default();
+    let launcher = Scripted {
+        output,
+        ended: Arc::clone(&ended),
+    };
+    let (_canceller, cancellation) = cancellation();
+    let limiter = Limiter::affinity_only("there are no processes here");
+    let outcome = run(
+        &cases(&["load.mode=backlog"]),
+        options(folder.path()),
+        &launcher,
+        &limiter,
+        &Unobserved,
+        cancellation,
+    )
+    .await
+    .expect("the folder can be written");
+    assert_eq!(outcome.results.cases[0].status, Status::Failed);
+    let ended = *ended.lock().expect("no panic");
+    (outcome.results.cases[0].findings[0].message.clone(), ended)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_never_gets_ready_is_given_up_and_ended() {
+    let (message, ended) = message_of_scripted("").await;
+    assert_eq!(
+        message,
+        "starting the embedded service took longer than 30 s"
+    );
+    assert_eq!(ended, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_stops_reporting_is_given_up_for_its_standstill() {
+    let ready = "{\"ready\":{\"connection_string\":\"x\"}}\n";
+    let (message, ended) = message_of_scripted(ready).await;
+    assert_eq!(message, "filling the backlog made no progress for 1 min");
+    assert_eq!(ended, 4, "hub, load, relay and sink");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_talks_nonsense_is_quoted() {
+    let (message, ended) = message_of_scripted("what?\n").await;
+    assert!(
+        message.starts_with("the hub failed: it reported something unknown: what?"),
+        "{message}"
+    );
+    assert_eq!(ended, 1);
+}

@@ -1,0 +1,472 @@
+//! One trial: its roles, its phases, in their order.
+//!
+//! ```text
+//! start ─┬─ backlog:  fill ──────────── relay drains (measured) ── sink starts ─┐
+//!        └─ others:   warm-up ── measure ── load stops ─────────────────────────┴─ drain ── verify ── stop
+//! ```
+//!
+//! A backlog isolates the pipeline: while it is measured, neither generator nor sink uses the machine. In every other
+//! mode all roles work at once. Counters at the edges of the measured phase are read by the roles themselves, each with
+//! its own reading of the common clock.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{
+    cancellation::Cancellation,
+    collect::{Ending, collect},
+    crew::{Crew, Member, Patience, State},
+    error::TrialError,
+    monitor::{Monitor, Place, hub_counters, load_counters, relay_counters, sink_counters},
+    plan::TrialPlan,
+};
+use crate::{
+    limits::{CpuList, Limiter, Placement, RoleBounds, RoleGroup},
+    progress::{Observer, Phase},
+    results::{Finding, FindingKind, Role, Severity, TrialRecord},
+    roles::{
+        process::RoleLauncher,
+        protocol::{Command, Edge, Outcome, RoleConfig},
+    },
+    scenario::{LoadMode, Secret},
+    verify::StreamSends,
+};
+
+/// What a trial needs beside its plan.
+pub(super) struct TrialContext<'a, L> {
+    pub(super) launcher: &'a L,
+    pub(super) limiter: &'a Limiter,
+    pub(super) observer: &'a dyn Observer,
+    pub(super) cancellation: Cancellation,
+    pub(super) place: Place,
+    /// The trial's own folder: logs, and checkpoints while it runs.
+    pub(super) folder: PathBuf,
+}
+
+/// Runs one trial. Whatever happens, there is a record of it, with what could be measured; and all of its processes
+/// have ended when this returns.
+pub(super) async fn run_trial<L: RoleLauncher>(
+    plan: &TrialPlan<'_>,
+    context: TrialContext<'_, L>,
+) -> (TrialRecord, Option<TrialError>) {
+    let load = &plan.parameters.load;
+    let number = context.place.trial;
+    let monitor = Monitor::new(
+        context.observer,
+        context.place,
+        plan.clock,
+        load.mode,
+        load.max_lag,
+    );
+    let mut trial = Trial {
+        plan,
+        launcher: context.launcher,
+        crew: Crew::new(context.cancellation, plan.clock),
+        monitor,
+        groups: groups(plan, context.limiter),
+        folder: context.folder,
+        ending: Ending::default(),
+    };
+    let mut result = trial.run().await;
+    trial.monitor.enter(Phase::Stopping, None);
+    let mut record = match collect(
+        plan,
+        &trial.crew,
+        &trial.monitor,
+        &trial.groups,
+        &trial.ending,
+    ) {
+        Ok(record) => record,
+        Err(error) => {
+            result = result.and(Err(error));
+            TrialRecord::default()
+        }
+    };
+    record.trial.number = number;
+    for finding in &mut record.trial.findings {
+        finding.trial = Some(number);
+    }
+    if let Err(error) = &result {
+        record.trial.interrupted = true;
+        record.trial.findings.push(error.finding(number));
+        record.trial.findings.extend(
+            trial
+                .groups
+                .iter()
+                .filter(|(_, group)| group.ran_out_of_memory())
+                .map(|(role, group)| {
+                    let mut finding = Finding::new(
+                        Severity::Failure,
+                        FindingKind::LimitedByClient,
+                        format!(
+                            "the {role} was killed at its memory limit of {} bytes",
+                            group.limit().memory_bytes.unwrap_or_default()
+                        ),
+                    );
+                    finding.trial = Some(number);
+                    finding
+                }),
+        );
+    }
+    let Trial {
+        crew,
+        groups,
+        folder,
+        ..
+    } = trial;
+    crew.dismiss().await;
+    // Only now are the groups without processes.
+    drop(groups);
+    let _ = std::fs::remove_dir_all(folder.join(CHECKPOINTS));
+    (record, result.err())
+}
+
+struct Trial<'a, L> {
+    plan: &'a TrialPlan<'a>,
+    launcher: &'a L,
+    crew: Crew,
+    monitor: Monitor<'a>,
+    groups: BTreeMap<Role, RoleGroup>,
+    folder: PathBuf,
+    ending: Ending,
+}
+
+impl<L: RoleLauncher> Trial<'_, L> {
+    async fn run(&mut self) -> Result<(), TrialError> {
+        self.start().await?;
+        let streams = match self.plan.mode() {
+            LoadMode::Backlog => self.drain_a_backlog().await?,
+            LoadMode::Open | LoadMode::Closed | LoadMode::Saturate => {
+                self.measure_under_load().await?
+            }
+        };
+        self.let_everything_arrive(streams).await?;
+        self.stop().await
+    }
+
+    async fn start(&mut self) -> Result<(), TrialError> {
+        self.monitor.enter(Phase::Starting, None);
+        let checkpoints = self.folder.join(CHECKPOINTS);
+        // What an earlier run left there would make this one begin in the middle.
+        let _ = std::fs::remove_dir_all(&checkpoints);
+        std::fs::create_dir_all(&checkpoints).map_err(|source| TrialError::Folder {
+            path: checkpoints.clone(),
+            source,
+        })?;
+        let own = if self.plan.is_embedded() {
+            self.launch(Role::Hub, 0, RoleConfig::Hub(self.plan.hub()))
+                .await?;
+            self.until_ready("starting the embedded service").await?;
+            self.connection_string()
+        } else {
+            None
+        };
+        let own = own.as_ref();
+        self.launch(Role::Load, 0, RoleConfig::Load(self.plan.load(own)))
+            .await?;
+        for instance in 0..self.plan.parameters.relay.instances.max(1) {
+            let config = self.plan.relay(own, instance, &checkpoints);
+            self.launch(Role::Relay, instance, RoleConfig::Relay(Box::new(config)))
+                .await?;
+        }
+        self.launch(Role::Sink, 0, RoleConfig::Sink(self.plan.sink(own)))
+            .await?;
+        self.until_ready("connecting the roles").await?;
+        for (role, group) in &self.groups {
+            if self.crew.of(*role).next().is_some() {
+                let cores = group
+                    .limit()
+                    .cores
+                    .unwrap_or_else(|| machine_cores() as f64);
+                self.monitor.watch(*role, self.crew.probe(*role), cores);
+            }
+        }
+        Ok(())
+    }
+
+    async fn measure_under_load(&mut self) -> Result<Vec<StreamSends>, TrialError> {
+        let phases = &self.plan.parameters.phases;
+        for role in [Role::Sink, Role::Relay] {
+            self.crew.tell(role, &Command::Start).await;
+        }
+        self.crew.tell(Role::Load, &Command::Start).await;
+        if self.plan.mode() == LoadMode::Saturate {
+            let events = self.plan.parameters.load.max_lag;
+            self.crew.tell(Role::Load, &Command::Allow { events }).await;
+        }
+        self.monitor.enter(Phase::WarmUp, Some(phases.warm_up));
+        self.pass(phases.warm_up).await?;
+        self.monitor.begin_measurement(&self.crew);
+        self.mark(Edge::Begin, &Role::ALL).await?;
+        self.monitor.enter(Phase::Measuring, Some(phases.measure));
+        self.pass(phases.measure).await?;
+        self.mark(Edge::End, &Role::ALL).await?;
+        self.monitor.end_measurement();
+        self.monitor.enter(Phase::Draining, Some(phases.drain));
+        self.crew.tell(Role::Load, &Command::Stop).await;
+        self.until_load_is_done(Patience {
+            what: "ending the load",
+            total: Some(phases.drain.max(LEAST_PATIENCE)),
+            stalled: None,
+        })
+        .await
+    }
+
+    async fn drain_a_backlog(&mut self) -> Result<Vec<StreamSends>, TrialError> {
+        self.monitor.enter(Phase::Filling, None);
+        self.crew.tell(Role::Load, &Command::Start).await;
+        let streams = self
+            .until_load_is_done(Patience {
+                what: "filling the backlog",
+                total: None,
+                stalled: Some(STANDSTILL),
+            })
+            .await?;
+        let backlog: u64 = streams
+            .iter()
+            .map(|stream| stream.acknowledged.count())
+            .sum();
+        self.monitor.begin_measurement(&self.crew);
+        self.mark(Edge::Begin, &[Role::Hub, Role::Relay]).await?;
+        self.monitor.enter(Phase::Measuring, None);
+        self.crew.tell(Role::Relay, &Command::Start).await;
+        let monitor = &mut self.monitor;
+        self.crew
+            .wait_until(
+                Patience {
+                    what: "draining the backlog",
+                    total: None,
+                    stalled: Some(STANDSTILL),
+                },
+                |crew| {
+                    let completed = relay_counters(crew).completed;
+                    if completed >= backlog {
+                        State::Met
+                    } else {
+                        State::At(completed)
+                    }
+                },
+                |crew| monitor.tick(crew),
+            )
+            .await?;
+        self.mark(Edge::End, &[Role::Hub, Role::Relay]).await?;
+        self.monitor.end_measurement();
+        self.monitor
+            .enter(Phase::Draining, Some(self.plan.parameters.phases.drain));
+        self.crew.tell(Role::Sink, &Command::Start).await;
+        Ok(streams)
+    }
+
+    /// Waits for every acknowledged event to be seen, or for the time that the scenario allows for it.
+    async fn let_everything_arrive(&mut self, streams: Vec<StreamSends>) -> Result<(), TrialError> {
+        self.crew
+            .tell(Role::Sink, &Command::Expect { streams })
+            .await;
+        let patience = Patience {
+            what: "draining",
+            total: Some(self.plan.parameters.phases.drain.max(LEAST_PATIENCE)),
+            stalled: None,
+        };
+        let monitor = &mut self.monitor;
+        let drained = self
+            .crew
+            .wait_until(
+                patience,
+                |crew| match sink_counters(crew).missing {
+                    Some(0) => State::Met,
+                    missing => State::At(missing.unwrap_or(u64::MAX)),
+                },
+                |crew| monitor.tick(crew),
+            )
+            .await;
+        match drained {
+            // What has not arrived by now is lost; the verdict says how much.
+            Err(TrialError::TimedOut { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Ends the roles against the stream, so that each can take what is on the way to it.
+    async fn stop(&mut self) -> Result<(), TrialError> {
+        self.monitor.enter(Phase::Verifying, None);
+        for role in [Role::Relay, Role::Sink, Role::Hub] {
+            self.crew.tell(role, &Command::Stop).await;
+            let patience = Patience {
+                what: "stopping",
+                total: Some(STOP_PATIENCE),
+                stalled: None,
+            };
+            let monitor = &mut self.monitor;
+            let all_finished =
+                |crew: &Crew| match crew.of(role).all(|(_, running)| running.finished.is_some()) {
+                    true => State::Met,
+                    false => State::At(0),
+                };
+            self.crew
+                .wait_until(patience, all_finished, |crew| monitor.tick(crew))
+                .await?;
+        }
+        // The service's counters after everyone else's last word.
+        self.ending.hub = hub_counters(&self.crew);
+        self.ending.is_whole = true;
+        Ok(())
+    }
+
+    async fn launch(
+        &mut self,
+        role: Role,
+        instance: u32,
+        config: RoleConfig,
+    ) -> Result<(), TrialError> {
+        let group = self
+            .groups
+            .get(&role)
+            .expect("there is a group for every role");
+        let member = Member { role, instance };
+        self.crew
+            .start(self.launcher, member, group, &config, &self.folder)
+            .await
+    }
+
+    async fn until_ready(&mut self, what: &'static str) -> Result<(), TrialError> {
+        let patience = Patience {
+            what,
+            total: Some(START_PATIENCE),
+            stalled: None,
+        };
+        let all_ready = |crew: &Crew| match crew.all().all(|(_, running)| running.ready.is_some()) {
+            true => State::Met,
+            false => State::At(0),
+        };
+        self.crew.wait_until(patience, all_ready, |_| None).await
+    }
+
+    fn connection_string(&self) -> Option<Secret> {
+        let (_, hub) = self.crew.of(Role::Hub).next()?;
+        hub.ready.as_ref()?.connection_string.clone()
+    }
+
+    /// Lets time pass while the roles work.
+    async fn pass(&mut self, time: Duration) -> Result<(), TrialError> {
+        let monitor = &mut self.monitor;
+        let patience = Patience {
+            what: "passing the time",
+            total: Some(time),
+            stalled: None,
+        };
+        match self
+            .crew
+            .wait_until(patience, |_| State::At(0), |crew| monitor.tick(crew))
+            .await
+        {
+            Err(TrialError::TimedOut { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn mark(&mut self, edge: Edge, roles: &[Role]) -> Result<(), TrialError> {
+        for role in roles {
+            self.crew.tell(*role, &Command::Mark { edge }).await;
+        }
+        let patience = Patience {
+            what: "reading the counters",
+            total: Some(START_PATIENCE),
+            stalled: None,
+        };
+        let monitor = &mut self.monitor;
+        let all_marked = |crew: &Crew| {
+            let asked = crew
+                .all()
+                .filter(|(member, _)| roles.contains(&member.role));
+            let mut unfinished = asked.filter(|(_, running)| running.finished.is_none());
+            match unfinished.all(|(_, running)| running.marks.contains_key(&edge)) {
+                true => State::Met,
+                false => State::At(0),
+            }
+        };
+        self.crew
+            .wait_until(patience, all_marked, |crew| monitor.tick(crew))
+            .await
+    }
+
+    async fn until_load_is_done(
+        &mut self,
+        patience: Patience,
+    ) -> Result<Vec<StreamSends>, TrialError> {
+        let monitor = &mut self.monitor;
+        let done = |crew: &Crew| match crew
+            .of(Role::Load)
+            .all(|(_, running)| running.finished.is_some())
+        {
+            true => State::Met,
+            false => State::At(load_counters(crew).events.sent),
+        };
+        self.crew
+            .wait_until(patience, done, |crew| monitor.tick(crew))
+            .await?;
+        let outcomes =
+            self.crew
+                .of(Role::Load)
+                .filter_map(|(_, running)| match &running.finished {
+                    Some(Outcome::Load { streams, .. }) => Some(streams.clone()),
+                    _ => None,
+                });
+        Ok(outcomes.into_iter().next().unwrap_or_default())
+    }
+}
+
+/// A group for each role, with the CPUs that it runs on.
+fn groups(plan: &TrialPlan<'_>, limiter: &Limiter) -> BTreeMap<Role, RoleGroup> {
+    // A system that does not tell has no CPUs to divide; everyone runs anywhere then.
+    let available = CpuList::available().unwrap_or_default();
+    let placement = Placement::new(&available, plan.limits(Role::Relay).cores);
+    Role::ALL
+        .into_iter()
+        .map(|role| {
+            let limits = plan.limits(role);
+            let bounds = RoleBounds {
+                cores: limits.cores,
+                memory: limits.memory,
+                cpus: if role == Role::Relay {
+                    placement.measured.clone()
+                } else {
+                    placement.others.clone()
+                },
+            };
+            (role, limiter.group(role.name(), &bounds))
+        })
+        .collect()
+}
+
+/// The logical CPUs of the machine that this process may use.
+pub(super) fn machine_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The folder of a trial below that of the results.
+pub(super) fn trial_folder(results: &Path, case: &str, trial: u32) -> PathBuf {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "=.,_-".contains(character);
+    let case: String = case
+        .chars()
+        .map(|character| if is_plain(character) { character } else { '_' })
+        .collect();
+    results.join("logs").join(format!("{case}.{trial}"))
+}
+
+const CHECKPOINTS: &str = "checkpoints";
+
+/// A role connects within a second; one that does not within this has a reason.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Without any progress for this long nothing more is to be expected. Longer than all retries of a send and the rest of
+/// a failed partition together.
+const STANDSTILL: Duration = Duration::from_secs(60);
+
+/// The least time to drain, for scenarios that allow none.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
