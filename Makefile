@@ -1,0 +1,36 @@
+# `make` or `make help` lists the targets. Nothing here pipes: a pipe hides an exit status.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS = decoder sections connection conversation log_recovery
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-rust test-python bench lint fuzz
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
+
+run: ## the fan-out study on the embedded service: about two minutes, a table and a report
+	$(CARGO) build --release --locked -p parshall
+	target/release/parshall run fan-out --quick --out results/fan-out
+
+test: test-rust test-python ## all tests, the official-client suites included
+
+test-rust:
+	$(CARGO) test --workspace --locked
+	PARSHALL_BENCH_QUICK=1 $(CARGO) bench --workspace --locked --profile dev
+
+test-python:
+	compat/python/run
+
+bench: ## all benchmarks, each with its reference and the ratio to it
+	$(CARGO) bench --workspace --locked
+
+lint: ## format and clippy, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly and cargo-fuzz needed)
+	for target in $(FUZZ_TARGETS); do \
+		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
