@@ -16,12 +16,14 @@
 //! 0x00 descriptor value, then the described value
 //! ```
 
+mod compound;
 mod reader;
 mod symbol;
 mod value;
 pub mod write;
 
-pub use reader::{Array, List, Map, Reader};
+pub use compound::{Array, List, Map};
+pub use reader::Reader;
 pub use symbol::Symbol;
 pub use value::Value;
 
@@ -73,7 +75,8 @@ pub mod code {
 /// How deep values may nest before they are refused. A stack overflow is not an error that can be handled.
 pub const MAX_DEPTH: u32 = 32;
 
-/// Most elements that an owned list, map or array may hold.
+/// Most elements that an owned value may hold, those of nested values included, or the entries of a map of symbols
+/// together. An element takes up to 64 bytes here and may take less than one on the wire.
 pub const MAX_ELEMENTS: u32 = 65_536;
 
 /// Most elements of an array whose elements have no body (null, true, list0 …): seven bytes on the wire
@@ -117,7 +120,7 @@ pub enum DecodeError {
     /// Values nest deeper than [`MAX_DEPTH`].
     #[error("values nest deeper than {MAX_DEPTH}")]
     TooDeep,
-    /// More elements than [`MAX_ELEMENTS`].
-    #[error("more than {MAX_ELEMENTS} elements")]
+    /// More elements than [`MAX_ELEMENTS`], or than [`MAX_BODILESS_ELEMENTS`] in an array whose elements have no body.
+    #[error("more elements than are allowed")]
     TooManyElements,
 }

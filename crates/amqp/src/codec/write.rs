@@ -98,10 +98,15 @@ pub fn symbols(out: &mut Vec<u8>, values: &[Symbol]) {
     if values.is_empty() {
         return null(out);
     }
-    array(out, code::SYMBOL_32, values, |out, symbol| {
-        out.extend_from_slice(&length_u32(symbol.as_str().len()));
-        out.extend_from_slice(symbol.as_str().as_bytes());
-    });
+    array(
+        out,
+        values,
+        |out| out.push(code::SYMBOL_32),
+        |out, symbol| {
+            out.extend_from_slice(&length_u32(symbol.as_str().len()));
+            out.extend_from_slice(symbol.as_str().as_bytes());
+        },
+    );
 }
 
 /// The descriptor of a described value; the value must follow.
@@ -177,10 +182,15 @@ pub fn value(out: &mut Vec<u8>, value: &Value) {
                 self::value(out, entry);
             }
         }),
-        Value::Array(items) => {
-            let element = items.first().map_or(code::NULL, element_constructor);
-            array(out, element, items, element_body);
-        }
+        Value::Array(items) => array(
+            out,
+            items,
+            |out| match items.first() {
+                Some(item) => element_constructor(out, item),
+                None => null(out),
+            },
+            element_body,
+        ),
         Value::Described(described) => {
             out.push(code::DESCRIBED);
             self::value(out, &described.0);
@@ -215,9 +225,14 @@ fn compound(out: &mut Vec<u8>, constructor: u8, count: u32, write: impl FnOnce(&
     out[size_at..size_at + 4].copy_from_slice(&size);
 }
 
-fn array<T>(out: &mut Vec<u8>, element: u8, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
+fn array<T>(
+    out: &mut Vec<u8>,
+    items: &[T],
+    constructor: impl FnOnce(&mut Vec<u8>),
+    mut write: impl FnMut(&mut Vec<u8>, &T),
+) {
     compound(out, code::ARRAY_32, length(items.len()), |out| {
-        out.push(element);
+        constructor(out);
         for item in items {
             write(out, item);
         }
@@ -225,8 +240,8 @@ fn array<T>(out: &mut Vec<u8>, element: u8, items: &[T], mut write: impl FnMut(&
 }
 
 /// The widest constructor of a value's type: in an array one constructor serves every element.
-fn element_constructor(value: &Value) -> u8 {
-    match value {
+fn element_constructor(out: &mut Vec<u8>, value: &Value) {
+    let constructor = match value {
         Value::Null => code::NULL,
         Value::Boolean(_) => code::BOOLEAN,
         Value::Ubyte(_) => code::UBYTE,
@@ -251,12 +266,17 @@ fn element_constructor(value: &Value) -> u8 {
         Value::List(_) => code::LIST_32,
         Value::Map(_) => code::MAP_32,
         Value::Array(_) => code::ARRAY_32,
-        Value::Described(_) => code::DESCRIBED,
-    }
+        Value::Described(described) => {
+            out.push(code::DESCRIBED);
+            self::value(out, &described.0);
+            return element_constructor(out, &described.1);
+        }
+    };
+    out.push(constructor);
 }
 
 /// The body of an array element under [`element_constructor`]. Elements whose type differs from the
-/// first one's cannot be expressed; [`Value::Array`] requires them to be alike.
+/// first one's cannot be expressed; [`Value::Array`] requires them to be alike, their descriptors included.
 fn element_body(out: &mut Vec<u8>, item: &Value) {
     match item {
         Value::Boolean(flag) => out.push(u8::from(*flag)),
@@ -280,6 +300,7 @@ fn element_body(out: &mut Vec<u8>, item: &Value) {
             out.extend_from_slice(&length_u32(4));
             out.extend_from_slice(&[0; 4]);
         }
+        Value::Described(described) => element_body(out, &described.1),
         // Every other type has one width only: its encoding without the constructor.
         other => {
             let start = out.len();

@@ -1,7 +1,8 @@
 //! Attaching and detaching links (specification section 2.6). Cold path.
 
+use super::error::SessionViolation;
 use super::link::{Link, LinkAcceptance, LinkId, LinkOptions, LinkState};
-use super::{Connection, ConnectionError, Event, SessionId, SessionViolation};
+use super::{Connection, ConnectionError, Event, SessionId};
 use crate::codec::Reader;
 use crate::frame;
 use crate::performative::{Attach, Detach, Error, ErrorCondition, Role};

@@ -15,8 +15,9 @@
 //!
 //! # Files
 //!
-//! `handshake` brings the connection up, `linking` handles attach and detach, `session` the windows. The two hot
-//! paths have files of their own: `sending` (transfers out, outcomes in) and `receiving` (transfers in, outcomes out).
+//! `handshake` brings the connection up, `sessions` begins and ends sessions, `linking` attaches and detaches links,
+//! `owed` gathers what can wait. The two hot paths have files of their own: `sending` (transfers out, outcomes in) and
+//! `receiving` (transfers in, outcomes out).
 //!
 //! # Invariants
 //!
@@ -30,9 +31,11 @@ mod event;
 mod handshake;
 mod link;
 mod linking;
+mod owed;
 mod receiving;
 mod sending;
 mod session;
+mod sessions;
 mod unsettled;
 
 use std::collections::VecDeque;
@@ -48,10 +51,9 @@ pub use sending::{NewDelivery, SenderMut, TransferWriter};
 
 use crate::codec::Reader;
 use crate::frame::{self, FrameHeader};
-use crate::performative::{Begin, Close, Disposition, End, Error, Flow, Open, Role, descriptor};
-use error::SessionViolation;
+use crate::performative::{Begin, Close, Disposition, End, Error, Flow, Open, descriptor};
 use handshake::{Side, Stage};
-use link::{Link, LinkState};
+use link::Link;
 use session::Session;
 
 /// A session, by our channel number.
@@ -250,36 +252,6 @@ impl Connection {
         }
     }
 
-    /// Begins a session. Links may be attached before the peer has answered.
-    ///
-    /// `None` if the connection is not open or the peer takes no further session.
-    pub fn begin_session(&mut self) -> Option<SessionId> {
-        if !self.is_open() {
-            return None;
-        }
-        let channel = self.free_channel()?;
-        let session = Session::new(channel, self.config.incoming_window);
-        self.write_begin(&session);
-        self.put_session(session);
-        Some(SessionId(channel))
-    }
-
-    /// Ends a session and all its links. [`Event::SessionEnded`] follows when the peer has answered.
-    pub fn end_session(&mut self, session: SessionId, error: Option<Error>) {
-        self.flush_dispositions(session.0);
-        let Some(state) = self.session_mut(session.0) else {
-            return;
-        };
-        if state.end_sent {
-            return;
-        }
-        state.end_sent = true;
-        state.waiting = None;
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| {
-            End { error }.encode(out)
-        });
-    }
-
     /// Closes the connection. [`Event::Closed`] follows when the peer has answered.
     pub fn close(&mut self, error: Option<Error>) {
         if self.is_open() || self.stage == Stage::AwaitOpen {
@@ -427,158 +399,6 @@ impl Connection {
         }
     }
 
-    fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), ConnectionError> {
-        if channel > self.config.channel_max {
-            return Err(ConnectionError::NumberTooLarge {
-                what: "channel",
-                number: channel.into(),
-                maximum: self.config.channel_max.into(),
-            });
-        }
-        if self
-            .channels
-            .get(usize::from(channel))
-            .copied()
-            .flatten()
-            .is_some()
-        {
-            return Err(ConnectionError::InvalidBegin(channel));
-        }
-        let local = match begin.remote_channel {
-            Some(local) => match self.session_mut(local) {
-                Some(session) if session.remote_channel.is_none() => {
-                    session.on_begin(channel, begin);
-                    local
-                }
-                _ => return Err(ConnectionError::InvalidBegin(channel)),
-            },
-            None => {
-                let local = self
-                    .free_channel()
-                    .ok_or(ConnectionError::InvalidBegin(channel))?;
-                let mut session = Session::new(local, self.config.incoming_window);
-                session.on_begin(channel, begin);
-                self.write_begin(&session);
-                self.put_session(session);
-                local
-            }
-        };
-        let index = usize::from(channel);
-        if self.channels.len() <= index {
-            self.channels.resize(index + 1, None);
-        }
-        self.channels[index] = Some(local);
-        self.push(Event::SessionBegan(SessionId(local)));
-        Ok(())
-    }
-
-    fn on_end(&mut self, channel: u16, end: End) -> Result<(), ConnectionError> {
-        let local = self.local_channel(channel)?;
-        let Some(session) = self.session_mut(local) else {
-            return Ok(());
-        };
-        let reply = !session.end_sent;
-        if reply {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
-                End { error: None }.encode(out)
-            });
-        }
-        self.channels[usize::from(channel)] = None;
-        self.sessions[usize::from(local)] = None;
-        for index in 0..self.links.len() {
-            if self.links[index]
-                .as_ref()
-                .is_some_and(|link| link.channel == local)
-            {
-                self.links[index] = None;
-                self.free_links.push(index as u32);
-            }
-        }
-        self.push(Event::SessionEnded {
-            session: SessionId(local),
-            error: end.error,
-        });
-        Ok(())
-    }
-
-    fn on_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), ConnectionError> {
-        let local = self.local_channel(channel)?;
-        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
-            return Ok(());
-        };
-        if session.end_sent {
-            return Ok(());
-        }
-        let opened = session.on_flow(flow);
-        let sent = session.waiting.is_some() && self.send_waiting(local);
-        if opened || sent {
-            self.push(Event::WindowOpen(SessionId(local)));
-        }
-        match flow.handle {
-            Some(handle) => self.on_link_flow(local, handle, flow),
-            None => {
-                if flow.echo {
-                    self.owe_session_flow(local);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn on_link_flow(
-        &mut self,
-        local: u16,
-        handle: u32,
-        flow: &Flow,
-    ) -> Result<(), ConnectionError> {
-        let Some(index) = self.link_of_handle(local, handle) else {
-            self.violate(local, SessionViolation::UnattachedHandle(handle));
-            return Ok(());
-        };
-        let Some(link) = self.links[index as usize].as_mut() else {
-            return Ok(());
-        };
-        let id = LinkId {
-            index,
-            generation: link.generation,
-        };
-        let mut event = None;
-        match link.role {
-            Role::Sender => {
-                if let Some(link_credit) = flow.link_credit {
-                    let counted = flow.delivery_count.unwrap_or(0);
-                    let in_flight = link.delivery_count.wrapping_sub(counted);
-                    let credit = link_credit.saturating_sub(in_flight);
-                    let had = std::mem::replace(&mut link.credit, credit);
-                    link.drain = flow.drain;
-                    if flow.drain {
-                        event = Some(Event::DrainRequested(id));
-                    } else if credit > had {
-                        event = Some(Event::Credit(id));
-                    }
-                }
-            }
-            Role::Receiver => {
-                if let Some(delivery_count) = flow.delivery_count {
-                    let skipped = delivery_count.wrapping_sub(link.delivery_count);
-                    link.delivery_count = delivery_count;
-                    link.credit = link.credit.saturating_sub(skipped);
-                }
-                if link.drain && link.credit == 0 {
-                    link.drain = false;
-                    event = Some(Event::Drained(id));
-                }
-            }
-        }
-        if flow.echo && matches!(link.state, LinkState::Attached | LinkState::AttachSent) {
-            self.owe_link_flow(index);
-        }
-        if let Some(event) = event {
-            self.push(event);
-        }
-        Ok(())
-    }
-
     fn on_close(&mut self, close: Close) {
         if self.stage != Stage::CloseSent {
             frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| {
@@ -607,11 +427,6 @@ impl Connection {
         }
         self.stage = Stage::Closed;
         self.push(Event::Closed(Some(error)));
-    }
-
-    /// Ends a session because of what the peer did on it.
-    fn violate(&mut self, local: u16, violation: SessionViolation) {
-        self.end_session(SessionId(local), Some(violation.to_wire()));
     }
 
     fn push(&mut self, event: Event) {
@@ -655,121 +470,6 @@ impl Connection {
             .get(handle as usize)
             .copied()
             .flatten()
-    }
-
-    fn free_channel(&self) -> Option<u16> {
-        let most = self.config.channel_max.min(self.remote_channel_max);
-        let free = self
-            .sessions
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(self.sessions.len());
-        u16::try_from(free).ok().filter(|channel| *channel <= most)
-    }
-
-    fn put_session(&mut self, session: Session) {
-        let index = usize::from(session.channel);
-        if self.sessions.len() <= index {
-            self.sessions.resize_with(index + 1, || None);
-        }
-        self.sessions[index] = Some(Box::new(session));
-    }
-
-    fn write_begin(&mut self, session: &Session) {
-        let begin = session.begin(self.config.handle_max);
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| {
-            begin.encode(out)
-        });
-    }
-
-    fn owe_session_flow(&mut self, local: u16) {
-        if let Some(session) = self.session_mut(local) {
-            session.flow_due = true;
-            self.mark_dirty(local);
-        }
-    }
-
-    fn mark_dirty(&mut self, local: u16) {
-        if let Some(session) = self
-            .sessions
-            .get_mut(usize::from(local))
-            .and_then(Option::as_mut)
-            && !session.dirty
-        {
-            session.dirty = true;
-            self.dirty_sessions.push(local);
-        }
-    }
-
-    fn owe_link_flow(&mut self, index: u32) {
-        if let Some(link) = self.links[index as usize].as_mut()
-            && !link.flow_due
-        {
-            link.flow_due = true;
-            self.dirty_links.push(index);
-        }
-    }
-
-    /// Writes the flows and dispositions that have been put off so that they come in ranges.
-    fn write_owed(&mut self) {
-        while let Some(index) = self.dirty_links.pop() {
-            self.write_link_flow(index);
-        }
-        while let Some(local) = self.dirty_sessions.pop() {
-            self.flush_dispositions(local);
-            let Some(session) = self.sessions[usize::from(local)].as_mut() else {
-                continue;
-            };
-            session.dirty = false;
-            if session.flow_due && !session.end_sent {
-                let flow = session.flow();
-                frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
-                    flow.encode(out)
-                });
-            }
-        }
-    }
-
-    fn write_link_flow(&mut self, index: u32) {
-        let Some(link) = self.links[index as usize].as_mut() else {
-            return;
-        };
-        link.flow_due = false;
-        if !matches!(link.state, LinkState::Attached | LinkState::AttachSent) {
-            return;
-        }
-        let Some(session) = self.sessions[usize::from(link.channel)].as_mut() else {
-            return;
-        };
-        if session.end_sent {
-            return;
-        }
-        let flow = Flow {
-            handle: Some(link.handle),
-            // A receiver that has not seen the sender's attach does not know the count yet.
-            delivery_count: Some(link.delivery_count)
-                .filter(|_| link.role == Role::Sender || link.remote_handle.is_some()),
-            link_credit: Some(link.credit),
-            drain: link.drain,
-            ..session.flow()
-        };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| {
-            flow.encode(out)
-        });
-    }
-
-    fn flush_dispositions(&mut self, local: u16) {
-        let Some(session) = self.session_mut(local) else {
-            return;
-        };
-        if session.end_sent {
-            session.pending_disposition = None;
-        }
-        if let Some(disposition) = session.pending_disposition.take() {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
-                disposition.encode(out)
-            });
-        }
     }
 
     fn handshake_deadline(&self) -> Option<Instant> {

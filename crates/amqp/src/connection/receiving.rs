@@ -6,11 +6,9 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::error::SessionViolation;
 use super::link::{LinkId, LinkState, PartialDelivery};
-use super::{
-    Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId,
-    SessionViolation,
-};
+use super::{Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId};
 use crate::codec::{DecodeError, Reader};
 use crate::performative::{DeliveryState, Error, ErrorCondition, Role, Transfer};
 

@@ -63,7 +63,8 @@ impl Attach {
             .map(|(_, value)| value)
     }
 
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "attach")?;
         let name = fields.required("attach.name", Reader::string)?.to_owned();
         let handle = fields.required("attach.handle", Reader::uint)?;
@@ -117,7 +118,8 @@ impl Attach {
         })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, super::descriptor::ATTACH);
         write::list(out, 14, |out| {
             write::string(out, &self.name);

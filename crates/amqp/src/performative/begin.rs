@@ -18,7 +18,8 @@ pub struct Begin {
 }
 
 impl Begin {
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "begin")?;
         Ok(Self {
             remote_channel: fields.field(Reader::ushort)?,
@@ -29,7 +30,8 @@ impl Begin {
         })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, super::descriptor::BEGIN);
         write::list(out, 8, |out| {
             write::option(out, self.remote_channel, write::ushort);

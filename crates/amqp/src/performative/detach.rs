@@ -15,7 +15,8 @@ pub struct Detach {
 }
 
 impl Detach {
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "detach")?;
         Ok(Self {
             handle: fields.required("detach.handle", Reader::uint)?,
@@ -24,7 +25,8 @@ impl Detach {
         })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, super::descriptor::DETACH);
         write::list(out, 3, |out| {
             write::uint(out, self.handle);

@@ -19,7 +19,8 @@ pub struct Disposition {
 }
 
 impl Disposition {
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "disposition")?;
         let role = Role::from_wire(fields.required("disposition.role", Reader::boolean)?);
         let first = fields.required("disposition.first", Reader::uint)?;
@@ -35,7 +36,8 @@ impl Disposition {
         })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, super::descriptor::DISPOSITION);
         write::list(out, 6, |out| {
             write::boolean(out, self.role.to_wire());

@@ -28,7 +28,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "flow")?;
         Ok(Self {
             next_incoming_id: fields.field(Reader::uint)?,
@@ -44,7 +45,8 @@ impl Flow {
         })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, super::descriptor::FLOW);
         write::list(out, 11, |out| {
             write::option(out, self.next_incoming_id, write::uint);

@@ -41,7 +41,8 @@ impl Default for Open {
 }
 
 impl Open {
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "open")?;
         let container_id = fields
             .required("open.container-id", Reader::string)?
@@ -73,7 +74,8 @@ impl Open {
         })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, super::descriptor::OPEN);
         write::list(out, 10, |out| {
             write::string(out, &self.container_id);

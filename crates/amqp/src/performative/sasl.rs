@@ -11,14 +11,16 @@ pub struct SaslMechanisms {
 }
 
 impl SaslMechanisms {
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "sasl-mechanisms")?;
         Ok(Self {
             mechanisms: fields.symbols()?,
         })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, descriptor::SASL_MECHANISMS);
         write::list(out, 1, |out| write::symbols(out, &self.mechanisms));
     }
@@ -36,7 +38,8 @@ pub struct SaslInit {
 }
 
 impl SaslInit {
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "sasl-init")?;
         Ok(Self {
             mechanism: fields
@@ -47,7 +50,8 @@ impl SaslInit {
         })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, descriptor::SASL_INIT);
         write::list(out, 3, |out| {
             write::symbol(out, self.mechanism.as_str());
@@ -79,7 +83,8 @@ pub struct SaslOutcome {
 }
 
 impl SaslOutcome {
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the fields, which stand behind the descriptor.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "sasl-outcome")?;
         let code = match fields.required("sasl-outcome.code", Reader::ubyte)? {
             0 => SaslCode::Ok,
@@ -96,7 +101,8 @@ impl SaslOutcome {
         Ok(Self { code })
     }
 
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends descriptor and fields.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, descriptor::SASL_OUTCOME);
         write::list(out, 2, |out| {
             write::ubyte(

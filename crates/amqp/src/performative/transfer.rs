@@ -33,8 +33,9 @@ pub struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
+    /// Reads the fields, which stand behind the descriptor.
     #[inline]
-    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "transfer")?;
         let handle = fields.required("transfer.handle", Reader::uint)?;
         let delivery_id = fields.field(Reader::uint)?;

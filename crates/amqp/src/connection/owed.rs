@@ -1,0 +1,98 @@
+//! Flows and dispositions that are owed: put off until output is asked for, so that many become one.
+
+use super::Connection;
+use super::link::LinkState;
+use crate::frame;
+use crate::performative::{Flow, Role};
+
+impl Connection {
+    /// Writes the flows and dispositions that have been put off so that they come in ranges.
+    pub(super) fn write_owed(&mut self) {
+        while let Some(index) = self.dirty_links.pop() {
+            self.write_link_flow(index);
+        }
+        while let Some(local) = self.dirty_sessions.pop() {
+            self.flush_dispositions(local);
+            let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+                continue;
+            };
+            session.dirty = false;
+            if session.flow_due && !session.end_sent {
+                let flow = session.flow();
+                frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
+                    flow.encode(out)
+                });
+            }
+        }
+    }
+
+    pub(super) fn owe_session_flow(&mut self, local: u16) {
+        if let Some(session) = self.session_mut(local) {
+            session.flow_due = true;
+            self.mark_dirty(local);
+        }
+    }
+
+    pub(super) fn owe_link_flow(&mut self, index: u32) {
+        if let Some(link) = self.links[index as usize].as_mut()
+            && !link.flow_due
+        {
+            link.flow_due = true;
+            self.dirty_links.push(index);
+        }
+    }
+
+    pub(super) fn mark_dirty(&mut self, local: u16) {
+        if let Some(session) = self
+            .sessions
+            .get_mut(usize::from(local))
+            .and_then(Option::as_mut)
+            && !session.dirty
+        {
+            session.dirty = true;
+            self.dirty_sessions.push(local);
+        }
+    }
+
+    pub(super) fn write_link_flow(&mut self, index: u32) {
+        let Some(link) = self.links[index as usize].as_mut() else {
+            return;
+        };
+        link.flow_due = false;
+        if !matches!(link.state, LinkState::Attached | LinkState::AttachSent) {
+            return;
+        }
+        let Some(session) = self.sessions[usize::from(link.channel)].as_mut() else {
+            return;
+        };
+        if session.end_sent {
+            return;
+        }
+        let flow = Flow {
+            handle: Some(link.handle),
+            // A receiver that has not seen the sender's attach does not know the count yet.
+            delivery_count: Some(link.delivery_count)
+                .filter(|_| link.role == Role::Sender || link.remote_handle.is_some()),
+            link_credit: Some(link.credit),
+            drain: link.drain,
+            ..session.flow()
+        };
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| {
+            flow.encode(out)
+        });
+    }
+
+    pub(super) fn flush_dispositions(&mut self, local: u16) {
+        let Some(session) = self.session_mut(local) else {
+            return;
+        };
+        if session.end_sent {
+            session.pending_disposition = None;
+        }
+        if let Some(disposition) = session.pending_disposition.take() {
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
+                disposition.encode(out)
+            });
+        }
+    }
+}
