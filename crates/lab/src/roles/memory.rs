@@ -64,6 +64,8 @@ pub(crate) struct Faults {
     pub(crate) panic_after: Option<u64>,
     /// The source refuses every send of this number.
     pub(crate) refuse_every: Option<u64>,
+    /// The source takes every send of this number and never answers it.
+    pub(crate) ignore_every: Option<u64>,
     /// The source answers every send only after this time.
     pub(crate) answer_after: Duration,
     /// The service counts so many events more than there were.
@@ -168,6 +170,7 @@ impl Fabric for MemoryFabric {
             hub: self.hub(endpoint)?,
             partitions: endpoint.hub.partitions,
             refuse_every: self.faults.refuse_every,
+            ignore_every: self.faults.ignore_every,
             answer_after: self.faults.answer_after,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             sends: 0,
@@ -229,6 +232,7 @@ pub(crate) struct MemorySink {
     hub: MemoryHub,
     partitions: u32,
     refuse_every: Option<u64>,
+    ignore_every: Option<u64>,
     answer_after: Duration,
     timer: Pin<Box<Sleep>>,
     sends: u64,
@@ -274,6 +278,12 @@ impl Sink for MemorySink {
             condition: "test:refused".to_owned(),
             description: "refused on purpose".to_owned(),
         };
+        if self
+            .ignore_every
+            .is_some_and(|every| self.sends.is_multiple_of(every))
+        {
+            return Ok(());
+        }
         let outcome = SendOutcome {
             token,
             result: if is_refused {

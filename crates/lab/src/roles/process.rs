@@ -81,10 +81,10 @@ pub enum LaunchError {
     #[error("this program can't find its own file")]
     NoProgram(#[source] io::Error),
     /// The process can't be made.
-    #[error("the {role} can't be started from {}", program.display())]
+    #[error("the {name} can't be started from {}", program.display())]
     Spawn {
-        /// The role.
-        role: Role,
+        /// What it was to be called.
+        name: String,
         /// The program.
         program: PathBuf,
         /// What the system said.
@@ -132,7 +132,6 @@ impl RoleLauncher for ProcessLauncher {
         })?;
         let mut child = tokio::process::Command::new(&self.program)
             .args(["role", role.name()])
-            .env("PARSHALL_ROLE", name)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -141,7 +140,7 @@ impl RoleLauncher for ProcessLauncher {
             .kill_on_drop(true)
             .spawn()
             .map_err(|source| LaunchError::Spawn {
-                role,
+                name: name.to_owned(),
                 program: self.program.clone(),
                 source,
             })?;

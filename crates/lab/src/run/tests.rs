@@ -217,6 +217,23 @@ async fn refused_sends_are_unknown_and_not_lost() {
 }
 
 #[tokio::test]
+async fn sends_that_are_never_answered_are_given_up_when_the_load_stops() {
+    let faults = Faults {
+        ignore_every: Some(50),
+        ..Faults::default()
+    };
+    // With every one of its two places taken by a send that nobody answers, the load stands still.
+    let set = ["load.mode=saturate", "load.in_flight=2"];
+    let case = run_with(&set, faults).await;
+    let delivery = case.delivery.expect("a verdict");
+    assert_eq!(delivery.unknown, Some(20));
+    assert_eq!(
+        (delivery.sent, delivery.received, delivery.lost),
+        (1_000, 1_000, 0)
+    );
+}
+
+#[tokio::test]
 async fn a_service_that_counts_otherwise_than_its_clients_fails_the_case() {
     let faults = Faults {
         miscount: 1,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use connect::sink::{OutgoingBatch, SendOutcome, SendToken, Sink};
-use tokio::time::Interval;
+use tokio::time::{Instant, Interval};
 
 use super::encoder::Encoder;
 use crate::{
@@ -129,6 +129,7 @@ pub(super) async fn work<F: Fabric>(
         free: Vec::new(),
         outcomes: Vec::new(),
         overdue_at_stop: None,
+        answers_until: None,
         recordings: None,
     };
     poll_fn(|context| generator.poll(context)).await
@@ -153,6 +154,8 @@ struct Generator<S, C> {
     outcomes: Vec<SendOutcome>,
     /// Set when the load was stopped: what was due then and had not left.
     overdue_at_stop: Option<u64>,
+    /// Until when a stopped load waits for answers.
+    answers_until: Option<Instant>,
     recordings: Option<LoadRecordings>,
 }
 
@@ -164,6 +167,12 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
             while self.ticks.poll_tick(context).is_ready() {
                 self.accounting.tick(now);
                 self.channel.say(Said::Progress(now, self.counters(now)));
+            }
+            if self
+                .answers_until
+                .is_some_and(|until| Instant::now() >= until)
+            {
+                self.give_up_answers();
             }
             let sent = self.send(context, now)?;
             let answered = self.settle(context)?;
@@ -195,6 +204,7 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
                 }
                 Some(Ask::Stop) if self.overdue_at_stop.is_none() => {
                     self.overdue_at_stop = Some(self.overdue(self.clock.now()));
+                    self.answers_until = Some(Instant::now() + ANSWER_PATIENCE);
                     self.waiting.clear();
                 }
                 Some(Ask::Stop) => {}
@@ -286,6 +296,17 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
         }
     }
 
+    /// Nobody will answer any more: what became of these events stays unknown.
+    fn give_up_answers(&mut self) {
+        for (token, pending) in self.pending.iter_mut().enumerate() {
+            if let Some(pending) = pending.take() {
+                self.accounting.failed(&pending);
+                self.schedule.answered(1);
+                self.free.push(token);
+            }
+        }
+    }
+
     fn is_done(&self) -> bool {
         (self.overdue_at_stop.is_some() || self.schedule.is_exhausted())
             && self.waiting.is_empty()
@@ -316,6 +337,9 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
         self.schedule.overdue(now) + if is_planned { waiting } else { 0 }
     }
 }
+
+/// How long a service may take to answer a last send: less than a drain phase, more than any healthy answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Rounds after which the event loop gets a turn.
 const ROUNDS_PER_POLL: u32 = 64;
