@@ -1,6 +1,6 @@
 //! How often and after what wait an operation is tried again.
 //!
-//! The words and defaults are those of the official SDKs' retry options: a delay that doubles up to a maximum, and a
+//! As in the official SDKs' retry options: a delay that doubles up to a maximum, and a
 //! time-out for each single try. Everything is a pure function: the same policy gives the same delays again.
 
 use std::time::Duration;
@@ -10,8 +10,8 @@ use units::mix;
 /// When to try again, and when to give up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// How often an operation is tried again after the first try; 0 tries once.
-    pub retries: u32,
+    /// Tries in all, the first one included; 0 counts as 1.
+    pub attempts: u32,
     /// How the delay grows.
     pub mode: RetryMode,
     /// The wait before the first retry.
@@ -41,7 +41,7 @@ impl RetryPolicy {
     /// to be given up. `failures` counts from 1.
     #[must_use]
     pub fn delay_after(&self, failures: u32, operation: u64) -> Option<Duration> {
-        if failures > self.retries {
+        if failures >= self.attempts {
             return None;
         }
         let doublings = match self.mode {
@@ -60,7 +60,7 @@ impl RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            retries: 3,
+            attempts: 4,
             mode: RetryMode::Exponential,
             delay: Duration::from_millis(800),
             max_delay: Duration::from_secs(60),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     const WITHOUT_JITTER: RetryPolicy = RetryPolicy {
-        retries: 4,
+        attempts: 5,
         mode: RetryMode::Exponential,
         delay: Duration::from_millis(100),
         max_delay: Duration::from_millis(500),
@@ -115,10 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn no_retries_means_one_try() {
+    fn one_attempt_is_never_repeated() {
         assert_eq!(
             RetryPolicy {
-                retries: 0,
+                attempts: 1,
                 ..WITHOUT_JITTER
             }
             .delay_after(1, 0),
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_very_late_retry_does_not_overflow() {
         let policy = RetryPolicy {
-            retries: u32::MAX,
+            attempts: u32::MAX,
             ..WITHOUT_JITTER
         };
         assert_eq!(policy.delay_after(u32::MAX, 0), Some(policy.max_delay));
@@ -140,9 +140,9 @@ mod tests {
         fn jitter_shortens_within_its_part_and_repeats(
             failures in 1_u32..20, operation: u64, seed: u64, jitter in 0.0..=1.0_f64,
         ) {
-            let policy = RetryPolicy { retries: 20, jitter, seed, ..WITHOUT_JITTER };
-            let full = RetryPolicy { retries: 20, ..WITHOUT_JITTER }.delay_after(failures, 0).expect("within the retries");
-            let delay = policy.delay_after(failures, operation).expect("within the retries");
+            let policy = RetryPolicy { attempts: 20, jitter, seed, ..WITHOUT_JITTER };
+            let full = RetryPolicy { attempts: 20, ..WITHOUT_JITTER }.delay_after(failures, 0).expect("within the attempts");
+            let delay = policy.delay_after(failures, operation).expect("within the attempts");
             prop_assert!(delay <= full);
             prop_assert!(delay.as_secs_f64() >= full.as_secs_f64() * (1.0 - jitter) - 1e-6);
             prop_assert_eq!(policy.delay_after(failures, operation), Some(delay));

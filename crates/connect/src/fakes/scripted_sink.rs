@@ -107,6 +107,17 @@ impl ScriptedSink {
 }
 
 impl SinkScript {
+    /// Another sink that follows this script, as a process that starts after a crash would connect to the same service.
+    /// What is still unanswered is lost with the sink before it.
+    #[must_use]
+    pub fn sink(&self) -> ScriptedSink {
+        self.state().unanswered.clear();
+        ScriptedSink {
+            script: self.clone(),
+            timer: Box::pin(tokio::time::sleep_until(Instant::now())),
+        }
+    }
+
     /// The reply to every send that no other was set for.
     pub fn reply_by_default(&self, reply: Reply) {
         self.state().default_reply = reply;
@@ -145,6 +156,11 @@ impl SinkScript {
         self.state().writes.clone()
     }
 
+    /// Looks at every send, in order, without copying any.
+    pub fn with_writes<T>(&self, look: impl FnOnce(&[Write]) -> T) -> T {
+        look(&self.state().writes)
+    }
+
     /// What a reader of `destination` would find: partition and sequence number of each accepted event, in order.
     #[must_use]
     pub fn accepted(&self, destination: u32) -> Vec<(PartitionId, i64)> {
@@ -152,7 +168,7 @@ impl SinkScript {
             .writes
             .iter()
             .filter(|write| write.destination == destination)
-            .filter(|write| matches!(write.reply, Reply::Accept(_) | Reply::AcceptSilently))
+            .filter(|write| write.is_accepted())
             .flat_map(|write| {
                 write
                     .sequence_numbers
@@ -183,6 +199,14 @@ impl Reply {
                 description,
             },
         )
+    }
+}
+
+impl Write {
+    /// Whether a reader of the destination would find its events.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        matches!(self.reply, Reply::Accept(_) | Reply::AcceptSilently)
     }
 }
 

@@ -1,0 +1,205 @@
+//! One authorised connection: the engine on its socket, its two sessions, and the token that keeps it alive.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use amqp::Connection;
+use amqp::connection::{Deliveries, Delivery, Event, SaslClient, SessionId};
+use amqp_tokio::Driver;
+use tokio::time::{Instant, Sleep};
+
+use super::endpoint::Endpoint;
+use super::error::EventHubsError;
+use super::request::{Request, RequestPair};
+use super::token;
+
+/// A connection that may be used for the hub.
+#[derive(Debug)]
+pub(super) struct ServiceConnection {
+    endpoint: Arc<Endpoint>,
+    driver: Driver,
+    control: SessionId,
+    data: SessionId,
+    token_links: RequestPair,
+    renewal: Renewal,
+    /// Fires when the renewal is due, or its reply overdue.
+    timer: Pin<Box<Sleep>>,
+}
+
+/// Where the renewal of the token stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Renewal {
+    /// The token serves until the timer fires.
+    Waiting,
+    /// A token was put under this request number, and the reply is due when the timer fires.
+    Requested(i64),
+    /// The token cannot be renewed.
+    Never,
+}
+
+impl ServiceConnection {
+    /// Connects, begins the sessions and puts a token.
+    ///
+    /// # Errors
+    /// When any of this fails, or all of it takes longer than the options allow.
+    pub(super) async fn open(endpoint: Arc<Endpoint>) -> Result<Self, EventHubsError> {
+        let limit = endpoint.options.connect_timeout;
+        tokio::time::timeout(limit, Self::open_in_time(endpoint))
+            .await
+            .unwrap_or_else(|_elapsed| Err(timed_out("the connection was not authorised", limit)))
+    }
+
+    async fn open_in_time(endpoint: Arc<Endpoint>) -> Result<Self, EventHubsError> {
+        let address = &endpoint.address;
+        let limit = endpoint.options.connect_timeout;
+        let stream = amqp_tokio::connect(&address.host, address.port, endpoint.tls.clone(), limit).await?;
+        let engine = Connection::client(endpoint.config(), SaslClient::Anonymous, Instant::now().into_std());
+        let mut driver = Driver::new(engine, stream);
+        loop {
+            match driver.next_event().await? {
+                Event::Opened(_) => break,
+                Event::Closed(error) => return Err(EventHubsError::of_close(error)),
+                _ => {}
+            }
+        }
+        let connection = driver.connection();
+        let (Some(control), Some(data)) = (connection.begin_session(), connection.begin_session()) else {
+            return Err(EventHubsError::of_connection("protocol", "the service takes no two sessions"));
+        };
+        let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
+        token_links.exchange(&mut driver, &token::put_token(&endpoint)).await?;
+        let serves = token::renew_after(&endpoint);
+        Ok(Self {
+            driver,
+            control,
+            data,
+            token_links,
+            renewal: serves.map_or(Renewal::Never, |_| Renewal::Waiting),
+            timer: Box::pin(tokio::time::sleep(serves.unwrap_or_default())),
+            endpoint,
+        })
+    }
+
+    /// The engine, for commands. What they write is sent by the next [`poll_drive`](Self::poll_drive).
+    #[inline]
+    pub(super) fn engine(&mut self) -> &mut Connection {
+        self.driver.connection()
+    }
+
+    /// The session of the data links.
+    pub(super) const fn data(&self) -> SessionId {
+        self.data
+    }
+
+    /// The next event that has been read, leaving out what concerns the connection itself.
+    ///
+    /// # Errors
+    /// When the connection is over, or of no more use.
+    pub(super) fn next_event(&mut self) -> Result<Option<Event>, EventHubsError> {
+        let Some(event) = self.driver.connection().poll_event() else {
+            return Ok(None);
+        };
+        match event {
+            Event::Closed(error) => Err(EventHubsError::of_close(error)),
+            Event::SessionEnded { error, .. } => Err(EventHubsError::of_detach(error)),
+            Event::LinkDetached { link, error } if self.token_links.has(link) => Err(EventHubsError::of_detach(error)),
+            event => Ok(Some(event)),
+        }
+    }
+
+    /// Takes a delivery that came on none of the data links.
+    ///
+    /// # Errors
+    /// When it says that the token was not renewed.
+    #[cold]
+    pub(super) fn take_control_delivery(
+        &mut self,
+        deliveries: &Deliveries,
+        delivery: &Delivery,
+    ) -> Result<(), EventHubsError> {
+        let Some(reply) = self.token_links.reply(self.driver.connection(), deliveries, delivery) else {
+            // What was under way on a link that we have detached.
+            return Ok(());
+        };
+        let reply = reply?;
+        if let Renewal::Requested(id) = self.renewal
+            && reply.id == Some(id)
+        {
+            reply.into_body()?;
+            self.renewal = Renewal::Waiting;
+            let serves = token::renew_after(&self.endpoint).unwrap_or_default();
+            self.timer.as_mut().reset(Instant::now() + serves);
+        }
+        Ok(())
+    }
+
+    /// Writes what there is, reads once, and keeps the token alive: see [`Driver::poll_drive`].
+    ///
+    /// # Errors
+    /// When the connection is over, or of no more use. Events that came before can still be taken.
+    pub(super) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EventHubsError>> {
+        match self.driver.poll_drive(context) {
+            Poll::Ready(result) => Poll::Ready(result.map_err(EventHubsError::from)),
+            Poll::Pending => self.poll_renewal(context),
+        }
+    }
+
+    /// Asks for something of a node through links of its own. Nothing else may be under way on the connection.
+    ///
+    /// # Errors
+    /// When the connection ends, the node refuses, or does not answer as quickly as the options allow.
+    pub(super) async fn ask(
+        &mut self,
+        node: &'static str,
+        request: &Request<'_>,
+    ) -> Result<amqp::Value, EventHubsError> {
+        let limit = self.endpoint.options.connect_timeout;
+        let engine = self.driver.connection();
+        let mut links = RequestPair::attach(engine, self.control, node, &self.endpoint.container_id)?;
+        let body = tokio::time::timeout(limit, links.exchange(&mut self.driver, request))
+            .await
+            .unwrap_or_else(|_elapsed| Err(timed_out(&format!("{node} did not answer"), limit)))?;
+        links.detach(self.driver.connection());
+        body.ok_or_else(|| super::request::Reply::incomplete(node, "body"))
+    }
+
+    /// Closes in good order, giving the peer a moment to read what was sent.
+    pub(super) async fn close(mut self) {
+        self.driver.connection().close(None);
+        self.driver.shut_down(CLOSE_PATIENCE).await;
+    }
+
+    /// Ready when something was sent that has yet to be driven out.
+    fn poll_renewal(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EventHubsError>> {
+        if self.renewal == Renewal::Never || self.timer.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        let limit = self.endpoint.options.connect_timeout;
+        if let Renewal::Requested(_) = self.renewal {
+            return Poll::Ready(Err(timed_out("the token was not renewed", limit)));
+        }
+        let request = token::put_token(&self.endpoint);
+        let wait = match self.token_links.send(self.driver.connection(), &request) {
+            Ok(id) => {
+                self.renewal = Renewal::Requested(id);
+                limit
+            }
+            // No credit at the moment: there is a quarter of the token's life left to try.
+            Err(_) => RENEWAL_RETRY,
+        };
+        self.timer.as_mut().reset(Instant::now() + wait);
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn timed_out(what: &str, limit: Duration) -> EventHubsError {
+    EventHubsError::of_connection("timeout", format!("{what} within {limit:?}"))
+}
+
+/// How long a renewal waits for credit before it looks again.
+const RENEWAL_RETRY: Duration = Duration::from_secs(1);
+
+/// How long a closing connection waits for the socket to take its last bytes.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);

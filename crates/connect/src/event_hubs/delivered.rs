@@ -1,0 +1,426 @@
+//! What is where in a received message. Hot path.
+//!
+//! ```text
+//!   [header] [delivery annotations] message annotations | properties  application properties  body  footer
+//!                                   ^ what the service   ^ what a sink forwards
+//!                                     says of the event
+//! ```
+//!
+//! Header and annotations are for this hop only and are left behind, as the official clients do when an event that they
+//! received is sent on. The rest is forwarded as it is, from where it lies; only where something to be left behind lies
+//! in its midst is it copied.
+
+use std::ops::Range;
+
+use amqp::DecodeError;
+use amqp::codec::{Reader, code};
+use amqp::message::{SectionKind, Sections};
+use bytes::Bytes;
+
+use crate::event::{EnqueuedTime, EventParts};
+
+/// Finds the parts of a message that starts at `start` of its chunk; `None` if what is to be forwarded does not lie
+/// together, see [`gather`].
+///
+/// # Errors
+/// When the message is malformed or has no sequence number.
+#[inline]
+pub(super) fn locate(message: &[u8], start: u32) -> Result<Option<EventParts>, DecodeError> {
+    if let Some(parts) = locate_usual(message, start) {
+        return Ok(Some(parts));
+    }
+    let located = Located::find(message)?;
+    Ok(located.together.then(|| located.parts(start)))
+}
+
+/// Copies the parts of a message whose sections to forward do not lie together into a chunk of their own.
+///
+/// # Errors
+/// As with [`locate`].
+#[cold]
+pub(super) fn gather(message: &[u8]) -> Result<(Bytes, EventParts), DecodeError> {
+    let located = Located::find(message)?;
+    let mut chunk = Vec::with_capacity(message.len());
+    let mut copy = |range: &Range<usize>| {
+        let start = chunk.len();
+        chunk.extend_from_slice(&message[range.clone()]);
+        start..chunk.len()
+    };
+    let partition_key = copy(&located.partition_key);
+    let offset = copy(&located.offset);
+    let forwarded_from = offset.end;
+    for section in Sections::new(message) {
+        let section = section?;
+        if is_forwarded(section.kind) {
+            chunk.extend_from_slice(section.encoded);
+        }
+    }
+    let gathered = Located {
+        message: forwarded_from..chunk.len(),
+        partition_key,
+        offset,
+        together: true,
+        ..located
+    };
+    let parts = gathered.parts(0);
+    Ok((Bytes::from(chunk), parts))
+}
+
+/// The shape that nearly all events have: annotations that are all known here, and one Data section. `None` for any other.
+#[inline]
+fn locate_usual(message: &[u8], start: u32) -> Option<EventParts> {
+    let (end, count, mut at) = match *message {
+        [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_8, size, count, ..] => {
+            (5 + usize::from(size), u32::from(count), 6)
+        }
+        [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_32, a, b, c, d, e, f, g, h, ..] => {
+            let size = u32::from_be_bytes([a, b, c, d]) as usize;
+            (8_usize.checked_add(size)?, u32::from_be_bytes([e, f, g, h]), 12)
+        }
+        _ => return None,
+    };
+    let annotations = message.get(..end)?;
+    let (mut sequence_number, mut enqueued_ms) = (None, 0);
+    let (mut offset, mut partition_key) = (0..0, 0..0);
+    for _ in 0..count / 2 {
+        let [code::SYMBOL_8, length, key @ ..] = annotations.get(at..)? else {
+            return None;
+        };
+        at += 2 + usize::from(*length);
+        let value = annotations.get(at..)?;
+        match *length {
+            21 if key.starts_with(SEQUENCE_NUMBER) => match *value {
+                [code::LONG, a, b, c, d, e, f, g, h, ..] => {
+                    sequence_number = Some(i64::from_be_bytes([a, b, c, d, e, f, g, h]));
+                    at += 9;
+                }
+                [code::SMALL_LONG, small, ..] => {
+                    sequence_number = Some(i64::from(small.cast_signed()));
+                    at += 2;
+                }
+                _ => return None,
+            },
+            19 if key.starts_with(ENQUEUED_TIME) => {
+                let [code::TIMESTAMP, a, b, c, d, e, f, g, h, ..] = *value else {
+                    return None;
+                };
+                enqueued_ms = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
+                at += 9;
+            }
+            12 if key.starts_with(OFFSET) => offset = short_string(value, &mut at)?,
+            19 if key.starts_with(PARTITION_KEY) => partition_key = short_string(value, &mut at)?,
+            _ => return None,
+        }
+    }
+    let sequence_number = sequence_number.filter(|_| at == end)?;
+    let body_length = match message[end..] {
+        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ..] => 5 + usize::from(length),
+        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_32, a, b, c, d, ..] => {
+            8_usize.checked_add(u32::from_be_bytes([a, b, c, d]) as usize)?
+        }
+        _ => return None,
+    };
+    if body_length != message.len() - end {
+        return None;
+    }
+    Some(EventParts {
+        message: start + end as u32..start + message.len() as u32,
+        partition_key: start + partition_key.start..start + partition_key.end,
+        offset: start + offset.start..start + offset.end,
+        sequence_number,
+        enqueued_time: EnqueuedTime::from_unix_ms(enqueued_ms),
+    })
+}
+
+/// The text of the string that `value`, which is at `at`, begins with.
+#[inline]
+fn short_string(value: &[u8], at: &mut usize) -> Option<Range<u32>> {
+    let [code::STRING_8, length, text @ ..] = value else {
+        return None;
+    };
+    let length = usize::from(*length);
+    if text.len() < length {
+        return None;
+    }
+    let from = *at + 2;
+    *at = from + length;
+    // A message is smaller than 4 GiB: the engine counts in 32 bits, too.
+    Some(from as u32..(from + length) as u32)
+}
+
+/// Where things are in a message of any shape.
+struct Located {
+    sequence_number: i64,
+    enqueued_ms: i64,
+    offset: Range<usize>,
+    partition_key: Range<usize>,
+    /// From the first section to forward to the last.
+    message: Range<usize>,
+    /// Whether nothing else lies between them.
+    together: bool,
+}
+
+impl Located {
+    #[cold]
+    fn find(message: &[u8]) -> Result<Self, DecodeError> {
+        let mut located = Self {
+            sequence_number: 0,
+            enqueued_ms: 0,
+            offset: 0..0,
+            partition_key: 0..0,
+            message: 0..0,
+            together: true,
+        };
+        let mut sequence_number = None;
+        let mut forwarded: Option<Range<usize>> = None;
+        let mut end = 0;
+        for section in Sections::new(message) {
+            let section = section?;
+            let start = end;
+            end += section.encoded.len();
+            if section.kind == SectionKind::MessageAnnotations {
+                sequence_number = located.read_annotations(section.value, end)?.or(sequence_number);
+            } else if is_forwarded(section.kind) {
+                let range = forwarded.get_or_insert(start..start);
+                located.together &= range.end == start;
+                range.end = end;
+            }
+        }
+        located.sequence_number = sequence_number.ok_or(DecodeError::MissingField("x-opt-sequence-number"))?;
+        located.message = forwarded.unwrap_or(end..end);
+        Ok(located)
+    }
+
+    /// Reads the annotations in `value`, which ends at `end` of the message, and returns the sequence number.
+    fn read_annotations(&mut self, value: &[u8], end: usize) -> Result<Option<i64>, DecodeError> {
+        let mut sequence_number = None;
+        let Some(mut entries) = Reader::new(value).map()? else {
+            return Ok(None);
+        };
+        while let Some(reader) = entries.entry() {
+            // The specification also has numbers as keys; none that we know.
+            let key = match reader.peek()? {
+                code::SYMBOL_8 | code::SYMBOL_32 | code::STRING_8 | code::STRING_32 => reader.text()?,
+                _ => {
+                    reader.skip()?;
+                    None
+                }
+            };
+            let mut text = || -> Result<Range<usize>, DecodeError> {
+                match reader.peek()? {
+                    code::STRING_8 | code::STRING_32 => {
+                        let length = reader.string()?.map_or(0, str::len);
+                        let text_end = end - reader.rest().len();
+                        Ok(text_end - length..text_end)
+                    }
+                    _ => reader.skip().map(|()| 0..0),
+                }
+            };
+            match key.map(str::as_bytes) {
+                Some(OFFSET) => self.offset = text()?,
+                Some(PARTITION_KEY) => self.partition_key = text()?,
+                Some(SEQUENCE_NUMBER) => sequence_number = reader.value()?.as_integer(),
+                Some(ENQUEUED_TIME) => self.enqueued_ms = reader.value()?.as_integer().unwrap_or(0),
+                _ => reader.skip()?,
+            }
+        }
+        Ok(sequence_number)
+    }
+
+    fn parts(&self, start: u32) -> EventParts {
+        // As with `short_string`.
+        let within = |range: &Range<usize>| start + range.start as u32..start + range.end as u32;
+        EventParts {
+            message: within(&self.message),
+            partition_key: within(&self.partition_key),
+            offset: within(&self.offset),
+            sequence_number: self.sequence_number,
+            enqueued_time: EnqueuedTime::from_unix_ms(self.enqueued_ms),
+        }
+    }
+}
+
+const fn is_forwarded(kind: SectionKind) -> bool {
+    match kind {
+        SectionKind::Header | SectionKind::DeliveryAnnotations | SectionKind::MessageAnnotations => false,
+        SectionKind::Properties
+        | SectionKind::ApplicationProperties
+        | SectionKind::Data
+        | SectionKind::Sequence
+        | SectionKind::Value
+        | SectionKind::Footer => true,
+    }
+}
+
+const SEQUENCE_NUMBER: &[u8] = b"x-opt-sequence-number";
+const OFFSET: &[u8] = b"x-opt-offset";
+const ENQUEUED_TIME: &[u8] = b"x-opt-enqueued-time";
+const PARTITION_KEY: &[u8] = b"x-opt-partition-key";
+
+const _: () = assert!(SEQUENCE_NUMBER.len() == 21 && OFFSET.len() == 12);
+const _: () = assert!(ENQUEUED_TIME.len() == 19 && PARTITION_KEY.len() == 19);
+
+#[cfg(test)]
+mod tests {
+    use amqp::message::{Properties, encode};
+    use amqp::performative::descriptor;
+    use amqp::{Symbol, Value};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn annotations(sequence_number: i64, partition_key: Option<&str>) -> Vec<(Symbol, Value)> {
+        let mut entries = vec![
+            (Symbol::from("x-opt-sequence-number"), Value::Long(sequence_number)),
+            (Symbol::from("x-opt-offset"), Value::String(sequence_number.to_string())),
+            (Symbol::from("x-opt-enqueued-time"), Value::Timestamp(1_700_000_000_123)),
+        ];
+        if let Some(key) = partition_key {
+            entries.push((Symbol::from("x-opt-partition-key"), Value::from(key)));
+        }
+        entries
+    }
+
+    /// The annotations in the one-byte form, as a service that saves bytes sends them.
+    fn short_annotations(out: &mut Vec<u8>, entries: &[(Symbol, Value)]) {
+        let mut body = vec![u8::try_from(entries.len() * 2).unwrap()];
+        for (key, value) in entries {
+            amqp::codec::write::symbol(&mut body, key.as_str());
+            amqp::codec::write::value(&mut body, value);
+        }
+        out.extend_from_slice(&[0x00, 0x53, 0x72, 0xc1, u8::try_from(body.len()).unwrap()]);
+        out.extend_from_slice(&body);
+    }
+
+    fn data(payload: &[u8]) -> Vec<u8> {
+        let mut section = Vec::new();
+        encode::data(&mut section, payload);
+        section
+    }
+
+    struct Read<'a> {
+        message: &'a [u8],
+        partition_key: &'a [u8],
+        offset: &'a [u8],
+        sequence_number: i64,
+    }
+
+    fn read<'a>(chunk: &'a [u8], parts: &EventParts) -> Read<'a> {
+        let slice = |range: &Range<u32>| &chunk[range.start as usize..range.end as usize];
+        assert_eq!(parts.enqueued_time.unix_ms(), 1_700_000_000_123);
+        Read {
+            message: slice(&parts.message),
+            partition_key: slice(&parts.partition_key),
+            offset: slice(&parts.offset),
+            sequence_number: parts.sequence_number,
+        }
+    }
+
+    #[test]
+    fn the_usual_shape_is_found_without_walking_sections() {
+        for (sequence_number, key, payload) in
+            [(7, None, &[9; 16][..]), (-1, Some("key"), &[]), (i64::MAX, Some(""), &[1; 300])]
+        {
+            let mut chunk = vec![0xff; 10];
+            short_annotations(&mut chunk, &annotations(sequence_number, key));
+            chunk.extend(data(payload));
+            let parts = locate_usual(&chunk[10..], 10).expect("the usual shape");
+            let found = read(&chunk, &parts);
+            assert_eq!(found.message, data(payload));
+            assert_eq!(found.partition_key, key.unwrap_or_default().as_bytes());
+            assert_eq!(found.offset, sequence_number.to_string().as_bytes());
+            assert_eq!(found.sequence_number, sequence_number);
+            let general = Located::find(&chunk[10..]).unwrap().parts(10);
+            assert_eq!((general.message, general.offset), (parts.message, parts.offset));
+            let mut wide = vec![0xff; 10];
+            encode::message_annotations(&mut wide, &annotations(sequence_number, key));
+            wide.extend(data(payload));
+            let parts = locate_usual(&wide[10..], 10).expect("the usual shape");
+            assert_eq!(read(&wide, &parts).message, data(payload));
+        }
+    }
+
+    #[test]
+    fn other_shapes_are_found_too_and_what_is_for_this_hop_stays_behind() {
+        let mut chunk = Vec::new();
+        chunk.extend_from_slice(&[0x00, 0x53, 0x70, 0xc0, 0x02, 0x01, 0x41]); // header: durable
+        chunk.extend_from_slice(&[0x00, 0x53, 0x71, 0xc1, 0x01, 0x00]); // delivery annotations: none
+        let mut entries = annotations(41, Some("key"));
+        entries.insert(0, (Symbol::from("x-opt-trace"), Value::List(vec![Value::Null])));
+        encode::message_annotations(&mut chunk, &entries);
+        let start = chunk.len();
+        Properties {
+            subject: Some("subject".into()),
+            ..Properties::default()
+        }
+        .encode(&mut chunk);
+        encode::application_properties(&mut chunk, &[("colour", Value::from("red"))]);
+        chunk.extend(data(b"payload"));
+        chunk.extend(data(b"more"));
+        let parts = locate(&chunk, 0).unwrap().expect("sections that lie together");
+        let read = read(&chunk, &parts);
+        assert_eq!(read.message, &chunk[start..]);
+        assert_eq!((read.partition_key, read.offset, read.sequence_number), (&b"key"[..], &b"41"[..], 41));
+    }
+
+    #[test]
+    fn sections_that_do_not_lie_together_are_copied() {
+        let mut chunk = data(b"first");
+        encode::message_annotations(&mut chunk, &annotations(5, Some("key")));
+        chunk.extend(data(b"second"));
+        assert_eq!(locate(&chunk, 0), Ok(None));
+        let (copy, parts) = gather(&chunk).unwrap();
+        let read = read(&copy, &parts);
+        assert_eq!(read.message, [data(b"first"), data(b"second")].concat());
+        assert_eq!((read.partition_key, read.offset, read.sequence_number), (&b"key"[..], &b"5"[..], 5));
+    }
+
+    #[test]
+    fn annotations_at_the_end_leave_the_rest_in_place() {
+        let mut chunk = data(b"first");
+        encode::message_annotations(&mut chunk, &annotations(5, None));
+        let parts = locate(&chunk, 0).unwrap().expect("sections that lie together");
+        assert_eq!(read(&chunk, &parts).message, data(b"first"));
+    }
+
+    #[test]
+    fn an_event_without_a_sequence_number_is_an_error() {
+        let missing = Err(DecodeError::MissingField("x-opt-sequence-number"));
+        assert_eq!(locate(&data(b"payload"), 0), missing);
+        let mut chunk = Vec::new();
+        short_annotations(&mut chunk, &annotations(5, None)[1..]);
+        chunk.extend(data(b"payload"));
+        assert_eq!(locate(&chunk, 0), missing);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_and_what_is_found_lies_within(
+            mut message in prop::collection::vec(any::<u8>(), 0..80),
+            cut in 0_usize..150,
+            change in prop::option::of((0_usize..150, any::<u8>())),
+            random: bool,
+        ) {
+            if !random {
+                message.clear();
+                short_annotations(&mut message, &annotations(300, Some("key")));
+                message.extend(data(b"payload"));
+                message.truncate(cut);
+                if let Some((at, byte)) = change && let Some(changed) = message.get_mut(at) {
+                    *changed = byte;
+                }
+            }
+            if let Ok(Some(parts)) = locate(&message, 0) {
+                for range in [parts.message, parts.partition_key, parts.offset] {
+                    prop_assert!(message.get(range.start as usize..range.end as usize).is_some());
+                }
+            }
+            let _ = gather(&message);
+        }
+    }
+
+    #[test]
+    fn the_descriptors_are_the_specifications() {
+        assert_eq!((descriptor::MESSAGE_ANNOTATIONS, descriptor::DATA), (0x72, 0x75));
+    }
+}

@@ -1,0 +1,163 @@
+//! Where a client connects, resolved once: address, certificates, names.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use access::{ServiceAddress, TransportSecurity};
+use amqp::connection::Config;
+use amqp::{Symbol, Value};
+use amqp_tokio::ClientTls;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+
+use super::error::EventHubsError;
+use super::options::EventHubsOptions;
+
+/// What it takes to connect, as often as need be.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) options: EventHubsOptions,
+    pub(super) address: ServiceAddress,
+    /// None for plain TCP.
+    pub(super) tls: Option<ClientTls>,
+    /// The name of this client, unlike that of any other.
+    pub(super) container_id: String,
+}
+
+impl Endpoint {
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// When they cannot be read, or the host's name cannot be in a certificate.
+    pub(super) fn resolve(options: EventHubsOptions) -> Result<Arc<Self>, EventHubsError> {
+        let address = options.connection_string.amqp_address();
+        let tls = match address.security {
+            TransportSecurity::Plain => None,
+            TransportSecurity::Tls => Some(client_tls(&options, &address.host)?),
+        };
+        Ok(Arc::new(Self {
+            options,
+            address,
+            tls,
+            container_id: container_id(),
+        }))
+    }
+
+    /// The settings of a connection of this client.
+    pub(super) fn config(&self) -> Config {
+        Config {
+            container_id: self.container_id.clone(),
+            hostname: Some(self.address.host.clone()),
+            handshake_timeout: self.options.connect_timeout,
+            properties: vec![
+                (Symbol::from_static("product"), Value::from("parshall")),
+                (
+                    Symbol::from_static("version"),
+                    Value::from(env!("CARGO_PKG_VERSION")),
+                ),
+            ],
+            ..Config::default()
+        }
+    }
+
+    /// The URI of the hub, which is what tokens are about: they hold for everything beneath it.
+    pub(super) fn audience(&self) -> String {
+        let (host, hub) = (&self.address.host, &self.options.hub);
+        match host.contains(':') {
+            true => format!("sb://[{host}]/{hub}"),
+            false => format!("sb://{host}/{hub}"),
+        }
+    }
+}
+
+fn client_tls(options: &EventHubsOptions, host: &str) -> Result<ClientTls, EventHubsError> {
+    let unusable = |what: String| EventHubsError::fatal("connection:certificates", what);
+    let server_name = ServerName::try_from(host.to_owned())
+        .map_err(|error| unusable(format!("{host} cannot be in a certificate: {error}")))?;
+    let mut roots = RootCertStore::empty();
+    match &options.certificate_authority {
+        Some(path) => {
+            let path_error = |error: &dyn std::fmt::Display| {
+                unusable(format!("{} cannot be used: {error}", path.display()))
+            };
+            for certificate in
+                CertificateDer::pem_file_iter(path).map_err(|error| path_error(&error))?
+            {
+                let certificate = certificate.map_err(|error| path_error(&error))?;
+                roots
+                    .add(certificate)
+                    .map_err(|error| path_error(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(path_error(&"it holds no certificate"));
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            // Stores hold certificates that nobody can use; those that can be used are enough.
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+                return Err(unusable(format!(
+                    "the system has no certificate authorities that could be used ({})",
+                    reasons.join("; ")
+                )));
+            }
+        }
+    }
+    // The provider is named, so that another crate's choice of features cannot make it ambiguous.
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(ClientTls {
+        config: Arc::new(config),
+        server_name,
+    })
+}
+
+fn container_id() -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let started = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos());
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("parshall-{:x}-{started:x}-{number:x}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(connection_string: &str, file: Option<&[u8]>) -> Result<Arc<Endpoint>, EventHubsError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("authority.pem");
+        let mut options =
+            EventHubsOptions::new(connection_string.parse().unwrap(), Some("hub")).unwrap();
+        options.certificate_authority = file.map(|content| {
+            std::fs::write(&path, content).unwrap();
+            path.clone()
+        });
+        Endpoint::resolve(options)
+    }
+
+    #[test]
+    fn an_emulators_string_needs_no_certificates_and_the_audience_has_no_port() {
+        let emulator = "Endpoint=sb://[::1]:5679;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true";
+        let endpoint = resolve(emulator, Some(b"not read at all")).unwrap();
+        assert!(endpoint.tls.is_none());
+        assert_eq!((endpoint.address.port, endpoint.audience().as_str()), (5679, "sb://[::1]/hub"));
+        assert_ne!(endpoint.container_id, resolve(emulator, None).unwrap().container_id);
+    }
+
+    #[test]
+    fn a_certificate_authority_that_cannot_be_used_is_named() {
+        let service = "Endpoint=sb://ns.example.com;SharedAccessKeyName=a;SharedAccessKey=b";
+        let refused = resolve(service, Some(b"nothing in here")).unwrap_err();
+        assert!(refused.description.contains("authority.pem"), "{refused}");
+        assert_eq!(refused.class, crate::sink::ErrorClass::Fatal);
+    }
+}

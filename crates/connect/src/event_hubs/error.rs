@@ -1,0 +1,268 @@
+//! What goes wrong, and what can be done about it.
+
+use std::time::Duration;
+
+use amqp::connection::ConnectionError;
+use amqp::performative::{Error, ErrorCondition, SaslCode};
+use amqp_tokio::{ConnectError, DriveError};
+
+use crate::sink::{ErrorClass, SendError, SinkError};
+use crate::source::SourceError;
+
+/// An error of the service, or of the way to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{condition}: {description}")]
+pub struct EventHubsError {
+    /// What can be done about it.
+    pub class: ErrorClass,
+    /// The service's name for what happened, such as `amqp:not-found`; for failures on the way to it a name of ours that
+    /// begins with `connection:`.
+    pub condition: String,
+    /// The service's words for a person.
+    pub description: String,
+}
+
+impl EventHubsError {
+    /// An error with a condition of the service's, which decides the class.
+    pub(super) fn of_condition(condition: &ErrorCondition, description: impl Into<String>) -> Self {
+        Self {
+            class: class_of(condition),
+            condition: condition.to_string(),
+            description: description.into(),
+        }
+    }
+
+    /// What a request was refused with. The status counts where the reply names no condition.
+    pub(super) fn of_status(status: i64, condition: Option<String>, description: &str) -> Self {
+        let condition = match condition {
+            Some(condition) => ErrorCondition::from(amqp::Symbol::from(condition)),
+            None => match status {
+                400 => ErrorCondition::ARGUMENT_ERROR,
+                401 => ErrorCondition::UNAUTHORIZED_ACCESS,
+                403 => ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
+                404 | 410 => ErrorCondition::NOT_FOUND,
+                408 | 504 => ErrorCondition::TIMEOUT,
+                429 | 503 => ErrorCondition::SERVER_BUSY,
+                402..=499 => ErrorCondition::NOT_ALLOWED,
+                _ => ErrorCondition::INTERNAL_ERROR,
+            },
+        };
+        Self::of_condition(&condition, format!("{description} (status {status})"))
+    }
+
+    /// Something about the connection itself, which a new one may not have.
+    pub(super) fn of_connection(name: &str, description: impl Into<String>) -> Self {
+        Self {
+            class: ErrorClass::Retryable,
+            condition: format!("connection:{name}"),
+            description: description.into(),
+        }
+    }
+
+    /// Something that trying again cannot change.
+    pub(super) fn fatal(condition: &str, description: impl Into<String>) -> Self {
+        Self {
+            class: ErrorClass::Fatal,
+            condition: condition.to_owned(),
+            description: description.into(),
+        }
+    }
+
+    /// The end of a link: the peer's reason, or that it gave none.
+    pub(super) fn of_detach(error: Option<Error>) -> Self {
+        error.map_or_else(
+            || {
+                Self::of_condition(
+                    &ErrorCondition::DETACH_FORCED,
+                    "the service detached the link without a reason",
+                )
+            },
+            Self::from,
+        )
+    }
+
+    /// The end of a connection: the protocol's reason, or that there is none.
+    pub(super) fn of_close(error: Option<ConnectionError>) -> Self {
+        error.map_or_else(
+            || Self::of_connection("lost", "the service ended the connection"),
+            Self::from,
+        )
+    }
+}
+
+impl From<Error> for EventHubsError {
+    fn from(error: Error) -> Self {
+        Self::of_condition(&error.condition, error.description)
+    }
+}
+
+impl From<ConnectionError> for EventHubsError {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::ClosedByPeer(error) => error.into(),
+            ConnectionError::SaslRefused(code) => {
+                let class = match code {
+                    SaslCode::Ok | SaslCode::SysTemp => ErrorClass::Retryable,
+                    SaslCode::Auth | SaslCode::Sys | SaslCode::SysPerm => ErrorClass::Fatal,
+                };
+                Self {
+                    class,
+                    condition: ErrorCondition::UNAUTHORIZED_ACCESS.to_string(),
+                    description: error.to_string(),
+                }
+            }
+            ConnectionError::ProtocolHeader(_) | ConnectionError::NoSaslMechanism(_) => {
+                Self::fatal(ErrorCondition::NOT_IMPLEMENTED.as_str(), error.to_string())
+            }
+            ConnectionError::Framing(_)
+            | ConnectionError::Decode(_)
+            | ConnectionError::FrameType(_)
+            | ConnectionError::UnexpectedPerformative { .. }
+            | ConnectionError::UnknownChannel(_)
+            | ConnectionError::InvalidBegin(_)
+            | ConnectionError::NumberTooLarge { .. }
+            | ConnectionError::TooManyLinks(_) => Self::of_connection("protocol", error.to_string()),
+            ConnectionError::IdleTimeout | ConnectionError::HandshakeTimeout => {
+                Self::of_connection("timeout", error.to_string())
+            }
+        }
+    }
+}
+
+impl From<DriveError> for EventHubsError {
+    fn from(error: DriveError) -> Self {
+        match error {
+            DriveError::Protocol(error) => error.into(),
+            DriveError::Io(_) | DriveError::Disconnected | DriveError::Closed => {
+                Self::of_connection("lost", error.to_string())
+            }
+        }
+    }
+}
+
+impl From<ConnectError> for EventHubsError {
+    fn from(error: ConnectError) -> Self {
+        let name = match error {
+            ConnectError::Unreachable { .. } => "unreachable",
+            ConnectError::Tls { .. } => "tls",
+            ConnectError::Timeout { .. } => "timeout",
+        };
+        Self::of_connection(name, error.to_string())
+    }
+}
+
+impl From<EventHubsError> for SourceError {
+    fn from(error: EventHubsError) -> Self {
+        Self {
+            class: error.class,
+            condition: error.condition,
+            description: error.description,
+        }
+    }
+}
+
+impl From<EventHubsError> for SendError {
+    fn from(error: EventHubsError) -> Self {
+        Self {
+            class: error.class,
+            condition: error.condition,
+            description: error.description,
+        }
+    }
+}
+
+impl From<EventHubsError> for SinkError {
+    fn from(error: EventHubsError) -> Self {
+        Self {
+            condition: error.condition,
+            description: error.description,
+        }
+    }
+}
+
+/// What can be done about a condition. Conditions are an open set: one that is not known may be transient, and whoever
+/// retries does not do so for ever.
+fn class_of(condition: &ErrorCondition) -> ErrorClass {
+    const FATAL: [ErrorCondition; 10] = [
+        ErrorCondition::UNAUTHORIZED_ACCESS,
+        ErrorCondition::NOT_FOUND,
+        ErrorCondition::ARGUMENT_ERROR,
+        ErrorCondition::ARGUMENT_OUT_OF_RANGE,
+        ErrorCondition::ENTITY_DISABLED,
+        ErrorCondition::NOT_ALLOWED,
+        ErrorCondition::NOT_IMPLEMENTED,
+        ErrorCondition::DECODE_ERROR,
+        ErrorCondition::INVALID_FIELD,
+        ErrorCondition::PRECONDITION_FAILED,
+    ];
+    if *condition == ErrorCondition::SERVER_BUSY {
+        ErrorClass::Throttled {
+            retry_after: SERVER_BUSY_WAIT,
+        }
+    } else if *condition == ErrorCondition::MESSAGE_SIZE_EXCEEDED {
+        ErrorClass::TooLarge
+    } else if FATAL.contains(condition) {
+        ErrorClass::Fatal
+    } else {
+        ErrorClass::Retryable
+    }
+}
+
+/// What the service's documentation asks of clients that it throttles.
+const SERVER_BUSY_WAIT: Duration = Duration::from_secs(4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(condition: &'static str) -> ErrorClass {
+        class_of(&ErrorCondition::from(amqp::Symbol::from_static(condition)))
+    }
+
+    #[test]
+    fn conditions_say_what_can_be_done() {
+        for transient in [
+            "com.microsoft:timeout",
+            "com.microsoft:operation-cancelled",
+            "amqp:internal-error",
+            "amqp:link:detach-forced",
+            "amqp:connection:forced",
+            "amqp:resource-limit-exceeded",
+            "amqp:link:transfer-limit-exceeded",
+            "amqp:link:stolen",
+            "com.example:never-heard-of",
+        ] {
+            assert_eq!(class(transient), ErrorClass::Retryable, "{transient}");
+        }
+        for lasting in [
+            "amqp:unauthorized-access",
+            "amqp:not-found",
+            "com.microsoft:argument-error",
+            "com.microsoft:argument-out-of-range",
+            "com.microsoft:entity-disabled",
+            "amqp:not-allowed",
+        ] {
+            assert_eq!(class(lasting), ErrorClass::Fatal, "{lasting}");
+        }
+        assert_eq!(class("amqp:link:message-size-exceeded"), ErrorClass::TooLarge);
+        let busy = ErrorClass::Throttled {
+            retry_after: Duration::from_secs(4),
+        };
+        assert_eq!(class("com.microsoft:server-busy"), busy);
+    }
+
+    #[test]
+    fn a_status_stands_for_a_condition_unless_the_reply_has_one() {
+        let of = |status| EventHubsError::of_status(status, None, "why").class;
+        assert_eq!(of(401), ErrorClass::Fatal);
+        assert_eq!(of(404), ErrorClass::Fatal);
+        assert_eq!(of(418), ErrorClass::Fatal);
+        assert_eq!(of(500), ErrorClass::Retryable);
+        assert!(matches!(of(503), ErrorClass::Throttled { .. }));
+        let named = EventHubsError::of_status(500, Some("amqp:not-found".into()), "gone");
+        assert_eq!(
+            (named.class, named.to_string().as_str()),
+            (ErrorClass::Fatal, "amqp:not-found: gone (status 500)")
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! A connection that is made again when it broke.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::time::Sleep;
+
+use super::connection::ServiceConnection;
+use super::endpoint::Endpoint;
+use super::error::EventHubsError;
+
+/// A connection, or the way to one. Nothing happens without being polled.
+pub(super) struct Reconnecting {
+    endpoint: Arc<Endpoint>,
+    state: State,
+    /// Attempts in a row that failed. A connection that broke counts as the first, so that one that breaks at once is
+    /// not made again without a pause.
+    failures: u32,
+}
+
+enum State {
+    Up(Box<ServiceConnection>),
+    Down,
+    BackingOff(Pin<Box<Sleep>>),
+    Connecting(Connecting),
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<ServiceConnection, EventHubsError>> + Send>>;
+
+impl Reconnecting {
+    /// Starts with a connection that is up.
+    pub(super) fn new(endpoint: Arc<Endpoint>, connection: ServiceConnection) -> Self {
+        Self {
+            endpoint,
+            state: State::Up(Box::new(connection)),
+            failures: 0,
+        }
+    }
+
+    /// The connection, while there is one.
+    #[inline]
+    pub(super) fn up(&mut self) -> Option<&mut ServiceConnection> {
+        match &mut self.state {
+            State::Up(connection) => Some(connection),
+            State::Down | State::BackingOff(_) | State::Connecting(_) => None,
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The connection is of no more use.
+    pub(super) fn lost(&mut self) {
+        if matches!(self.state, State::Up(_)) {
+            self.state = State::Down;
+            self.failures = 1;
+        }
+    }
+
+    /// Ready once the connection is up: at once if it is, else after the delay that is due and an attempt. After a failed
+    /// attempt, of which the error tells, the next call begins the next.
+    ///
+    /// # Errors
+    /// When an attempt failed. The last one that the options allow is fatal.
+    pub(super) fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EventHubsError>> {
+        loop {
+            match &mut self.state {
+                State::Up(_) => return Poll::Ready(Ok(())),
+                State::Down if self.failures == 0 => self.connect(),
+                State::Down => {
+                    let policy = &self.endpoint.options.reconnect;
+                    let Some(delay) = policy.delay_after(self.failures, 0) else {
+                        let attempts = self.failures;
+                        self.failures = 0;
+                        return Poll::Ready(Err(EventHubsError::fatal(
+                            "connection:lost",
+                            format!("the connection could not be made again, with {attempts} failures in a row"),
+                        )));
+                    };
+                    self.state = State::BackingOff(Box::pin(tokio::time::sleep(delay)));
+                }
+                State::BackingOff(sleep) => {
+                    ready!(sleep.as_mut().poll(context));
+                    self.connect();
+                }
+                State::Connecting(attempt) => match ready!(attempt.as_mut().poll(context)) {
+                    Ok(connection) => {
+                        self.failures = 0;
+                        self.state = State::Up(Box::new(connection));
+                    }
+                    Err(error) => {
+                        self.failures = self.failures.saturating_add(1);
+                        self.state = State::Down;
+                        return Poll::Ready(Err(error));
+                    }
+                },
+            }
+        }
+    }
+
+    /// The connection, to be closed in good order, if there is one.
+    pub(super) fn into_connection(self) -> Option<ServiceConnection> {
+        match self.state {
+            State::Up(connection) => Some(*connection),
+            State::Down | State::BackingOff(_) | State::Connecting(_) => None,
+        }
+    }
+
+    fn connect(&mut self) {
+        let endpoint = Arc::clone(&self.endpoint);
+        self.state = State::Connecting(Box::pin(ServiceConnection::open(endpoint)));
+    }
+}
+
+impl fmt::Debug for Reconnecting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Up(_) => "up",
+            State::Down => "down",
+            State::BackingOff(_) => "backing off",
+            State::Connecting(_) => "connecting",
+        };
+        f.debug_struct("Reconnecting")
+            .field("state", &state)
+            .field("failures", &self.failures)
+            .finish_non_exhaustive()
+    }
+}
