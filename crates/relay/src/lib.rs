@@ -1,1 +1,21 @@
-//! TODO-doc
+//! The pipeline engine: receive, route, send, checkpoint.
+//!
+//! A [`Relay`] takes batches from a [`Source`](connect::source::Source), regroups each one by destination, sends all
+//! groups to a [`Sink`](connect::sink::Sink) at once, and when every group of a batch has been accepted moves the
+//! partition's [`watermark`] and writes it to a [`CheckpointStore`](connect::checkpoint::CheckpointStore). Delivery is
+//! at least once: whatever happens at whatever instant, an event is either covered by a checkpoint that was written
+//! after its acceptance, or it is read and sent again.
+//!
+//! One relay is one task on one thread. It shares nothing, locks nothing and, once its buffers have grown to their size,
+//! allocates nothing but what a checkpoint takes.
+
+mod engine;
+pub mod metrics;
+mod options;
+mod partition_key;
+pub mod regroup;
+pub mod route;
+pub mod watermark;
+
+pub use engine::{Ended, Relay, RelayError, Summary};
+pub use options::{CheckpointPolicy, RelayOptions};

@@ -1,0 +1,260 @@
+//! What the relay's bookkeeping costs, isolated from any network.
+//!
+//! Three legs carry the same events, made by the same source, and copy the same bytes:
+//!
+//! * `copy`: the events of each batch are copied to an output buffer in their order. The reference: no fan-out, no
+//!   outcome, no checkpoint.
+//! * `regroup`: each batch is routed and regrouped, then copied destination by destination.
+//! * `relay`: the whole engine, with a send and an outcome per destination.
+//!
+//! The relay's bookkeeping is its time beyond `regroup`. Legs alternate, the first round is thrown away, medians are
+//! printed with their spread. `PARSHALL_BENCH_QUICK=1` runs tiny rounds, to see that it still works.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
+
+use std::future::poll_fn;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use connect::checkpoint::{
+    CheckpointStore, ConsumerGroup, FileCheckpointStore, MemoryCheckpointStore,
+};
+use connect::fakes::{EndlessSource, NullSink};
+use connect::source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPosition};
+use relay::regroup::Regroup;
+use relay::route::{Route, Router};
+use relay::{CheckpointPolicy, Relay, RelayOptions};
+
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    fan_out: u32,
+    batch: usize,
+    message_len: u16,
+    store: Store,
+}
+
+#[derive(Clone, Copy)]
+enum Store {
+    /// Never written while it is measured.
+    Never,
+    /// A file write per batch, or fewer where they coalesce.
+    Files,
+}
+
+fn main() {
+    let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some()
+        || std::env::args().any(|arg| arg == "--test");
+    let (events, rounds) = if quick { (1 << 15, 2) } else { (1 << 23, 6) };
+    let cases = [
+        Case {
+            name: "fan-out 1, batch 128, 16 B",
+            fan_out: 1,
+            batch: 128,
+            message_len: 16,
+            store: Store::Never,
+        },
+        Case {
+            name: "fan-out 32, batch 128, 16 B",
+            fan_out: 32,
+            batch: 128,
+            message_len: 16,
+            store: Store::Never,
+        },
+        Case {
+            name: "same, checkpoints in files",
+            fan_out: 32,
+            batch: 128,
+            message_len: 16,
+            store: Store::Files,
+        },
+        Case {
+            name: "fan-out 100, batch 128, 16 B",
+            fan_out: 100,
+            batch: 128,
+            message_len: 16,
+            store: Store::Never,
+        },
+        Case {
+            name: "fan-out 32, batch 128, 1 KiB",
+            fan_out: 32,
+            batch: 128,
+            message_len: 1024,
+            store: Store::Never,
+        },
+    ];
+    println!(
+        "median ns per event [min-max] of {} rounds of {events} events",
+        rounds - 1
+    );
+    println!(
+        "{:<30} {:>18} {:>18} {:>18} {:>11} {:>9}",
+        "", "copy", "regroup", "relay", "bookkeeping", "ns/send"
+    );
+    for case in cases {
+        let mut legs = [Vec::new(), Vec::new(), Vec::new()];
+        let mut sends_per_event = 0.0;
+        for _ in 0..rounds {
+            legs[0].push(copied(case, events));
+            legs[1].push(regrouped(case, events));
+            let (elapsed, sends) = relayed(case, events);
+            legs[2].push(elapsed);
+            sends_per_event = sends as f64 / events as f64;
+        }
+        let [copy, regroup, relay] = legs.map(|rounds| Figure::of(&rounds[1..], events));
+        let bookkeeping = relay.median - regroup.median;
+        println!(
+            "{:<30} {copy:>18} {regroup:>18} {relay:>18} {bookkeeping:>11.1} {:>9.1}   relay / copy = {:.1}",
+            case.name,
+            bookkeeping / sends_per_event,
+            relay.median / copy.median,
+        );
+    }
+}
+
+fn source(case: Case, events: u64) -> EndlessSource {
+    let batch = BatchOptions {
+        max_events: case.batch,
+        max_wait: Duration::ZERO,
+    };
+    EndlessSource::new(
+        PARTITIONS,
+        SourceOptions {
+            batch,
+            prefetch: 300,
+        },
+        case.message_len,
+        events,
+    )
+}
+
+/// Takes every batch that the source has, and times it.
+fn timed(case: Case, events: u64, mut take: impl FnMut(&connect::event::EventBatch)) -> Duration {
+    let mut source = source(case, events);
+    for partition in source.partitions() {
+        source.open(partition, StartPosition::Earliest);
+    }
+    let begin = Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(poll_fn(|context| {
+        while let Poll::Ready(Ok(SourceEvent::Batch(batch))) = source.poll_batch(context) {
+            take(&batch);
+            source.release(batch);
+        }
+        Poll::Ready(())
+    }));
+    begin.elapsed()
+}
+
+fn copied(case: Case, events: u64) -> Duration {
+    let mut output = Vec::new();
+    timed(case, events, |batch| {
+        output.clear();
+        for event in batch.events() {
+            output.extend_from_slice(batch.message(event));
+        }
+        black_box(&output);
+    })
+}
+
+fn regrouped(case: Case, events: u64) -> Duration {
+    let router = Router {
+        route: Route::Random,
+        fan_out: case.fan_out,
+        seed: 1,
+    };
+    let mut regroup = Regroup::new(case.fan_out);
+    let (mut destinations, mut order, mut groups) = (Vec::new(), Vec::new(), Vec::new());
+    let mut output = Vec::new();
+    timed(case, events, |batch| {
+        output.clear();
+        router.assign(batch, &mut destinations);
+        regroup.group(&destinations, &mut order, &mut groups);
+        for group in &groups {
+            for &index in &order[group.start as usize..group.end as usize] {
+                output.extend_from_slice(batch.message(&batch.events()[index as usize]));
+            }
+        }
+        black_box(&output);
+    })
+}
+
+/// Also returns how many sends there were.
+fn relayed(case: Case, events: u64) -> (Duration, u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, checkpoint): (Arc<dyn CheckpointStore>, _) = match case.store {
+        Store::Never => (
+            Arc::new(MemoryCheckpointStore::new()),
+            CheckpointPolicy::Every(Duration::from_secs(3_600)),
+        ),
+        Store::Files => {
+            let store =
+                FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+            (Arc::new(store), CheckpointPolicy::EachBatch)
+        }
+    };
+    runtime.block_on(async {
+        let (sink, accepted) = NullSink::new(case.fan_out);
+        let group = ConsumerGroup::new("localhost", "source", "$Default");
+        let options = RelayOptions {
+            fan_out: case.fan_out,
+            seed: 1,
+            checkpoint,
+            ..RelayOptions::new(group)
+        };
+        let relay =
+            Relay::new(options, source(case, events), sink, store).expect("enough destinations");
+        let begin = Instant::now();
+        let summary = relay
+            .run(accepted.at_least(events))
+            .await
+            .expect("neither end fails");
+        let elapsed = begin.elapsed();
+        assert_eq!(
+            summary.metrics.forwarded_events, events,
+            "every event is carried"
+        );
+        (elapsed, summary.metrics.sends)
+    })
+}
+
+/// Nanoseconds per event.
+struct Figure {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Figure {
+    fn of(rounds: &[Duration], events: u64) -> Self {
+        let mut figures: Vec<f64> = rounds
+            .iter()
+            .map(|round| round.as_nanos() as f64 / events as f64)
+            .collect();
+        figures.sort_by(f64::total_cmp);
+        Self {
+            median: figures[figures.len() / 2],
+            min: figures[0],
+            max: figures[figures.len() - 1],
+        }
+    }
+}
+
+impl std::fmt::Display for Figure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&format!(
+            "{:.1} [{:.1}-{:.1}]",
+            self.median, self.min, self.max
+        ))
+    }
+}
+
+const PARTITIONS: u32 = 32;

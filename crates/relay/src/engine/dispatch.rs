@@ -1,0 +1,231 @@
+//! A batch is taken up: routed, regrouped, and its groups sent all at once.
+
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use connect::event::EventBatch;
+use connect::sink::{OutgoingBatch, Sink};
+use connect::source::Source;
+
+use super::in_flight::InFlight;
+use super::partition::{Parked, State};
+use super::sends::Stage;
+use super::{Relay, RelayError};
+use crate::metrics::{record_count, record_duration};
+
+impl<S: Source, K: Sink> Relay<S, K> {
+    /// A batch has come from the source: takes it up, or parks it until it is its turn.
+    pub(super) fn receive(&mut self, batch: EventBatch) {
+        let index = self.indices.get(&batch.partition()).copied();
+        let Some(index) = index.filter(|&index| self.partitions[index].state == State::Open) else {
+            self.source.release(batch);
+            return;
+        };
+        self.metrics.received_batches += 1;
+        self.metrics.received_events += batch.len() as u64;
+        self.metrics.received_bytes += batch.message_bytes() as u64;
+        record_count(&mut self.metrics.batch_events, batch.len() as u64);
+        self.held_bytes += batch.message_bytes();
+        let received_at = self.now;
+        let partition = &mut self.partitions[index];
+        if self.blocked.is_empty() && partition.parked.is_empty() && partition.watermark.has_room()
+        {
+            self.take_up(index, batch, received_at);
+        } else {
+            partition.parked.push_back(Parked { batch, received_at });
+            self.run_soon(index);
+        }
+    }
+
+    /// Takes up parked batches of partitions that have room, in turn, unless the sink is busy.
+    pub(super) fn start_parked(&mut self) -> bool {
+        let mut progress = false;
+        for _ in 0..self.runnable.len() {
+            if !self.blocked.is_empty() {
+                break;
+            }
+            let Some(index) = self.runnable.pop_front() else {
+                break;
+            };
+            let partition = &mut self.partitions[index];
+            partition.queued = false;
+            if !partition.watermark.has_room() {
+                // The completion of a batch will queue it again.
+                continue;
+            }
+            if let Some(Parked { batch, received_at }) = partition.parked.pop_front() {
+                progress = true;
+                self.take_up(index, batch, received_at);
+                self.run_soon(index);
+            }
+        }
+        progress
+    }
+
+    /// Queues a partition if it has something parked.
+    pub(super) fn run_soon(&mut self, index: usize) {
+        let partition = &mut self.partitions[index];
+        if !partition.queued && !partition.parked.is_empty() {
+            partition.queued = true;
+            self.runnable.push_back(index);
+        }
+    }
+
+    /// Gives all parked batches of a partition back.
+    pub(super) fn release_parked(&mut self, index: usize) {
+        while let Some(parked) = self.partitions[index].parked.pop_front() {
+            self.held_bytes -= parked.batch.message_bytes();
+            self.source.release(parked.batch);
+        }
+    }
+
+    fn take_up(&mut self, index: usize, batch: EventBatch, received_at: Instant) {
+        let Some(&last) = batch.events().last() else {
+            self.held_bytes -= batch.message_bytes();
+            self.source.release(batch);
+            return;
+        };
+        record_duration(&mut self.metrics.queue_us, self.now - received_at);
+        self.router.assign(&batch, &mut self.destinations);
+        let mut order = self.slots.take_order();
+        let mut groups = std::mem::take(&mut self.groups);
+        self.regroup
+            .group(&self.destinations, &mut order, &mut groups);
+        let partition = &mut self.partitions[index];
+        let ticket = partition
+            .watermark
+            .begin(last.sequence_number, batch.offset(&last));
+        // At most as many groups as destinations, which are counted in 32 bits.
+        let count = groups.len() as u32;
+        let slot = self.slots.insert(InFlight {
+            partition: index,
+            batch,
+            order,
+            groups: count,
+            unaccepted: count,
+            ticket,
+            started_at: self.now,
+            // One reading of the clock per batch, to tell the routing apart from the sending.
+            sent_at: tokio::time::Instant::now().into_std(),
+        });
+        partition.in_flight.push(slot);
+        let injected_before = self.metrics.injected_failures;
+        for (position, &group) in (0..).zip(&groups) {
+            let send = self.sends.begin(slot, position, group);
+            if self.options.failure_ratio > 0.0 && self.failures.chance(self.options.failure_ratio)
+            {
+                self.metrics.injected_failures += 1;
+                continue;
+            }
+            self.transmit(send);
+        }
+        self.groups = groups;
+        if self.metrics.injected_failures > injected_before {
+            // Only now, since the sends of a batch are made at once: the others are on their way.
+            self.fail_batch(index, &"a failure was injected");
+        }
+    }
+
+    /// Hands the next part of a group to the sink. If the sink is busy, the send waits until it is offered again.
+    pub(super) fn transmit(&mut self, index: u32) -> bool {
+        let send = *self.sends.send(index);
+        let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
+        let part_end = part_end(
+            &self.sink,
+            batch,
+            order,
+            send.destination,
+            send.next..send.end,
+            send.part_max,
+        );
+        let events = &order[send.next as usize..part_end as usize];
+        let token = self.sends.token(index);
+        match self.sink.send(
+            token,
+            OutgoingBatch {
+                destination: send.destination,
+                batch,
+                events,
+            },
+        ) {
+            Ok(()) => {
+                self.metrics.sends += 1;
+                self.metrics.split_sends += u64::from(part_end < send.end);
+                self.sends
+                    .sent(index, part_end, self.now + self.options.retry.try_timeout);
+                true
+            }
+            Err(_busy) => {
+                self.metrics.busy_sink += 1;
+                self.sends.send_mut(index).stage = Stage::Blocked;
+                self.blocked.push_back(token);
+                false
+            }
+        }
+    }
+
+    /// Offers what the sink was too busy for again, once it says that this is worth it.
+    pub(super) fn poll_blocked(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+        let mut progress = false;
+        while !self.blocked.is_empty() {
+            if self.sink.poll_ready(context)?.is_pending() {
+                return Ok(progress);
+            }
+            let mut moved = false;
+            for _ in 0..self.blocked.len() {
+                let Some(token) = self.blocked.pop_front() else {
+                    break;
+                };
+                match self.sends.of_token(token) {
+                    // Refused again, it goes to the end: after one round the order is as before.
+                    Some(index) => moved |= self.transmit(index),
+                    // Its batch was abandoned.
+                    None => moved = true,
+                }
+            }
+            progress |= moved;
+            if !moved {
+                // Ready, but not for any of these: asked again, but not at once.
+                if let Poll::Ready(ready) = self.sink.poll_ready(context) {
+                    ready?;
+                    context.waker().wake_by_ref();
+                }
+                return Ok(progress);
+            }
+        }
+        Ok(progress)
+    }
+}
+
+/// Where the part ends that begins at the start of `positions`: at the end of the group, or before the event that would
+/// make it larger than the destination takes. A part has at least one event; one that is too large by itself is for the
+/// service to refuse.
+fn part_end<K: Sink>(
+    sink: &K,
+    batch: &EventBatch,
+    order: &[u32],
+    destination: u32,
+    positions: std::ops::Range<u32>,
+    part_max: u32,
+) -> u32 {
+    let max_bytes = sink.max_batch_bytes(destination);
+    let count = (positions.end - positions.start).min(part_max.max(1));
+    // No event needs more than the largest one: nearly always that is bound enough.
+    let bound = sink
+        .encoded_len(batch.largest_message())
+        .saturating_mul(count as usize);
+    if bound <= max_bytes {
+        return positions.start + count;
+    }
+    let mut bytes = 0_usize;
+    let fitting = order[positions.start as usize..][..count as usize]
+        .iter()
+        .take_while(|&&event| {
+            bytes = bytes
+                .saturating_add(sink.encoded_len(batch.events()[event as usize].message_len()));
+            bytes <= max_bytes
+        })
+        .count();
+    // No more than `count`.
+    positions.start + (fitting as u32).max(1)
+}

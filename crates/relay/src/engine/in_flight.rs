@@ -1,0 +1,87 @@
+//! Batches under way, in slots that are used again with all their memory.
+
+use std::time::Instant;
+
+use connect::event::EventBatch;
+
+use crate::watermark::Ticket;
+
+/// A batch whose events are being sent.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    /// Index of the partition in the relay.
+    pub(super) partition: usize,
+    pub(super) batch: EventBatch,
+    /// Indices of the events, by destination.
+    pub(super) order: Vec<u32>,
+    /// How many groups there are; each has one send at a time.
+    pub(super) groups: u32,
+    /// How many groups have not been accepted as a whole yet.
+    pub(super) unaccepted: u32,
+    pub(super) ticket: Ticket,
+    /// When it was taken up.
+    pub(super) started_at: Instant,
+    /// When its first group was handed to the sink.
+    pub(super) sent_at: Instant,
+}
+
+/// All batches under way.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Option<InFlight>>,
+    free: Vec<u32>,
+    /// Orders of batches that are done, for those to come.
+    orders: Vec<Vec<u32>>,
+}
+
+impl Slots {
+    /// How many batches are under way.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory for the order of the next batch.
+    pub(super) fn take_order(&mut self) -> Vec<u32> {
+        self.orders.pop().unwrap_or_default()
+    }
+
+    pub(super) fn insert(&mut self, in_flight: InFlight) -> u32 {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(in_flight);
+                slot
+            }
+            None => {
+                self.slots.push(Some(in_flight));
+                // Slots are as many as partitions times batches under way.
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    /// Takes a batch out; its slot is free for another.
+    pub(super) fn remove(&mut self, slot: u32) -> InFlight {
+        let mut in_flight = self.slots[slot as usize]
+            .take()
+            .expect("a slot is freed once");
+        self.free.push(slot);
+        self.orders.push(std::mem::take(&mut in_flight.order));
+        in_flight
+    }
+
+    pub(super) fn in_flight(&self, slot: u32) -> &InFlight {
+        self.slots[slot as usize]
+            .as_ref()
+            .expect("a live send belongs to a batch under way")
+    }
+
+    pub(super) fn in_flight_mut(&mut self, slot: u32) -> &mut InFlight {
+        self.slots[slot as usize]
+            .as_mut()
+            .expect("a live send belongs to a batch under way")
+    }
+}

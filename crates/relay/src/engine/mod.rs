@@ -1,0 +1,390 @@
+//! The engine: one poll loop over source, sink, store and clock.
+//!
+//! Each turn of the loop takes what has happened and does what follows from it, in the order in which that frees
+//! resources: outcomes first (they complete batches and give credit back), then sends that the sink had been too busy
+//! for, then batches that waited for their turn, then new batches, then checkpoints, then what is due by the clock.
+//! When a whole turn brings nothing the task sleeps until one of them wakes it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `dispatch` | a batch is taken up: route, regroup, send |
+//! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
+//! | `progress` | checkpoints: writing, coalescing, reading at a start |
+//! | `partition`, `in_flight`, `sends`, `timers` | the state that these work on |
+
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use connect::checkpoint::{Checkpoint, CheckpointStore, StoreError, StoreFuture};
+use connect::event::PartitionId;
+use connect::sink::{SendOutcome, SendToken, Sink, SinkError};
+use connect::source::{Source, SourceError, SourceEvent};
+use tokio::task::JoinSet;
+use tokio::time::Sleep;
+use units::Random;
+
+use crate::metrics::{Metrics, MetricsHandle, MetricsRequests};
+use crate::options::{CheckpointPolicy, RelayOptions};
+use crate::regroup::{Group, Regroup};
+use crate::route::Router;
+
+mod dispatch;
+mod in_flight;
+mod outcome;
+mod partition;
+mod progress;
+mod sends;
+mod timers;
+
+use in_flight::Slots;
+use partition::{Partition, State};
+use sends::Sends;
+use timers::{Due, Timers};
+
+/// A pipeline from one source to one sink; see the [crate].
+pub struct Relay<S, K> {
+    options: RelayOptions,
+    source: S,
+    sink: K,
+    store: Arc<dyn CheckpointStore>,
+
+    router: Router,
+    regroup: Regroup,
+    /// Scratch: the destination of each event of the batch that is taken up, and its groups.
+    destinations: Vec<u32>,
+    groups: Vec<Group>,
+
+    partitions: Vec<Partition>,
+    indices: HashMap<PartitionId, usize>,
+    slots: Slots,
+    sends: Sends,
+    /// Sends that the sink was too busy for, in order.
+    blocked: VecDeque<SendToken>,
+    /// Partitions with parked batches that may have room now.
+    runnable: VecDeque<usize>,
+    /// Message bytes of all batches that are parked or under way.
+    held_bytes: usize,
+
+    /// Partitions whose watermark is to be written.
+    unwritten: Vec<usize>,
+    writes: JoinSet<(usize, Result<(), StoreError>)>,
+    listing: Option<StoreFuture<Vec<Checkpoint>>>,
+    /// Whether a partition needs a listing that begins from now on.
+    listing_wanted: bool,
+    /// Whether the store has ever answered.
+    listed: bool,
+
+    timers: Timers,
+    sleep: Pin<Box<Sleep>>,
+    /// The instant that `sleep` is set to, until it was reached.
+    armed: Option<Instant>,
+    /// The time of the present turn.
+    now: Instant,
+    stop_by: Option<Instant>,
+
+    outcomes: Vec<SendOutcome>,
+    /// Draws the injected failures.
+    failures: Random,
+    metrics: Metrics,
+    requests: MetricsRequests,
+}
+
+/// Why a relay could not go on, or not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// Fewer destinations than the options ask for, or none asked for.
+    #[error("a fan-out of {fan_out} is not possible: the sink has {destinations} destinations")]
+    FanOut {
+        /// What was asked for.
+        fan_out: u32,
+        /// What the sink has.
+        destinations: u32,
+    },
+    /// The source failed as a whole.
+    #[error("the source cannot go on")]
+    Source(#[from] SourceError),
+    /// The sink failed as a whole.
+    #[error("the sink cannot go on")]
+    Sink(#[from] SinkError),
+    /// The checkpoints could not be read at the start.
+    #[error("the checkpoints cannot be read")]
+    Store(#[from] StoreError),
+}
+
+/// What a relay did, told when it has stopped.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// How it ended.
+    pub ended: Ended,
+    /// Everything it counted.
+    pub metrics: Metrics,
+}
+
+/// How a graceful stop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything that was under way was accepted or failed, and the progress is written.
+    Finished,
+    /// The time for stopping was over before that. What was under way will be read and sent again by the next relay.
+    TimedOut {
+        /// Batches that were still under way.
+        batches: usize,
+    },
+}
+
+impl<S: Source, K: Sink> Relay<S, K> {
+    /// A relay from `source` to `sink` whose progress is kept in `store`. Made within a tokio runtime with time, whose
+    /// clock it goes by.
+    ///
+    /// # Errors
+    /// When the sink has fewer destinations than the fan-out.
+    pub fn new(
+        options: RelayOptions,
+        source: S,
+        sink: K,
+        store: Arc<dyn CheckpointStore>,
+    ) -> Result<Self, RelayError> {
+        let fan_out = options.fan_out;
+        let destinations = sink.destinations();
+        if !(1..=destinations).contains(&fan_out) {
+            return Err(RelayError::FanOut {
+                fan_out,
+                destinations,
+            });
+        }
+        let options = RelayOptions {
+            in_flight: options.in_flight.max(1),
+            ..options
+        };
+        let ids = source.partitions();
+        let now = tokio::time::Instant::now();
+        let mut timers = Timers::default();
+        if let CheckpointPolicy::Every(interval) = options.checkpoint {
+            timers.set(now.into_std() + interval, Due::WriteAll);
+        }
+        Ok(Self {
+            router: Router {
+                route: options.route,
+                fan_out,
+                seed: options.seed,
+            },
+            regroup: Regroup::new(fan_out),
+            destinations: Vec::new(),
+            groups: Vec::new(),
+            partitions: ids
+                .iter()
+                .map(|&id| Partition::new(id, options.in_flight))
+                .collect(),
+            indices: ids
+                .iter()
+                .enumerate()
+                .map(|(index, &id)| (id, index))
+                .collect(),
+            slots: Slots::default(),
+            sends: Sends::new(fan_out),
+            blocked: VecDeque::new(),
+            runnable: VecDeque::new(),
+            held_bytes: 0,
+            unwritten: Vec::new(),
+            writes: JoinSet::new(),
+            listing: None,
+            listing_wanted: true,
+            listed: false,
+            timers,
+            sleep: Box::pin(tokio::time::sleep_until(now)),
+            armed: None,
+            now: now.into_std(),
+            stop_by: None,
+            outcomes: Vec::new(),
+            failures: Random::for_concern(options.seed, INJECTED_FAILURES),
+            metrics: Metrics::new(),
+            requests: MetricsRequests::new(),
+            options,
+            source,
+            sink,
+            store,
+        })
+    }
+
+    /// Asks for metrics while the relay runs.
+    #[must_use]
+    pub fn metrics_handle(&self) -> MetricsHandle {
+        self.requests.handle()
+    }
+
+    /// Carries events until `shutdown` is ready, then takes up no more batches, waits for those under way as long as the
+    /// options allow, writes the progress, and tells what was done.
+    ///
+    /// # Errors
+    /// When the source or the sink fails as a whole, or the checkpoints cannot be read at the start. What was under way
+    /// then is read and sent again by the next relay.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Summary, RelayError> {
+        let mut shutdown = pin!(shutdown);
+        poll_fn(|context| self.poll(context, shutdown.as_mut())).await
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        shutdown: Pin<&mut impl Future<Output = ()>>,
+    ) -> Poll<Result<Summary, RelayError>> {
+        self.answer_requests(context);
+        if self.stop_by.is_none() && shutdown.poll(context).is_ready() {
+            self.begin_stop();
+        }
+        for _ in 0..TURNS_PER_POLL {
+            self.now = tokio::time::Instant::now().into_std();
+            let mut progress = self.poll_outcomes(context)?;
+            progress |= self.poll_blocked(context)?;
+            progress |= self.start_parked();
+            progress |= self.poll_source(context)?;
+            progress |= self.poll_progress(context)?;
+            progress |= self.poll_clock(context);
+            if let Some(ended) = self.ended() {
+                self.update_gauges();
+                return Poll::Ready(Ok(Summary {
+                    ended,
+                    metrics: self.metrics.clone(),
+                }));
+            }
+            if !progress {
+                return Poll::Pending;
+            }
+        }
+        // Others have their turn, among them the driver of the sockets.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes new batches from the source, unless enough is held.
+    fn poll_source(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+        self.now = tokio::time::Instant::now().into_std();
+        for taken in 0..BATCHES_PER_TURN {
+            if self.held_bytes >= self.options.max_held_bytes.max(1) {
+                return Ok(taken > 0);
+            }
+            match self.source.poll_batch(context)? {
+                Poll::Pending => return Ok(taken > 0),
+                Poll::Ready(SourceEvent::Batch(batch)) => self.receive(batch),
+                Poll::Ready(SourceEvent::PartitionClosed { partition, error }) => {
+                    self.metrics.closed_partitions += 1;
+                    if let Some(&index) = self.indices.get(&partition) {
+                        self.stop_partition(index, &error);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does what is due, and sees to it that the task is woken for what comes next.
+    fn poll_clock(&mut self, context: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while let Some(index) = self.sends.pop_timed_out(self.now) {
+            progress = true;
+            self.time_out(index);
+        }
+        while let Some(due) = self.timers.pop_due(self.now) {
+            progress = true;
+            match due {
+                Due::Retry(token) => self.retry(token),
+                Due::Reopen(index) => self.reopen(index),
+                Due::WriteAgain(index) => self.write_again(index),
+                Due::WriteAll => self.write_all(),
+            }
+        }
+        let deadlines = [self.sends.next_timeout(), self.timers.next(), self.stop_by];
+        let Some(next) = deadlines.into_iter().flatten().min() else {
+            return progress;
+        };
+        // Setting a timer costs more than a wake-up that comes too early once in a while: time-outs are set for every
+        // send and hardly ever reached.
+        if self.armed.is_none_or(|armed| next < armed) {
+            self.armed = Some(next);
+            self.sleep
+                .as_mut()
+                .reset(tokio::time::Instant::from_std(next));
+        }
+        if self.sleep.as_mut().poll(context).is_ready() {
+            self.armed = None;
+            progress = true;
+        }
+        progress
+    }
+
+    fn answer_requests(&mut self, context: &mut Context<'_>) {
+        while let Poll::Ready(Some(request)) = self.requests.receiver.poll_recv(context) {
+            self.update_gauges();
+            // Who asked may have gone.
+            let _ = request.send(self.metrics.clone());
+        }
+    }
+
+    fn update_gauges(&mut self) {
+        self.metrics.batches_in_flight = self.slots.len() as u64;
+        self.metrics.held_bytes = self.held_bytes as u64;
+        self.metrics.open_partitions = self
+            .partitions
+            .iter()
+            .filter(|partition| partition.state == State::Open)
+            .count() as u64;
+    }
+
+    fn begin_stop(&mut self) {
+        self.now = tokio::time::Instant::now().into_std();
+        self.stop_by = Some(self.now + self.options.stop_timeout);
+        for index in 0..self.partitions.len() {
+            if self.partitions[index].state == State::Open {
+                self.source.close(self.partitions[index].id);
+                self.release_parked(index);
+                self.partitions[index].state = State::Ending;
+            } else {
+                self.partitions[index].state = State::Closed;
+            }
+            self.write_soon(index);
+        }
+    }
+
+    /// How the relay has ended, once it is to stop and either nothing is left to do or its time is over.
+    fn ended(&self) -> Option<Ended> {
+        let stop_by = self.stop_by?;
+        if self.slots.is_empty()
+            && self
+                .partitions
+                .iter()
+                .all(|partition| partition.progress.is_settled())
+        {
+            Some(Ended::Finished)
+        } else if self.now >= stop_by {
+            Some(Ended::TimedOut {
+                batches: self.slots.len(),
+            })
+        } else {
+            None
+        }
+    }
+}
+
+impl<S, K> std::fmt::Debug for Relay<S, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Relay")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// After this many turns others have theirs. One turn moves up to thousands of events; a yield costs about a microsecond.
+const TURNS_PER_POLL: usize = 16;
+
+/// So many batches are taken before their sends are flushed and outcomes are looked at again.
+const BATCHES_PER_TURN: usize = 32;
+
+/// The concern of the random numbers that decide on injected failures.
+const INJECTED_FAILURES: u64 = 1;
+
+#[cfg(test)]
+mod tests;

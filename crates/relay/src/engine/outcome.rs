@@ -1,0 +1,182 @@
+//! Sends end: with acceptance, with another try, or with the failure of their batch, which stops the partition.
+
+use std::fmt;
+use std::task::{Context, Poll};
+
+use connect::sink::{ErrorClass, SendError, SendToken, Sink};
+use connect::source::Source;
+
+use super::partition::State;
+use super::sends::Stage;
+use super::timers::Due;
+use super::{Relay, RelayError};
+use crate::metrics::record_duration;
+use crate::options::CheckpointPolicy;
+
+impl<S: Source, K: Sink> Relay<S, K> {
+    /// Flushes the sink and takes the outcomes that have arrived.
+    pub(super) fn poll_outcomes(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        let polled = self.sink.poll_outcomes(context, &mut outcomes);
+        let progress = polled.is_ready();
+        if let Poll::Ready(result) = polled {
+            result?;
+        }
+        for outcome in outcomes.drain(..) {
+            let Some(index) = self.sends.of_outcome(outcome.token) else {
+                self.metrics.late_outcomes += 1;
+                continue;
+            };
+            match outcome.result {
+                Ok(()) => self.accept(index),
+                Err(error) => self.refuse(index, &error),
+            }
+        }
+        self.outcomes = outcomes;
+        Ok(progress)
+    }
+
+    fn accept(&mut self, index: u32) {
+        let send = *self.sends.send(index);
+        let slot = self.sends.slot(index);
+        let in_flight = self.slots.in_flight_mut(slot);
+        let count = (send.part_end - send.next) as usize;
+        let batch = &in_flight.batch;
+        self.metrics.forwarded_events += count as u64;
+        self.metrics.forwarded_bytes +=
+            if batch.largest_message() * batch.len() == batch.message_bytes() {
+                batch.largest_message() * count
+            } else {
+                let accepted = &in_flight.order[send.next as usize..send.part_end as usize];
+                accepted
+                    .iter()
+                    .map(|&event| batch.events()[event as usize].message_len())
+                    .sum()
+            } as u64;
+        if send.part_end < send.end {
+            self.sends.end_attempt(index, Stage::Blocked);
+            let rest = self.sends.send_mut(index);
+            rest.next = send.part_end;
+            rest.failures = 0;
+            self.transmit(index);
+            return;
+        }
+        in_flight.unaccepted -= 1;
+        let complete = in_flight.unaccepted == 0;
+        self.sends.end_attempt(index, Stage::Over);
+        if complete {
+            self.complete(slot);
+        }
+    }
+
+    /// Every event of a batch is accepted.
+    fn complete(&mut self, slot: u32) {
+        let in_flight = self.slots.remove(slot);
+        record_duration(
+            &mut self.metrics.process_us,
+            self.now.duration_since(in_flight.started_at),
+        );
+        record_duration(
+            &mut self.metrics.send_us,
+            self.now.duration_since(in_flight.sent_at),
+        );
+        self.metrics.completed_batches += 1;
+        self.held_bytes -= in_flight.batch.message_bytes();
+        self.source.release(in_flight.batch);
+        let index = in_flight.partition;
+        let partition = &mut self.partitions[index];
+        partition.in_flight.retain(|&other| other != slot);
+        if partition.watermark.complete(in_flight.ticket) {
+            partition.progress.dirty = true;
+            if self.options.checkpoint == CheckpointPolicy::EachBatch || self.stop_by.is_some() {
+                self.write_soon(index);
+            }
+        }
+        self.run_soon(index);
+    }
+
+    /// A send came to nothing: decides whether it is tried again.
+    fn refuse(&mut self, index: u32, error: &SendError) {
+        let send = *self.sends.send(index);
+        let least_delay = match error.class {
+            ErrorClass::Retryable => Some(std::time::Duration::ZERO),
+            ErrorClass::Throttled { retry_after } => {
+                self.metrics.throttled_sends += 1;
+                Some(retry_after)
+            }
+            ErrorClass::TooLarge if send.part_end - send.next > 1 => {
+                // The service takes less than it said: half of it, at once.
+                self.sends.end_attempt(index, Stage::Blocked);
+                self.sends.send_mut(index).part_max = (send.part_end - send.next) / 2;
+                self.transmit(index);
+                return;
+            }
+            ErrorClass::TooLarge | ErrorClass::Fatal => None,
+        };
+        let failures = send.failures + 1;
+        let delay = self.options.retry.delay_after(failures, u64::from(index));
+        if let (Some(least_delay), Some(delay)) = (least_delay, delay) {
+            self.sends.end_attempt(index, Stage::BackingOff);
+            self.sends.send_mut(index).failures = failures;
+            self.timers.set(
+                self.now + delay.max(least_delay),
+                Due::Retry(self.sends.token(index)),
+            );
+        } else {
+            let partition = self.slots.in_flight(self.sends.slot(index)).partition;
+            self.fail_batch(partition, error);
+        }
+    }
+
+    /// A send has waited long enough for its outcome.
+    pub(super) fn time_out(&mut self, index: u32) {
+        self.metrics.timed_out_sends += 1;
+        let error = SendError {
+            class: ErrorClass::Retryable,
+            condition: "timeout".to_owned(),
+            description: format!("no outcome within {:?}", self.options.retry.try_timeout),
+        };
+        self.refuse(index, &error);
+    }
+
+    /// A send has waited before its next try.
+    pub(super) fn retry(&mut self, token: SendToken) {
+        // Unless its batch was abandoned in the meantime.
+        if let Some(index) = self.sends.of_token(token) {
+            self.metrics.retries += 1;
+            self.transmit(index);
+        }
+    }
+
+    /// A batch cannot be carried: its partition stops, and resumes from its checkpoint after a rest.
+    pub(super) fn fail_batch(&mut self, index: usize, cause: &dyn fmt::Display) {
+        self.metrics.failed_batches += 1;
+        self.stop_partition(index, cause);
+    }
+
+    /// Closes a partition, gives back what is held of it, and lets it rest. What it has completed is still written.
+    pub(super) fn stop_partition(&mut self, index: usize, cause: &dyn fmt::Display) {
+        let partition = &mut self.partitions[index];
+        let next = match partition.state {
+            State::Open => State::Resting,
+            State::Ending => State::Closed,
+            _ => return,
+        };
+        partition.state = next;
+        tracing::warn!(partition = partition.id.0, %cause, "the partition stops");
+        self.source.close(partition.id);
+        while let Some(slot) = self.partitions[index].in_flight.pop() {
+            let abandoned = self.slots.remove(slot);
+            self.sends.abandon(slot, abandoned.groups);
+            self.held_bytes -= abandoned.batch.message_bytes();
+            self.source.release(abandoned.batch);
+        }
+        self.partitions[index].watermark.abandon();
+        self.release_parked(index);
+        self.write_soon(index);
+        if next == State::Resting {
+            self.timers
+                .set(self.now + self.options.restart_after, Due::Reopen(index));
+        }
+    }
+}

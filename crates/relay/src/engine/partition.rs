@@ -1,0 +1,101 @@
+//! One partition of the source, as the relay sees it.
+//!
+//! ```text
+//!   Unplaced → Loading → Open → Resting → Settling → Unplaced → …      a failed batch, then the next start
+//!                          ↓
+//!                        Ending → Closed                              a graceful stop
+//! ```
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use connect::checkpoint::{Checkpoint, ConsumerGroup};
+use connect::event::{EventBatch, PartitionId};
+
+use crate::watermark::Watermark;
+
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) id: PartitionId,
+    pub(super) state: State,
+    pub(super) watermark: Watermark,
+    /// Slots of its batches under way, oldest first.
+    pub(super) in_flight: Vec<u32>,
+    /// Batches that wait for their turn. Bounded, since unreleased events are credit not given back.
+    pub(super) parked: VecDeque<Parked>,
+    /// Whether it stands in the queue of those whose parked batches may start.
+    pub(super) queued: bool,
+    pub(super) progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Needs a start position; the next listing of checkpoints will tell.
+    Unplaced,
+    /// The listing that will tell is under way.
+    Loading,
+    /// Batches come and are sent.
+    Open,
+    /// A batch failed; nothing happens for a while.
+    Resting,
+    /// Has rested, but its last checkpoint is still being written.
+    Settling,
+    /// No batch is taken up any more; those under way go on.
+    Ending,
+    /// Over for good.
+    Closed,
+}
+
+/// A batch that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) batch: EventBatch,
+    pub(super) received_at: Instant,
+}
+
+/// What is written of the watermark.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// The watermark has moved since the last writing began.
+    pub(super) dirty: bool,
+    /// When the writing under way began.
+    pub(super) writing_since: Option<Instant>,
+    /// Whether a writing that failed waits to be tried again.
+    pub(super) waiting: bool,
+    /// Writings that failed one after the other.
+    pub(super) failures: u32,
+}
+
+impl Partition {
+    pub(super) fn new(id: PartitionId, in_flight: usize) -> Self {
+        Self {
+            id,
+            state: State::Unplaced,
+            watermark: Watermark::new(in_flight),
+            in_flight: Vec::with_capacity(in_flight),
+            parked: VecDeque::new(),
+            queued: false,
+            progress: Progress::default(),
+        }
+    }
+
+    /// The checkpoint at the watermark.
+    pub(super) fn checkpoint(&self, group: &ConsumerGroup) -> Option<Checkpoint> {
+        let position = self.watermark.position()?;
+        Some(Checkpoint {
+            group: group.clone(),
+            partition: self.id,
+            sequence_number: Some(position.sequence_number),
+            offset: Some(&position.offset)
+                .filter(|offset| !offset.is_empty())
+                .cloned(),
+        })
+    }
+}
+
+impl Progress {
+    /// Whether everything is written, or given up.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.dirty && self.writing_since.is_none()
+    }
+}

@@ -1,0 +1,220 @@
+//! Checkpoints: written after acceptance, one at a time per partition, and read where a partition starts.
+//!
+//! While a checkpoint of a partition is being written, its watermark may move any number of times: the next writing
+//! takes it where it then is. So a slow store costs nothing but events that come twice after a crash.
+
+use std::collections::HashMap;
+use std::task::{Context, Poll};
+
+use connect::checkpoint::StoreError;
+use connect::event::PartitionId;
+use connect::sink::Sink;
+use connect::source::{Source, StartPosition};
+
+use super::partition::State;
+use super::timers::Due;
+use super::{Relay, RelayError};
+use crate::metrics::record_duration;
+use crate::options::CheckpointPolicy;
+
+impl<S: Source, K: Sink> Relay<S, K> {
+    /// The watermark of a partition is to be written, if it has moved.
+    pub(super) fn write_soon(&mut self, index: usize) {
+        let progress = &self.partitions[index].progress;
+        if progress.dirty && progress.writing_since.is_none() && !progress.waiting {
+            self.unwritten.push(index);
+        }
+    }
+
+    /// The interval of writing is over.
+    pub(super) fn write_all(&mut self) {
+        (0..self.partitions.len()).for_each(|index| self.write_soon(index));
+        if let CheckpointPolicy::Every(interval) = self.options.checkpoint {
+            // Never in zero time, which would keep the loop busy.
+            self.timers.set(
+                self.now + interval.max(std::time::Duration::from_millis(1)),
+                Due::WriteAll,
+            );
+        }
+    }
+
+    /// A writing that failed has waited for its next try.
+    pub(super) fn write_again(&mut self, index: usize) {
+        self.partitions[index].progress.waiting = false;
+        self.write_soon(index);
+    }
+
+    /// Begins and ends writings, and the listing that tells where partitions start.
+    pub(super) fn poll_progress(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+        let mut progress = false;
+        while let Poll::Ready(Some(joined)) = self.writes.poll_join_next(context) {
+            progress = true;
+            match joined {
+                Ok((index, result)) => self.written(index, result),
+                Err(error) => {
+                    // Nobody cancels a writing; it can only have panicked, and that is passed on.
+                    if let Ok(panic) = error.try_into_panic() {
+                        std::panic::resume_unwind(panic);
+                    }
+                }
+            }
+        }
+        while let Some(index) = self.unwritten.pop() {
+            progress = true;
+            self.write(index, context);
+        }
+        progress |= self.poll_listing(context)?;
+        Ok(progress)
+    }
+
+    fn write(&mut self, index: usize, context: &mut Context<'_>) {
+        let partition = &mut self.partitions[index];
+        if partition.progress.is_settled() || partition.progress.writing_since.is_some() {
+            return;
+        }
+        let Some(checkpoint) = partition.checkpoint(&self.options.group) else {
+            return;
+        };
+        partition.progress.dirty = false;
+        partition.progress.writing_since = Some(tokio::time::Instant::now().into_std());
+        let mut writing = self.store.update_checkpoint(checkpoint);
+        // A store of this machine is done at once; only others are worth a task.
+        match writing.as_mut().poll(context) {
+            Poll::Ready(result) => self.written(index, result),
+            Poll::Pending => {
+                self.writes.spawn(async move { (index, writing.await) });
+            }
+        }
+    }
+
+    fn written(&mut self, index: usize, result: Result<(), StoreError>) {
+        let now = tokio::time::Instant::now().into_std();
+        let partition = &mut self.partitions[index];
+        let progress = &mut partition.progress;
+        let elapsed = progress
+            .writing_since
+            .take()
+            .map_or_else(Default::default, |since| now - since);
+        match result {
+            Ok(()) => {
+                self.metrics.checkpoints += 1;
+                record_duration(&mut self.metrics.checkpoint_us, elapsed);
+                progress.failures = 0;
+                let eager = self.options.checkpoint == CheckpointPolicy::EachBatch
+                    || partition.state != State::Open;
+                if eager {
+                    self.write_soon(index);
+                }
+            }
+            Err(error) => {
+                self.metrics.failed_checkpoints += 1;
+                progress.dirty = true;
+                progress.failures += 1;
+                tracing::warn!(partition = partition.id.0, %error, "the checkpoint cannot be written");
+                match self
+                    .options
+                    .retry
+                    .delay_after(progress.failures, index as u64)
+                {
+                    Some(delay) => {
+                        progress.waiting = true;
+                        self.timers.set(now + delay, Due::WriteAgain(index));
+                    }
+                    None => {
+                        // Without a checkpoint every further batch is one more that would come twice.
+                        progress.failures = 0;
+                        progress.dirty = false;
+                        self.stop_partition(index, &error);
+                    }
+                }
+            }
+        }
+        let partition = &mut self.partitions[index];
+        if partition.state == State::Settling && partition.progress.is_settled() {
+            self.place(index);
+        }
+    }
+
+    /// A partition has rested: it starts again as soon as its last checkpoint is written.
+    pub(super) fn reopen(&mut self, index: usize) {
+        let partition = &mut self.partitions[index];
+        if partition.state != State::Resting {
+            return;
+        }
+        if partition.progress.is_settled() {
+            self.place(index);
+        } else {
+            partition.state = State::Settling;
+        }
+    }
+
+    /// Asks for the start position of a partition. A listing that is under way may have missed its last checkpoint.
+    fn place(&mut self, index: usize) {
+        self.partitions[index].state = State::Unplaced;
+        self.listing_wanted = true;
+    }
+
+    fn poll_listing(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+        let mut progress = false;
+        loop {
+            if self.listing.is_none() && self.listing_wanted && self.stop_by.is_none() {
+                self.listing_wanted = false;
+                for partition in self
+                    .partitions
+                    .iter_mut()
+                    .filter(|partition| partition.state == State::Unplaced)
+                {
+                    partition.state = State::Loading;
+                }
+                self.listing = Some(self.store.list_checkpoints(&self.options.group));
+            }
+            let Some(listing) = &mut self.listing else {
+                return Ok(progress);
+            };
+            let Poll::Ready(listed) = listing.as_mut().poll(context) else {
+                return Ok(progress);
+            };
+            progress = true;
+            self.listing = None;
+            match listed {
+                Ok(checkpoints) => {
+                    self.listed = true;
+                    let positions = checkpoints.iter().filter_map(|checkpoint| {
+                        Some((
+                            checkpoint.partition,
+                            StartPosition::after_checkpoint(checkpoint)?,
+                        ))
+                    });
+                    self.open_partitions(positions.collect());
+                }
+                // Before anything was carried, nothing is lost by giving up.
+                Err(error) if !self.listed => return Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(%error, "the checkpoints cannot be read");
+                    for index in 0..self.partitions.len() {
+                        if self.partitions[index].state == State::Loading {
+                            self.partitions[index].state = State::Resting;
+                            self.timers
+                                .set(self.now + self.options.restart_after, Due::Reopen(index));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn open_partitions(&mut self, mut positions: HashMap<PartitionId, StartPosition>) {
+        for partition in self
+            .partitions
+            .iter_mut()
+            .filter(|partition| partition.state == State::Loading)
+        {
+            let position = positions
+                .remove(&partition.id)
+                .unwrap_or_else(|| self.options.start_position.clone());
+            partition.state = State::Open;
+            self.metrics.opened_partitions += 1;
+            self.source.open(partition.id, position);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The sends of the batches under way: one for each group, at a place that follows from the batch's slot.
+//!
+//! A group is sent as a whole, or in parts one after the other if its destination takes no more at once. Each try of
+//! each part is an attempt with a token of its own, so the outcome of an attempt that was given up finds nobody.
+
+use std::time::Instant;
+
+use connect::deadline_queue::DeadlineQueue;
+use connect::sink::SendToken;
+
+use crate::regroup::Group;
+
+/// One group on its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Send {
+    /// Counts the attempts that this place has seen.
+    generation: u32,
+    pub(super) stage: Stage,
+    pub(super) destination: u32,
+    /// The first event, as a position in the batch's order, that has not been accepted.
+    pub(super) next: u32,
+    /// One past the last event of the part that is being sent.
+    pub(super) part_end: u32,
+    /// One past the last event of the group.
+    pub(super) end: u32,
+    /// No part has more events than this.
+    pub(super) part_max: u32,
+    /// Failed tries of the present part.
+    pub(super) failures: u32,
+}
+
+/// Where a send stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The group is accepted or abandoned.
+    #[default]
+    Over,
+    /// The sink was busy; waits to be offered again.
+    Blocked,
+    /// The sink has it.
+    Sent,
+    /// Waits before it is tried again.
+    BackingOff,
+}
+
+/// All sends.
+#[derive(Debug)]
+pub(super) struct Sends {
+    /// How many groups a batch can have: the send of group `g` of slot `s` is at `s * stride + g`.
+    stride: u32,
+    sends: Vec<Send>,
+    /// When each send is given up. All tries may take equally long.
+    timeouts: DeadlineQueue,
+}
+
+impl Sends {
+    pub(super) fn new(stride: u32) -> Self {
+        Self {
+            stride,
+            sends: Vec::new(),
+            timeouts: DeadlineQueue::new(),
+        }
+    }
+
+    /// Begins the send of a group; returns its index.
+    pub(super) fn begin(&mut self, slot: u32, position: u32, group: Group) -> u32 {
+        let index = slot * self.stride + position;
+        if index as usize >= self.sends.len() {
+            let slots = (slot + 1) * self.stride;
+            self.sends.resize(slots as usize, Send::default());
+        }
+        let send = &mut self.sends[index as usize];
+        *send = Send {
+            generation: send.generation,
+            stage: Stage::Blocked,
+            destination: group.destination,
+            next: group.start,
+            part_end: group.start,
+            end: group.end,
+            part_max: u32::MAX,
+            failures: 0,
+        };
+        index
+    }
+
+    /// The slot of the batch that a send belongs to.
+    pub(super) fn slot(&self, index: u32) -> u32 {
+        index / self.stride
+    }
+
+    pub(super) fn send(&self, index: u32) -> &Send {
+        &self.sends[index as usize]
+    }
+
+    pub(super) fn send_mut(&mut self, index: u32) -> &mut Send {
+        &mut self.sends[index as usize]
+    }
+
+    /// The token of the present attempt.
+    pub(super) fn token(&self, index: u32) -> SendToken {
+        SendToken(u64::from(self.sends[index as usize].generation) << 32 | u64::from(index))
+    }
+
+    /// Whose present attempt has this token; none if the attempt is over, or the token was never given.
+    pub(super) fn of_token(&self, token: SendToken) -> Option<u32> {
+        let index = token.0 as u32;
+        let generation = (token.0 >> 32) as u32;
+        let send = self.sends.get(index as usize)?;
+        (send.generation == generation && send.stage != Stage::Over).then_some(index)
+    }
+
+    /// The sink has taken the present attempt.
+    pub(super) fn sent(&mut self, index: u32, part_end: u32, timeout: Instant) {
+        let send = &mut self.sends[index as usize];
+        send.stage = Stage::Sent;
+        send.part_end = part_end;
+        self.timeouts.push(index, timeout);
+    }
+
+    /// The present attempt is over, whatever it came to; `stage` is what comes next.
+    pub(super) fn end_attempt(&mut self, index: u32, stage: Stage) {
+        let send = &mut self.sends[index as usize];
+        if send.stage == Stage::Sent {
+            self.timeouts.remove(index);
+        }
+        send.stage = stage;
+        send.generation = send.generation.wrapping_add(1);
+    }
+
+    /// Ends all sends of a batch.
+    pub(super) fn abandon(&mut self, slot: u32, groups: u32) {
+        for index in (slot * self.stride..).take(groups as usize) {
+            if self.sends[index as usize].stage != Stage::Over {
+                self.end_attempt(index, Stage::Over);
+            }
+        }
+    }
+
+    /// Which send the outcome of an attempt is for; none if the attempt was given up, or never made.
+    pub(super) fn of_outcome(&self, token: SendToken) -> Option<u32> {
+        self.of_token(token)
+            .filter(|&index| self.sends[index as usize].stage == Stage::Sent)
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.timeouts.next_deadline()
+    }
+
+    /// A send whose time is over; it has no time-out any more.
+    pub(super) fn pop_timed_out(&mut self, now: Instant) -> Option<u32> {
+        self.timeouts.pop_due(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const GROUP: Group = Group {
+        destination: 4,
+        start: 10,
+        end: 12,
+    };
+
+    #[test]
+    fn an_outcome_finds_its_attempt_and_none_before_or_after_it() {
+        let now = Instant::now();
+        let mut sends = Sends::new(8);
+        let index = sends.begin(3, 5, GROUP);
+        assert_eq!((index, sends.slot(index)), (29, 3));
+        let first = sends.token(index);
+        assert_eq!(
+            (sends.of_token(first), sends.of_outcome(first)),
+            (Some(index), None)
+        );
+        sends.sent(index, 12, now);
+        assert_eq!(sends.of_outcome(first), Some(index));
+        sends.end_attempt(index, Stage::BackingOff);
+        assert_eq!(sends.of_token(first), None);
+        let second = sends.token(index);
+        sends.sent(index, 12, now);
+        assert_eq!(sends.of_token(second), Some(index));
+        sends.abandon(3, 8);
+        assert_eq!(sends.of_token(second), None);
+        assert_eq!(sends.next_timeout(), None);
+    }
+
+    #[test]
+    fn tokens_that_were_never_given_find_nobody() {
+        let sends = Sends::new(8);
+        assert_eq!(sends.of_token(SendToken(0)), None);
+        assert_eq!(sends.of_token(SendToken(u64::MAX)), None);
+    }
+
+    #[test]
+    fn time_outs_come_in_order_and_only_for_what_is_sent() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut sends = Sends::new(2);
+        let (one, two) = (sends.begin(0, 0, GROUP), sends.begin(0, 1, GROUP));
+        sends.sent(one, 12, at(10));
+        sends.sent(two, 12, at(11));
+        sends.end_attempt(one, Stage::Over);
+        assert_eq!(sends.next_timeout(), Some(at(11)));
+        assert_eq!(sends.pop_timed_out(at(10)), None);
+        assert_eq!(sends.pop_timed_out(at(11)), Some(two));
+    }
+}

@@ -1,0 +1,215 @@
+//! What arrives where, and how much is under way.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn every_event_arrives_where_its_route_says_with_its_bytes() {
+    let mut pipe = Pipe::new(2, 3);
+    pipe.append(40);
+    let summary = pipe.run_to_the_end().await;
+    assert_eq!(pipe.check_delivery(), 0);
+    for (destination, events) in pipe.accepted() {
+        assert!(
+            events
+                .iter()
+                .all(|(_, sequence_number)| sequence_number % 3 == i64::from(destination))
+        );
+    }
+    let first = &pipe.script.writes()[0];
+    assert_eq!(
+        first.messages[0],
+        format!("event {}", first.partition.0),
+        "partition 0 got the even events"
+    );
+    assert_eq!(summary.ended, Ended::Finished);
+    let metrics = summary.metrics;
+    assert_eq!(
+        (
+            metrics.received_events,
+            metrics.forwarded_events,
+            metrics.received_batches
+        ),
+        (40, 40, 10)
+    );
+    assert_eq!(
+        (
+            metrics.completed_batches,
+            metrics.batch_events.max(),
+            metrics.process_us.len()
+        ),
+        (10, 4, 10)
+    );
+    assert_eq!(
+        (metrics.received_bytes, metrics.forwarded_bytes),
+        (310, 310)
+    );
+    assert_eq!((metrics.batches_in_flight, metrics.held_bytes), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_groups_of_a_batch_are_sent_at_once() {
+    let mut pipe = Pipe::new(1, 4);
+    pipe.script.reply_by_default(Reply::Accept(ms(10)));
+    pipe.append(8);
+    pipe.run_to_the_end().await;
+    assert_eq!(pipe.sent_at(), [0, 0, 0, 0, 10, 10, 10, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_begins_when_the_one_before_is_accepted_as_a_whole() {
+    let mut pipe = Pipe::new(1, 2);
+    pipe.script.reply_next(0, Reply::Accept(ms(10)));
+    pipe.script.reply_next(1, Reply::Accept(ms(30)));
+    pipe.append(8);
+    pipe.run_to_the_end().await;
+    assert_eq!(pipe.sent_at(), [0, 0, 30, 30]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_do_not_wait_for_one_another() {
+    let mut pipe = Pipe::new(2, 1);
+    pipe.options.retry.try_timeout = ms(10_000);
+    pipe.script.reply_next(0, Reply::Accept(ms(5_000)));
+    pipe.append(40);
+    pipe.run_until(|pipe| pipe.start.elapsed() > ms(100)).await;
+    let slow = pipe.script.writes()[0].partition;
+    let others = pipe
+        .script
+        .accepted(0)
+        .iter()
+        .filter(|(partition, _)| *partition != slow)
+        .count();
+    assert_eq!(others, 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_batches_may_be_under_way_and_the_checkpoint_waits_for_the_oldest() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.options.in_flight = 3;
+    pipe.script.reply_next(0, Reply::Accept(ms(30)));
+    pipe.append(12);
+    pipe.run_to_the_end().await;
+    assert_eq!(pipe.sent_at(), [0, 0, 0]);
+    let written: Vec<_> = pipe
+        .store
+        .updates()
+        .iter()
+        .filter_map(|checkpoint| checkpoint.sequence_number)
+        .collect();
+    assert_eq!(written, [11]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_too_large_at_once_is_sent_in_parts_one_after_the_other() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.script.reply_by_default(Reply::Accept(ms(10)));
+    // Each event is 7 bytes and encodes to 11: three fit, and the fourth is one byte too many.
+    pipe.script.limit_batch_bytes(43);
+    pipe.append(4);
+    let summary = pipe.run_to_the_end().await;
+    let parts: Vec<_> = pipe
+        .script
+        .writes()
+        .into_iter()
+        .map(|write| write.sequence_numbers)
+        .collect();
+    assert_eq!(parts, [vec![0, 1, 2], vec![3]]);
+    assert_eq!(pipe.sent_at(), [0, 10]);
+    assert_eq!(
+        (
+            summary.metrics.split_sends,
+            summary.metrics.forwarded_events
+        ),
+        (1, 4)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_just_fits_is_not_divided() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.script.limit_batch_bytes(44);
+    pipe.append(4);
+    pipe.run_to_the_end().await;
+    assert_eq!(pipe.script.writes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_takes_less_than_it_said_gets_half() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.script
+        .reply_next(0, Reply::refuse(connect::sink::ErrorClass::TooLarge));
+    pipe.append(4);
+    pipe.run_to_the_end().await;
+    let parts: Vec<_> = pipe
+        .script
+        .writes()
+        .into_iter()
+        .map(|write| write.sequence_numbers)
+        .collect();
+    assert_eq!(parts, [vec![0, 1, 2, 3], vec![0, 1], vec![2, 3]]);
+    assert_eq!(pipe.check_delivery(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_sink_holds_everything_up_and_nothing_is_lost_or_reordered() {
+    let mut pipe = Pipe::new(3, 4);
+    pipe.script.limit_unanswered(2);
+    pipe.script.reply_by_default(Reply::Accept(ms(1)));
+    pipe.append(120);
+    let summary = pipe.run_to_the_end().await;
+    assert_eq!(pipe.check_delivery(), 0);
+    assert!(summary.metrics.busy_sink > 0);
+    // 30 batches of 4 groups, 2 at a time.
+    assert!(pipe.start.elapsed() >= ms(60), "{:?}", pipe.start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_accepts_nothing_stops_the_source_at_its_prefetch() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.script.limit_unanswered(0);
+    pipe.options.stop_timeout = ms(100);
+    pipe.append(100);
+    let summary = pipe
+        .run_until(|pipe| pipe.start.elapsed() > ms(1_000))
+        .await;
+    assert_eq!(summary.metrics.received_events, 12);
+    assert_eq!(summary.ended, Ended::TimedOut { batches: 1 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_bytes_are_held_than_allowed_but_for_one_batch() {
+    let mut pipe = Pipe::new(8, 1);
+    pipe.script.reply_by_default(Reply::Accept(ms(10)));
+    pipe.options.max_held_bytes = 65;
+    pipe.append(64);
+    pipe.run_to_the_end().await;
+    // A batch is 28 bytes or a little more, so the third one reaches the bound.
+    let sent_at = pipe.sent_at();
+    let most = sent_at
+        .iter()
+        .map(|at| sent_at.iter().filter(|other| *other == at).count())
+        .max();
+    assert_eq!(most, Some(3));
+    assert_eq!(pipe.check_delivery(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_destinations_than_the_sink_has_are_refused_at_once() {
+    let mut pipe = Pipe::new(1, 4);
+    for fan_out in [0, 5] {
+        let options = RelayOptions {
+            fan_out,
+            ..pipe.options.clone()
+        };
+        let source = MemorySource::new(&pipe.log, pipe.source_options);
+        let sink = pipe.sink.take().unwrap_or_else(|| pipe.script.sink());
+        let refused = Relay::new(options, source, sink, Arc::new(pipe.store.clone()));
+        assert!(matches!(
+            refused,
+            Err(RelayError::FanOut {
+                destinations: 4,
+                ..
+            })
+        ));
+    }
+}

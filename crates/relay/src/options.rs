@@ -1,0 +1,72 @@
+//! What can be chosen about a relay.
+
+use std::time::Duration;
+
+use connect::checkpoint::ConsumerGroup;
+use connect::retry::RetryPolicy;
+use connect::source::StartPosition;
+
+use crate::route::Route;
+
+/// The choices of one relay. How its source batches and prefetches is chosen where the source is made.
+#[derive(Clone, Debug)]
+pub struct RelayOptions {
+    /// Whose progress is kept in the checkpoint store.
+    pub group: ConsumerGroup,
+    /// How an event finds its destination.
+    pub route: Route,
+    /// Events go to the first this many destinations of the sink; at least 1.
+    pub fan_out: u32,
+    /// What the random route and the injected failures are drawn from.
+    pub seed: u64,
+    /// How many batches of one partition may be under way at once; at least 1. With 1 the events of a partition reach
+    /// each destination in order even when a send fails; with more, those of the batches behind a failed one may be
+    /// there first.
+    pub in_flight: usize,
+    /// Nothing more is taken from the source while this many message bytes are held. One batch is always let in.
+    pub max_held_bytes: usize,
+    /// When a send is tried again and given up, and how long one try may take; also for writing checkpoints.
+    pub retry: RetryPolicy,
+    /// When progress is written.
+    pub checkpoint: CheckpointPolicy,
+    /// Where a partition starts that has no checkpoint.
+    pub start_position: StartPosition,
+    /// The probability, 0 to 1, that a send to a destination fails on purpose instead of being made. The batch counts as
+    /// failed then.
+    pub failure_ratio: f64,
+    /// How long a partition with a failed batch rests before it resumes from its checkpoint.
+    pub restart_after: Duration,
+    /// How long a graceful stop waits for what is under way.
+    pub stop_timeout: Duration,
+}
+
+/// When progress is written to the checkpoint store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointPolicy {
+    /// After every batch. While one checkpoint of a partition is being written, the batches that complete are covered by
+    /// the next.
+    EachBatch,
+    /// At most this often per partition, and when a partition or the relay stops.
+    Every(Duration),
+}
+
+impl RelayOptions {
+    /// The defaults for a consumer group: everything to one destination, in order.
+    #[must_use]
+    pub fn new(group: ConsumerGroup) -> Self {
+        Self {
+            group,
+            route: Route::Random,
+            fan_out: 1,
+            seed: 0,
+            in_flight: 1,
+            max_held_bytes: 64 << 20,
+            retry: RetryPolicy::default(),
+            checkpoint: CheckpointPolicy::EachBatch,
+            start_position: StartPosition::Earliest,
+            failure_ratio: 0.0,
+            restart_after: Duration::from_secs(1),
+            stop_timeout: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Once its buffers have grown to their size, a relay allocates nothing: neither per event nor per send nor per batch.
+//! Only a checkpoint takes some memory of its own, for its way into the store.
+//!
+//! One test, since the count is of the whole process.
+
+#![expect(
+    unsafe_code,
+    reason = "an allocator that counts is an unsafe trait to implement"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use connect::checkpoint::{ConsumerGroup, MemoryCheckpointStore};
+use connect::fakes::{EndlessSource, NullSink};
+use connect::source::{BatchOptions, SourceOptions};
+use relay::{CheckpointPolicy, Relay, RelayOptions};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call is passed on to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer is from `alloc` or `realloc` above, hence from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as for `dealloc`, and the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+/// Allocations while a relay carries the second half of `events`.
+fn allocations_of(events: u64, checkpoint: CheckpointPolicy) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let batch = BatchOptions {
+            max_events: 128,
+            max_wait: Duration::ZERO,
+        };
+        let source = EndlessSource::new(
+            32,
+            SourceOptions {
+                batch,
+                prefetch: 300,
+            },
+            16,
+            events,
+        );
+        let (sink, accepted) = NullSink::new(32);
+        let group = ConsumerGroup::new("localhost", "source", "$Default");
+        let options = RelayOptions {
+            fan_out: 32,
+            checkpoint,
+            ..RelayOptions::new(group)
+        };
+        let relay = Relay::new(
+            options,
+            source,
+            sink,
+            Arc::new(MemoryCheckpointStore::new()),
+        )
+        .expect("destinations");
+        let mut at_half = 0;
+        let shutdown = async {
+            accepted.at_least(events / 2).await;
+            at_half = ALLOCATIONS.load(Ordering::Relaxed);
+            accepted.at_least(events).await;
+        };
+        let mut at_end = 0;
+        let counted = async {
+            shutdown.await;
+            at_end = ALLOCATIONS.load(Ordering::Relaxed);
+        };
+        relay.run(counted).await.expect("neither end fails");
+        at_end - at_half
+    })
+}
+
+#[test]
+fn a_relay_allocates_for_checkpoints_and_for_nothing_else() {
+    let events = 128 * 32 * 64;
+    let batches = events / 2 / 128;
+    let without = allocations_of(events, CheckpointPolicy::Every(Duration::from_secs(3_600)));
+    // The histograms of durations may meet a longer one than before and grow.
+    assert!(without <= 4, "{without} allocations for {batches} batches");
+    let with = allocations_of(events, CheckpointPolicy::EachBatch);
+    assert!(
+        with <= batches * 4,
+        "{with} allocations for {batches} batches with a checkpoint each"
+    );
+}
