@@ -4,6 +4,7 @@
 //! * [`namespace`] is what exists and who may use it: hubs, partitions, consumer groups, keys, claims.
 //! * [`partition_key`] says which partition a key belongs to.
 //! * [`front`] is what clients connect to: AMQP, and HTTP for health and metrics.
+//! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
 //! * [`counters`] say what passed through.
 //!
 //! Front ends translate a protocol to calls of these and nothing else. The store reads no clock: the present time
@@ -14,6 +15,8 @@ pub mod front;
 pub mod log;
 pub mod namespace;
 pub mod partition_key;
+pub mod service;
+pub mod tls;
 mod unix_time;
 
 pub use unix_time::UnixTime;

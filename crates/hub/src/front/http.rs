@@ -54,6 +54,9 @@ async fn metrics(State(front): State<HttpFront>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], front.render())
 }
 
+/// Which counter of a partition a metric shows.
+type Figure = fn(&CounterValues) -> u64;
+
 impl HttpFront {
     /// All metrics in the Prometheus text format.
     #[must_use]
@@ -68,7 +71,7 @@ impl HttpFront {
                 }
             }
         };
-        let counters: [(&str, &str, fn(&CounterValues) -> u64); 6] = [
+        let counters: [(&str, &str, Figure); 6] = [
             ("parshall_hub_events_in_total", "Events appended.", |values| values.events_in),
             ("parshall_hub_bytes_in_total", "Bytes appended.", |values| values.bytes_in),
             ("parshall_hub_batches_in_total", "Batches appended.", |values| values.batches_in),

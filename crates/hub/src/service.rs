@@ -1,0 +1,495 @@
+//! The service as a whole: a namespace, its front ends on their addresses, and the retention that runs beside them.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! use hub::namespace::{HubConfig, NamespaceConfig};
+//! use hub::service::{Service, ServiceConfig};
+//!
+//! let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", 4)]);
+//! let service = Service::start(ServiceConfig::loopback(namespace)).await?;
+//! let text = service.connection_string(Some("events")).reveal();
+//! // … clients connect with `text` …
+//! service.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use access::{
+    ConnectionString, Credential, DEVELOPMENT_KEY_VALUE, Endpoint, ROOT_KEY_NAME, Right,
+    SharedAccessKey, TransportSecurity,
+};
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::UnixTime;
+use crate::front::amqp::AmqpFront;
+use crate::front::http::HttpFront;
+use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, SignaturePolicy};
+
+/// What to serve, and where. Port 0 takes any free port.
+#[derive(Debug, Clone)]
+pub struct ServiceConfig {
+    /// The hubs and who may use them.
+    pub namespace: NamespaceConfig,
+    /// The address for AMQP over plain TCP.
+    pub amqp: SocketAddr,
+    /// The address for AMQP over TLS, with its certificate; none, if `None`.
+    pub amqps: Option<(SocketAddr, Arc<ServerConfig>)>,
+    /// The address for `/health` and `/metrics`; none, if `None`.
+    pub http: Option<SocketAddr>,
+}
+
+impl ServiceConfig {
+    /// A service on any free port of the loopback interface, for AMQP over plain TCP alone.
+    #[must_use]
+    pub const fn loopback(namespace: NamespaceConfig) -> Self {
+        let amqp = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        Self {
+            namespace,
+            amqp,
+            amqps: None,
+            http: None,
+        }
+    }
+}
+
+/// A running service. Dropping it stops it too, without waiting for its clients' farewell.
+#[derive(Debug)]
+pub struct Service {
+    namespace: Arc<Namespace>,
+    amqp: SocketAddr,
+    amqps: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+/// Why a service did not start. Nothing is left running then.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The namespace makes no sense.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// An address can't be listened on.
+    #[error("{protocol} can't listen on {address}: {source}")]
+    Listen {
+        /// What should be spoken there.
+        protocol: Protocol,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Other machines could connect, and no secret would keep anyone out.
+    #[error(
+        "{protocol} must not listen on {address}, where other machines may connect: {openness}"
+    )]
+    OpenToAnyone {
+        /// What should be spoken there.
+        protocol: Protocol,
+        /// The address.
+        address: SocketAddr,
+        /// What lets everyone in.
+        openness: Openness,
+    },
+}
+
+/// What is spoken on an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// AMQP over plain TCP.
+    Amqp,
+    /// AMQP over TLS.
+    Amqps,
+    /// HTTP, for health and metrics.
+    Http,
+}
+
+/// What lets everyone in who knows no more than public documentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Openness {
+    /// Tokens are not verified.
+    AcceptAny,
+    /// A key has the value that every development emulator has.
+    DevelopmentKey {
+        /// The key's name.
+        name: String,
+    },
+}
+
+impl Service {
+    /// Starts a service. All of its addresses are listened on when this returns, so clients can connect. Must be
+    /// called inside a tokio runtime, which then runs the service.
+    ///
+    /// # Errors
+    /// The namespace is refused, an address can't be listened on, or must not be.
+    pub async fn start(config: ServiceConfig) -> Result<Self, StartError> {
+        let namespace = Arc::new(Namespace::new(&config.namespace, SystemTime::now().into())?);
+        let amqp = listen(&namespace, Protocol::Amqp, config.amqp).await?;
+        let amqps = match config.amqps {
+            Some((address, tls)) => {
+                Some((listen(&namespace, Protocol::Amqps, address).await?, tls))
+            }
+            None => None,
+        };
+        let http = match config.http {
+            Some(address) => Some(listen(&namespace, Protocol::Http, address).await?),
+            None => None,
+        };
+
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let front = AmqpFront::new(Arc::clone(&namespace));
+        tasks.spawn(Arc::clone(&front).serve(amqp.listener, None, stopped.clone()));
+        let amqps = amqps.map(|(bound, tls)| {
+            tasks.spawn(Arc::clone(&front).serve(bound.listener, Some(tls), stopped.clone()));
+            bound.address
+        });
+        let http = http.map(|bound| {
+            let serving = HttpFront::new(Arc::clone(&namespace), front)
+                .serve(bound.listener, stopped.clone());
+            tasks.spawn(async move {
+                if let Err(error) = serving.await {
+                    tracing::error!(%error, "health and metrics are served no longer");
+                }
+            });
+            bound.address
+        });
+        tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));
+        Ok(Self {
+            namespace,
+            amqp: amqp.address,
+            amqps,
+            http,
+            stop,
+            tasks,
+        })
+    }
+
+    /// What is served: hubs, logs, counters.
+    #[must_use]
+    pub const fn namespace(&self) -> &Arc<Namespace> {
+        &self.namespace
+    }
+
+    /// Where AMQP is spoken over plain TCP.
+    #[must_use]
+    pub const fn amqp_address(&self) -> SocketAddr {
+        self.amqp
+    }
+
+    /// Where AMQP is spoken over TLS, if anywhere.
+    #[must_use]
+    pub const fn amqps_address(&self) -> Option<SocketAddr> {
+        self.amqps
+    }
+
+    /// Where health and metrics are, if anywhere.
+    #[must_use]
+    pub const fn http_address(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// What a client connects with over plain TCP: for one hub, or for the whole namespace without `hub`. It has the
+    /// development emulator's form, which makes clients do without TLS.
+    #[must_use]
+    pub fn connection_string(&self, hub: Option<&str>) -> ConnectionString {
+        self.connection_string_of(self.amqp, TransportSecurity::Plain, hub)
+    }
+
+    /// The same over TLS, where that is served.
+    #[must_use]
+    pub fn tls_connection_string(&self, hub: Option<&str>) -> Option<ConnectionString> {
+        self.amqps
+            .map(|address| self.connection_string_of(address, TransportSecurity::Tls, hub))
+    }
+
+    /// Stops: no connection is accepted any more, those that are there are closed in good order, and whoever does not
+    /// say goodbye in time is dropped. Returns when nothing runs any more.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
+            self.tasks.shutdown().await;
+        }
+    }
+
+    fn connection_string_of(
+        &self,
+        address: SocketAddr,
+        security: TransportSecurity,
+        hub: Option<&str>,
+    ) -> ConnectionString {
+        let host = client_host(self.namespace.host(), address);
+        let endpoint = |port| {
+            Endpoint::new(host.clone(), port)
+                .expect("hosts were checked, and bound ports are not 0")
+        };
+        // The registered port goes without saying.
+        let endpoint = Some(endpoint(None))
+            .filter(|endpoint| endpoint.amqp_address(security).port == address.port())
+            .unwrap_or_else(|| endpoint(Some(address.port())));
+        ConnectionString {
+            endpoint,
+            credential: Credential::Key(best_key(&self.namespace)),
+            entity_path: hub.map(str::to_owned),
+            security,
+        }
+    }
+}
+
+impl Protocol {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Amqp => "AMQP",
+            Self::Amqps => "AMQP over TLS",
+            Self::Http => "HTTP",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Openness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AcceptAny => f.write_str("`signatures: accept-any` lets everyone in"),
+            Self::DevelopmentKey { name } => {
+                write!(
+                    f,
+                    "the key `{name}` has the development emulator's value, which everyone knows"
+                )
+            }
+        }
+    }
+}
+
+/// A listener and the address that it really has.
+#[derive(Debug)]
+struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+async fn listen(
+    namespace: &Namespace,
+    protocol: Protocol,
+    address: SocketAddr,
+) -> Result<Bound, StartError> {
+    if !address.ip().to_canonical().is_loopback()
+        && let Some(openness) = openness(namespace)
+    {
+        return Err(StartError::OpenToAnyone {
+            protocol,
+            address,
+            openness,
+        });
+    }
+    let failed = |source| StartError::Listen {
+        protocol,
+        address,
+        source,
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok(Bound { listener, address })
+}
+
+/// What makes a namespace open to anyone, if anything does.
+fn openness(namespace: &Namespace) -> Option<Openness> {
+    if !namespace.is_open_to_anyone() {
+        return None;
+    }
+    let known = namespace
+        .rules()
+        .iter()
+        .find(|rule| rule.key.has_value(DEVELOPMENT_KEY_VALUE));
+    Some(match known {
+        Some(rule) if namespace.signatures() == SignaturePolicy::Verify => {
+            Openness::DevelopmentKey {
+                name: rule.key.name().to_owned(),
+            }
+        }
+        _ => Openness::AcceptAny,
+    })
+}
+
+/// The host that clients dial. The namespace's name is the one that they know, but `localhost` is no good for an
+/// address that it does not stand for.
+fn client_host(host: &str, bound: SocketAddr) -> String {
+    let ip = bound.ip();
+    if host != "localhost" || ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST {
+        host.to_owned()
+    } else {
+        ip.to_string()
+    }
+}
+
+/// The key that allows most; where there is none and none is asked for, the emulator's.
+fn best_key(namespace: &Namespace) -> SharedAccessKey {
+    let rules = namespace.rules();
+    let everything = rules
+        .iter()
+        .find(|rule| rule.rights.contains(Right::Manage));
+    everything.or_else(|| rules.first()).map_or_else(
+        || SharedAccessKey::new(ROOT_KEY_NAME, DEVELOPMENT_KEY_VALUE),
+        |rule| rule.key.clone(),
+    )
+}
+
+/// Logs that are appended to look after themselves; this is for those that are not.
+async fn enforce_retention(namespace: Arc<Namespace>, mut stop: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(RETENTION_PERIOD);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => namespace.enforce_retention(UnixTime::from(SystemTime::now())),
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+/// Retention goes by whole segments, so finer steps would show nowhere.
+const RETENTION_PERIOD: Duration = Duration::from_secs(1);
+
+/// A little more than a connection takes for its farewell at the longest.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::{HubConfig, RightConfig, RuleConfig};
+
+    fn config() -> ServiceConfig {
+        ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new(
+            "events", 2,
+        )]))
+    }
+
+    #[tokio::test]
+    async fn connection_strings_lead_to_the_bound_address() {
+        let service = Service::start(config()).await.unwrap();
+        let port = service.amqp_address().port();
+        assert_eq!(
+            service.connection_string(Some("events")).reveal(),
+            format!(
+                "Endpoint=sb://localhost:{port}/;SharedAccessKeyName=RootManageSharedAccessKey;\
+                 SharedAccessKey=SAS_KEY_VALUE;EntityPath=events;UseDevelopmentEmulator=true"
+            )
+        );
+        assert_eq!(service.connection_string(None).amqp_address().port, port);
+        assert_eq!(service.tls_connection_string(None), None);
+        service.stop().await;
+    }
+
+    #[tokio::test]
+    async fn the_key_of_a_connection_string_is_the_one_that_allows_most() {
+        let mut config = config();
+        let rule = |name: &str, right| RuleConfig {
+            name: name.into(),
+            key: "value".into(),
+            rights: vec![right],
+        };
+        config.namespace.authorization_rules = vec![
+            rule("reads", RightConfig::Listen),
+            rule("does", RightConfig::Manage),
+        ];
+        let service = Service::start(config).await.unwrap();
+        let expected = Credential::Key(SharedAccessKey::new("does", "value"));
+        assert_eq!(service.connection_string(None).credential, expected);
+    }
+
+    #[tokio::test]
+    async fn a_taken_address_is_named_and_nothing_is_left_running() {
+        let first = Service::start(config()).await.unwrap();
+        let taken = first.amqp_address();
+        let mut second = config();
+        second.http = Some(taken);
+        let error = Service::start(second).await.unwrap_err();
+        let StartError::Listen {
+            protocol,
+            address,
+            source,
+        } = &error
+        else {
+            panic!("{error}")
+        };
+        assert_eq!((*protocol, *address), (Protocol::Http, taken));
+        assert_eq!(source.kind(), io::ErrorKind::AddrInUse);
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("HTTP can't listen on {taken}: ")),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_anyone_could_open_is_not_served_to_other_machines() {
+        let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+        let mapped: SocketAddr = "[::ffff:10.0.0.1]:0".parse().unwrap();
+        for address in [everywhere, mapped] {
+            let error = Service::start(ServiceConfig {
+                amqp: address,
+                ..config()
+            })
+            .await
+            .unwrap_err();
+            let StartError::OpenToAnyone { openness, .. } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(
+                *openness,
+                Openness::DevelopmentKey {
+                    name: ROOT_KEY_NAME.to_owned()
+                }
+            );
+        }
+        let mut unverified = ServiceConfig {
+            http: Some(everywhere),
+            ..config()
+        };
+        unverified.namespace.authorization_rules[0].key = "private".into();
+        unverified.namespace.signatures = SignaturePolicy::AcceptAny;
+        let error = Service::start(unverified.clone()).await.unwrap_err();
+        assert!(
+            matches!(
+                &error,
+                StartError::OpenToAnyone {
+                    openness: Openness::AcceptAny,
+                    protocol: Protocol::Http,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        unverified.namespace.signatures = SignaturePolicy::Verify;
+        Service::start(unverified).await.unwrap().stop().await;
+    }
+
+    #[test]
+    fn clients_dial_the_namespace_unless_it_is_localhost_and_elsewhere() {
+        let address = |text: &str| text.parse().unwrap();
+        assert_eq!(
+            client_host("localhost", address("127.0.0.1:1")),
+            "localhost"
+        );
+        assert_eq!(client_host("localhost", address("0.0.0.0:1")), "localhost");
+        assert_eq!(client_host("localhost", address("[::1]:1")), "::1");
+        assert_eq!(
+            client_host("hubs.example", address("10.0.0.1:1")),
+            "hubs.example"
+        );
+    }
+}
