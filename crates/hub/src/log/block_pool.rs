@@ -65,6 +65,24 @@ impl BlockPool {
         }
     }
 
+    /// Adds up to `bytes` in blocks of `capacity` bytes, as far as the bound allows, and touches every page of them. The system hands out memory page by page at first use, at a tenth of the speed at which memory is written
+    /// afterwards; whoever needs an even speed pays for that beforehand.
+    pub(crate) fn fill(self: &Arc<Self>, bytes: ByteSize, capacity: usize) {
+        let mut held = self.lock().bytes;
+        let wanted = held.saturating_add(bytes.as_usize()).min(self.bound);
+        let page = [0; 4096];
+        let mut blocks = Vec::new();
+        while held.saturating_add(capacity) <= wanted {
+            let mut writer = BlockWriter::new(Allocation::new(capacity), Arc::clone(self));
+            while writer.remaining() > 0 {
+                writer.write(&page[..writer.remaining().min(page.len())]);
+            }
+            held += capacity;
+            // Kept until all are made: a block that has come back would be handed out again.
+            blocks.push(writer);
+        }
+    }
+
     /// How many bytes are idle.
     #[must_use]
     pub fn idle_bytes(&self) -> ByteSize {
@@ -111,6 +129,15 @@ mod tests {
         let again = pool.take(4096);
         assert_eq!(pool.idle_bytes(), ByteSize::ZERO);
         assert_eq!(again.published(), b"");
+    }
+
+    #[test]
+    fn filling_adds_what_is_wanted_up_to_the_bound() {
+        let pool = BlockPool::new(ByteSize::from_bytes(20_000));
+        pool.fill(ByteSize::from_bytes(9_000), 4096);
+        assert_eq!(pool.idle_bytes(), ByteSize::from_bytes(8192));
+        pool.fill(ByteSize::from_bytes(100_000), 4096);
+        assert_eq!(pool.idle_bytes(), ByteSize::from_bytes(16_384));
     }
 
     #[test]

@@ -166,6 +166,17 @@ impl Namespace {
             .find_map(|end| self.hub(&path[..end]))
     }
 
+    /// Takes the memory for all that the logs may hold beforehand, as far as [`NamespaceConfig::idle_blocks`] allows,
+    /// and touches it, so that appending to empty logs is as fast as it will be later.
+    pub fn preallocate(&self) {
+        for hub in &self.hubs {
+            let Some(partition) = hub.partitions().first() else { continue };
+            let limits = partition.log().limits();
+            let bytes = limits.bytes.bytes().saturating_mul(hub.partitions().len() as u64);
+            self.pool.fill(units::ByteSize::from_bytes(bytes), limits.largest_block());
+        }
+    }
+
     /// The counters of all hubs together.
     #[must_use]
     pub fn counters(&self) -> CounterValues {
