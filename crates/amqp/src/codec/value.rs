@@ -52,7 +52,7 @@ pub enum Value {
     List(Vec<Self>),
     /// Keys and values in their order on the wire.
     Map(Vec<(Self, Self)>),
-    /// Selfs of one type. An array of described values is read without its descriptor.
+    /// Values of one type. An array of described values is read without its descriptor.
     Array(Vec<Self>),
     /// A descriptor and the value that it describes.
     Described(Box<(Self, Self)>),
