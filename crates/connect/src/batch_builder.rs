@@ -87,6 +87,12 @@ impl BatchBuilder {
         self.sealed.pop_front()
     }
 
+    /// Whether a sealed batch waits to be taken.
+    #[must_use]
+    pub fn has_sealed(&self) -> bool {
+        !self.sealed.is_empty()
+    }
+
     /// Drops what a partition has in open and sealed batches: it was closed.
     pub fn discard(&mut self, partition: PartitionId) {
         self.deadlines.remove(partition.0);

@@ -12,6 +12,7 @@ pub mod batch_builder;
 pub mod checkpoint;
 pub mod deadline_queue;
 pub mod event;
+pub mod event_hubs;
 pub mod fakes;
 pub mod retry;
 pub mod sink;

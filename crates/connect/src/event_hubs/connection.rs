@@ -24,6 +24,8 @@ pub(super) struct ServiceConnection {
     data: SessionId,
     token_links: RequestPair,
     renewal: Renewal,
+    /// Why the socket cannot go on.
+    broken: Option<EventHubsError>,
     /// Fires when the renewal is due, or its reply overdue.
     timer: Pin<Box<Sleep>>,
 }
@@ -54,8 +56,13 @@ impl ServiceConnection {
     async fn open_in_time(endpoint: Arc<Endpoint>) -> Result<Self, EventHubsError> {
         let address = &endpoint.address;
         let limit = endpoint.options.connect_timeout;
-        let stream = amqp_tokio::connect(&address.host, address.port, endpoint.tls.clone(), limit).await?;
-        let engine = Connection::client(endpoint.config(), SaslClient::Anonymous, Instant::now().into_std());
+        let stream =
+            amqp_tokio::connect(&address.host, address.port, endpoint.tls.clone(), limit).await?;
+        let engine = Connection::client(
+            endpoint.config(),
+            SaslClient::Anonymous,
+            Instant::now().into_std(),
+        );
         let mut driver = Driver::new(engine, stream);
         loop {
             match driver.next_event().await? {
@@ -65,11 +72,18 @@ impl ServiceConnection {
             }
         }
         let connection = driver.connection();
-        let (Some(control), Some(data)) = (connection.begin_session(), connection.begin_session()) else {
-            return Err(EventHubsError::of_connection("protocol", "the service takes no two sessions"));
+        let (Some(control), Some(data)) = (connection.begin_session(), connection.begin_session())
+        else {
+            return Err(EventHubsError::of_connection(
+                "protocol",
+                "the service takes no two sessions",
+            ));
         };
-        let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
-        token_links.exchange(&mut driver, &token::put_token(&endpoint)).await?;
+        let mut token_links =
+            RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
+        token_links
+            .exchange(&mut driver, &token::put_token(&endpoint))
+            .await?;
         let serves = token::renew_after(&endpoint);
         Ok(Self {
             driver,
@@ -77,6 +91,7 @@ impl ServiceConnection {
             data,
             token_links,
             renewal: serves.map_or(Renewal::Never, |_| Renewal::Waiting),
+            broken: None,
             timer: Box::pin(tokio::time::sleep(serves.unwrap_or_default())),
             endpoint,
         })
@@ -102,9 +117,14 @@ impl ServiceConnection {
             return Ok(None);
         };
         match event {
-            Event::Closed(error) => Err(EventHubsError::of_close(error)),
+            Event::Closed(error) => Err(match (error, self.broken.take()) {
+                (None, Some(broken)) => broken,
+                (error, _) => EventHubsError::of_close(error),
+            }),
             Event::SessionEnded { error, .. } => Err(EventHubsError::of_detach(error)),
-            Event::LinkDetached { link, error } if self.token_links.has(link) => Err(EventHubsError::of_detach(error)),
+            Event::LinkDetached { link, error } if self.token_links.has(link) => {
+                Err(EventHubsError::of_detach(error))
+            }
             event => Ok(Some(event)),
         }
     }
@@ -119,7 +139,10 @@ impl ServiceConnection {
         deliveries: &Deliveries,
         delivery: &Delivery,
     ) -> Result<(), EventHubsError> {
-        let Some(reply) = self.token_links.reply(self.driver.connection(), deliveries, delivery) else {
+        let Some(reply) = self
+            .token_links
+            .reply(self.driver.connection(), deliveries, delivery)
+        else {
             // What was under way on a link that we have detached.
             return Ok(());
         };
@@ -135,13 +158,22 @@ impl ServiceConnection {
         Ok(())
     }
 
-    /// Writes what there is, reads once, and keeps the token alive: see [`Driver::poll_drive`].
+    /// Writes what there is, reads once, and keeps the token alive: see [`Driver::poll_drive`]. That the connection is
+    /// over [`next_event`](Self::next_event) tells.
     ///
     /// # Errors
-    /// When the connection is over, or of no more use. Events that came before can still be taken.
-    pub(super) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EventHubsError>> {
+    /// When the token was not renewed in time.
+    pub(super) fn poll_drive(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), EventHubsError>> {
         match self.driver.poll_drive(context) {
-            Poll::Ready(result) => Poll::Ready(result.map_err(EventHubsError::from)),
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => {
+                // The last event says so too, after those that came before.
+                self.broken = Some(error.into());
+                Poll::Ready(Ok(()))
+            }
             Poll::Pending => self.poll_renewal(context),
         }
     }
@@ -157,7 +189,8 @@ impl ServiceConnection {
     ) -> Result<amqp::Value, EventHubsError> {
         let limit = self.endpoint.options.connect_timeout;
         let engine = self.driver.connection();
-        let mut links = RequestPair::attach(engine, self.control, node, &self.endpoint.container_id)?;
+        let mut links =
+            RequestPair::attach(engine, self.control, node, &self.endpoint.container_id)?;
         let body = tokio::time::timeout(limit, links.exchange(&mut self.driver, request))
             .await
             .unwrap_or_else(|_elapsed| Err(timed_out(&format!("{node} did not answer"), limit)))?;

@@ -1,8 +1,8 @@
 //! Where a client connects, resolved once: address, certificates, names.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use access::{ServiceAddress, TransportSecurity};
 use amqp::connection::Config;
@@ -51,6 +51,8 @@ impl Endpoint {
             container_id: self.container_id.clone(),
             hostname: Some(self.address.host.clone()),
             handshake_timeout: self.options.connect_timeout,
+            // A silent connection is given up after twice this, as by the official clients.
+            idle_timeout: Some(Duration::from_secs(30)),
             properties: vec![
                 (Symbol::from_static("product"), Value::from("parshall")),
                 (
@@ -86,9 +88,7 @@ fn client_tls(options: &EventHubsOptions, host: &str) -> Result<ClientTls, Event
                 CertificateDer::pem_file_iter(path).map_err(|error| path_error(&error))?
             {
                 let certificate = certificate.map_err(|error| path_error(&error))?;
-                roots
-                    .add(certificate)
-                    .map_err(|error| path_error(&error))?;
+                roots.add(certificate).map_err(|error| path_error(&error))?;
             }
             if roots.is_empty() {
                 return Err(path_error(&"it holds no certificate"));
@@ -108,11 +108,12 @@ fn client_tls(options: &EventHubsOptions, host: &str) -> Result<ClientTls, Event
         }
     }
     // The provider is named, so that another crate's choice of features cannot make it ambiguous.
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
     Ok(ClientTls {
         config: Arc::new(config),
         server_name,
@@ -132,7 +133,10 @@ fn container_id() -> String {
 mod tests {
     use super::*;
 
-    fn resolve(connection_string: &str, file: Option<&[u8]>) -> Result<Arc<Endpoint>, EventHubsError> {
+    fn resolve(
+        connection_string: &str,
+        file: Option<&[u8]>,
+    ) -> Result<Arc<Endpoint>, EventHubsError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("authority.pem");
         let mut options =
@@ -149,8 +153,14 @@ mod tests {
         let emulator = "Endpoint=sb://[::1]:5679;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true";
         let endpoint = resolve(emulator, Some(b"not read at all")).unwrap();
         assert!(endpoint.tls.is_none());
-        assert_eq!((endpoint.address.port, endpoint.audience().as_str()), (5679, "sb://[::1]/hub"));
-        assert_ne!(endpoint.container_id, resolve(emulator, None).unwrap().container_id);
+        assert_eq!(
+            (endpoint.address.port, endpoint.audience().as_str()),
+            (5679, "sb://[::1]/hub")
+        );
+        assert_ne!(
+            endpoint.container_id,
+            resolve(emulator, None).unwrap().container_id
+        );
     }
 
     #[test]

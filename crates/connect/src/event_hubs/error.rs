@@ -102,8 +102,8 @@ impl From<ConnectionError> for EventHubsError {
             ConnectionError::ClosedByPeer(error) => error.into(),
             ConnectionError::SaslRefused(code) => {
                 let class = match code {
-                    SaslCode::Ok | SaslCode::SysTemp => ErrorClass::Retryable,
-                    SaslCode::Auth | SaslCode::Sys | SaslCode::SysPerm => ErrorClass::Fatal,
+                    SaslCode::Ok | SaslCode::System { temporary: true } => ErrorClass::Retryable,
+                    SaslCode::Auth | SaslCode::System { temporary: false } => ErrorClass::Fatal,
                 };
                 Self {
                     class,
@@ -121,7 +121,9 @@ impl From<ConnectionError> for EventHubsError {
             | ConnectionError::UnknownChannel(_)
             | ConnectionError::InvalidBegin(_)
             | ConnectionError::NumberTooLarge { .. }
-            | ConnectionError::TooManyLinks(_) => Self::of_connection("protocol", error.to_string()),
+            | ConnectionError::TooManyLinks(_) => {
+                Self::of_connection("protocol", error.to_string())
+            }
             ConnectionError::IdleTimeout | ConnectionError::HandshakeTimeout => {
                 Self::of_connection("timeout", error.to_string())
             }
@@ -244,7 +246,10 @@ mod tests {
         ] {
             assert_eq!(class(lasting), ErrorClass::Fatal, "{lasting}");
         }
-        assert_eq!(class("amqp:link:message-size-exceeded"), ErrorClass::TooLarge);
+        assert_eq!(
+            class("amqp:link:message-size-exceeded"),
+            ErrorClass::TooLarge
+        );
         let busy = ErrorClass::Throttled {
             retry_after: Duration::from_secs(4),
         };

@@ -117,13 +117,20 @@ pub(super) async fn hub_properties(
     let mut partition_ids = Vec::with_capacity(ids.len());
     for id in ids {
         let number = id.as_text().and_then(|text| text.parse().ok());
-        let number = number.ok_or_else(|| Reply::incomplete(NODE, "partition_ids that are numbers"))?;
+        let number =
+            number.ok_or_else(|| Reply::incomplete(NODE, "partition_ids that are numbers"))?;
         partition_ids.push(PartitionId(number));
     }
     partition_ids.sort_unstable();
     partition_ids.dedup();
-    if partition_ids.last().is_none_or(|last| last.0 >= PARTITIONS_MAX) {
-        return Err(Reply::incomplete(NODE, "partition_ids in a possible number"));
+    if partition_ids
+        .last()
+        .is_none_or(|last| last.0 >= PARTITIONS_MAX)
+    {
+        return Err(Reply::incomplete(
+            NODE,
+            "partition_ids in a possible number",
+        ));
     }
     Ok(HubProperties {
         name: body.text("name")?.to_owned(),
@@ -149,11 +156,15 @@ impl Body {
     }
 
     fn text(&self, key: &str) -> Result<&str, EventHubsError> {
-        self.find(key)?.as_text().ok_or_else(|| Reply::incomplete(NODE, key))
+        self.find(key)?
+            .as_text()
+            .ok_or_else(|| Reply::incomplete(NODE, key))
     }
 
     fn integer(&self, key: &str) -> Result<i64, EventHubsError> {
-        self.find(key)?.as_integer().ok_or_else(|| Reply::incomplete(NODE, key))
+        self.find(key)?
+            .as_integer()
+            .ok_or_else(|| Reply::incomplete(NODE, key))
     }
 }
 

@@ -65,7 +65,10 @@ impl Reconnecting {
     ///
     /// # Errors
     /// When an attempt failed. The last one that the options allow is fatal.
-    pub(super) fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EventHubsError>> {
+    pub(super) fn poll_up(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), EventHubsError>> {
         loop {
             match &mut self.state {
                 State::Up(_) => return Poll::Ready(Ok(())),
@@ -77,7 +80,9 @@ impl Reconnecting {
                         self.failures = 0;
                         return Poll::Ready(Err(EventHubsError::fatal(
                             "connection:lost",
-                            format!("the connection could not be made again, with {attempts} failures in a row"),
+                            format!(
+                                "the connection could not be made again, with {attempts} failures in a row"
+                            ),
                         )));
                     };
                     self.state = State::BackingOff(Box::pin(tokio::time::sleep(delay)));

@@ -3,7 +3,9 @@
 //! A request names the address that replies go to, and a number that the reply repeats. Requests are sent settled: the
 //! reply says all that is to be known.
 
-use amqp::connection::{Deliveries, Delivery, Event, LinkId, LinkOptions, NewDelivery, SendError, SessionId};
+use amqp::connection::{
+    Deliveries, Delivery, Event, LinkId, LinkOptions, NewDelivery, SendError, SessionId,
+};
 use amqp::message::{self, MessageView, Properties, encode};
 use amqp::performative::{DeliveryState, ErrorCondition, SenderSettleMode, Source, Target};
 use amqp::{Connection, DecodeError, Value};
@@ -67,9 +69,18 @@ impl RequestPair {
             max_message_size: Some(REPLY_BYTES_MAX),
             ..LinkOptions::default()
         };
-        let no_room = || EventHubsError::of_connection("protocol", format!("there is no room for links to {node}"));
-        let sender = connection.attach_sender(session, to_node).ok_or_else(no_room)?;
-        let receiver = connection.attach_receiver(session, from_node).ok_or_else(no_room)?;
+        let no_room = || {
+            EventHubsError::of_connection(
+                "protocol",
+                format!("there is no room for links to {node}"),
+            )
+        };
+        let sender = connection
+            .attach_sender(session, to_node)
+            .ok_or_else(no_room)?;
+        let receiver = connection
+            .attach_receiver(session, from_node)
+            .ok_or_else(no_room)?;
         connection.set_credit(receiver, REPLY_CREDIT);
         Ok(Self {
             session,
@@ -96,7 +107,11 @@ impl RequestPair {
     ///
     /// # Errors
     /// When nothing can be sent at the moment; it has not been sent then.
-    pub(super) fn send(&mut self, connection: &mut Connection, request: &Request<'_>) -> Result<i64, SendError> {
+    pub(super) fn send(
+        &mut self,
+        connection: &mut Connection,
+        request: &Request<'_>,
+    ) -> Result<i64, SendError> {
         let id = self.next_id;
         let mut encoded = Vec::new();
         let properties = Properties {
@@ -113,7 +128,9 @@ impl RequestPair {
             format: message::FORMAT_AMQP,
             settled: true,
         };
-        let mut sender = connection.sender(self.sender).ok_or(SendError::NotAttached)?;
+        let mut sender = connection
+            .sender(self.sender)
+            .ok_or(SendError::NotAttached)?;
         sender.send(&delivery, &[&encoded])?;
         self.next_id += 1;
         Ok(id.cast_signed())
@@ -130,13 +147,21 @@ impl RequestPair {
             return None;
         }
         if !delivery.settled {
-            connection.settle(self.session, delivery.id, delivery.id, DeliveryState::Accepted);
+            connection.settle(
+                self.session,
+                delivery.id,
+                delivery.id,
+                DeliveryState::Accepted,
+            );
         }
         if connection.credit(self.receiver) < REPLY_CREDIT / 2 {
             connection.set_credit(self.receiver, REPLY_CREDIT);
         }
         Some(Reply::read(deliveries.message(delivery)).map_err(|error| {
-            EventHubsError::of_connection("protocol", format!("a reply of {} cannot be read: {error}", self.node))
+            EventHubsError::of_connection(
+                "protocol",
+                format!("a reply of {} cannot be read: {error}", self.node),
+            )
         }))
     }
 
@@ -158,11 +183,12 @@ impl RequestPair {
             match driver.next_event().await? {
                 Event::Deliveries(deliveries) => {
                     for delivery in deliveries.items() {
-                        let Some(reply) = self.reply(driver.connection(), &deliveries, delivery) else {
+                        let Some(reply) = self.reply(driver.connection(), &deliveries, delivery)
+                        else {
                             continue;
                         };
                         let reply = reply?;
-                        if reply.id == sent {
+                        if sent.is_some() && reply.id == sent {
                             return reply.into_body();
                         }
                     }
@@ -191,8 +217,11 @@ impl Reply {
         let status = find("status-code", "statusCode")?
             .and_then(|value| value.as_integer())
             .ok_or(DecodeError::MissingField("status-code"))?;
-        let text = |value: Option<Value>| value.as_ref().and_then(Value::as_text).map(str::to_owned);
-        let id = view.properties()?.and_then(|properties| properties.correlation_id);
+        let text =
+            |value: Option<Value>| value.as_ref().and_then(Value::as_text).map(str::to_owned);
+        let id = view
+            .properties()?
+            .and_then(|properties| properties.correlation_id);
         Ok(Self {
             id: id.as_ref().and_then(Value::as_integer),
             status,
@@ -209,13 +238,20 @@ impl Reply {
     pub(super) fn into_body(self) -> Result<Option<Value>, EventHubsError> {
         match self.status {
             200..=299 => Ok(self.body),
-            status => Err(EventHubsError::of_status(status, self.condition, &self.description)),
+            status => Err(EventHubsError::of_status(
+                status,
+                self.condition,
+                &self.description,
+            )),
         }
     }
 
     /// The error of a reply that has a body where one belongs and hasn't.
     pub(super) fn incomplete(node: &str, what: &str) -> EventHubsError {
-        EventHubsError::of_condition(&ErrorCondition::DECODE_ERROR, format!("a reply of {node} has no {what}"))
+        EventHubsError::of_condition(
+            &ErrorCondition::DECODE_ERROR,
+            format!("a reply of {node} has no {what}"),
+        )
     }
 }
 
@@ -229,7 +265,10 @@ const REPLY_BYTES_MAX: u64 = 1024 * 1024;
 mod tests {
     use super::*;
 
-    fn reply(properties: &[(&str, Value)], correlation_id: Option<Value>) -> Result<Reply, DecodeError> {
+    fn reply(
+        properties: &[(&str, Value)],
+        correlation_id: Option<Value>,
+    ) -> Result<Reply, DecodeError> {
         let mut encoded = Vec::new();
         Properties {
             correlation_id,
@@ -243,13 +282,22 @@ mod tests {
 
     #[test]
     fn a_reply_is_read_in_either_spelling() {
-        for (code, description) in [("status-code", "status-description"), ("statusCode", "statusDescription")] {
+        for (code, description) in [
+            ("status-code", "status-description"),
+            ("statusCode", "statusDescription"),
+        ] {
             let read = reply(
-                &[(code, Value::Int(202)), (description, Value::from("Accepted"))],
+                &[
+                    (code, Value::Int(202)),
+                    (description, Value::from("Accepted")),
+                ],
                 Some(Value::Ulong(7)),
             )
             .unwrap();
-            assert_eq!((read.id, read.status, read.description.as_str()), (Some(7), 202, "Accepted"));
+            assert_eq!(
+                (read.id, read.status, read.description.as_str()),
+                (Some(7), 202, "Accepted")
+            );
             assert_eq!(read.into_body(), Ok(Some(Value::Null)));
         }
     }
@@ -257,11 +305,17 @@ mod tests {
     #[test]
     fn a_refusal_is_an_error_with_the_services_words() {
         let refused = reply(
-            &[("status-code", Value::Int(401)), ("status-description", Value::from("wrong key"))],
+            &[
+                ("status-code", Value::Int(401)),
+                ("status-description", Value::from("wrong key")),
+            ],
             None,
         );
         let error = refused.unwrap().into_body().unwrap_err();
-        assert_eq!(error.to_string(), "amqp:unauthorized-access: wrong key (status 401)");
+        assert_eq!(
+            error.to_string(),
+            "amqp:unauthorized-access: wrong key (status 401)"
+        );
     }
 
     #[test]

@@ -19,9 +19,14 @@ fn selector(position: &StartPosition) -> String {
         StartPosition::AtSequenceNumber(number) => format!("{SEQUENCE_NUMBER} >= '{number}'"),
         StartPosition::AfterSequenceNumber(number) => format!("{SEQUENCE_NUMBER} > '{number}'"),
         // The text is the service's own, but it may have come by way of a checkpoint store that others write to.
-        StartPosition::AfterOffset(offset) => format!("{OFFSET} > '{}'", offset.replace('\'', "''")),
+        StartPosition::AfterOffset(offset) => {
+            format!("{OFFSET} > '{}'", offset.replace('\'', "''"))
+        }
         StartPosition::AtEnqueuedTime(time) => {
-            format!("amqp.annotation.x-opt-enqueued-time >= '{}'", time.unix_ms())
+            format!(
+                "amqp.annotation.x-opt-enqueued-time >= '{}'",
+                time.unix_ms()
+            )
         }
     }
 }
@@ -40,11 +45,26 @@ mod tests {
     #[test]
     fn every_position_has_its_selector() {
         for (position, expected) in [
-            (StartPosition::Earliest, "amqp.annotation.x-opt-offset > '-1'"),
-            (StartPosition::Latest, "amqp.annotation.x-opt-offset > '@latest'"),
-            (StartPosition::AtSequenceNumber(7), "amqp.annotation.x-opt-sequence-number >= '7'"),
-            (StartPosition::AfterSequenceNumber(-1), "amqp.annotation.x-opt-sequence-number > '-1'"),
-            (StartPosition::AfterOffset("123".into()), "amqp.annotation.x-opt-offset > '123'"),
+            (
+                StartPosition::Earliest,
+                "amqp.annotation.x-opt-offset > '-1'",
+            ),
+            (
+                StartPosition::Latest,
+                "amqp.annotation.x-opt-offset > '@latest'",
+            ),
+            (
+                StartPosition::AtSequenceNumber(7),
+                "amqp.annotation.x-opt-sequence-number >= '7'",
+            ),
+            (
+                StartPosition::AfterSequenceNumber(-1),
+                "amqp.annotation.x-opt-sequence-number > '-1'",
+            ),
+            (
+                StartPosition::AfterOffset("123".into()),
+                "amqp.annotation.x-opt-offset > '123'",
+            ),
             (
                 StartPosition::AtEnqueuedTime(EnqueuedTime::from_unix_ms(1_700_000_000_000)),
                 "amqp.annotation.x-opt-enqueued-time >= '1700000000000'",
@@ -57,7 +77,10 @@ mod tests {
     #[test]
     fn an_offset_cannot_break_out_of_its_quotes() {
         let hostile = StartPosition::AfterOffset("1' OR '1'='1".into());
-        assert_eq!(selector(&hostile), "amqp.annotation.x-opt-offset > '1'' OR ''1''=''1'");
+        assert_eq!(
+            selector(&hostile),
+            "amqp.annotation.x-opt-offset > '1'' OR ''1''=''1'"
+        );
     }
 
     #[test]
@@ -65,9 +88,9 @@ mod tests {
         let mut encoded = Vec::new();
         amqp::codec::write::fields(&mut encoded, &start_filter(&StartPosition::Earliest));
         let expected = [
-            &b"\xd1\x00\x00\x00\x58\x00\x00\x00\x02"[..],   // map32 of one entry
-            b"\xa3\x21apache.org:selector-filter:string",   // symbol
-            b"\x00\x80\x00\x00\x46\x8c\x00\x00\x00\x04",    // descriptor: ulong
+            &b"\xd1\x00\x00\x00\x58\x00\x00\x00\x02"[..], // map32 of one entry
+            b"\xa3\x21apache.org:selector-filter:string", // symbol
+            b"\x00\x80\x00\x00\x46\x8c\x00\x00\x00\x04",  // descriptor: ulong
             b"\xa1\x23amqp.annotation.x-opt-offset > '-1'", // string
         ]
         .concat();

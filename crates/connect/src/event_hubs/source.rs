@@ -11,10 +11,11 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use amqp::connection::{Deliveries, Event, LinkId, LinkOptions};
 use amqp::performative::{self, DeliveryState, ErrorCondition, Target};
+use amqp::{Symbol, Value};
 use tokio::time::{Instant, Sleep};
 
 use super::connection::ServiceConnection;
@@ -61,6 +62,8 @@ struct Reader {
     link: Option<LinkId>,
     /// Events that were delivered and not released.
     unreleased: u32,
+    /// Events that may still be delivered.
+    credit: u32,
 }
 
 impl EventHubsSource {
@@ -75,7 +78,9 @@ impl EventHubsSource {
     ) -> Result<Self, EventHubsError> {
         let endpoint = Endpoint::resolve(options)?;
         let mut connection = ServiceConnection::open(endpoint.clone()).await?;
-        let partitions = hub_properties(&mut connection, &endpoint.options.hub).await?.partition_ids;
+        let partitions = hub_properties(&mut connection, &endpoint.options.hub)
+            .await?
+            .partition_ids;
         let count = partitions.last().map_or(0, |last| last.0 + 1);
         Ok(Self {
             window: u32::try_from(source.unreleased_limit()).unwrap_or(u32::MAX),
@@ -117,11 +122,13 @@ impl EventHubsSource {
         };
         let session = connection.data();
         let Some(link) = connection.engine().attach_receiver(session, options) else {
-            let error = EventHubsError::of_connection("protocol", "the service takes no further link");
+            let error =
+                EventHubsError::of_connection("protocol", "the service takes no further link");
             self.fail(partition, error);
             return;
         };
         connection.engine().set_credit(link, self.window);
+        reader.credit = self.window;
         reader.link = Some(link);
         if self.links.len() <= link.index() {
             self.links.resize(link.index() + 1, None);
@@ -144,7 +151,7 @@ impl EventHubsSource {
 
     /// The connection is gone, and with it every open partition.
     fn lose(&mut self, error: &EventHubsError) {
-        tracing::warn!(%error, "the connection to receive from is lost");
+        tracing::warn!(%error, "there is no connection to receive from");
         self.connection.lost();
         self.links.clear();
         for partition in self.partitions.clone() {
@@ -155,26 +162,49 @@ impl EventHubsSource {
         }
     }
 
-    /// Sees to it that there is a connection if one is needed. False while there is none.
-    fn poll_connection(&mut self, context: &mut Context<'_>) -> Result<bool, EventHubsError> {
-        if self.connection.up().is_some() {
-            return Ok(true);
-        }
-        if self.readers.iter().all(Option::is_none) {
-            return Ok(false);
-        }
-        match self.connection.poll_up(context) {
-            Poll::Pending => Ok(false),
-            Poll::Ready(Ok(())) => {
-                self.attach_all();
-                Ok(true)
+    /// One turn: takes what has been read, seals what is due, writes and reads. Ready when there may be something to hand
+    /// over or another turn to take; an error says that the connection is of no more use, or could not be made.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EventHubsError>> {
+        if self.connection.up().is_none() {
+            if self.readers.iter().all(Option::is_none) {
+                return Poll::Pending;
             }
-            Poll::Ready(Err(error)) if error.class == ErrorClass::Fatal => Err(error),
-            Poll::Ready(Err(error)) => {
-                self.lose(&error);
-                Ok(false)
+            ready!(self.connection.poll_up(context))?;
+            self.attach_all();
+        }
+        self.take_events()?;
+        if let Some(deadline) = self.builder.next_deadline() {
+            let now = Instant::now().into_std();
+            if deadline <= now {
+                self.builder.handle_timeout(now);
+                return Poll::Ready(Ok(()));
             }
         }
+        if self.builder.has_sealed() || !self.closed.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(connection) = self.connection.up()
+            && let Poll::Ready(driven) = connection.poll_drive(context)
+        {
+            return Poll::Ready(driven);
+        }
+        self.poll_timer(context).map(Ok)
+    }
+
+    /// Ready when the next open batch may be due.
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.builder.next_deadline() else {
+            return Poll::Pending;
+        };
+        // Under load each batch is full before its time: the timer is left to fire early now and then, since setting it
+        // costs more than that.
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.armed = Some(deadline);
+            self.timer.as_mut().reset(Instant::from_std(deadline));
+        }
+        ready!(self.timer.as_mut().poll(context));
+        self.armed = None;
+        Poll::Ready(())
     }
 
     /// Takes what has been read. An error says that the connection is of no more use.
@@ -215,7 +245,9 @@ impl EventHubsSource {
             };
             match delivered::locate(deliveries.message(delivery), delivery.start) {
                 Ok(Some(parts)) => self.builder.push(now, partition, chunk, &parts),
-                located => match located.and_then(|_apart| delivered::gather(deliveries.message(delivery))) {
+                located => match located
+                    .and_then(|_apart| delivered::gather(deliveries.message(delivery)))
+                {
                     Ok((copy, parts)) => self.builder.push(now, partition, &copy, &parts),
                     Err(error) => {
                         malformed.get_or_insert((partition, error));
@@ -225,16 +257,25 @@ impl EventHubsSource {
             }
             if let Some(reader) = &mut self.readers[partition.0 as usize] {
                 reader.unreleased += 1;
+                reader.credit = reader.credit.saturating_sub(1);
             }
             if !delivery.settled {
                 // The service settles what it sends; where one does not, the engine makes ranges of these.
-                connection.engine().settle(session, delivery.id, delivery.id, DeliveryState::Accepted);
+                connection.engine().settle(
+                    session,
+                    delivery.id,
+                    delivery.id,
+                    DeliveryState::Accepted,
+                );
             }
         }
         connection.engine().recycle(deliveries);
         if let Some((partition, error)) = malformed {
             let description = format!("an event of partition {partition} cannot be read: {error}");
-            self.fail(partition, EventHubsError::of_condition(&ErrorCondition::DECODE_ERROR, description));
+            self.fail(
+                partition,
+                EventHubsError::of_condition(&ErrorCondition::DECODE_ERROR, description),
+            );
         }
         Ok(())
     }
@@ -259,6 +300,7 @@ impl Source for EventHubsSource {
             position,
             link: None,
             unreleased: 0,
+            credit: 0,
         });
         if self.connection.up().is_some() {
             self.attach(partition);
@@ -290,29 +332,68 @@ impl Source for EventHubsSource {
             if let Some(batch) = self.builder.pop_sealed() {
                 return Poll::Ready(Ok(SourceEvent::Batch(batch)));
             }
-            if !self.poll_connection(context)? {
-                if self.closed.is_empty() {
-                    return Poll::Pending;
-                }
-                continue;
-            }
-            if let Err(error) = self.take_events() {
-                self.lose(&error);
-                if error.class == ErrorClass::Fatal {
+            match self.poll_turn(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) if error.class == ErrorClass::Fatal => {
+                    self.connection.lost();
                     return Poll::Ready(Err(error.into()));
                 }
-                continue;
-            }
-            if self.poll_sealed(context) {
-                continue;
-            }
-            let Some(connection) = self.connection.up() else {
-                continue;
-            };
-            match connection.poll_drive(context) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => self.lose(&error),
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) => { todo }
             }
         }
     }
+
+    fn release(&mut self, batch: EventBatch) {
+        let partition = batch.partition();
+        // The window is counted in 32 bits, and no batch is larger than it.
+        let released = batch.len() as u32;
+        self.builder.recycle(batch);
+        let Some(Some(reader)) = self.readers.get_mut(partition.0 as usize) else {
+            return;
+        };
+        reader.unreleased = reader.unreleased.saturating_sub(released);
+        let entitled = self.window.saturating_sub(reader.unreleased);
+        if entitled.saturating_sub(reader.credit) < (self.window / 2).max(1) {
+            return;
+        }
+        if let (Some(link), Some(connection)) = (reader.link, self.connection.up()) {
+            reader.credit = entitled;
+            connection.engine().set_credit(link, entitled);
+        }
+    }
+}
+
+/// Which open partition a link is for.
+#[inline]
+fn partition_of(links: &[Option<(LinkId, PartitionId)>], link: LinkId) -> Option<PartitionId> {
+    match links.get(link.index()) {
+        Some(Some((open, partition))) if *open == link => Some(*partition),
+        _ => None,
+    }
+}
+
+fn link_options(
+    endpoint: &Endpoint,
+    consumer_group: &str,
+    partition: PartitionId,
+    position: &StartPosition,
+    number: u64,
+) -> LinkOptions {
+    let hub = &endpoint.options.hub;
+    let name = format!("{}-{partition}-{number}", endpoint.container_id);
+    let address = format!("{hub}/ConsumerGroups/{consumer_group}/Partitions/{partition}");
+    LinkOptions {
+        source: performative::Source {
+            filter: start_filter(position),
+            ..performative::Source::new(address)
+        },
+        target: Target::new(name.as_str()),
+        properties: vec![(RECEIVER_NAME, Value::from(name.as_str()))],
+        name,
+        ..LinkOptions::default()
+    }
+}
+
+/// What the service calls a receiver by in its errors.
+const RECEIVER_NAME: Symbol = Symbol::from_static("com.microsoft:receiver-name");

@@ -1,0 +1,68 @@
+//! The partitions of a hub as destinations.
+
+use std::task::{Context, Poll};
+
+use super::error::EventHubsError;
+use super::options::EventHubsOptions;
+use super::publisher::{Destination, Publisher};
+use crate::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
+
+/// A [`Sink`] whose destinations are the partitions of a hub, in the order of their ids. Each send is one batch, and what
+/// an event carries is what it carried before, without annotations: its partition key was the route's to use.
+#[derive(Debug)]
+pub struct EventHubsSink {
+    publisher: Publisher,
+}
+
+impl EventHubsSink {
+    /// Connects, and attaches a link to every partition. Made within a tokio runtime with time and I/O.
+    ///
+    /// # Errors
+    /// When the service cannot be reached, refuses the token or a link, or has no such hub.
+    pub async fn connect(options: EventHubsOptions) -> Result<Self, EventHubsError> {
+        let publisher = Publisher::connect(options).await?;
+        Ok(Self { publisher })
+    }
+
+    /// Closes the connection in good order, without waiting for outcomes. Dropping the sink just ends it.
+    pub async fn shut_down(self) {
+        self.publisher.shut_down().await;
+    }
+}
+
+impl Sink for EventHubsSink {
+    fn destinations(&self) -> u32 {
+        // Partition ids have 32 bits.
+        self.publisher.partitions().len() as u32
+    }
+
+    fn max_batch_bytes(&self, destination: u32) -> usize {
+        self.publisher
+            .max_batch_bytes(Destination::Partition(destination))
+    }
+
+    fn encoded_len(&self, message_len: usize) -> usize {
+        Publisher::encoded_len(message_len)
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
+        self.publisher.poll_ready(context).map_err(SinkError::from)
+    }
+
+    #[inline]
+    fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
+        let destination = Destination::Partition(outgoing.destination);
+        self.publisher
+            .publish(token, destination, outgoing.messages())
+    }
+
+    fn poll_outcomes(
+        &mut self,
+        context: &mut Context<'_>,
+        outcomes: &mut Vec<SendOutcome>,
+    ) -> Poll<Result<(), SinkError>> {
+        self.publisher
+            .poll_outcomes(context, outcomes)
+            .map_err(SinkError::from)
+    }
+}
