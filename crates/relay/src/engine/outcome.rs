@@ -43,6 +43,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let count = (send.part_end - send.next) as usize;
         let batch = &in_flight.batch;
         self.metrics.forwarded_events += count as u64;
+        self.metrics.first_forwarded_at.get_or_insert(self.now);
+        self.metrics.last_forwarded_at = Some(self.now);
         self.metrics.forwarded_bytes +=
             if batch.largest_message() * batch.len() == batch.message_bytes() {
                 batch.largest_message() * count
@@ -82,12 +84,14 @@ impl<S: Source, K: Sink> Relay<S, K> {
         );
         self.metrics.completed_batches += 1;
         self.held_bytes -= in_flight.batch.message_bytes();
+        let first = in_flight.batch.first_sequence_number();
         self.source.release(in_flight.batch);
         let index = in_flight.partition;
         let partition = &mut self.partitions[index];
         partition.in_flight.retain(|&other| other != slot);
         if partition.watermark.complete(in_flight.ticket) {
             partition.progress.dirty = true;
+            self.metrics.completed_events += partition.count_completed(first);
             if self.options.checkpoint == CheckpointPolicy::EachBatch || self.stop_by.is_some() {
                 self.write_soon(index);
             }
@@ -99,7 +103,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
     fn refuse(&mut self, index: u32, error: &SendError) {
         let send = *self.sends.send(index);
         let least_delay = match error.class {
-            ErrorClass::Retryable => Some(std::time::Duration::ZERO),
+            ErrorClass::Retryable => {
+                // A time-out or a broken connection does not say whether the service had accepted it.
+                self.metrics.doubtful_events += u64::from(send.part_end - send.next);
+                Some(std::time::Duration::ZERO)
+            }
             ErrorClass::Throttled { retry_after } => {
                 self.metrics.throttled_sends += 1;
                 Some(retry_after)

@@ -64,6 +64,8 @@ pub(super) struct Progress {
     pub(super) waiting: bool,
     /// Writings that failed one after the other.
     pub(super) failures: u32,
+    /// The highest sequence number that the watermark ever had; `None` before it had any.
+    pub(super) furthest: Option<i64>,
 }
 
 impl Partition {
@@ -77,6 +79,21 @@ impl Partition {
             queued: false,
             progress: Progress::default(),
         }
+    }
+
+    /// How many events the watermark has passed for the first time, now that the batch which begins with `first` has
+    /// moved it.
+    pub(super) fn count_completed(&mut self, first: Option<i64>) -> u64 {
+        let (Some(position), Some(first)) = (self.watermark.position(), first) else {
+            return 0;
+        };
+        let furthest = self.progress.furthest.get_or_insert(first - 1);
+        let passed = position.sequence_number - *furthest;
+        if passed <= 0 {
+            return 0;
+        }
+        *furthest = position.sequence_number;
+        passed.cast_unsigned()
     }
 
     /// The checkpoint at the watermark.

@@ -4,7 +4,7 @@
 //! event nothing. Who wants to know asks through a [`MetricsHandle`] and gets a copy, as a [`Snapshot`] for another
 //! process or as text for Prometheus (see [`prometheus`] for the names).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
@@ -30,6 +30,10 @@ pub struct Metrics {
     pub forwarded_bytes: u64,
     /// Batches of which every event was accepted.
     pub completed_batches: u64,
+    /// Events that the watermarks have passed; one that is received again counts once.
+    pub completed_events: u64,
+    /// Events of sends that may have been accepted without our being told: those that timed out or broke off.
+    pub doubtful_events: u64,
     /// Sends that were handed to the sink, retries included.
     pub sends: u64,
     /// Sends that were handed to the sink again.
@@ -62,6 +66,10 @@ pub struct Metrics {
     pub held_bytes: u64,
     /// Partitions that are open at the moment.
     pub open_partitions: u64,
+    /// When the first send was accepted.
+    pub first_forwarded_at: Option<Instant>,
+    /// When the last one was.
+    pub last_forwarded_at: Option<Instant>,
     /// Microseconds that a batch waited for its turn after it was received.
     pub queue_us: Histogram<u64>,
     /// Microseconds from taking a batch up to the acceptance of its last event.
@@ -97,6 +105,8 @@ impl Metrics {
             forwarded_events: 0,
             forwarded_bytes: 0,
             completed_batches: 0,
+            completed_events: 0,
+            doubtful_events: 0,
             sends: 0,
             retries: 0,
             throttled_sends: 0,
@@ -113,6 +123,8 @@ impl Metrics {
             batches_in_flight: 0,
             held_bytes: 0,
             open_partitions: 0,
+            first_forwarded_at: None,
+            last_forwarded_at: None,
             queue_us: histogram(),
             process_us: histogram(),
             send_us: histogram(),

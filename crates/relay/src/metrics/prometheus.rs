@@ -60,6 +60,16 @@ pub const COUNTERS: &[Plain] = &[
         |metrics| metrics.completed_batches,
     ),
     (
+        "relay_completed_events",
+        "Events that the watermarks have passed",
+        |metrics| metrics.completed_events,
+    ),
+    (
+        "relay_doubtful_events",
+        "Events of sends that timed out or broke off, accepted or not",
+        |metrics| metrics.doubtful_events,
+    ),
+    (
         "relay_sends",
         "Sends handed to the sink, retries included",
         |metrics| metrics.sends,

@@ -43,8 +43,8 @@ macro_rules! snapshot {
 snapshot! {
     /// The metrics of a relay as they were at one instant.
     plain {
-        received_events, received_batches, received_bytes, forwarded_events, forwarded_bytes, completed_batches, sends,
-        retries, throttled_sends, timed_out_sends, late_outcomes, split_sends, busy_sink, injected_failures,
+        received_events, received_batches, received_bytes, forwarded_events, forwarded_bytes, completed_batches,
+        completed_events, doubtful_events, sends, retries, throttled_sends, timed_out_sends, late_outcomes, split_sends, busy_sink, injected_failures,
         failed_batches, closed_partitions, opened_partitions, checkpoints, failed_checkpoints, batches_in_flight,
         held_bytes, open_partitions,
     }
