@@ -13,6 +13,7 @@ mod engine;
 pub mod metrics;
 mod options;
 mod partition_key;
+pub mod pipeline;
 pub mod regroup;
 pub mod route;
 pub mod watermark;

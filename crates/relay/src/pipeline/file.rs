@@ -1,0 +1,332 @@
+//! The sections of a pipeline file, as they are written.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use access::ConnectionString;
+use connect::event::EnqueuedTime;
+use connect::retry::{RetryMode, RetryPolicy};
+use connect::source::{self, BatchOptions, SourceOptions};
+use serde::{Deserialize, Deserializer, de};
+use units::ByteSize;
+
+use super::{CheckpointStoreConfig, PipelineConfig, SinkConfig, SourceConfig};
+use crate::options::{CheckpointPolicy, RelayOptions};
+use crate::route;
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pipeline {
+    pub(super) source: Source,
+    pub(super) sink: Sink,
+    pub(super) checkpoint: Checkpoint,
+    #[serde(default)]
+    pub(super) start: Start,
+    #[serde(default)]
+    pub(super) route: Route,
+    pub(super) fan_out: Option<u32>,
+    /// What the random route and injected failures are drawn from.
+    #[serde(default)]
+    pub(super) seed: u64,
+    #[serde(default)]
+    pub(super) batch: Batch,
+    #[serde(default = "prefetch")]
+    pub(super) prefetch: u32,
+    #[serde(default = "in_flight")]
+    pub(super) in_flight: u32,
+    #[serde(default = "held")]
+    pub(super) held: ByteSize,
+    #[serde(default = "try_timeout", with = "units::duration")]
+    pub(super) try_timeout: Duration,
+    #[serde(default)]
+    pub(super) retry: Retry,
+    #[serde(default = "restart_after", with = "units::duration")]
+    pub(super) restart_after: Duration,
+    #[serde(default = "stop_timeout", with = "units::duration")]
+    pub(super) stop_timeout: Duration,
+    /// For tests of what comes after: the probability that a send fails on purpose.
+    #[serde(default)]
+    pub(super) failure_ratio: f64,
+    pub(super) metrics: Option<SocketAddr>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Source {
+    EventHubs(EventHubsSource),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventHubsSource {
+    #[serde(deserialize_with = "connection_string")]
+    pub(super) connection_string: ConnectionString,
+    /// May be left out where the connection string has an `EntityPath`.
+    pub(super) hub: Option<String>,
+    #[serde(default = "consumer_group")]
+    pub(super) consumer_group: String,
+    pub(super) partitions: Option<Vec<u32>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Sink {
+    EventHubs(EventHubsSink),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventHubsSink {
+    #[serde(deserialize_with = "connection_string")]
+    pub(super) connection_string: ConnectionString,
+    /// May be left out where the connection string has an `EntityPath`.
+    pub(super) hub: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Checkpoint {
+    pub(super) store: Store,
+    #[serde(default)]
+    pub(super) write: Write,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Store {
+    Files(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Write {
+    #[default]
+    EachBatch,
+    Every(#[serde(with = "units::duration")] Duration),
+}
+
+/// Where a partition without a checkpoint starts.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Start {
+    #[default]
+    Earliest,
+    Latest,
+    SequenceNumber(i64),
+    EnqueuedUnixMs(i64),
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Route {
+    #[default]
+    Random,
+    Key,
+    RoundRobin,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Batch {
+    pub(super) events: u32,
+    #[serde(with = "units::duration")]
+    pub(super) wait: Duration,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Retry {
+    /// Tries in all, the first one included.
+    pub(super) attempts: u32,
+    #[serde(with = "units::duration")]
+    pub(super) delay: Duration,
+    #[serde(with = "units::duration")]
+    pub(super) max_delay: Duration,
+}
+
+impl Pipeline {
+    pub(super) fn into_config(self) -> PipelineConfig {
+        let relay = self.relay_options();
+        let Source::EventHubs(from) = self.source;
+        let Sink::EventHubs(to) = self.sink;
+        let Store::Files(folder) = self.checkpoint.store;
+        let batch = BatchOptions {
+            max_events: self.batch.events as usize,
+            max_wait: self.batch.wait,
+        };
+        PipelineConfig {
+            source_options: SourceOptions {
+                batch,
+                prefetch: self.prefetch as usize,
+            },
+            source: from.into_config(),
+            sink: to.into_config(),
+            checkpoint_store: CheckpointStoreConfig::Files(folder),
+            fan_out: self.fan_out,
+            metrics: self.metrics,
+            relay,
+        }
+    }
+
+    fn relay_options(&self) -> RelayOptions {
+        let Source::EventHubs(source) = &self.source;
+        RelayOptions {
+            route: self.route.into(),
+            seed: self.seed,
+            in_flight: self.in_flight as usize,
+            max_held_bytes: self.held.as_usize(),
+            retry: RetryPolicy {
+                attempts: self.retry.attempts,
+                mode: RetryMode::Exponential,
+                delay: self.retry.delay,
+                max_delay: self.retry.max_delay,
+                try_timeout: self.try_timeout,
+                seed: self.seed,
+                ..RetryPolicy::default()
+            },
+            checkpoint: match self.checkpoint.write {
+                Write::EachBatch => CheckpointPolicy::EachBatch,
+                Write::Every(interval) => CheckpointPolicy::Every(interval),
+            },
+            start_position: self.start.into(),
+            failure_ratio: self.failure_ratio,
+            restart_after: self.restart_after,
+            stop_timeout: self.stop_timeout,
+            ..RelayOptions::new(source.group())
+        }
+    }
+}
+
+impl EventHubsSource {
+    /// The hub by its own key or by the connection string.
+    pub(super) fn hub(&self) -> Option<&str> {
+        self.hub
+            .as_deref()
+            .or(self.connection_string.entity_path.as_deref())
+    }
+
+    fn group(&self) -> connect::checkpoint::ConsumerGroup {
+        let hub = self.hub().unwrap_or_default();
+        connect::checkpoint::ConsumerGroup::new(
+            self.connection_string.endpoint.host(),
+            hub,
+            &self.consumer_group,
+        )
+    }
+
+    fn into_config(self) -> SourceConfig {
+        SourceConfig::EventHubs {
+            hub: self.hub().unwrap_or_default().to_owned(),
+            connection_string: self.connection_string,
+            consumer_group: self.consumer_group,
+            partitions: self.partitions,
+        }
+    }
+}
+
+impl EventHubsSink {
+    /// The hub by its own key or by the connection string.
+    pub(super) fn hub(&self) -> Option<&str> {
+        self.hub
+            .as_deref()
+            .or(self.connection_string.entity_path.as_deref())
+    }
+
+    fn into_config(self) -> SinkConfig {
+        SinkConfig::EventHubs {
+            hub: self.hub().unwrap_or_default().to_owned(),
+            connection_string: self.connection_string,
+        }
+    }
+}
+
+impl From<Route> for route::Route {
+    fn from(route: Route) -> Self {
+        match route {
+            Route::Random => Self::Random,
+            Route::Key => Self::Key,
+            Route::RoundRobin => Self::RoundRobin,
+        }
+    }
+}
+
+impl From<Start> for source::StartPosition {
+    fn from(start: Start) -> Self {
+        match start {
+            Start::Earliest => Self::Earliest,
+            Start::Latest => Self::Latest,
+            Start::SequenceNumber(sequence_number) => Self::AtSequenceNumber(sequence_number),
+            Start::EnqueuedUnixMs(unix_ms) => {
+                Self::AtEnqueuedTime(EnqueuedTime::from_unix_ms(unix_ms))
+            }
+        }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        let BatchOptions {
+            max_events,
+            max_wait,
+        } = BatchOptions::default();
+        Self {
+            events: u32::try_from(max_events).unwrap_or(u32::MAX),
+            wait: max_wait,
+        }
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        let RetryPolicy {
+            attempts,
+            delay,
+            max_delay,
+            ..
+        } = RetryPolicy::default();
+        Self {
+            attempts,
+            delay,
+            max_delay,
+        }
+    }
+}
+
+fn connection_string<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ConnectionString, D::Error> {
+    // The error names keys and positions, never a value.
+    String::deserialize(deserializer)?
+        .parse()
+        .map_err(de::Error::custom)
+}
+
+fn consumer_group() -> String {
+    "$Default".to_owned()
+}
+
+fn prefetch() -> u32 {
+    u32::try_from(SourceOptions::default().prefetch).unwrap_or(u32::MAX)
+}
+
+fn in_flight() -> u32 {
+    1
+}
+
+fn held() -> ByteSize {
+    ByteSize::from_mebibytes(64)
+}
+
+fn try_timeout() -> Duration {
+    RetryPolicy::default().try_timeout
+}
+
+fn restart_after() -> Duration {
+    Duration::from_secs(1)
+}
+
+fn stop_timeout() -> Duration {
+    Duration::from_secs(10)
+}

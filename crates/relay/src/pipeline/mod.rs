@@ -1,0 +1,137 @@
+//! A pipeline as a file: where events come from, where they go, and the choices of the relay between.
+//!
+//! ```yaml
+//! source:
+//!   event_hubs:
+//!     connection_string: ${SOURCE_CONNECTION_STRING:?the namespace to read from}
+//!     hub: orders
+//!     consumer_group: $Default
+//! sink:
+//!   event_hubs:
+//!     connection_string: ${SINK_CONNECTION_STRING:?the namespace to write to}
+//!     hub: orders-by-region
+//! checkpoint:
+//!   store: {files: ./checkpoints}
+//!   write: each-batch              # or {every: 1 s}
+//! route: key                       # random, key, round-robin
+//! batch: {events: 128, wait: 10 ms}
+//! prefetch: 300
+//! metrics: 127.0.0.1:9464
+//! ```
+//!
+//! Reading is strict: an unknown key, a wrong type, a value out of range or a variable without a value is an error with
+//! the place where it stands. What is not in the file has the defaults of [`PipelineConfig`]'s parts.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use access::ConnectionString;
+use connect::checkpoint::ConsumerGroup;
+use connect::source::SourceOptions;
+use settings::{Document, SettingsError};
+
+use crate::options::RelayOptions;
+
+mod file;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+/// A pipeline that was read and found to be in order. Nothing has been connected yet.
+#[derive(Clone, Debug)]
+pub struct PipelineConfig {
+    /// Where events come from.
+    pub source: SourceConfig,
+    /// How they are batched and prefetched.
+    pub source_options: SourceOptions,
+    /// Where they go.
+    pub sink: SinkConfig,
+    /// Where progress is kept.
+    pub checkpoint_store: CheckpointStoreConfig,
+    /// Events go to the first this many destinations; to all of them where it is left out.
+    pub fan_out: Option<u32>,
+    /// Where the metrics are to be had over HTTP; nowhere if left out.
+    pub metrics: Option<SocketAddr>,
+    relay: RelayOptions,
+}
+
+/// A kind of source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceConfig {
+    /// A hub over AMQP.
+    EventHubs {
+        /// The namespace and the right to listen.
+        connection_string: ConnectionString,
+        /// The hub.
+        hub: String,
+        /// The consumer group.
+        consumer_group: String,
+        /// Which partitions; all of them if left out.
+        partitions: Option<Vec<u32>>,
+    },
+}
+
+/// A kind of sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SinkConfig {
+    /// The partitions of a hub over AMQP.
+    EventHubs {
+        /// The namespace and the right to send.
+        connection_string: ConnectionString,
+        /// The hub.
+        hub: String,
+    },
+}
+
+/// A kind of checkpoint store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckpointStoreConfig {
+    /// Files in this folder.
+    Files(PathBuf),
+}
+
+impl PipelineConfig {
+    /// Reads a pipeline file; variables come from the environment of the process.
+    ///
+    /// # Errors
+    /// The first mistake in the file, with its place.
+    pub fn read(path: &Path) -> Result<Self, SettingsError> {
+        let mut document = Document::read(path)?;
+        document.fill_in_environment()?;
+        Self::from_document(&document)
+    }
+
+    /// The pipeline that a document describes, its variables being filled in.
+    ///
+    /// # Errors
+    /// The first mistake in the document, with its place.
+    pub fn from_document(document: &Document) -> Result<Self, SettingsError> {
+        let file: file::Pipeline = document.typed()?;
+        validate::check(document, &file)?;
+        Ok(file.into_config())
+    }
+
+    /// The relay's options for a sink of so many destinations.
+    #[must_use]
+    pub fn relay_options(&self, destinations: u32) -> RelayOptions {
+        RelayOptions {
+            fan_out: self.fan_out.unwrap_or(destinations),
+            ..self.relay.clone()
+        }
+    }
+}
+
+impl SourceConfig {
+    /// Whose progress the checkpoints are.
+    #[must_use]
+    pub fn group(&self) -> ConsumerGroup {
+        match self {
+            Self::EventHubs {
+                connection_string,
+                hub,
+                consumer_group,
+                ..
+            } => ConsumerGroup::new(connection_string.endpoint.host(), hub, consumer_group),
+        }
+    }
+}

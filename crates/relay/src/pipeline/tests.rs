@@ -1,0 +1,291 @@
+//! Pipeline files, right and wrong.
+
+use std::time::Duration;
+
+use connect::checkpoint::ConsumerGroup;
+use connect::event::EnqueuedTime;
+use connect::source::StartPosition;
+
+use super::*;
+use crate::options::CheckpointPolicy;
+use crate::route::Route;
+
+const NAMESPACE: &str = "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
+
+/// The least that a pipeline must say, and `more`.
+fn read(more: &str) -> Result<PipelineConfig, SettingsError> {
+    read_text(&format!(
+        "source:\n  event_hubs: {{connection_string: '${{NAMESPACE}}', hub: orders}}\n\
+         sink:\n  event_hubs: {{connection_string: '${{NAMESPACE}}', hub: copies}}\n\
+         checkpoint: {{store: {{files: ./checkpoints}}}}\n{more}"
+    ))
+}
+
+fn read_text(text: &str) -> Result<PipelineConfig, SettingsError> {
+    let mut document = Document::parse("pipeline.yaml", text)?;
+    document.fill_in(|name| (name == "NAMESPACE").then(|| NAMESPACE.to_owned()))?;
+    PipelineConfig::from_document(&document)
+}
+
+fn mistake(more: &str) -> String {
+    read(more).expect_err("there is a mistake").to_string()
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let config = read("").expect("a whole pipeline");
+    let SourceConfig::EventHubs {
+        hub,
+        consumer_group,
+        partitions,
+        ..
+    } = &config.source;
+    assert_eq!(
+        (hub.as_str(), consumer_group.as_str(), partitions),
+        ("orders", "$Default", &None)
+    );
+    assert_eq!(config.source_options, SourceOptions::default());
+    assert_eq!(
+        config.checkpoint_store,
+        CheckpointStoreConfig::Files("./checkpoints".into())
+    );
+    assert_eq!(config.metrics, None);
+    let options = config.relay_options(32);
+    assert_eq!(options.fan_out, 32, "all destinations");
+    assert_eq!(
+        options.group,
+        ConsumerGroup::new("example.servicebus.windows.net", "orders", "$Default")
+    );
+    assert_eq!((options.route, options.in_flight), (Route::Random, 1));
+    let defaults = RelayOptions::new(options.group.clone());
+    assert_eq!(options.retry, defaults.retry);
+    assert_eq!(options.max_held_bytes, defaults.max_held_bytes);
+    assert_eq!(
+        (options.restart_after, options.stop_timeout),
+        (defaults.restart_after, defaults.stop_timeout)
+    );
+    assert_eq!(options.start_position, defaults.start_position);
+}
+
+#[test]
+fn everything_can_be_chosen() {
+    let config = read_text(
+        "source:
+  event_hubs:
+    connection_string: ${NAMESPACE};EntityPath=orders
+    consumer_group: audit
+    partitions: [0, 2]
+sink:
+  event_hubs: {connection_string: '${NAMESPACE}', hub: copies}
+checkpoint: {store: {files: /var/lib/relay}, write: {every: 2 s}}
+start: {sequence_number: 41}
+route: round-robin
+fan_out: 7
+seed: 99
+batch: {events: 64, wait: 5 ms}
+prefetch: 500
+in_flight: 3
+held: 8 MiB
+try_timeout: 3 s
+retry: {attempts: 9, delay: 50 ms, max_delay: 1 s}
+restart_after: 250 ms
+stop_timeout: 30 s
+failure_ratio: 0.25
+metrics: 127.0.0.1:9464
+",
+    )
+    .expect("a whole pipeline");
+    let SourceConfig::EventHubs {
+        hub,
+        consumer_group,
+        partitions,
+        ..
+    } = &config.source;
+    assert_eq!(
+        (hub.as_str(), consumer_group.as_str(), partitions),
+        ("orders", "audit", &Some(vec![0, 2]))
+    );
+    assert_eq!(config.source_options.batch.max_events, 64);
+    assert_eq!(
+        config.source_options.batch.max_wait,
+        Duration::from_millis(5)
+    );
+    assert_eq!(
+        (config.source_options.prefetch, config.fan_out),
+        (500, Some(7))
+    );
+    assert_eq!(config.metrics.map(|address| address.port()), Some(9464));
+    let options = config.relay_options(32);
+    assert_eq!(
+        (options.fan_out, options.seed, options.in_flight),
+        (7, 99, 3)
+    );
+    assert_eq!(
+        (options.route, options.max_held_bytes),
+        (Route::RoundRobin, 8 << 20)
+    );
+    assert_eq!(
+        options.checkpoint,
+        CheckpointPolicy::Every(Duration::from_secs(2))
+    );
+    assert_eq!(options.start_position, StartPosition::AtSequenceNumber(41));
+    assert_eq!(
+        (options.retry.attempts, options.retry.delay),
+        (9, Duration::from_millis(50))
+    );
+    assert_eq!(
+        (options.retry.max_delay, options.retry.try_timeout),
+        (Duration::from_secs(1), Duration::from_secs(3))
+    );
+    assert_eq!(
+        (options.restart_after, options.stop_timeout),
+        (Duration::from_millis(250), Duration::from_secs(30))
+    );
+    assert_eq!(options.failure_ratio.to_bits(), 0.25_f64.to_bits());
+}
+
+#[test]
+fn each_start_is_read() {
+    for (text, position) in [
+        ("earliest", StartPosition::Earliest),
+        ("latest", StartPosition::Latest),
+        (
+            "{enqueued_unix_ms: 1700000000000}",
+            StartPosition::AtEnqueuedTime(EnqueuedTime::from_unix_ms(1_700_000_000_000)),
+        ),
+    ] {
+        let config = read(&format!("start: {text}\n")).expect("a whole pipeline");
+        assert_eq!(config.relay_options(1).start_position, position);
+    }
+}
+
+#[test]
+fn the_example_in_the_documentation_is_a_pipeline() {
+    let yaml = include_str!("mod.rs")
+        .split("```yaml")
+        .nth(1)
+        .and_then(|rest| rest.split("//! ```").next());
+    let yaml: String = yaml
+        .expect("an example")
+        .lines()
+        .skip(1)
+        .map(|line| {
+            line.trim_start_matches("//!")
+                .strip_prefix(' ')
+                .unwrap_or_default()
+                .to_owned()
+                + "\n"
+        })
+        .collect();
+    let mut document = Document::parse("example", &yaml).expect("YAML");
+    document
+        .fill_in(|_| Some(NAMESPACE.to_owned()))
+        .expect("variables with values");
+    let config = PipelineConfig::from_document(&document).expect("a whole pipeline");
+    assert_eq!(config.relay_options(4).route, Route::Key);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    for (more, told) in [
+        (
+            "fanout: 3\n",
+            "pipeline.yaml:6:1: `fanout` is not a known key",
+        ),
+        ("fan_out: many\n", "pipeline.yaml:6:10: "),
+        (
+            "fan_out: 0\n",
+            "pipeline.yaml:6:10: `fan_out`: 0 is out of range",
+        ),
+        ("route: alphabetic\n", "pipeline.yaml:6:8: "),
+        (
+            "batch: {events: 0}\n",
+            "pipeline.yaml:6:17: `batch.events`: 0 is out of range",
+        ),
+        (
+            "batch: {events: 10001}\n",
+            "pipeline.yaml:6:17: `batch.events`: 10001 is out of range",
+        ),
+        (
+            "failure_ratio: 1.5\n",
+            "pipeline.yaml:6:16: `failure_ratio`: 1.5 is out of range",
+        ),
+        (
+            "retry: {delay: 2 s, max_delay: 1 s}\n",
+            "pipeline.yaml:6:32: `retry.max_delay`: 1 s is too short",
+        ),
+        ("try_timeout: 10\n", "pipeline.yaml:6:14: "),
+        ("metrics: everywhere\n", "pipeline.yaml:6:10: "),
+        ("metrics: ${METRICS:?an address}\n", "pipeline.yaml:6:10: "),
+    ] {
+        let message = mistake(more);
+        assert!(message.starts_with(told), "{more} gave: {message}");
+    }
+}
+
+#[test]
+fn a_pipeline_into_its_own_source_is_refused() {
+    let message = read_text(
+        "source:
+  event_hubs: {connection_string: '${NAMESPACE}', hub: orders}
+sink:
+  event_hubs: {connection_string: '${NAMESPACE}', hub: Orders}
+checkpoint: {store: {files: .}}
+",
+    )
+    .expect_err("a loop")
+    .to_string();
+    assert!(message.contains("go round for ever"), "{message}");
+}
+
+#[test]
+fn a_hub_must_be_named_and_agree_with_the_connection_string() {
+    for (section, told) in [
+        (
+            "{connection_string: '${NAMESPACE}'}",
+            "the hub is not named",
+        ),
+        (
+            "{connection_string: '${NAMESPACE};EntityPath=one', hub: two}",
+            "is not the hub `one`",
+        ),
+        (
+            "{connection_string: '${NAMESPACE}', hub: a, partitions: []}",
+            "the list is empty",
+        ),
+        (
+            "{connection_string: '${NAMESPACE}', hub: a, partitions: [3, 1, 3]}",
+            "partition 3 is there twice",
+        ),
+        (
+            "{connection_string: 'Endpoint=sb://host/', hub: a}",
+            "the connection string has no",
+        ),
+        (
+            "{connection_string: '${NAMESPACE}', hub: a, consumer_group: ''}",
+            "the name is empty",
+        ),
+    ] {
+        let message = read_text(&format!(
+            "source:\n  event_hubs: {section}\nsink:\n  event_hubs: {{connection_string: '${{NAMESPACE}}', hub: b}}\n\
+             checkpoint: {{store: {{files: .}}}}\n"
+        ))
+        .expect_err("there is a mistake")
+        .to_string();
+        assert!(message.contains(told), "{section} gave: {message}");
+    }
+}
+
+#[test]
+fn the_secret_is_neither_in_a_mistake_nor_in_debug_output() {
+    let config = read("").expect("a whole pipeline");
+    assert!(!format!("{config:?}").contains("c2VjcmV0"));
+    let broken =
+        read_text("source:\n  event_hubs: {connection_string: '${NAMESPACE};c2VjcmV0', hub: a}\n");
+    assert!(
+        !broken
+            .expect_err("a wrong part")
+            .to_string()
+            .contains("c2VjcmV0")
+    );
+}

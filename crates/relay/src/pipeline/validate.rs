@@ -1,0 +1,200 @@
+//! Ranges and relations that the types of the sections do not express.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use settings::{Document, SettingsError};
+use units::ByteSize;
+
+use super::file::{EventHubsSink, EventHubsSource, Pipeline, Sink, Source, Write};
+
+/// Checks `pipeline`, which was read from `document`.
+pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), SettingsError> {
+    let rules = Rules { document };
+    let Source::EventHubs(source) = &pipeline.source;
+    let Sink::EventHubs(sink) = &pipeline.sink;
+    rules.hubs(source, sink)?;
+    if let Some(partitions) = &source.partitions {
+        rules.partitions(partitions)?;
+    }
+    if let Some(fan_out) = pipeline.fan_out {
+        rules.within("fan_out", fan_out, 1..=10_000)?;
+    }
+    rules.within("batch.events", pipeline.batch.events, 1..=10_000)?;
+    rules.at_most(
+        "batch.wait",
+        pipeline.batch.wait,
+        Duration::from_secs(3_600),
+    )?;
+    rules.within("prefetch", pipeline.prefetch, 1..=100_000)?;
+    rules.within("in_flight", pipeline.in_flight, 1..=256)?;
+    rules.within(
+        "held",
+        pipeline.held,
+        ByteSize::from_kibibytes(1)..=ByteSize::from_mebibytes(1 << 20),
+    )?;
+    rules.within("failure_ratio", pipeline.failure_ratio, 0.0..=1.0)?;
+    rules.within("retry.attempts", pipeline.retry.attempts, 1..=100)?;
+    rules.at_least(
+        "retry.max_delay",
+        pipeline.retry.max_delay,
+        pipeline.retry.delay,
+    )?;
+    rules.at_most(
+        "retry.max_delay",
+        pipeline.retry.max_delay,
+        Duration::from_secs(3_600),
+    )?;
+    rules.at_least(
+        "try_timeout",
+        pipeline.try_timeout,
+        Duration::from_millis(1),
+    )?;
+    rules.at_most(
+        "try_timeout",
+        pipeline.try_timeout,
+        Duration::from_secs(3_600),
+    )?;
+    rules.at_most(
+        "restart_after",
+        pipeline.restart_after,
+        Duration::from_secs(86_400),
+    )?;
+    rules.at_most(
+        "stop_timeout",
+        pipeline.stop_timeout,
+        Duration::from_secs(86_400),
+    )?;
+    if let Write::Every(interval) = pipeline.checkpoint.write {
+        rules.at_least("checkpoint.write.every", interval, Duration::from_millis(1))?;
+        rules.at_most(
+            "checkpoint.write.every",
+            interval,
+            Duration::from_secs(86_400),
+        )?;
+    }
+    Ok(())
+}
+
+struct Rules<'a> {
+    document: &'a Document,
+}
+
+impl Rules<'_> {
+    fn hubs(&self, source: &EventHubsSource, sink: &EventHubsSink) -> Result<(), SettingsError> {
+        let from = self.hub(
+            "source.event_hubs",
+            source.hub(),
+            source.connection_string.entity_path.as_deref(),
+        )?;
+        let to = self.hub(
+            "sink.event_hubs",
+            sink.hub(),
+            sink.connection_string.entity_path.as_deref(),
+        )?;
+        if source.consumer_group.is_empty() {
+            let advice = "name one, or leave it out for `$Default`";
+            return Err(self.document.mistake(
+                "source.event_hubs.consumer_group",
+                "the name is empty",
+                advice,
+            ));
+        }
+        if source.connection_string.endpoint == sink.connection_string.endpoint
+            && from.eq_ignore_ascii_case(to)
+        {
+            let reason =
+                format!("`{to}` is also the source, so every event would go round for ever");
+            return Err(self
+                .document
+                .mistake("sink.event_hubs.hub", reason, "name another hub"));
+        }
+        Ok(())
+    }
+
+    fn hub<'h>(
+        &self,
+        section: &str,
+        hub: Option<&'h str>,
+        entity_path: Option<&str>,
+    ) -> Result<&'h str, SettingsError> {
+        let path = format!("{section}.hub");
+        let Some(hub) = hub.filter(|hub| !hub.is_empty()) else {
+            let reason = "the hub is not named, and the connection string has no EntityPath either";
+            return Err(self.document.mistake(&path, reason, "add `hub: <name>`"));
+        };
+        match entity_path {
+            Some(entity) if !entity.eq_ignore_ascii_case(hub) => {
+                let reason =
+                    format!("`{hub}` is not the hub `{entity}` that the connection string is for");
+                Err(self.document.mistake(
+                    &path,
+                    reason,
+                    "leave `hub` out, or use a connection string of the namespace",
+                ))
+            }
+            _ => Ok(hub),
+        }
+    }
+
+    fn partitions(&self, partitions: &[u32]) -> Result<(), SettingsError> {
+        let path = "source.event_hubs.partitions";
+        if partitions.is_empty() {
+            return Err(self.document.mistake(
+                path,
+                "the list is empty",
+                "leave it out for all partitions",
+            ));
+        }
+        let mut sorted = partitions.to_vec();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(self.document.mistake(
+                path,
+                format!("partition {} is there twice", pair[0]),
+                "",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn within<T: PartialOrd + Display>(
+        &self,
+        path: &str,
+        value: T,
+        allowed: RangeInclusive<T>,
+    ) -> Result<(), SettingsError> {
+        if allowed.contains(&value) {
+            return Ok(());
+        }
+        let advice = format!("allowed is {} to {}", allowed.start(), allowed.end());
+        Err(self
+            .document
+            .mistake(path, format!("{value} is out of range"), advice))
+    }
+
+    fn at_least(&self, path: &str, value: Duration, least: Duration) -> Result<(), SettingsError> {
+        if value >= least {
+            return Ok(());
+        }
+        let reason = format!("{} is too short", units::duration::text(value));
+        Err(self.document.mistake(
+            path,
+            reason,
+            format!("allowed is {} or more", units::duration::text(least)),
+        ))
+    }
+
+    fn at_most(&self, path: &str, value: Duration, most: Duration) -> Result<(), SettingsError> {
+        if value <= most {
+            return Ok(());
+        }
+        let reason = format!("{} is too long", units::duration::text(value));
+        Err(self.document.mistake(
+            path,
+            reason,
+            format!("allowed is {} or less", units::duration::text(most)),
+        ))
+    }
+}
