@@ -53,6 +53,13 @@ impl RunTime {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
+    /// The instant `duration` earlier, the epoch at the earliest.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(microseconds))
+    }
+
     /// The instant `duration` later (at most [`Self::LATEST`]).
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
@@ -102,6 +109,8 @@ mod tests {
         assert_eq!(early.saturating_since(late), Duration::ZERO);
         assert_eq!(RunTime::from_micros(u64::MAX), RunTime::LATEST);
         assert_eq!(early.plus(Duration::MAX), RunTime::LATEST);
+        assert_eq!(late.minus(Duration::from_micros(32)), early);
+        assert_eq!(early.minus(Duration::MAX), RunTime::EPOCH);
     }
 
     #[test]

@@ -2,9 +2,22 @@
 
 use std::path::PathBuf;
 
+use access::ConnectionString;
 use clap::{Args, ValueEnum};
+use connect::event_hubs::{EventHubsOptions, ManagementClient};
+use lab::limits::Limiter;
+use lab::report::{Colour, JsonReport, MarkdownReport, Report as _, ReportError, TableReport};
+use lab::results::RunIdentity;
+use lab::roles::process::ProcessLauncher;
+use lab::run::{RunOptions, RunOutcome, cancellation};
+use lab::scenario::{Case, Scenario, Target};
+use tokio::signal::unix::{SignalKind, signal};
 
+use crate::exit::{CommandError, Exit};
+use crate::progress::ProgressDisplay;
 use crate::selection::Selection;
+use crate::terminal::Terminal;
+use crate::{logging, output};
 
 /// The arguments of `run`.
 #[derive(Debug, Args)]
@@ -47,4 +60,133 @@ pub(crate) enum Format {
     Json,
     /// A table for a document
     Markdown,
+}
+
+/// Runs the cases, shows how it goes, and prints what came out.
+pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
+    logging::start()?;
+    let scenario = Scenario::load(&arguments.scenario)?;
+    let cases = scenario.cases(&arguments.selection.case_options())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::System)?;
+    let outcome = runtime.block_on(async {
+        check_targets(&cases).await?;
+        measure(&arguments, &scenario, &cases).await
+    })?;
+    let text = match arguments.format {
+        Format::Table => table(&outcome),
+        Format::Json => JsonReport.render(&outcome.results),
+        Format::Markdown => MarkdownReport.render(&outcome.results),
+    };
+    let text = text.map_err(|error| CommandError::Unavailable { message: error.to_string() })?;
+    output::print(&text)?;
+    Ok(if outcome.was_cancelled {
+        Exit::Interrupted
+    } else if outcome.results.passed() {
+        Exit::Passed
+    } else {
+        Exit::Failed
+    })
+}
+
+async fn measure(
+    arguments: &RunArguments,
+    scenario: &Scenario,
+    cases: &[Case],
+) -> Result<RunOutcome, CommandError> {
+    let (canceller, cancellation) = cancellation();
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::System)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::System)?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        canceller.cancel();
+    });
+    let display = ProgressDisplay::start(Terminal::of_stderr()).map_err(CommandError::System)?;
+    let launcher = ProcessLauncher::of_this_program()
+        .map_err(|error| CommandError::Unavailable { message: error.to_string() })?;
+    let options = RunOptions {
+        scenario: scenario.name().to_owned(),
+        description: Some(scenario.description().to_owned()),
+        identity: RunIdentity {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: command(),
+            target: cases.first().map_or_else(String::new, |case| target_name(&case.parameters.target)),
+            seed: cases.first().map_or(0, |case| case.parameters.load.seed),
+        },
+        folder: arguments.out.clone(),
+    };
+    lab::run::run(cases, options, &launcher, &Limiter::detect(), &display, cancellation)
+        .await
+        .map_err(|error| CommandError::Unavailable { message: error.to_string() })
+}
+
+/// A target that can't be reached or refuses is told at once, before anything is started.
+async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
+    let mut checked: Vec<&Target> = Vec::new();
+    for Case { parameters, .. } in cases {
+        let Target::Namespace(namespace) = &parameters.target else { continue };
+        if checked.contains(&&parameters.target) {
+            continue;
+        }
+        checked.push(&parameters.target);
+        for hub in [&parameters.hubs.source, &parameters.hubs.destination] {
+            let unavailable = |error: &dyn std::error::Error| CommandError::Unavailable {
+                message: format!("the hub {} of the target can't be used: {error}", hub.name),
+            };
+            let connection_string: ConnectionString =
+                namespace.connection_string.reveal().parse().map_err(|error| unavailable(&error))?;
+            let mut options = EventHubsOptions::new(connection_string, Some(&hub.name))
+                .map_err(|error| unavailable(&error))?;
+            options.certificate_authority.clone_from(&namespace.certificate_authority);
+            let mut client = ManagementClient::connect(options).await.map_err(|error| unavailable(&error))?;
+            let found = client.hub_properties().await.map_err(|error| unavailable(&error))?.partition_ids.len();
+            client.close().await;
+            if found != hub.partitions as usize {
+                return Err(CommandError::Usage {
+                    message: format!("the hub {} of the target has {found} partitions, not {}", hub.name, hub.partitions),
+                    advice: Some("say how many it has under `hubs:` in the scenario, or with --set".to_owned()),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(outcome: &RunOutcome) -> Result<String, ReportError> {
+    let terminal = Terminal::of_stdout();
+    let colour = if terminal.colours { Colour::Always } else { Colour::Never };
+    let mut text = TableReport { width: terminal.width, colour }.render(&outcome.results)?;
+    let report = outcome.folder.report_path();
+    text.push_str(&format!("\nThe report with plots: {}\n", report.display()));
+    Ok(text)
+}
+
+/// The command that repeats this run.
+fn command() -> String {
+    let quoted = |argument: String| {
+        let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./=:,@%+".contains(character);
+        if !argument.is_empty() && argument.chars().all(is_plain) {
+            argument
+        } else {
+            format!("'{}'", argument.replace('\'', r"'\''"))
+        }
+    };
+    let arguments = std::env::args().skip(1).map(quoted);
+    std::iter::once("parshall".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+fn target_name(target: &Target) -> String {
+    match target {
+        Target::Embedded => "embedded".to_owned(),
+        Target::Namespace(namespace) => namespace
+            .connection_string
+            .reveal()
+            .parse::<ConnectionString>()
+            .map_or_else(|_| "namespace".to_owned(), |parsed| parsed.endpoint.host().to_owned()),
+    }
 }

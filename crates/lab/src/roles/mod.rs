@@ -8,6 +8,7 @@
 //! A role is one process of this program, so that the CPU time and the memory of each are its own.
 
 mod channel;
+pub mod event_hubs;
 pub mod fabric;
 mod hub;
 mod load;
