@@ -104,12 +104,12 @@ impl ConnectionTask {
         for _ in 0..TURNS_MAX {
             self.handle_events();
             self.check_expiry(cx);
-            if self.subscriber.poll_ready(cx, &mut self.reported).is_ready() {
-                for index in 0..self.reported.len() {
-                    self.enqueue(self.reported[index] as usize);
-                }
-                self.reported.clear();
+            // Until it is pending: only then are we woken for the next append.
+            while self.subscriber.poll_ready(cx, &mut self.reported).is_ready() {}
+            for index in 0..self.reported.len() {
+                self.enqueue(self.reported[index] as usize);
             }
+            self.reported.clear();
             self.deliver();
             match self.driver.poll_drive(cx) {
                 Poll::Ready(Ok(())) => {}
