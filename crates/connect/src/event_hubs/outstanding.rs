@@ -53,9 +53,11 @@ impl Outstanding {
     /// Takes out the sends with delivery ids from `first` to `last`, in order.
     #[inline]
     pub(super) fn settle(&mut self, first: u32, last: u32, mut each: impl FnMut(SendToken)) {
-        let from = first.wrapping_sub(self.first) as usize;
-        let count = last.wrapping_sub(first) as usize + 1;
-        for slot in self.slots.iter_mut().skip(from).take(count) {
+        // A range may begin before the oldest slot, or end behind the newest.
+        let place = |id: u32| i64::from(id.wrapping_sub(self.first).cast_signed());
+        let from = place(first).clamp(0, self.slots.len() as i64) as usize;
+        let end = (place(last) + 1).clamp(from as i64, self.slots.len() as i64) as usize;
+        for slot in self.slots.range_mut(from..end) {
             if slot.link != SETTLED {
                 slot.link = SETTLED;
                 self.waiting -= 1;

@@ -88,7 +88,7 @@ mod tests {
         let mut encoded = Vec::new();
         amqp::codec::write::fields(&mut encoded, &start_filter(&StartPosition::Earliest));
         let expected = [
-            &b"\xd1\x00\x00\x00\x58\x00\x00\x00\x02"[..], // map32 of one entry
+            &b"\xd1\x00\x00\x00\x56\x00\x00\x00\x02"[..], // map32 of one entry
             b"\xa3\x21apache.org:selector-filter:string", // symbol
             b"\x00\x80\x00\x00\x46\x8c\x00\x00\x00\x04",  // descriptor: ulong
             b"\xa1\x23amqp.annotation.x-opt-offset > '-1'", // string
