@@ -97,7 +97,8 @@ impl Connection {
                 self.stage = Stage::ServerInit;
             }
             (Stage::ServerHeader, PROTOCOL_AMQP) => {
-                self.authenticate(Credentials::Anonymous)?;
+                self.authenticate(Credentials::Anonymous)
+                    .inspect_err(|_| self.output.extend_from_slice(&PROTOCOL_SASL))?;
                 self.write_header_and_open();
                 self.stage = Stage::AwaitOpen;
             }

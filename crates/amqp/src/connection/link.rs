@@ -66,6 +66,14 @@ pub(super) enum LinkState {
     DetachSent,
 }
 
+impl LinkState {
+    /// Whether what still comes for the link is discarded.
+    #[inline]
+    pub(super) const fn is_ending(self) -> bool {
+        matches!(self, Self::DetachSent | Self::Refused)
+    }
+}
+
 /// One end of a link.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -80,6 +88,9 @@ pub(super) struct Link {
     pub(super) delivery_count: u32,
     /// Deliveries that may still be sent or come.
     pub(super) credit: u32,
+    /// The delivery count up to which the sender has ever had credit from us. Credit that was taken back may have
+    /// been used before the sender heard of it.
+    pub(super) credit_limit: u32,
     /// Whether the receiver wants the credit used up.
     pub(super) drain: bool,
     /// Whether a flow is owed.
@@ -92,6 +103,46 @@ pub(super) struct Link {
     pub(super) request: Option<Box<crate::performative::Attach>>,
 }
 
+impl Link {
+    /// Sets the credit of a receiving link.
+    pub(super) fn grant(&mut self, credit: u32) {
+        self.credit = credit;
+        let limit = self
+            .delivery_count
+            .wrapping_add(credit.min(i32::MAX.cast_unsigned()));
+        if is_ahead(limit, self.credit_limit) {
+            self.credit_limit = limit;
+        }
+    }
+
+    /// The sender's first count, before which nothing was known of it.
+    pub(super) fn count_from(&mut self, delivery_count: u32) {
+        self.delivery_count = delivery_count;
+        self.credit_limit = delivery_count;
+        self.grant(self.credit);
+    }
+
+    /// The sender gives up credit by advancing its count. It cannot go back.
+    pub(super) fn skip_to(&mut self, delivery_count: u32) {
+        if is_ahead(delivery_count, self.delivery_count) {
+            let skipped = delivery_count.wrapping_sub(self.delivery_count);
+            self.delivery_count = delivery_count;
+            self.credit = self.credit.saturating_sub(skipped);
+        }
+    }
+
+    /// Whether one more delivery would be more than there ever was credit for.
+    #[cold]
+    pub(super) fn is_overrun(&self) -> bool {
+        !is_ahead(self.credit_limit, self.delivery_count)
+    }
+}
+
+/// Whether `number` lies beyond `other` in the serial arithmetic of delivery counts (RFC 1982).
+fn is_ahead(number: u32, other: u32) -> bool {
+    number.wrapping_sub(other).cast_signed() > 0
+}
+
 /// A delivery that comes in several frames.
 #[derive(Debug)]
 pub(super) struct PartialDelivery {
@@ -101,6 +152,8 @@ pub(super) struct PartialDelivery {
     pub(super) tag_length: u8,
     /// The tag, then as much of the message as has come.
     pub(super) bytes: BytesMut,
+    /// Bytes of the message that have come.
+    pub(super) size: u64,
     /// Whether it has grown beyond the limit, so that the rest is only counted.
     pub(super) too_large: bool,
 }

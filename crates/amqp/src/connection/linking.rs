@@ -4,7 +4,6 @@ use super::error::SessionViolation;
 use super::link::{Link, LinkAcceptance, LinkId, LinkOptions, LinkState};
 use super::{Connection, ConnectionError, Event, SessionId};
 use crate::codec::Reader;
-use crate::frame;
 use crate::performative::{Attach, Detach, Error, ErrorCondition, Role};
 
 impl Connection {
@@ -47,16 +46,62 @@ impl Connection {
             properties: acceptance.properties,
             ..*request
         };
-        let channel = state.channel;
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| {
-            reply.encode(out)
-        });
+        let (channel, credit) = (state.channel, state.credit);
+        self.write_on(channel, |out| reply.encode(out));
+        if credit > 0 {
+            // Credit granted before was not announced: the peer did not know the link yet.
+            self.owe_link_flow(link.index);
+        }
     }
 
     /// Refuses the link of an [`Event::LinkRequested`]: an attach without source and target, then a detach with
     /// the error. The link's id is gone.
     pub fn refuse_link(&mut self, link: LinkId, error: Error) {
+        if self
+            .link(link)
+            .is_some_and(|state| state.state == LinkState::Requested)
+        {
+            self.detach_link(link, Some(error));
+        }
+    }
+
+    /// Closes a link; one that is not decided on is refused. What the peer still sends on it is discarded;
+    /// [`Event::LinkDetached`] follows when it has answered.
+    pub fn detach_link(&mut self, link: LinkId, error: Option<Error>) {
         let Some(state) = self.link_mut(link) else {
+            return;
+        };
+        if state.state == LinkState::DetachSent {
+            return;
+        }
+        self.write_refusal(link.index);
+        let Some(state) = self.link_mut(link) else {
+            return;
+        };
+        state.state = LinkState::DetachSent;
+        state.partial = None;
+        let (channel, handle) = (state.channel, state.handle);
+        self.flush_dispositions(channel);
+        if let Some(session) = self.session_mut(channel)
+            && session
+                .waiting
+                .as_ref()
+                .is_some_and(|waiting| waiting.link == link.index)
+        {
+            session.waiting = None;
+        }
+        let detach = Detach {
+            handle,
+            closed: true,
+            error,
+        };
+        self.write_on(channel, |out| detach.encode(out));
+    }
+
+    /// Answers a request that is not decided on with an attach to nothing: the peer must have seen our handle before
+    /// the detach that refers to it.
+    fn write_refusal(&mut self, index: u32) {
+        let Some(state) = self.links[index as usize].as_mut() else {
             return;
         };
         let Some(request) = state.request.take() else {
@@ -74,45 +119,7 @@ impl Connection {
             ..*request
         };
         let channel = state.channel;
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| {
-            reply.encode(out)
-        });
-        self.detach_link(link, Some(error));
-    }
-
-    /// Closes a link. What the peer still sends on it is discarded; [`Event::LinkDetached`] follows when it has
-    /// answered.
-    pub fn detach_link(&mut self, link: LinkId, error: Option<Error>) {
-        let Some(state) = self.link_mut(link) else {
-            return;
-        };
-        if state.state == LinkState::DetachSent {
-            return;
-        }
-        state.state = LinkState::DetachSent;
-        state.partial = None;
-        let (channel, handle) = (state.channel, state.handle);
-        self.flush_dispositions(channel);
-        if let Some(session) = self.session_mut(channel) {
-            if session
-                .waiting
-                .as_ref()
-                .is_some_and(|waiting| waiting.link == link.index)
-            {
-                session.waiting = None;
-            }
-            if session.end_sent {
-                return;
-            }
-        }
-        let detach = Detach {
-            handle,
-            closed: true,
-            error,
-        };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, channel, |out| {
-            detach.encode(out)
-        });
+        self.write_on(channel, |out| reply.encode(out));
     }
 
     /// Whether a link is attached at both ends.
@@ -141,6 +148,9 @@ impl Connection {
     }
 
     fn attach(&mut self, session: SessionId, role: Role, options: LinkOptions) -> Option<LinkId> {
+        if !self.is_open() {
+            return None;
+        }
         let state = self.session_mut(session.0)?;
         if state.end_sent {
             return None;
@@ -174,9 +184,7 @@ impl Connection {
             desired_capabilities: options.desired_capabilities,
             properties: options.properties,
         };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| {
-            attach.encode(out)
-        });
+        self.write_on(session.0, |out| attach.encode(out));
         Some(link)
     }
 
@@ -208,7 +216,7 @@ impl Connection {
             Some(index)
                 if self.links[index as usize]
                     .as_ref()
-                    .is_some_and(|l| l.state == LinkState::AttachSent) =>
+                    .is_some_and(|link| link.remote_handle.is_none()) =>
             {
                 self.on_attach_reply(local, index, attach);
                 Ok(())
@@ -228,6 +236,9 @@ impl Connection {
             return;
         };
         link.remote_handle = Some(attach.handle);
+        if link.state == LinkState::DetachSent {
+            return;
+        }
         // The end that matters to us comes back null where the peer refuses; its detach says why.
         let refused = match link.role {
             Role::Sender => attach.target.is_none(),
@@ -239,7 +250,7 @@ impl Connection {
         }
         link.state = LinkState::Attached;
         if link.role == Role::Receiver {
-            link.delivery_count = attach.initial_delivery_count.unwrap_or(0);
+            link.count_from(attach.initial_delivery_count.unwrap_or(0));
         }
         let owes_credit = link.role == Role::Receiver && link.credit > 0;
         let link = LinkId {
@@ -265,10 +276,9 @@ impl Connection {
         self.map_remote_handle(local, attach.handle, link.index);
         if let Some(state) = self.link_mut(link) {
             state.remote_handle = Some(attach.handle);
-            state.delivery_count = match role {
-                Role::Sender => 0,
-                Role::Receiver => attach.initial_delivery_count.unwrap_or(0),
-            };
+            if role == Role::Receiver {
+                state.count_from(attach.initial_delivery_count.unwrap_or(0));
+            }
             state.request = Some(Box::new(attach.clone()));
         }
         self.push(Event::LinkRequested {
@@ -331,10 +341,9 @@ impl Connection {
                 closed: detach.closed,
                 error: None,
             };
+            self.write_refusal(index);
             self.flush_dispositions(local);
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
-                reply.encode(out)
-            });
+            self.write_on(local, |out| reply.encode(out));
         }
         self.remove_link(index);
         self.push(Event::LinkDetached {
@@ -374,6 +383,7 @@ impl Connection {
             state,
             delivery_count: 0,
             credit: 0,
+            credit_limit: 0,
             drain: false,
             flow_due: false,
             max_message_size: u64::MAX,
@@ -387,7 +397,7 @@ impl Connection {
         Some(LinkId { index, generation })
     }
 
-    fn remove_link(&mut self, index: u32) {
+    pub(super) fn remove_link(&mut self, index: u32) {
         let Some(link) = self.links[index as usize].take() else {
             return;
         };
@@ -425,6 +435,8 @@ impl Connection {
         session.remote_handles[handle] = Some(index);
     }
 
+    /// The link of that name and role that an attach of the peer can mean: the oldest that it has not answered, or one
+    /// that is in use.
     fn find_link(&self, local: u16, name: &str, role: Role) -> Option<u32> {
         let session = self.sessions.get(usize::from(local))?.as_ref()?;
         session
@@ -432,10 +444,10 @@ impl Connection {
             .iter()
             .copied()
             .flatten()
-            .find(|index| {
-                self.links[*index as usize].as_ref().is_some_and(|link| {
-                    link.role == role && link.name == name && link.state != LinkState::DetachSent
-                })
-            })
+            .filter_map(|index| Some((index, self.links[index as usize].as_ref()?)))
+            .filter(|(_, link)| link.role == role && link.name == name)
+            .filter(|(_, link)| link.remote_handle.is_none() || link.state != LinkState::DetachSent)
+            .min_by_key(|(_, link)| (link.remote_handle.is_some(), link.generation))
+            .map(|(index, _)| index)
     }
 }

@@ -41,7 +41,7 @@ mod unsettled;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 pub use config::{Config, Credentials, CreditOverrun, SaslClient, SaslServer, VerifyCredentials};
 pub use error::{ConnectionError, SendError};
@@ -94,6 +94,8 @@ pub struct Connection {
     started: Instant,
     last_input: Instant,
     last_output: Instant,
+    /// Since when our close has been out.
+    closing_since: Option<Instant>,
 }
 
 impl Connection {
@@ -123,6 +125,7 @@ impl Connection {
             started: now,
             last_input: now,
             last_output: now,
+            closing_since: None,
         }
     }
 
@@ -139,6 +142,8 @@ impl Connection {
         }
         let result = self.take_input(input);
         self.finish_deliveries();
+        // Whoever owns the input can use its memory again as soon as the events are dealt with.
+        self.deliveries.chunk = Bytes::new();
         result.inspect_err(|error| {
             input.clear();
             self.fail(error.clone());
@@ -162,6 +167,7 @@ impl Connection {
         if self
             .heartbeat_deadline()
             .is_some_and(|deadline| now >= deadline)
+            && self.output_len() == 0
         {
             frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |_| {});
         }
@@ -177,6 +183,9 @@ impl Connection {
         self.write_owed();
         if self.output_start < self.output.len() {
             self.last_output = now;
+        }
+        if self.stage == Stage::CloseSent {
+            self.closing_since.get_or_insert(now);
         }
         &self.output[self.output_start..]
     }
@@ -252,7 +261,8 @@ impl Connection {
         }
     }
 
-    /// Closes the connection. [`Event::Closed`] follows when the peer has answered.
+    /// Closes the connection. [`Event::Closed`] follows when the peer has answered, or has not for as long as a
+    /// handshake may take.
     pub fn close(&mut self, error: Option<Error>) {
         if self.is_open() || self.stage == Stage::AwaitOpen {
             self.write_owed();
@@ -324,7 +334,7 @@ impl Connection {
         }
     }
 
-    fn handle_frames(&mut self, chunk: bytes::Bytes) -> Result<(), ConnectionError> {
+    fn handle_frames(&mut self, chunk: Bytes) -> Result<(), ConnectionError> {
         self.finish_deliveries();
         self.deliveries.chunk = chunk.clone();
         let mut at = 0;
@@ -411,6 +421,16 @@ impl Connection {
         ));
     }
 
+    /// Writes a frame of a session, unless our close or the session's end has gone out: nothing may follow those.
+    fn write_on(&mut self, local: u16, write: impl FnOnce(&mut Vec<u8>)) {
+        let ended = self
+            .session_mut(local)
+            .is_none_or(|session| session.end_sent);
+        if self.stage == Stage::Open && !ended {
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, write);
+        }
+    }
+
     /// Ends the connection because of what the peer did.
     fn fail(&mut self, error: ConnectionError) {
         if self.is_closed() {
@@ -473,7 +493,12 @@ impl Connection {
     }
 
     fn handshake_deadline(&self) -> Option<Instant> {
-        (!self.is_open()).then(|| self.started + self.config.handshake_timeout)
+        let since = match self.stage {
+            Stage::Open | Stage::Closed => None,
+            Stage::CloseSent => self.closing_since,
+            _ => Some(self.started),
+        };
+        since.map(|since| since + self.config.handshake_timeout)
     }
 
     fn idle_deadline(&self) -> Option<Instant> {

@@ -2,7 +2,6 @@
 
 use super::Connection;
 use super::link::LinkState;
-use crate::frame;
 use crate::performative::{Flow, Role};
 
 impl Connection {
@@ -19,9 +18,7 @@ impl Connection {
             session.dirty = false;
             if session.flow_due && !session.end_sent {
                 let flow = session.flow();
-                frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
-                    flow.encode(out)
-                });
+                self.write_on(local, |out| flow.encode(out));
             }
         }
     }
@@ -77,9 +74,8 @@ impl Connection {
             drain: link.drain,
             ..session.flow()
         };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| {
-            flow.encode(out)
-        });
+        let channel = session.channel;
+        self.write_on(channel, |out| flow.encode(out));
     }
 
     pub(super) fn flush_dispositions(&mut self, local: u16) {
@@ -90,9 +86,7 @@ impl Connection {
             session.pending_disposition = None;
         }
         if let Some(disposition) = session.pending_disposition.take() {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
-                disposition.encode(out)
-            });
+            self.write_on(local, |out| disposition.encode(out));
         }
     }
 }

@@ -7,7 +7,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::error::SessionViolation;
-use super::link::{LinkId, LinkState, PartialDelivery};
+use super::link::{LinkId, PartialDelivery};
 use super::{Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId};
 use crate::codec::{DecodeError, Reader};
 use crate::performative::{DeliveryState, Error, ErrorCondition, Role, Transfer};
@@ -20,7 +20,7 @@ impl Connection {
             return;
         };
         if state.role == Role::Receiver {
-            state.credit = credit;
+            state.grant(credit);
             state.drain = false;
             self.owe_link_flow(link.index);
         }
@@ -82,17 +82,8 @@ impl Connection {
             state.dirty = true;
             self.dirty_sessions.push(session.0);
         }
-        if let Some(finished) = finished
-            && !state.end_sent
-        {
-            crate::frame::write_frame(
-                &mut self.output,
-                crate::frame::TYPE_AMQP,
-                session.0,
-                |out| {
-                    finished.encode(out);
-                },
-            );
+        if let Some(finished) = finished {
+            self.write_on(session.0, |out| finished.encode(out));
         }
     }
 
@@ -137,13 +128,16 @@ impl Connection {
             self.violate(local, SessionViolation::WrongRole);
             return Ok(());
         }
-        if link.state == LinkState::DetachSent {
+        if link.state.is_ending() {
             return Ok(());
         }
         let start = end - reader.rest().len();
         let first = link.partial.is_none();
         if first {
-            if link.credit == 0 && self.config.credit_overrun == CreditOverrun::Detach {
+            if link.credit == 0
+                && self.config.credit_overrun == CreditOverrun::Detach
+                && link.is_overrun()
+            {
                 let link = LinkId {
                     index,
                     generation: link.generation,
@@ -215,12 +209,14 @@ impl Connection {
                     settled: false,
                     tag_length: tag_length(tag)?,
                     bytes: BytesMut::from(tag),
+                    size: 0,
                     too_large: false,
                 }))
             }
         };
         partial.settled |= transfer.settled.unwrap_or(false);
-        let size = (partial.bytes.len() - usize::from(partial.tag_length) + payload.len()) as u64;
+        partial.size += payload.len() as u64;
+        let size = partial.size;
         if partial.too_large || size > link.max_message_size.min(u64::from(u32::MAX / 2)) {
             partial.too_large = true;
             partial.bytes.truncate(usize::from(partial.tag_length));

@@ -103,7 +103,7 @@ impl Connection {
                 state: state.clone(),
             });
         });
-        if any && !settled && !session.end_sent {
+        if any && !settled {
             // The receiver settles after us: tell it that we have.
             let reply = Disposition {
                 role: Role::Sender,
@@ -112,9 +112,7 @@ impl Connection {
                 settled: true,
                 state: None,
             };
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
-                reply.encode(out)
-            });
+            self.write_on(local, |out| reply.encode(out));
         }
         Ok(())
     }
@@ -240,15 +238,17 @@ impl<'a> SenderMut<'a> {
             return false;
         };
         let index = self.link.index;
-        match self
-            .connection
-            .session_mut(channel)
-            .and_then(|session| session.waiting.as_mut())
-        {
+        let Some(session) = self.connection.session_mut(channel) else {
+            return false;
+        };
+        match session.waiting.as_mut() {
             Some(waiting) if waiting.link == index => {
                 waiting.aborted = true;
                 waiting.bytes = Vec::new();
                 waiting.position = 0;
+                // No outcome comes for what was called off.
+                let id = waiting.id;
+                session.unsettled.settle(id, id, |_, _| {});
                 true
             }
             _ => false,
@@ -346,6 +346,7 @@ impl TransferWriter<'_> {
             self.session.waiting = Some(WaitingMessage {
                 link: self.link_index,
                 handle: self.link.handle,
+                id: self.session.next_delivery_id,
                 settled: self.settled,
                 aborted: false,
                 bytes: Vec::new(),

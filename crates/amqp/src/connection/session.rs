@@ -1,7 +1,7 @@
 //! A session: numbering and windows (specification sections 2.5.6 and 2.6).
 
 use super::unsettled::Unsettled;
-use crate::performative::{Begin, DeliveryState, Disposition, Flow, Role};
+use crate::performative::{Begin, DeliveryState, Disposition, Error, Flow, Role};
 
 /// One end of a session.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub(super) struct Session {
     pub(super) remote_channel: Option<u16>,
     /// Whether our end has been sent, after which whatever else comes is discarded.
     pub(super) end_sent: bool,
+    /// Why we ended it.
+    pub(super) end_reason: Option<Error>,
     /// Next transfer id that we use.
     next_outgoing_id: u32,
     /// Next delivery id that we use.
@@ -47,6 +49,7 @@ pub(super) struct Session {
 pub(super) struct WaitingMessage {
     pub(super) link: u32,
     pub(super) handle: u32,
+    pub(super) id: u32,
     pub(super) settled: bool,
     pub(super) aborted: bool,
     pub(super) bytes: Vec<u8>,
@@ -59,6 +62,7 @@ impl Session {
             channel,
             remote_channel: None,
             end_sent: false,
+            end_reason: None,
             next_outgoing_id: 1,
             next_delivery_id: 0,
             remote_incoming_window: 0,
@@ -112,7 +116,8 @@ impl Session {
     pub(super) fn on_transfer(&mut self) -> Result<(), ()> {
         self.next_incoming_id = self.next_incoming_id.wrapping_add(1);
         self.incoming_window = self.incoming_window.checked_sub(1).ok_or(())?;
-        if self.incoming_window < self.incoming_window_max / 2 {
+        // At half and not below it, or a window of one would never be replenished.
+        if self.incoming_window <= self.incoming_window_max / 2 {
             self.flow_due = true;
         }
         Ok(())

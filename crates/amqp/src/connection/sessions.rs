@@ -31,11 +31,12 @@ impl Connection {
         if state.end_sent {
             return;
         }
-        state.end_sent = true;
-        state.waiting = None;
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.0, |out| {
-            End { error }.encode(out)
-        });
+        state.end_reason.clone_from(&error);
+        self.write_on(session.0, |out| End { error }.encode(out));
+        if let Some(state) = self.session_mut(session.0) {
+            state.end_sent = true;
+            state.waiting = None;
+        }
     }
 
     pub(super) fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), ConnectionError> {
@@ -88,12 +89,8 @@ impl Connection {
         let Some(session) = self.session_mut(local) else {
             return Ok(());
         };
-        let reply = !session.end_sent;
-        if reply {
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, |out| {
-                End { error: None }.encode(out)
-            });
-        }
+        let reason = session.end_reason.take();
+        self.write_on(local, |out| End { error: None }.encode(out));
         self.channels[usize::from(channel)] = None;
         self.sessions[usize::from(local)] = None;
         for index in 0..self.links.len() {
@@ -101,13 +98,12 @@ impl Connection {
                 .as_ref()
                 .is_some_and(|link| link.channel == local)
             {
-                self.links[index] = None;
-                self.free_links.push(index as u32);
+                self.remove_link(index as u32);
             }
         }
         self.push(Event::SessionEnded {
             session: SessionId(local),
-            error: end.error,
+            error: end.error.or(reason),
         });
         Ok(())
     }
@@ -153,6 +149,9 @@ impl Connection {
             index,
             generation: link.generation,
         };
+        if link.state.is_ending() {
+            return Ok(());
+        }
         let mut event = None;
         match link.role {
             Role::Sender => {
@@ -171,9 +170,7 @@ impl Connection {
             }
             Role::Receiver => {
                 if let Some(delivery_count) = flow.delivery_count {
-                    let skipped = delivery_count.wrapping_sub(link.delivery_count);
-                    link.delivery_count = delivery_count;
-                    link.credit = link.credit.saturating_sub(skipped);
+                    link.skip_to(delivery_count);
                 }
                 if link.drain && link.credit == 0 {
                     link.drain = false;
