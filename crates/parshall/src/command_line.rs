@@ -3,6 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::list::ListArguments;
+use crate::role::RoleArguments;
+use crate::run::RunArguments;
+use crate::serve::ServeArguments;
 use crate::show::ShowArguments;
 
 /// What a person types.
@@ -27,10 +30,17 @@ pub(crate) struct CommandLine {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the cases of a scenario, and report how fast, how late, how costly, and whether every event arrived
+    Run(RunArguments),
     /// List the scenarios of this program with their cases
     List(ListArguments),
     /// Print a scenario's file, to be read or copied; or the cases that follow from it
     Show(ShowArguments),
+    /// Serve hubs to the unmodified clients of Event Hubs, until interrupted
+    Serve(ServeArguments),
+    /// One process of a measurement, started by `run`
+    #[command(hide = true)]
+    Role(RoleArguments),
 }
 
 const EXIT_STATUS: &str = "\

@@ -24,7 +24,8 @@ pub(crate) fn print(error: &dyn Diagnostic) {
     let _ = io::stderr().write_all(text.trim_start_matches('\n').as_bytes());
 }
 
-fn is_colourful() -> bool {
+/// Whether standard error shows colours and is wanted to.
+pub(crate) fn is_colourful() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb

@@ -13,6 +13,10 @@ use thiserror::Error;
 pub(crate) enum Exit {
     /// All is well.
     Passed,
+    /// It was done, and the result is bad.
+    Failed,
+    /// It was ended early by a signal.
+    Interrupted,
 }
 
 /// Why a command could not do what it was asked to.
@@ -31,6 +35,15 @@ pub(crate) enum CommandError {
         #[help]
         advice: Option<String>,
     },
+    /// An address or a file that the command needs can't be had.
+    #[error("{message}")]
+    Unavailable {
+        /// Which, and why.
+        message: String,
+    },
+    /// The system refuses threads or signals.
+    #[error("the system refuses what the program needs: {0}")]
+    System(#[source] io::Error),
     /// The results can't be written to standard output.
     #[error("standard output can't be written: {0}")]
     Output(#[source] io::Error),
@@ -41,6 +54,8 @@ impl Exit {
     const fn status(self) -> u8 {
         match self {
             Self::Passed => 0,
+            Self::Failed => 1,
+            Self::Interrupted => 130,
         }
     }
 }
@@ -50,7 +65,7 @@ impl CommandError {
     pub(crate) fn exit(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Settings(_) | Self::Usage { .. } => 2,
-            Self::Output(_) => 3,
+            Self::Unavailable { .. } | Self::System(_) | Self::Output(_) => 3,
         })
     }
 }

@@ -5,9 +5,15 @@ mod command_line;
 mod diagnostics;
 mod exit;
 mod list;
+mod logging;
 mod output;
+mod progress;
+mod role;
+mod run;
 mod selection;
+mod serve;
 mod show;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -19,6 +25,9 @@ fn main() -> ExitCode {
     let result = match CommandLine::parse().command {
         Command::List(arguments) => list::execute(arguments),
         Command::Show(arguments) => show::execute(arguments),
+        Command::Run(arguments) => run::execute(arguments),
+        Command::Role(arguments) => role::execute(arguments),
+        Command::Serve(arguments) => serve::execute(arguments),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -1,0 +1,33 @@
+//! The log, on standard error.
+
+use std::io;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::diagnostics;
+use crate::exit::CommandError;
+
+/// Starts the log of a command that runs for long. Which lines it has is up to the environment variable
+/// `PARSHALL_LOG`, such as `debug` or `warn,hub=debug`; without it, `info`.
+///
+/// # Errors
+/// The variable can't be understood.
+pub(crate) fn start() -> Result<(), CommandError> {
+    let wanted = std::env::var(VARIABLE).unwrap_or_default();
+    let wanted = if wanted.is_empty() { DEFAULT } else { &wanted };
+    let filter = EnvFilter::try_new(wanted).map_err(|error| CommandError::Usage {
+        message: format!("the environment variable {VARIABLE} can't be `{wanted}`: {error}"),
+        advice: Some(format!(
+            "such as {VARIABLE}=debug or {VARIABLE}=warn,hub=debug"
+        )),
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(diagnostics::is_colourful())
+        .init();
+    Ok(())
+}
+
+const VARIABLE: &str = "PARSHALL_LOG";
+const DEFAULT: &str = "info";

@@ -1,0 +1,73 @@
+//! What `serve` prints once clients can connect: where, and the texts to paste into them.
+//!
+//! One thing per line, what it is first, so that a person finds it and a script can cut it out.
+
+use std::fmt;
+use std::path::Path;
+
+use access::ConnectionString;
+use hub::service::Service;
+
+/// A running service, told.
+#[derive(Debug)]
+pub(super) struct Announcement<'a> {
+    pub(super) service: &'a Service,
+    /// The file with the authority of the certificate, where that is our own.
+    pub(super) authority: Option<&'a Path>,
+}
+
+impl fmt::Display for Announcement<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let service = self.service;
+        writeln!(f, "AMQP               {}", service.amqp_address())?;
+        if let Some(address) = service.amqps_address() {
+            writeln!(f, "AMQP over TLS      {address}")?;
+        }
+        if let Some(authority) = self.authority {
+            writeln!(f, "Trusted authority  {}", authority.display())?;
+        }
+        if let Some(address) = service.http_address() {
+            writeln!(f, "Health             http://{address}/health")?;
+            writeln!(f, "Metrics            http://{address}/metrics")?;
+        }
+        writeln!(f, "\nConnection strings")?;
+        self.connection_strings(f, |hub| Some(service.connection_string(hub)))?;
+        if service.amqps_address().is_some() {
+            writeln!(f, "\nConnection strings for TLS")?;
+            self.connection_strings(f, |hub| service.tls_connection_string(hub))?;
+        }
+        writeln!(f, "\nReady.")
+    }
+}
+
+impl Announcement<'_> {
+    fn connection_strings(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        of: impl Fn(Option<&str>) -> Option<ConnectionString>,
+    ) -> fmt::Result {
+        let hubs = self.service.namespace().hubs();
+        let label = |name: &str, partitions: usize| {
+            let plural = if partitions == 1 { "" } else { "s" };
+            format!("{name} ({partitions} partition{plural})")
+        };
+        let mut lines = vec![("all hubs".to_owned(), of(None))];
+        lines.extend(hubs.iter().map(|hub| {
+            (
+                label(hub.name(), hub.partitions().len()),
+                of(Some(hub.name())),
+            )
+        }));
+        let width = lines
+            .iter()
+            .map(|(label, _)| label.len())
+            .max()
+            .unwrap_or(0);
+        for (label, string) in lines {
+            if let Some(string) = string {
+                writeln!(f, "  {label:width$}  {}", string.reveal())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,225 @@
+//! `parshall serve`: the embedded service on its own, until it is interrupted.
+//!
+//! * `namespace` makes hubs and keys of `--hub` arguments or of a file.
+//! * `announcement` is what is printed once clients can connect.
+
+mod announcement;
+mod namespace;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use hub::service::{Service, ServiceConfig, StartError};
+use hub::tls::{self, TlsError};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::{CommandError, Exit};
+use crate::logging;
+use crate::output;
+use announcement::Announcement;
+use namespace::{HubArgument, NamespaceSource};
+
+/// The arguments of `serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  parshall serve                                        one hub `events` with 4 partitions
+  parshall serve --hub orders:32 --hub audit            two hubs
+  parshall serve --config namespace.yaml                hubs, consumer groups and keys from a file
+  parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, told on standard output
+  parshall serve --amqps 127.0.0.1:5671                 TLS too, with a certificate made for it
+
+A file for --config:
+  hubs:
+    - name: orders
+      partitions: 32
+      consumer_groups: [billing]
+      log: {bytes: 1 GiB, retention: 1 h, when_full: retention}
+  authorization_rules:
+    - {name: sender, key: \"${SENDER_KEY:?}\", rights: [send]}
+
+Logs go to standard error; PARSHALL_LOG says which, such as PARSHALL_LOG=debug. SIGINT (Ctrl-C) or
+SIGTERM ends the service in good order, with exit status 0.")]
+pub(crate) struct ServeArguments {
+    /// The address for AMQP clients; port 0 takes any free one
+    ///
+    /// Addresses beyond loopback need keys of their own, from a file. Example: --amqp 127.0.0.1:5673
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:5672",
+        help_heading = "Addresses"
+    )]
+    amqp: SocketAddr,
+
+    /// The address for AMQP clients with TLS [default: none]
+    ///
+    /// Example: --amqps 127.0.0.1:5671
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
+    amqps: Option<SocketAddr>,
+
+    /// The address for /health and /metrics; port 0 takes any free one
+    ///
+    /// Example: --http 127.0.0.1:9091
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:5300",
+        help_heading = "Addresses"
+    )]
+    http: SocketAddr,
+
+    /// The directory with the certificate for --amqps and the authority that clients are to trust (ca.pem); both are
+    /// made if it has none [default: parshall-tls]
+    ///
+    /// Example: --tls-directory ~/.parshall/tls
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "amqps",
+        conflicts_with = "certificate",
+        help_heading = "TLS"
+    )]
+    tls_directory: Option<PathBuf>,
+
+    /// The certificate chain (PEM) for --amqps, instead of one that is made
+    ///
+    /// Example: --certificate server.pem --key server.key
+    #[arg(long, value_name = "FILE", requires_all = ["key", "amqps"], help_heading = "TLS")]
+    certificate: Option<PathBuf>,
+
+    /// The private key (PEM) of the certificate
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "certificate",
+        help_heading = "TLS"
+    )]
+    key: Option<PathBuf>,
+
+    /// A hub and its number of partitions, from 1 to 32768 [4]. May be repeated
+    ///
+    /// Example: --hub orders:32 --hub audit
+    #[arg(
+        long,
+        value_name = "NAME[:PARTITIONS]",
+        default_value = "events:4",
+        help_heading = "Namespace"
+    )]
+    hub: Vec<HubArgument>,
+
+    /// The file that describes the namespace: hubs, consumer groups, limits, keys
+    ///
+    /// Example: --config namespace.yaml
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "hub",
+        help_heading = "Namespace"
+    )]
+    config: Option<PathBuf>,
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub(crate) fn execute(arguments: ServeArguments) -> Result<Exit, CommandError> {
+    logging::start()?;
+    // As many threads as the process may use processors, which limits of its container or its affinity may reduce.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::System)?;
+    runtime.block_on(serve(arguments))
+}
+
+async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
+    // From here on, so that a signal that comes while clients connect is not lost.
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::System)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::System)?;
+    let source = match &arguments.config {
+        Some(path) => NamespaceSource::read(path)?,
+        None => NamespaceSource::of_hubs(&arguments.hub),
+    };
+    let mut authority = None;
+    let amqps = match arguments.amqps {
+        None => None,
+        Some(address) => {
+            let server = match (&arguments.certificate, &arguments.key) {
+                (Some(certificate), Some(key)) => tls::load(certificate, key)?,
+                _ => {
+                    let directory = arguments
+                        .tls_directory
+                        .as_deref()
+                        .unwrap_or_else(|| Path::new(TLS_DIRECTORY));
+                    let development = tls::development(directory, &source.config().host)?;
+                    authority = Some(development.authority);
+                    development.server
+                }
+            };
+            Some((address, server))
+        }
+    };
+    let config = ServiceConfig {
+        namespace: source.config().clone(),
+        amqp: arguments.amqp,
+        amqps,
+        http: Some(arguments.http),
+    };
+    let service = Service::start(config).await.map_err(|error| match error {
+        StartError::Namespace(error) => source.mistake(&error),
+        error => error.into(),
+    })?;
+    output::print(
+        &Announcement {
+            service: &service,
+            authority: authority.as_deref(),
+        }
+        .to_string(),
+    )?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("stopping");
+    service.stop().await;
+    Ok(Exit::Passed)
+}
+
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        let message = error.to_string();
+        match error {
+            StartError::Listen { .. } => Self::Unavailable { message },
+            StartError::OpenToAnyone { .. } => {
+                let advice = "give a file with keys of your own to --config, or listen on a loopback address".to_owned();
+                Self::Usage {
+                    message,
+                    advice: Some(advice),
+                }
+            }
+            StartError::Namespace(_) => Self::Usage {
+                message,
+                advice: None,
+            },
+        }
+    }
+}
+
+impl From<TlsError> for CommandError {
+    fn from(error: TlsError) -> Self {
+        let message = error.to_string();
+        match error {
+            TlsError::File { .. } => Self::Unavailable { message },
+            TlsError::Pem { .. }
+            | TlsError::Pair { .. }
+            | TlsError::Incomplete { .. }
+            | TlsError::Unfit { .. }
+            | TlsError::Making { .. } => Self::Usage {
+                message,
+                advice: None,
+            },
+        }
+    }
+}
+
+const TLS_DIRECTORY: &str = "parshall-tls";

@@ -1,0 +1,250 @@
+//! `parshall serve` as a process: what it prints, how it ends, and what it says when it can't begin.
+//!
+//! Every address is port 0 or one that the test itself holds, and waiting is for a line of output or for the end of
+//! the process, never for a time.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what panics in a test fails it, and says where"
+)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn parshall(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
+    command.arg("serve").args(arguments).env_clear();
+    command
+}
+
+/// Runs a command line that can't be served, and gives exit status, standard output and standard error.
+fn refusal(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = parshall(arguments).output().unwrap();
+    (
+        status.code(),
+        String::from_utf8(stdout).unwrap(),
+        String::from_utf8(stderr).unwrap(),
+    )
+}
+
+/// A running `serve` on free ports, with what it has printed.
+struct Serving {
+    child: Child,
+    announcement: String,
+}
+
+impl Serving {
+    fn start(arguments: &[&str]) -> Self {
+        let addresses = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let mut command = parshall(&[&addresses, arguments].concat());
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut serving = Self {
+            child,
+            announcement: String::new(),
+        };
+        let lines = BufReader::new(serving.child.stdout.take().unwrap())
+            .lines()
+            .map(Result::unwrap);
+        for line in lines {
+            serving.announcement.push_str(&line);
+            serving.announcement.push('\n');
+            if line == "Ready." {
+                return serving;
+            }
+        }
+        panic!("it ended before it was ready: {}", serving.announcement);
+    }
+
+    /// The last word of the line that begins with `label`.
+    fn told(&self, label: &str) -> &str {
+        let line = self
+            .announcement
+            .lines()
+            .find(|line| line.trim_start().starts_with(label));
+        line.and_then(|line| line.rsplit(' ').next()).unwrap()
+    }
+
+    fn end(mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_tells_what_to_paste_and_ends_in_good_order_upon_either_signal() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let serving = Serving::start(&["--hub", "orders:2"]);
+        let address = serving.told("AMQP ");
+        let port = address.strip_prefix("127.0.0.1:").unwrap();
+        let expected = format!(
+            "Endpoint=sb://localhost:{port}/;SharedAccessKeyName=RootManageSharedAccessKey;\
+             SharedAccessKey=SAS_KEY_VALUE;EntityPath=orders;UseDevelopmentEmulator=true"
+        );
+        assert_eq!(serving.told("orders (2 partitions)"), expected);
+        TcpStream::connect(address).unwrap();
+        assert_eq!(serving.end(signal), Some(0));
+    }
+}
+
+#[test]
+fn health_and_metrics_are_where_it_says() {
+    let serving = Serving::start(&[]);
+    for (label, content) in [
+        (
+            "Health",
+            r#"{"status":"healthy","message":"Service is healthy."}"#,
+        ),
+        (
+            "Metrics",
+            r#"parshall_hub_events_in_total{hub="events",partition="3"} 0"#,
+        ),
+    ] {
+        let (address, path) = serving
+            .told(label)
+            .strip_prefix("http://")
+            .and_then(|url| url.split_once('/'))
+            .unwrap();
+        let mut socket = TcpStream::connect(address).unwrap();
+        write!(
+            socket,
+            "GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(content),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn a_development_certificate_is_made_and_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tls");
+    let serving = Serving::start(&[
+        "--amqps",
+        "127.0.0.1:0",
+        "--tls-directory",
+        path.to_str().unwrap(),
+    ]);
+    assert_eq!(
+        serving.told("Trusted authority"),
+        path.join("ca.pem").to_str().unwrap()
+    );
+    assert!(path.join("ca.pem").exists());
+    assert_eq!(serving.end(Signal::TERM), Some(0));
+}
+
+#[test]
+fn a_taken_port_is_one_clear_line_and_status_3() {
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = holder.local_addr().unwrap().to_string();
+    for (arguments, protocol) in [
+        (["--amqp", &address, "--http", "127.0.0.1:0"], "AMQP"),
+        (["--amqp", "127.0.0.1:0", "--http", &address], "HTTP"),
+    ] {
+        let (status, stdout, stderr) = refusal(&arguments);
+        assert_eq!((status, stdout.as_str()), (Some(3), ""));
+        let expected = format!(
+            "  x {protocol} can't listen on {address}: Address already in use (os error 98)\n"
+        );
+        assert_eq!(stderr, expected);
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_one_clear_line_and_status_3() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let beneath = file.join("tls");
+    let arguments = [
+        "--amqps",
+        "127.0.0.1:0",
+        "--tls-directory",
+        beneath.to_str().unwrap(),
+    ];
+    let (status, stdout, stderr) = refusal(&arguments);
+    assert_eq!((status, stdout.as_str()), (Some(3), ""));
+    assert!(
+        stderr.ends_with("can't be used: Not a directory (os error 20)\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn what_anyone_could_open_is_not_served_to_other_machines() {
+    let (status, stdout, stderr) = refusal(&["--amqp", "0.0.0.0:0"]);
+    assert_eq!((status, stdout.as_str()), (Some(2), ""));
+    insta::assert_snapshot!("open_to_anyone", stderr);
+}
+
+#[test]
+fn a_wrong_namespace_is_refused_with_the_place_of_the_mistake() {
+    let refused = |content: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("mine.yaml"), content).unwrap();
+        let output = parshall(&["--config", "mine.yaml"])
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(2), &b""[..])
+        );
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let hub = |fields: &str| {
+        refused(&format!(
+            "hubs:\n  - {{name: one, partitions: 1}}\n  - {{{fields}}}\n"
+        ))
+    };
+    insta::assert_snapshot!("namespace_unknown_key", hub("name: two, partitons: 4"));
+    insta::assert_snapshot!("namespace_partitions", hub("name: two, partitions: 0"));
+    insta::assert_snapshot!("namespace_repeated", hub("name: ONE, partitions: 2"));
+    insta::assert_snapshot!(
+        "namespace_log",
+        hub("name: two, partitions: 2, log: {bytes: 1 MiB}")
+    );
+    insta::assert_snapshot!("namespace_no_hubs", refused("host: localhost\n"));
+    insta::assert_snapshot!(
+        "namespace_no_rule",
+        refused("hubs: []\nauthorization_rules: []\n")
+    );
+    let rule = "hubs: []\nauthorization_rules:\n  - {name: a, key: \"${KEY:?the sender's key}\", rights: [send]}\n";
+    insta::assert_snapshot!("namespace_missing_variable", refused(rule));
+}
+
+#[test]
+fn a_wrong_hub_argument_is_refused() {
+    for (argument, reason) in [
+        ("a:0", "partitions: 0 is not from 1 to 32768"),
+        ("a:x", "`x` is not a number of partitions"),
+        ("-a", "unexpected argument"),
+        ("a b", "is not a name for a hub"),
+    ] {
+        let (status, stdout, stderr) = refusal(&["--hub", argument]);
+        assert_eq!((status, stdout.as_str()), (Some(2), ""), "{argument}");
+        assert!(stderr.contains(reason), "{argument}: {stderr}");
+    }
+}
