@@ -102,7 +102,11 @@ impl RoleProbe {
         let cpu_before = self.cpu();
         for (process_id, last) in self.process_ids.iter().zip(&mut self.last) {
             match ProcessSample::of(*process_id) {
-                Some(sample) => *last = sample,
+                // A process that has ended and was not waited for has CPU time but no memory any more.
+                Some(sample) => {
+                    let memory_peak_bytes = last.memory_peak_bytes.max(sample.memory_peak_bytes);
+                    *last = ProcessSample { memory_peak_bytes, ..sample };
+                }
                 // What it used remains used; what it held is free.
                 None => last.memory_bytes = 0,
             }

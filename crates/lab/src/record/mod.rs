@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::RunTime,
-    results::{LatencyDistribution, NegativeLatencies},
+    results::LatencyDistribution,
 };
 
 /// Records the latencies of one stage in one role.
@@ -126,18 +126,7 @@ impl Recorder {
     /// Records the same latency for `count` events, as of a batch that is acknowledged whole.
     #[inline]
     pub fn record_many(&mut self, from: RunTime, now: RunTime, count: u64) {
-        let latency = now.micros_since(from);
-        match u64::try_from(latency) {
-            Ok(latency) => self.present.histogram.saturating_record_n(latency, count),
-            Err(_) => {
-                let mut negative = LatencyDistribution::new();
-                negative.negative = Some(NegativeLatencies {
-                    count,
-                    min: latency,
-                });
-                self.present.merge(&negative);
-            }
-        }
+        self.present.record_many(now.micros_since(from), count);
     }
 
     /// Closes the present interval if it has lasted a second. To be called a few times per second.

@@ -175,7 +175,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.source.close(partition.id);
         while let Some(slot) = self.partitions[index].in_flight.pop() {
             let abandoned = self.slots.remove(slot);
-            self.sends.abandon(slot, abandoned.groups);
+            self.metrics.doubtful_events += self.sends.abandon(slot, abandoned.groups);
             self.held_bytes -= abandoned.batch.message_bytes();
             self.source.release(abandoned.batch);
         }

@@ -127,13 +127,19 @@ impl Sends {
         send.generation = send.generation.wrapping_add(1);
     }
 
-    /// Ends all sends of a batch.
-    pub(super) fn abandon(&mut self, slot: u32, groups: u32) {
+    /// Ends all sends of a batch. Returns how many events the sink has of them: they may be accepted all the same.
+    pub(super) fn abandon(&mut self, slot: u32, groups: u32) -> u64 {
+        let mut doubtful = 0;
         for index in (slot * self.stride..).take(groups as usize) {
-            if self.sends[index as usize].stage != Stage::Over {
+            let send = self.sends[index as usize];
+            if send.stage == Stage::Sent {
+                doubtful += u64::from(send.part_end - send.next);
+            }
+            if send.stage != Stage::Over {
                 self.end_attempt(index, Stage::Over);
             }
         }
+        doubtful
     }
 
     /// Which send the outcome of an attempt is for; none if the attempt was given up, or never made.
@@ -182,7 +188,7 @@ mod tests {
         let second = sends.token(index);
         sends.sent(index, 12, now);
         assert_eq!(sends.of_token(second), Some(index));
-        sends.abandon(3, 8);
+        assert_eq!(sends.abandon(3, 8), 2);
         assert_eq!(sends.of_token(second), None);
         assert_eq!(sends.next_timeout(), None);
     }

@@ -32,7 +32,8 @@ pub struct Metrics {
     pub completed_batches: u64,
     /// Events that the watermarks have passed; one that is received again counts once.
     pub completed_events: u64,
-    /// Events of sends that may have been accepted without our being told: those that timed out or broke off.
+    /// Events of sends that may have been accepted without our being told: those that timed out, broke off, or were
+    /// under way when their batch was abandoned.
     pub doubtful_events: u64,
     /// Sends that were handed to the sink, retries included.
     pub sends: u64,
