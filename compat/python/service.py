@@ -1,0 +1,78 @@
+"""`parshall serve` as a child process on free ports, and the ways to connect to it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+PARTITIONS = 4
+CONSUMER_GROUP = "billing"
+LISTEN_ONLY = ("listener", "listen-only-value")
+
+
+class Service:
+    """A running service. Every test takes hubs of its own, so that none sees another's events."""
+
+    def __init__(self, directory: Path, hubs: int):
+        self._unused = iter([f"hub-{number}" for number in range(hubs)])
+        config = directory / "namespace.yaml"
+        config.write_text(_namespace(hubs))
+        command = [os.environ["PARSHALL_BINARY"], "serve", "--config", str(config)]
+        command += ["--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        command += ["--tls-directory", str(directory / "tls")]
+        self._log = open(directory / "service.log", "w")
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        told = {}
+        strings = []
+        for line in self._process.stdout:
+            if line == "Ready.\n":
+                break
+            if "Endpoint=" in line:
+                strings.append(line.split()[-1])
+            elif line[:19].strip() and len(line) > 19:
+                told[line[:19].strip()] = line[19:].strip()
+        else:
+            raise RuntimeError(f"it did not start, see {self._log.name}")
+        self.address = "localhost:" + told["AMQP"].split(":")[-1]
+        self.tls_address = "localhost:" + told["AMQP over TLS"].split(":")[-1]
+        self.authority = told["Trusted authority"]
+        plain = [string for string in strings if string.endswith("UseDevelopmentEmulator=true")]
+        self.connection_string = next(string for string in plain if "EntityPath" not in string)
+        self.tls_connection_string = next(
+            string for string in strings if string not in plain and "EntityPath" not in string
+        )
+
+    def unused_hub(self) -> str:
+        return next(self._unused)
+
+    def connection_string_with(self, name: str, value: str) -> str:
+        return (
+            f"Endpoint=sb://{self.address}/;SharedAccessKeyName={name};SharedAccessKey={value};"
+            "UseDevelopmentEmulator=true"
+        )
+
+    def stop(self) -> int:
+        """Asks it to end and gives its exit status."""
+        self._process.terminate()
+        status = self._process.wait(timeout=10)
+        self._process.stdout.close()
+        self._log.close()
+        return status
+
+
+def connect(client, connection_string: str, hub: str, **options):
+    """A client of `hub`, which for consumers reads as `$Default` unless told otherwise."""
+    if "Consumer" in client.__name__:
+        options.setdefault("consumer_group", "$Default")
+    return client.from_connection_string(connection_string, eventhub_name=hub, **options)
+
+
+def _namespace(hubs: int) -> str:
+    name, value = LISTEN_ONLY
+    lines = ["authorization_rules:"]
+    lines += ["  - {name: RootManageSharedAccessKey, key: SAS_KEY_VALUE, rights: [manage]}"]
+    lines += [f"  - {{name: {name}, key: {value}, rights: [listen]}}", "hubs:"]
+    lines += [
+        f"  - {{name: hub-{number}, partitions: {PARTITIONS}, consumer_groups: [{CONSUMER_GROUP}]}}"
+        for number in range(hubs)
+    ]
+    return "\n".join(lines) + "\n"
