@@ -50,9 +50,14 @@ impl<'a> List<'a> {
         self.field(read)?.ok_or(DecodeError::MissingField(name))
     }
 
-    /// Skips a field.
+    /// Skips a field. Every transfer has three to skip, and nearly always they are null.
+    #[inline]
     pub fn skip(&mut self) -> Result<()> {
-        self.field(|reader| reader.skip().map(Some)).map(|_| ())
+        let skipped = self.field(|reader| match reader.peek()? {
+            code::NULL => reader.byte().map(|_null| None),
+            _ => reader.skip().map(Some),
+        });
+        skipped.map(|_| ())
     }
 
     /// How many fields are left.

@@ -157,3 +157,19 @@ pub(super) struct PartialDelivery {
     /// Whether it has grown beyond the limit, so that the rest is only counted.
     pub(super) too_large: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::is_ahead;
+
+    proptest! {
+        #[test]
+        fn serial_numbers_compare_by_their_distance(start: u32, distance in 0u32..=(1 << 31)) {
+            let ahead = start.wrapping_add(distance);
+            prop_assert_eq!(is_ahead(ahead, start), distance > 0 && distance < 1 << 31);
+            prop_assert!(!(is_ahead(ahead, start) && is_ahead(start, ahead)));
+        }
+    }
+}

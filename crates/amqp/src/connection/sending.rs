@@ -231,8 +231,8 @@ impl<'a> SenderMut<'a> {
         })
     }
 
-    /// Calls off the message that waits for the session window, if it is this link's. The receiver is told once the
-    /// window opens.
+    /// Calls off the message that waits for the session window, if it is this link's, and says whether there was one.
+    /// The receiver is told once the window opens; no outcome follows.
     pub fn abort_waiting(&mut self) -> bool {
         let Some(channel) = self.connection.link(self.link).map(|link| link.channel) else {
             return false;
@@ -242,7 +242,7 @@ impl<'a> SenderMut<'a> {
             return false;
         };
         match session.waiting.as_mut() {
-            Some(waiting) if waiting.link == index => {
+            Some(waiting) if waiting.link == index && !waiting.aborted => {
                 waiting.aborted = true;
                 waiting.bytes = Vec::new();
                 waiting.position = 0;

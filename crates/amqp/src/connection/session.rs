@@ -176,3 +176,71 @@ impl Session {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Send,
+        TransferArrives,
+        Announce,
+        FlowArrives,
+    }
+
+    proptest! {
+        /// However flows and transfers overtake each other's answers, the sender never sends more than the receiver
+        /// takes, nor does it stop for good. Ids start anywhere, so they wrap around.
+        #[test]
+        fn a_window_is_never_exceeded_and_always_opens_again(
+            window in 1u32..10,
+            start in prop_oneof![Just(1u32), (u32::MAX - 20)..=u32::MAX],
+            steps in proptest::collection::vec(
+                prop_oneof![
+                    4 => Just(Step::Send),
+                    3 => Just(Step::TransferArrives),
+                    1 => Just(Step::Announce),
+                    3 => Just(Step::FlowArrives),
+                ],
+                0..300,
+            ),
+        ) {
+            let (mut sender, mut receiver) = (Session::new(0, 100), Session::new(0, window));
+            sender.next_outgoing_id = start;
+            receiver.on_begin(0, &sender.begin(0));
+            sender.on_begin(0, &receiver.begin(0));
+            let (mut transfers, mut flows) = (0u32, VecDeque::new());
+            let settle_down = [Step::TransferArrives, Step::FlowArrives].repeat(400);
+            for step in steps.into_iter().chain(settle_down) {
+                match step {
+                    Step::Send if sender.remote_incoming_window > 0 => {
+                        sender.count_outgoing();
+                        transfers += 1;
+                    }
+                    Step::TransferArrives if transfers > 0 => {
+                        transfers -= 1;
+                        prop_assert!(receiver.on_transfer().is_ok());
+                        if receiver.flow_due {
+                            flows.push_back(receiver.flow());
+                        }
+                    }
+                    Step::Announce => flows.push_back(receiver.flow()),
+                    Step::FlowArrives => {
+                        if let Some(flow) = flows.pop_front() {
+                            sender.on_flow(&flow);
+                        }
+                    }
+                    _ => {}
+                }
+                prop_assert!(transfers + sender.remote_incoming_window <= window);
+            }
+            prop_assert!(sender.remote_incoming_window > 0, "when all has arrived the window is open");
+            prop_assert_eq!(sender.next_outgoing_id, receiver.next_incoming_id);
+        }
+    }
+}

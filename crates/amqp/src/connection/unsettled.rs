@@ -87,6 +87,8 @@ impl Unsettled {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn settle(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<(u32, u32)> {
@@ -139,5 +141,71 @@ mod tests {
         unsettled.push(2, 7);
         unsettled.forget(7);
         assert_eq!(settle(&mut unsettled, 0, 2), [(1, 1)]);
+    }
+
+    /// What the ring stands for: a map from id to link, ids counted without wrapping.
+    #[derive(Debug, Default)]
+    struct Model {
+        waiting: std::collections::BTreeMap<u64, u32>,
+    }
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Push { gap: u64, link: u32 },
+        Settle { back: u64, count: u64 },
+        Forget { link: u32 },
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            4 => (prop_oneof![Just(0u64), 0u64..5], 0u32..3)
+                .prop_map(|(gap, link)| Operation::Push { gap, link }),
+            2 => (0u64..60, 0u64..60).prop_map(|(back, count)| Operation::Settle { back, count }),
+            1 => (0u32..3).prop_map(|link| Operation::Forget { link }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_ring_does_what_a_map_does(
+            start in prop_oneof![Just(0u32), any::<u32>(), (u32::MAX - 100)..u32::MAX],
+            operations in proptest::collection::vec(operation(), 0..120),
+        ) {
+            let wrapped = |id: u64| start.wrapping_add(id as u32);
+            let (mut ring, mut model, mut next) = (Unsettled::default(), Model::default(), 0u64);
+            for operation in operations {
+                match operation {
+                    Operation::Push { gap, link } => {
+                        next += gap;
+                        ring.push(wrapped(next), link);
+                        model.waiting.insert(next, link);
+                        next += 1;
+                    }
+                    Operation::Settle { back, count } => {
+                        let first = next.saturating_sub(back);
+                        let last = first + count;
+                        let mut settled = Vec::new();
+                        ring.settle(wrapped(first), wrapped(last), |first, last| {
+                            let length = last.wrapping_sub(first);
+                            settled.extend((0..=length).map(|offset| first.wrapping_add(offset)));
+                        });
+                        let expected: Vec<_> =
+                            model.waiting.range(first..=last).map(|(id, _)| wrapped(*id)).collect();
+                        prop_assert_eq!(settled, expected);
+                        model.waiting.retain(|id, _| !(first..=last).contains(id));
+                    }
+                    Operation::Forget { link } => {
+                        ring.forget(link);
+                        model.waiting.retain(|_, found| *found != link);
+                    }
+                }
+                let span = match (model.waiting.keys().next(), model.waiting.keys().next_back()) {
+                    (Some(first), Some(last)) => (last - first + 1) as usize,
+                    _ => 0,
+                };
+                prop_assert!(ring.span() >= span, "the span covers what waits");
+                prop_assert_eq!(ring.span() == 0, span == 0, "nothing is kept for nothing");
+            }
+        }
     }
 }

@@ -13,6 +13,8 @@ mod credit;
 mod handshake;
 mod links;
 mod misbehaviour;
+mod operations;
+mod properties;
 mod time;
 mod transfers;
 mod windows;

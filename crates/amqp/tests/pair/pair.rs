@@ -148,6 +148,16 @@ impl Pair {
         panic!("the two ends talk without end");
     }
 
+    /// Carries what one end has to say to the other, and no answer back.
+    pub(crate) fn carry(&mut self, from_client: bool) {
+        let (from, to) = if from_client {
+            (&mut self.client, &mut self.server)
+        } else {
+            (&mut self.server, &mut self.client)
+        };
+        carry(self.now, from, to, Cut::Nowhere);
+    }
+
     /// Lets time pass, keeping every deadline on the way.
     pub(crate) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
