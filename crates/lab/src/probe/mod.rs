@@ -105,7 +105,10 @@ impl RoleProbe {
                 // A process that has ended and was not waited for has CPU time but no memory any more.
                 Some(sample) => {
                     let memory_peak_bytes = last.memory_peak_bytes.max(sample.memory_peak_bytes);
-                    *last = ProcessSample { memory_peak_bytes, ..sample };
+                    *last = ProcessSample {
+                        memory_peak_bytes,
+                        ..sample
+                    };
                 }
                 // What it used remains used; what it held is free.
                 None => last.memory_bytes = 0,

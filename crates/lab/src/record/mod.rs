@@ -22,10 +22,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    clock::RunTime,
-    results::LatencyDistribution,
-};
+use crate::{clock::RunTime, results::LatencyDistribution};
 
 /// Records the latencies of one stage in one role.
 #[derive(Debug, Clone)]

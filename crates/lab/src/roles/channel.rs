@@ -124,6 +124,7 @@ mod tests {
             clock: RunClock::starting_now(),
             hubs: Vec::new(),
             when_full: WhenFull::Throttle,
+            preallocate: false,
         });
         serde_json::to_string(&config).expect("serialises")
     }

@@ -11,21 +11,28 @@ use amqp::Value;
 use amqp::codec::Reader;
 use amqp::message::{SectionKind, Sections, encode};
 use bytes::BytesMut;
-use connect::checkpoint::{Checkpoint, CheckpointStore, ConsumerGroup, FileCheckpointStore, StoreError};
+use connect::checkpoint::{
+    Checkpoint, CheckpointStore, ConsumerGroup, FileCheckpointStore, StoreError,
+};
 use connect::event::PartitionId;
 use connect::event_hubs::{
-    EventHubsError, EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError, ManagementClient,
+    EventHubsError, EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError,
+    ManagementClient,
 };
 use connect::retry::{RetryMode, RetryPolicy};
-use connect::source::{BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
+use connect::source::{
+    BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition,
+};
 use hub::log::{LogLimits, WhenFull};
-use hub::namespace::{NamespaceConfig, HubConfig as HubEntityConfig};
+use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig, StartError};
 use relay::metrics::{Metrics, MetricsHandle};
 use relay::{CheckpointPolicy, Relay, RelayError, RelayOptions, route};
+use units::ByteSize;
 
 use super::fabric::{
-    DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline, RelayReading,
+    DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline,
+    RelayReading,
 };
 use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, RelayCounters};
 use crate::clock::RunClock;
@@ -87,7 +94,9 @@ impl Fabric for EventHubsFabric {
             let partitions = u16::try_from(entity.hub.partitions)?;
             Ok(HubEntityConfig {
                 consumer_groups: Some(entity.hub.consumer_group.clone())
-                    .filter(|group| !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP))
+                    .filter(|group| {
+                        !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP)
+                    })
                     .into_iter()
                     .collect(),
                 log: LogLimits {
@@ -101,23 +110,45 @@ impl Fabric for EventHubsFabric {
                 ..HubEntityConfig::new(entity.hub.name.clone(), partitions)
             })
         });
-        let namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, FabricError>>()?);
+        let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, FabricError>>()?);
+        if config.preallocate {
+            let bytes = config.hubs.iter().map(|entity| {
+                entity
+                    .log_per_partition
+                    .bytes()
+                    .saturating_mul(u64::from(entity.hub.partitions))
+            });
+            namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
+        }
         // The role's own loop runs on one thread; the service takes what the machine gives it.
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let service = runtime.spawn(Service::start(ServiceConfig::loopback(namespace))).await??;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let service = runtime
+            .spawn(Service::start(ServiceConfig::loopback(namespace)))
+            .await??;
+        if config.preallocate {
+            service.namespace().preallocate();
+        }
         Ok(EmbeddedHub { service, runtime })
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<EventHubsRelay, FabricError> {
         let scenario = &config.relay;
         let options = SourceOptions {
-            batch: BatchOptions { max_events: scenario.batch.events as usize, max_wait: scenario.batch.wait },
+            batch: BatchOptions {
+                max_events: scenario.batch.events as usize,
+                max_wait: scenario.batch.wait,
+            },
             prefetch: scenario.prefetch as usize,
         };
-        let OpenedSource { source, positions } = self.open_source(&config.source, options, config.read_from).await?;
+        let OpenedSource { source, positions } = self
+            .open_source(&config.source, options, config.read_from)
+            .await?;
         let sink = self.open_sink(&config.destination).await?;
         let store = Arc::new(FileCheckpointStore::open(&config.checkpoints)?);
-        let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
+        let connection_string: ConnectionString =
+            config.source.connection_string.reveal().parse()?;
         let group = ConsumerGroup {
             namespace: connection_string.endpoint.host().into(),
             hub: config.source.hub.name.as_str().into(),
@@ -130,12 +161,20 @@ impl Fabric for EventHubsFabric {
                 && source.partitions().contains(&partition)
             {
                 let sequence_number = Some(sequence_number);
-                let checkpoint = Checkpoint { group: group.clone(), partition, sequence_number, offset: None };
+                let checkpoint = Checkpoint {
+                    group: group.clone(),
+                    partition,
+                    sequence_number,
+                    offset: None,
+                };
                 store.update_checkpoint(checkpoint).await?;
             }
         }
         let relay = Relay::new(relay_options(config, group), source, sink, store)?;
-        Ok(EventHubsRelay { relay, clock: config.clock })
+        Ok(EventHubsRelay {
+            relay,
+            clock: config.clock,
+        })
     }
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<EventHubsSink, FabricError> {
@@ -151,14 +190,19 @@ impl Fabric for EventHubsFabric {
         let client = client_options(endpoint)?;
         let source =
             EventHubsSource::connect(client.clone(), &endpoint.hub.consumer_group, options).await?;
-        let mut positions: Vec<_> =
-            source.partitions().into_iter().map(|partition| (partition, StartPosition::Earliest)).collect();
+        let mut positions: Vec<_> = source
+            .partitions()
+            .into_iter()
+            .map(|partition| (partition, StartPosition::Earliest))
+            .collect();
         if read_from == ReadFrom::Now {
             let mut management = ManagementClient::connect(client).await?;
             for (partition, position) in &mut positions {
                 let properties = management.partition_properties(*partition).await?;
                 if !properties.is_empty {
-                    *position = StartPosition::AfterSequenceNumber(properties.last_enqueued_sequence_number);
+                    *position = StartPosition::AfterSequenceNumber(
+                        properties.last_enqueued_sequence_number,
+                    );
                 }
             }
             management.close().await;
@@ -214,7 +258,10 @@ impl RelayPipeline for EventHubsRelay {
     type Error = RelayError;
 
     fn metrics(&self) -> RelayReader {
-        RelayReader { handle: self.relay.metrics_handle(), clock: self.clock }
+        RelayReader {
+            handle: self.relay.metrics_handle(),
+            clock: self.clock,
+        }
     }
 
     async fn run(self, stop: impl Future<Output = ()>) -> Result<RelayReading, RelayError> {
@@ -257,7 +304,15 @@ fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
         },
         stages: stages
             .into_iter()
-            .map(|(stage, histogram)| (stage, LatencyDistribution { histogram: histogram.clone(), ..LatencyDistribution::new() }))
+            .map(|(stage, histogram)| {
+                (
+                    stage,
+                    LatencyDistribution {
+                        histogram: histogram.clone(),
+                        ..LatencyDistribution::new()
+                    },
+                )
+            })
             .collect(),
     }
 }
@@ -297,7 +352,9 @@ fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
 fn client_options(endpoint: &Endpoint) -> Result<EventHubsOptions, FabricError> {
     let connection_string: ConnectionString = endpoint.connection_string.reveal().parse()?;
     let mut options = EventHubsOptions::new(connection_string, Some(&endpoint.hub.name))?;
-    options.certificate_authority.clone_from(&endpoint.certificate_authority);
+    options
+        .certificate_authority
+        .clone_from(&endpoint.certificate_authority);
     Ok(options)
 }
 
@@ -311,13 +368,19 @@ pub struct Share<S> {
 
 impl<S> Share<S> {
     fn new(source: S, instance: u32, instances: u32) -> Self {
-        Self { source, instance, instances: instances.max(1) }
+        Self {
+            source,
+            instance,
+            instances: instances.max(1),
+        }
     }
 }
 
 impl<S: Source> Source for Share<S> {
     fn partitions(&self) -> Vec<PartitionId> {
-        let mine = |partition: &PartitionId| partition.0 % self.instances == self.instance % self.instances;
+        let mine = |partition: &PartitionId| {
+            partition.0 % self.instances == self.instance % self.instances
+        };
         self.source.partitions().into_iter().filter(mine).collect()
     }
 
@@ -351,7 +414,10 @@ impl MessageCodec for AmqpCodec {
     fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut) {
         if let Some(header) = header {
             let mut section = Vec::with_capacity(64);
-            encode::application_properties(&mut section, &[(HEADER_PROPERTY, Value::Binary(header.to_vec()))]);
+            encode::application_properties(
+                &mut section,
+                &[(HEADER_PROPERTY, Value::Binary(header.to_vec()))],
+            );
             message.extend_from_slice(&section);
         }
         let length = u32::try_from(payload.len()).expect("a payload is far below 4 GiB");
@@ -371,7 +437,10 @@ impl MessageCodec for AmqpCodec {
                 _ => {}
             }
         }
-        Some(DecodedMessage { header, payload: payload? })
+        Some(DecodedMessage {
+            header,
+            payload: payload?,
+        })
     }
 }
 

@@ -53,6 +53,8 @@ pub struct HubConfig {
     pub hubs: Vec<HubEntity>,
     /// What happens to a partition whose log is full.
     pub when_full: WhenFull,
+    /// Whether the logs' memory is taken before the role is ready.
+    pub preallocate: bool,
 }
 
 /// One hub of the embedded service.

@@ -45,6 +45,7 @@ impl TrialPlan<'_> {
             clock: self.clock,
             hubs: hubs.into(),
             when_full: parameters.embedded.when_full,
+            preallocate: parameters.embedded.preallocate,
         }
     }
 

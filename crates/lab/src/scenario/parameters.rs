@@ -68,6 +68,9 @@ pub struct Embedded {
     pub log_per_hub: ByteSize,
     /// What happens to a partition whose share is used up.
     pub when_full: WhenFull,
+    /// Whether the memory is taken and touched before the trial begins, for an even speed from the first event on. It
+    /// costs seconds per GiB where memory is slow to come by.
+    pub preallocate: bool,
 }
 
 /// What happens when the log of a partition is full.
@@ -215,6 +218,7 @@ impl Default for Embedded {
         Self {
             log_per_hub: ByteSize::from_mebibytes(1024),
             when_full: WhenFull::Retention,
+            preallocate: false,
         }
     }
 }
