@@ -15,6 +15,8 @@ use bytes::BytesMut;
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffer {
     current: BytesMut,
+    /// Whether `current` is a part of a buffer. A buffer of which all has been split off looks like none at all.
+    has_buffer: bool,
     /// Full buffers of which parts may still be in use.
     retired: VecDeque<BytesMut>,
 }
@@ -33,18 +35,19 @@ impl ReadBuffer {
         &mut self.current
     }
 
-    /// Nothing is to be read now: gives the buffer away if it is empty and nobody uses a part of it.
+    /// Nothing is to be read now: gives away the buffers that are empty and of which nobody uses a part.
     pub(crate) fn rest(&mut self) {
-        if self.current.is_empty() && self.current.capacity() > 0 {
-            let mut buffer = std::mem::take(&mut self.current);
-            if buffer.try_reclaim(BUFFER_SIZE) {
-                POOL.with_borrow_mut(|pool| {
-                    if pool.len() < POOLED_MAX {
-                        pool.push(buffer);
-                    }
-                });
-            } else {
-                self.retire(buffer);
+        if self.current.is_empty() && self.has_buffer && self.current.try_reclaim(BUFFER_SIZE) {
+            self.has_buffer = false;
+            pool(std::mem::take(&mut self.current));
+        }
+        for _ in 0..self.retired.len() {
+            if let Some(mut buffer) = self.retired.pop_front() {
+                if buffer.try_reclaim(BUFFER_SIZE) {
+                    pool(buffer);
+                } else {
+                    self.retired.push_back(buffer);
+                }
             }
         }
     }
@@ -59,8 +62,10 @@ impl ReadBuffer {
         let mut fresh = self.reusable(needed);
         fresh.extend_from_slice(&self.current);
         let mut full = std::mem::replace(&mut self.current, fresh);
-        full.clear();
-        self.retire(full);
+        if std::mem::replace(&mut self.has_buffer, true) {
+            full.clear();
+            self.retire(full);
+        }
     }
 
     fn reusable(&mut self, needed: usize) -> BytesMut {
@@ -82,14 +87,20 @@ impl ReadBuffer {
     }
 
     fn retire(&mut self, buffer: BytesMut) {
-        if buffer.capacity() == 0 && self.retired.len() >= RETIRED_MAX {
-            return;
-        }
         if self.retired.len() >= RETIRED_MAX {
             self.retired.pop_front();
         }
         self.retired.push_back(buffer);
     }
+}
+
+/// Leaves a buffer to the other connections of the thread, if they have not enough already.
+fn pool(buffer: BytesMut) {
+    POOL.with_borrow_mut(|pool| {
+        if pool.len() < POOLED_MAX {
+            pool.push(buffer);
+        }
+    });
 }
 
 thread_local! {
@@ -149,5 +160,34 @@ mod tests {
         buffer.rest();
         assert_eq!(buffer.input().capacity(), 0);
         assert!(buffer.retired.is_empty());
+    }
+
+    #[test]
+    fn a_buffer_of_which_a_part_is_in_use_is_read_into_again() {
+        let mut buffer = ReadBuffer::default();
+        buffer.with_room().extend_from_slice(&[1; 100]);
+        let place = buffer.input().as_ptr();
+        let held = buffer.input().split().freeze();
+        buffer.rest();
+        buffer.with_room().extend_from_slice(&[2; 100]);
+        assert_eq!(buffer.input().as_ptr(), place.wrapping_add(100));
+        assert_eq!(held[..], [1; 100]);
+    }
+
+    #[test]
+    fn full_buffers_are_given_away_at_rest_once_nobody_holds_a_part_of_them() {
+        let mut buffer = ReadBuffer::default();
+        let held: Vec<_> = (0..4)
+            .map(|_| {
+                buffer.with_room().resize(BUFFER_SIZE, 1);
+                buffer.input().split().freeze()
+            })
+            .collect();
+        buffer.rest();
+        assert_eq!(buffer.retired.len(), 3, "all but the last are set aside");
+        drop(held);
+        buffer.rest();
+        assert!(buffer.retired.is_empty());
+        assert_eq!(buffer.input().capacity(), 0);
     }
 }

@@ -256,20 +256,29 @@ fn a_handle_in_use_ends_the_session() {
 
 #[test]
 fn handles_without_a_link_end_the_session() {
-    let detach = Meaning::Detach(Detach {
-        handle: 9,
-        closed: true,
-        error: None,
-    });
     for body in [
         transfer(9, Some(0), false, b"m"),
-        crate::list::write(&detach).expect("it can be written"),
         crate::list::write(&credit(9, 1)).expect("it can be written"),
     ] {
         let (mut wire, _) = attached(Role::Sender);
         wire.say_body(0, &body);
         assert_eq!(end_condition(&mut wire), "amqp:session:unattached-handle");
     }
+}
+
+#[test]
+fn a_link_detached_twice_is_detached_once() {
+    let (mut wire, link) = attached(Role::Sender);
+    let detach = Meaning::Detach(Detach {
+        handle: 0,
+        closed: true,
+        error: None,
+    });
+    wire.say(0, &detach);
+    wire.say(0, &detach);
+    assert_eq!(wire.server.all(), [Happening::LinkDetached(link, None)]);
+    let reply = wire.reply();
+    assert!(matches!(&reply[..], [(0, Meaning::Detach(_))]), "{reply:?}");
 }
 
 #[test]
