@@ -90,13 +90,19 @@ impl ConnectionTask {
             .await
         };
         match ended {
+            // The socket is gone, so nothing can be said any more.
+            Some(error @ (DriveError::Io(_) | DriveError::Disconnected)) => {
+                return tracing::debug!(%error, "connection ended");
+            }
             Some(error) => tracing::debug!(%error, "connection ended"),
             None => {
                 let reason = Error::new(ErrorCondition::CONNECTION_FORCED, "The service is stopping.");
                 self.driver.connection().close(Some(reason));
-                self.driver.shut_down(FAREWELL).await;
             }
         }
+        // Links go first: what the client still sends or grants is of no interest, and readers must not be woken.
+        self.links.clear();
+        self.driver.shut_down(FAREWELL).await;
     }
 
     /// Takes turns until there is nothing to do; ready when the connection is over.
@@ -449,8 +455,9 @@ const OUTPUT_BUDGET: usize = 256 * 1024;
 /// Output that one reader may add before the next has its turn, in bytes.
 const READER_SHARE: usize = 64 * 1024;
 
-/// Turns before other connections of the thread have theirs.
-const TURNS_MAX: usize = 32;
+/// Turns before other connections of the thread have theirs: one that is sent a backlog must not keep another from its
+/// acknowledgements.
+const TURNS_MAX: usize = 4;
 
 /// Replies kept for a client that grants no credit for them.
 const WAITING_REPLIES_MAX: usize = 64;
