@@ -65,7 +65,8 @@ pub enum Event {
         /// The outcome; `None` if the receiver settled without one.
         state: Option<DeliveryState>,
     },
-    /// The sender settled deliveries whose outcome we gave unsettled.
+    /// The sender settled deliveries whose outcome we gave unsettled. The range is as the peer wrote it, perhaps far
+    /// wider than what there is: do not walk it id by id.
     SettledBySender {
         /// The session that numbers the deliveries.
         session: SessionId,

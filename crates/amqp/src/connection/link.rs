@@ -32,7 +32,8 @@ pub struct LinkOptions {
     pub sender_settle_mode: SenderSettleMode,
     /// How the receiving end settles.
     pub receiver_settle_mode: ReceiverSettleMode,
-    /// Largest message that a receiving link of ours accepts, in bytes.
+    /// Largest message that a receiving link of ours accepts, in bytes. Without it a message of many frames may take
+    /// up to 2 GiB.
     pub max_message_size: Option<u64>,
     /// Extensions that we would use.
     pub desired_capabilities: Vec<Symbol>,
@@ -43,7 +44,7 @@ pub struct LinkOptions {
 /// What we answer when we accept a link. The rest is echoed from the request, as clients check.
 #[derive(Debug, Clone, Default)]
 pub struct LinkAcceptance {
-    /// Largest message that the link carries, in bytes.
+    /// Largest message that the link carries, in bytes. Without it a message of many frames may take up to 2 GiB.
     pub max_message_size: Option<u64>,
     /// Extensions that the link has.
     pub offered_capabilities: Vec<Symbol>,

@@ -1,0 +1,65 @@
+//! Writes a seed per byte vector for the targets that read bytes, and some for the others, into `corpus/`.
+
+#[path = "../../crates/amqp/tests/vectors/list/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest of it")]
+mod list;
+
+use std::path::Path;
+use std::{fs, io};
+
+use list::{Meaning, vectors};
+
+fn main() -> io::Result<()> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for (index, vector) in vectors().into_iter().enumerate() {
+        let seed = |target: &str, bytes: &[u8]| -> io::Result<()> {
+            let folder = corpus.join(target);
+            fs::create_dir_all(&folder)?;
+            fs::write(folder.join(format!("vector-{index:03}")), bytes)
+        };
+        seed("decoder", &vector.bytes)?;
+        match &vector.meaning {
+            Meaning::Message(_) => seed("sections", &vector.bytes)?,
+            Meaning::Value(_) => {}
+            Meaning::SaslMechanisms(_) | Meaning::SaslInit(_) | Meaning::SaslOutcome(_) => {
+                seed(
+                    "connection",
+                    &[
+                        &[255][..],
+                        b"AMQP\x03\x01\x00\x00",
+                        &frame(1, &vector.bytes),
+                    ]
+                    .concat(),
+                )?;
+            }
+            _ => seed(
+                "connection",
+                &[&[255][..], &opened(), &frame(0, &vector.bytes)].concat(),
+            )?,
+        }
+        // Each vector's bytes are a script too, if not a sensible one.
+        seed("conversation", &vector.bytes)?;
+    }
+    Ok(())
+}
+
+/// What it takes until links can be attached.
+fn opened() -> Vec<u8> {
+    let open = list::assemble("00 53 10 c0 < 01 a1 < 'seed' > >");
+    let begin = list::assemble("00 53 11 c0 < 04 40 43 52 64 52 64 >");
+    let attach = list::assemble(
+        "00 53 12 c0 < 0a a1 < 'in' > 43 42 40 40 00 53 28 45 00 53 29 45 40 40 43 >",
+    );
+    [
+        &b"AMQP\x00\x01\x00\x00"[..],
+        &frame(0, &open),
+        &frame(0, &begin),
+        &frame(0, &attach),
+    ]
+    .concat()
+}
+
+fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    let size = u32::try_from(body.len() + 8).expect("a short frame");
+    [&size.to_be_bytes()[..], &[2, kind, 0, 0], body].concat()
+}
