@@ -97,6 +97,12 @@ impl EventHubsSource {
         })
     }
 
+    /// Leaves partitions to others: only those that `keep` holds for are among [`Source::partitions`] from now on. To be
+    /// called before any is opened.
+    pub fn retain_partitions(&mut self, keep: impl Fn(PartitionId) -> bool) {
+        self.partitions.retain(|&partition| keep(partition));
+    }
+
     /// Closes the connection in good order. Dropping the source just ends it.
     pub async fn shut_down(self) {
         if let Some(connection) = self.connection.into_connection() {

@@ -68,6 +68,7 @@ pub(super) struct EventHubsSource {
     #[serde(default = "consumer_group")]
     pub(super) consumer_group: String,
     pub(super) partitions: Option<Vec<u32>>,
+    pub(super) certificate_authority: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,6 +84,7 @@ pub(super) struct EventHubsSink {
     pub(super) connection_string: ConnectionString,
     /// May be left out where the connection string has an `EntityPath`.
     pub(super) hub: Option<String>,
+    pub(super) certificate_authority: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -222,6 +224,7 @@ impl EventHubsSource {
             connection_string: self.connection_string,
             consumer_group: self.consumer_group,
             partitions: self.partitions,
+            certificate_authority: self.certificate_authority,
         }
     }
 }
@@ -238,6 +241,7 @@ impl EventHubsSink {
         SinkConfig::EventHubs {
             hub: self.hub().unwrap_or_default().to_owned(),
             connection_string: self.connection_string,
+            certificate_authority: self.certificate_authority,
         }
     }
 }

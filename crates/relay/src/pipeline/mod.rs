@@ -68,6 +68,8 @@ pub enum SourceConfig {
         consumer_group: String,
         /// Which partitions; all of them if left out.
         partitions: Option<Vec<u32>>,
+        /// A file of certificates (PEM) to trust instead of those of the system.
+        certificate_authority: Option<PathBuf>,
     },
 }
 
@@ -80,6 +82,8 @@ pub enum SinkConfig {
         connection_string: ConnectionString,
         /// The hub.
         hub: String,
+        /// A file of certificates (PEM) to trust instead of those of the system.
+        certificate_authority: Option<PathBuf>,
     },
 }
 

@@ -75,8 +75,9 @@ fn everything_can_be_chosen() {
     connection_string: ${NAMESPACE};EntityPath=orders
     consumer_group: audit
     partitions: [0, 2]
+    certificate_authority: source-ca.pem
 sink:
-  event_hubs: {connection_string: '${NAMESPACE}', hub: copies}
+  event_hubs: {connection_string: '${NAMESPACE}', hub: copies, certificate_authority: sink-ca.pem}
 checkpoint: {store: {files: /var/lib/relay}, write: {every: 2 s}}
 start: {sequence_number: 41}
 route: round-robin
@@ -99,12 +100,19 @@ metrics: 127.0.0.1:9464
         hub,
         consumer_group,
         partitions,
+        certificate_authority: trusted_of_source,
         ..
     } = &config.source;
     assert_eq!(
         (hub.as_str(), consumer_group.as_str(), partitions),
         ("orders", "audit", &Some(vec![0, 2]))
     );
+    let SinkConfig::EventHubs {
+        certificate_authority: trusted_of_sink,
+        ..
+    } = &config.sink;
+    assert_eq!(trusted_of_source, &Some("source-ca.pem".into()));
+    assert_eq!(trusted_of_sink, &Some("sink-ca.pem".into()));
     assert_eq!(config.source_options.batch.max_events, 64);
     assert_eq!(
         config.source_options.batch.max_wait,
