@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::list::ListArguments;
+use crate::relay::RelayArguments;
 use crate::role::RoleArguments;
 use crate::run::RunArguments;
 use crate::serve::ServeArguments;
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Show(ShowArguments),
     /// Serve hubs to the unmodified clients of Event Hubs, until interrupted
     Serve(ServeArguments),
+    /// Run one pipeline on its own: read from a hub, route, send to another, checkpoint, until interrupted
+    Relay(RelayArguments),
     /// One process of a measurement, started by `run`
     #[command(hide = true)]
     Role(RoleArguments),

@@ -7,6 +7,7 @@ use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 /// Prints `error` to standard error: what is wrong, the line of the file where there is one, and what to do.
 ///
 /// Colour and box-drawing characters appear on a terminal only, and not where `NO_COLOR` is set or the terminal is dumb.
+/// Long lines are wrapped on a terminal only: in a log, one message is one line.
 pub(crate) fn print(error: &dyn Diagnostic) {
     let theme = if is_colourful() {
         GraphicalTheme::unicode()
@@ -15,7 +16,11 @@ pub(crate) fn print(error: &dyn Diagnostic) {
     };
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(theme)
-        .with_width(WIDTH)
+        .with_width(if io::stderr().is_terminal() {
+            WIDTH
+        } else {
+            usize::MAX
+        })
         .with_links(false);
     if handler.render_report(&mut text, error).is_err() {
         text = format!("{error}\n");

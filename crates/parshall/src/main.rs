@@ -8,6 +8,7 @@ mod list;
 mod logging;
 mod output;
 mod progress;
+mod relay;
 mod role;
 mod run;
 mod selection;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::List(arguments) => list::execute(arguments),
         Command::Show(arguments) => show::execute(arguments),
         Command::Run(arguments) => run::execute(arguments),
+        Command::Relay(arguments) => relay::execute(arguments),
         Command::Role(arguments) => role::execute(arguments),
         Command::Serve(arguments) => serve::execute(arguments),
     };

@@ -48,6 +48,7 @@ fn help_tells_every_command_and_option() {
     insta::assert_snapshot!("help", anywhere(&["--help"]));
     insta::assert_snapshot!("help_list", anywhere(&["list", "--help"]));
     insta::assert_snapshot!("help_show", anywhere(&["show", "--help"]));
+    insta::assert_snapshot!("help_relay", anywhere(&["relay", "--help"]));
     insta::assert_snapshot!("help_serve", anywhere(&["serve", "--help"]));
 }
 

@@ -1,0 +1,301 @@
+//! `parshall relay`: one pipeline on its own, until it is interrupted.
+//!
+//! * `plan` tells what a pipeline does, before it does it.
+//!
+//! ```text
+//!   first signal    no more batches; those under way are finished or given back; checkpoints; status 0
+//!   second signal   the end at once, status 130: what was under way is read and sent again by the next relay
+//! ```
+
+mod plan;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+
+use clap::Args;
+use connect::checkpoint::{CheckpointStore, FileCheckpointStore};
+use connect::event::PartitionId;
+use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource};
+use connect::sink::Sink as _;
+use connect::source::Source as _;
+use relay::metrics::{Metrics, endpoint};
+use relay::pipeline::{CheckpointStoreConfig, PipelineConfig, SinkConfig, SourceConfig};
+use relay::{Ended, Relay, RelayError, Summary};
+use settings::Document;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::exit::{CommandError, Exit};
+use crate::{logging, output};
+use plan::Plan;
+
+/// The arguments of `relay`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  parshall relay pipelines/fan-out.yaml --check
+  parshall relay pipelines/fan-out.yaml
+
+A pipeline:
+  source:
+    event_hubs:
+      connection_string: ${SOURCE_CONNECTION_STRING:?the namespace to read from}
+      hub: orders
+      consumer_group: $Default
+  sink:
+    event_hubs:
+      connection_string: ${SINK_CONNECTION_STRING:?the namespace to write to}
+      hub: orders-by-customer
+  checkpoint:
+    store: {files: ./checkpoints}
+    write: each-batch                  # or {every: 1 s}
+  route: key                           # or random, round-robin
+  batch: {events: 128, wait: 10 ms}
+  metrics: 127.0.0.1:9464              # /metrics and /health
+
+Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops in good order: what is under way is finished,
+progress is written, and the exit status is 0. A second signal ends at once, with 130; nothing is lost
+either way. Logs go to standard error; PARSHALL_LOG says which, such as PARSHALL_LOG=debug.")]
+pub(crate) struct RelayArguments {
+    /// The file that describes the pipeline: source, route, destination, checkpoints
+    pipeline: PathBuf,
+
+    /// Read the file, check everything that can be checked without connecting, and say what would be run
+    #[arg(long)]
+    check: bool,
+}
+
+/// Tells the plan, and unless that is all that was wanted carries events until SIGINT or SIGTERM.
+pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
+    let mut document = Document::read(&arguments.pipeline)?;
+    document.fill_in_environment()?;
+    let config = PipelineConfig::from_document(&document)?;
+    if arguments.check {
+        return output::print(&Plan::new(&config).to_string());
+    }
+    logging::start()?;
+    // Source, relay and sink hand over to one another without a lock or a wake-up: they share one thread.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::System)?;
+    let result = runtime.block_on(run(&document, &config));
+    // A name that is still being looked up must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, CommandError> {
+    let mut signals = Signals::new()?;
+    let metrics =
+        match config.metrics {
+            Some(address) => Some(TcpListener::bind(address).await.map_err(|error| {
+                CommandError::Unavailable {
+                    message: format!("the metrics can't be served on {address}: {error}"),
+                }
+            })?),
+            None => None,
+        };
+    let relay = tokio::select! {
+        biased;
+        // Nothing is under way yet.
+        () = signals.next() => return Ok(Exit::Passed),
+        connected = connect(document, config) => connected?,
+    };
+    let mut plan = Plan::new(config).to_string();
+    if let Some(listener) = metrics {
+        let address = listener.local_addr().map_err(CommandError::System)?;
+        writeln!(plan, "metrics      http://{address}/metrics").expect("a string takes everything");
+        let served = endpoint::serve(listener, relay.metrics_handle(), std::future::pending());
+        tokio::spawn(async move {
+            if let Err(error) = served.await {
+                tracing::error!(%error, "the metrics are served no more");
+            }
+        });
+    }
+    plan.push_str("\nRunning.\n");
+    output::print(&plan)?;
+    carry(relay, signals).await
+}
+
+/// Runs the relay until the signals end it.
+async fn carry(
+    relay: Relay<EventHubsSource, EventHubsSink>,
+    mut signals: Signals,
+) -> Result<Exit, CommandError> {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let mut running = pin!(relay.run(async {
+        // A dropped sender is a stop, too.
+        let _ = stopped.await;
+    }));
+    let summary = tokio::select! {
+        biased;
+        ended = &mut running => ended,
+        () = signals.next() => {
+            tracing::info!("stopping; another signal ends at once");
+            drop(stop);
+            tokio::select! {
+                biased;
+                ended = &mut running => ended,
+                () = signals.next() => return Ok(Exit::Interrupted),
+            }
+        }
+    };
+    let summary = summary.map_err(|error| unavailable("the pipeline ended", &error))?;
+    // Where standard error itself cannot be written, the exit status is all that is left to tell.
+    let _ = io::stderr().write_all(told(&summary).as_bytes());
+    Ok(Exit::Passed)
+}
+
+/// Connects source and sink and opens the store.
+async fn connect(
+    document: &Document,
+    config: &PipelineConfig,
+) -> Result<Relay<EventHubsSource, EventHubsSink>, CommandError> {
+    let CheckpointStoreConfig::Files(folder) = &config.checkpoint_store;
+    let store: Arc<dyn CheckpointStore> = Arc::new(
+        FileCheckpointStore::open(folder)
+            .map_err(|error| unavailable("the checkpoints can't be kept", &error))?,
+    );
+    let source = source(document, config).await?;
+    let sink = sink(config).await?;
+    let options = config.relay_options(sink.destinations());
+    Relay::new(options, source, sink, store).map_err(|error| match &error {
+        RelayError::FanOut { destinations, .. } => {
+            let advice = format!(
+                "the hub has {destinations} partitions: allowed is 1 to {destinations}, or leave it out for all"
+            );
+            document.mistake("fan_out", error.to_string(), advice).into()
+        }
+        RelayError::Source(_) | RelayError::Sink(_) | RelayError::Store(_) => {
+            unavailable("the pipeline can't begin", &error)
+        }
+    })
+}
+
+async fn source(
+    document: &Document,
+    config: &PipelineConfig,
+) -> Result<EventHubsSource, CommandError> {
+    let SourceConfig::EventHubs {
+        connection_string,
+        hub,
+        consumer_group,
+        partitions,
+        certificate_authority,
+    } = &config.source;
+    let refused = |error: &dyn Error| unavailable("the source can't be used", error);
+    let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
+        .map_err(|error| refused(&error))?;
+    options
+        .certificate_authority
+        .clone_from(certificate_authority);
+    let mut source = EventHubsSource::connect(options, consumer_group, config.source_options)
+        .await
+        .map_err(|error| refused(&error))?;
+    if let Some(wanted) = partitions {
+        let existing = source.partitions();
+        if let Some(missing) = wanted
+            .iter()
+            .find(|&&id| !existing.contains(&PartitionId(id)))
+        {
+            let reason = format!("the hub {hub} has no partition {missing}");
+            let advice = match (existing.first(), existing.last()) {
+                (Some(first), Some(last)) => format!("it has {first} to {last}"),
+                _ => "it has none at all".to_owned(),
+            };
+            return Err(document
+                .mistake("source.event_hubs.partitions", reason, advice)
+                .into());
+        }
+        source.retain_partitions(|partition| wanted.contains(&partition.0));
+    }
+    Ok(source)
+}
+
+async fn sink(config: &PipelineConfig) -> Result<EventHubsSink, CommandError> {
+    let SinkConfig::EventHubs {
+        connection_string,
+        hub,
+        certificate_authority,
+    } = &config.sink;
+    let refused = |error: &dyn Error| unavailable("the sink can't be used", error);
+    let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
+        .map_err(|error| refused(&error))?;
+    options
+        .certificate_authority
+        .clone_from(certificate_authority);
+    EventHubsSink::connect(options)
+        .await
+        .map_err(|error| refused(&error))
+}
+
+/// SIGINT and SIGTERM, from the moment on at which this is made.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, CommandError> {
+        let listen = |kind| signal(kind).map_err(CommandError::System);
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// An error with all of its causes, in one line.
+fn unavailable(what: &str, error: &dyn Error) -> CommandError {
+    let mut message = format!("{what}: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        message.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    CommandError::Unavailable { message }
+}
+
+/// What was done, for a person.
+fn told(summary: &Summary) -> String {
+    let Metrics {
+        received_events,
+        received_batches,
+        forwarded_events,
+        completed_events,
+        retries,
+        failed_batches,
+        doubtful_events,
+        checkpoints,
+        failed_checkpoints,
+        ..
+    } = summary.metrics;
+    let ended = match summary.ended {
+        Ended::Finished => "Stopped in good order.".to_owned(),
+        Ended::TimedOut { batches } => {
+            format!("Stopped with {batches} batches under way, which will be read and sent again.")
+        }
+    };
+    format!(
+        "{ended}\n\
+         received     {received_events} events in {received_batches} batches\n\
+         forwarded    {forwarded_events} events\n\
+         completed    {completed_events} events, with all of their batch\n\
+         in doubt     {doubtful_events} events of sends without an outcome\n\
+         retries      {retries}, failed batches {failed_batches}\n\
+         checkpoints  {checkpoints} written, {failed_checkpoints} failed\n"
+    )
+}

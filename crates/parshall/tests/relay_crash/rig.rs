@@ -1,0 +1,376 @@
+//! A service with two hubs, a publisher of stamped events that never stops by itself, a reader that checks every event
+//! that reaches the destination, and relays as processes between the two.
+//!
+//! Nothing here waits for a time: everybody waits for what the reader has seen.
+
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use connect::event::PartitionId;
+use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
+use connect::sink::SendToken;
+use connect::source::{BatchOptions, Source as _, SourceEvent, SourceOptions, StartPosition};
+use hub::log::LogLimits;
+use hub::namespace::{HubConfig, NamespaceConfig};
+use hub::service::{Service, ServiceConfig};
+use lab::clock::RunTime;
+use lab::payload::{Header, PayloadWriter};
+use lab::verify::{Delivery, Expectation, StreamSends, StreamVerifier};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// Partitions of the source; each has one stream of the publisher's.
+pub(crate) const SOURCES: u32 = 8;
+
+/// Partitions of the destination.
+pub(crate) const DESTINATIONS: u32 = 6;
+
+/// Events of one send of the publisher. Not a multiple of the relay's batches, so that those end anywhere.
+const PUBLISHED_AT_ONCE: u32 = 50;
+
+/// The publisher is ahead of the reader by so many events at most: there is always something to carry, and never more
+/// than the logs hold.
+const LEAD: u64 = 40_000;
+
+const SEED: u64 = 11;
+const RUN: u8 = 3;
+const PAYLOAD: usize = 20;
+
+/// The service, and what publishes to it and reads from it.
+pub(crate) struct Rig {
+    service: Service,
+    folder: tempfile::TempDir,
+    seen: watch::Receiver<Seen>,
+    publishing: Option<(oneshot::Sender<()>, JoinHandle<Vec<StreamSends>>)>,
+    reading: JoinHandle<()>,
+    finish: Option<oneshot::Sender<u64>>,
+    verified: oneshot::Receiver<StreamVerifier>,
+}
+
+/// What has reached the destination so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Events, repetitions included.
+    pub(crate) received: u64,
+    /// Different events.
+    pub(crate) distinct: u64,
+}
+
+impl Rig {
+    /// Serves, publishes and reads from now on. `settings` are lines of the pipeline beyond source, sink and store.
+    pub(crate) async fn start(settings: &str) -> Self {
+        Self::start_with_logs(settings, LogLimits::default()).await
+    }
+
+    /// The same with other logs in the destination.
+    pub(crate) async fn start_with_logs(settings: &str, log: LogLimits) -> Self {
+        let namespace = NamespaceConfig::with_hubs(vec![
+            HubConfig::new("source", SOURCES as u16),
+            HubConfig {
+                log,
+                ..HubConfig::new("destination", DESTINATIONS as u16)
+            },
+        ]);
+        let service = Service::start(ServiceConfig::loopback(namespace))
+            .await
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let connection_string = service.connection_string(None);
+        let pipeline = format!(
+            "source:\n  event_hubs: {{connection_string: '{0}', hub: source}}\n\
+             sink:\n  event_hubs: {{connection_string: '{0}', hub: destination}}\n\
+             checkpoint: {{store: {{files: ./checkpoints}}}}\n{settings}",
+            connection_string.reveal()
+        );
+        std::fs::write(folder.path().join(PIPELINE), pipeline).unwrap();
+        let options = |hub| EventHubsOptions::new(connection_string.clone(), Some(hub)).unwrap();
+
+        let (show, seen) = watch::channel(Seen::default());
+        let (finish, finished) = oneshot::channel();
+        let (verify, verified) = oneshot::channel();
+        let reading = tokio::spawn(read(options("destination"), show, finished, verify));
+        let (stop, stopped) = oneshot::channel();
+        let publishing = tokio::spawn(publish(options("source"), seen.clone(), stopped));
+        Self {
+            service,
+            folder,
+            seen,
+            publishing: Some((stop, publishing)),
+            reading,
+            finish: Some(finish),
+            verified,
+        }
+    }
+
+    /// Starts a relay on the pipeline; all of them share one folder of checkpoints.
+    pub(crate) fn relay(&self) -> Relaying {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
+            .args(["relay", PIPELINE])
+            .current_dir(self.folder.path())
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Relaying { child, output }
+    }
+
+    /// What the reader has seen by now.
+    pub(crate) fn seen(&self) -> Seen {
+        *self.seen.borrow()
+    }
+
+    /// Waits until the reader has seen so much; fails if the relay ends before.
+    pub(crate) async fn until(&self, relay: &mut Relaying, enough: impl FnMut(&Seen) -> bool) {
+        let mut seen = self.seen.clone();
+        tokio::select! {
+            waited = seen.wait_for(enough) => { waited.unwrap(); }
+            exit = relay.child.wait() => panic!("the relay ended by itself: {exit:?}"),
+        }
+    }
+
+    /// Lets the publisher stop, and tells what it has sent.
+    pub(crate) async fn stop_publishing(&mut self) -> Vec<StreamSends> {
+        let (stop, publishing) = self.publishing.take().unwrap();
+        let _ = stop.send(());
+        publishing.await.unwrap()
+    }
+
+    /// Reads what the destination holds up to its last event, and compares that with what was sent. No relay runs any
+    /// more.
+    pub(crate) async fn verdict(mut self, sends: &[StreamSends]) -> Delivery {
+        let held = self
+            .service
+            .namespace()
+            .hub("destination")
+            .unwrap()
+            .counters()
+            .events_in;
+        self.finish.take().unwrap().send(held).unwrap();
+        let verifier = self.verified.await.unwrap();
+        self.reading.await.unwrap();
+        self.service.stop().await;
+        verifier.conclude(sends)
+    }
+
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.folder.path().join("checkpoints")
+    }
+}
+
+/// A relay as a process.
+pub(crate) struct Relaying {
+    child: Child,
+    output: BufReader<tokio::process::ChildStdout>,
+}
+
+impl Relaying {
+    /// The value of a metric that the pipeline serves.
+    pub(crate) async fn metric(&mut self, address: &str, name: &str) -> u64 {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let (mut reading, mut writing) = stream.into_split();
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        tokio::io::AsyncWriteExt::write_all(&mut writing, request)
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        reading.read_to_string(&mut answer).await.unwrap();
+        let line = answer
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} in {answer}"))
+            .trim()
+            .parse()
+            .unwrap()
+    }
+
+    /// The address of the metrics, once the relay runs.
+    pub(crate) async fn metrics_address(&mut self) -> String {
+        let mut lines = (&mut self.output).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if let Some(url) = line
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix("http://"))
+            {
+                return url.trim_end_matches("/metrics").to_owned();
+            }
+        }
+        panic!("it ended before it was running");
+    }
+
+    /// Waits until it says that it is stopping.
+    pub(crate) async fn until_stopping(&mut self) {
+        let mut said = BufReader::new(self.child.stderr.as_mut().unwrap()).lines();
+        while let Some(line) = said.next_line().await.unwrap() {
+            if line.contains("stopping") {
+                return;
+            }
+        }
+        panic!("it ended without stopping");
+    }
+
+    pub(crate) fn signal(&self) {
+        let id = i32::try_from(self.child.id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+    }
+
+    pub(crate) async fn exit(mut self) -> ExitStatus {
+        self.child.wait().await.unwrap()
+    }
+
+    /// Ends it in the middle of whatever it does.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Asks it to stop; gives its status and what it said at the end.
+    pub(crate) async fn terminate(mut self) -> (ExitStatus, String) {
+        self.signal();
+        let mut said = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .await
+            .unwrap();
+        (self.child.wait().await.unwrap(), said)
+    }
+}
+
+/// Publishes stamped events to every partition in turn, until told to stop.
+async fn publish(
+    options: EventHubsOptions,
+    mut seen: watch::Receiver<Seen>,
+    mut stop: oneshot::Receiver<()>,
+) -> Vec<StreamSends> {
+    let writer = PayloadWriter::new(PAYLOAD, SEED).unwrap();
+    let mut publisher = Publisher::connect(options).await.unwrap();
+    let mut sends = vec![StreamSends::default(); SOURCES as usize];
+    let mut outcomes = Vec::new();
+    loop {
+        for partition in 0..SOURCES {
+            let first = sends[partition as usize].sent;
+            let fill = |index: usize, payload: &mut [u8]| {
+                let header = Header {
+                    run: RUN,
+                    stream: partition as u16,
+                    sequence: first + index as u32,
+                    intended: RunTime::EPOCH,
+                };
+                writer.write(header, RunTime::EPOCH, payload);
+            };
+            let count = PUBLISHED_AT_ONCE as usize;
+            while publisher
+                .publish_payloads(
+                    SendToken(u64::from(partition)),
+                    partition,
+                    count,
+                    PAYLOAD,
+                    fill,
+                )
+                .is_err()
+            {
+                poll_fn(|context| publisher.poll_ready(context))
+                    .await
+                    .unwrap();
+            }
+            sends[partition as usize].sent += PUBLISHED_AT_ONCE;
+        }
+        while outcomes.len() < SOURCES as usize {
+            poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes))
+                .await
+                .unwrap();
+        }
+        for outcome in outcomes.drain(..) {
+            outcome.result.unwrap();
+        }
+        for stream in &mut sends {
+            stream
+                .acknowledged
+                .insert(stream.sent - PUBLISHED_AT_ONCE..stream.sent);
+        }
+        let published = sends
+            .iter()
+            .map(|stream| u64::from(stream.sent))
+            .sum::<u64>();
+        tokio::select! {
+            biased;
+            _ = &mut stop => return sends,
+            waited = seen.wait_for(|seen| published < seen.distinct + LEAD) => { waited.unwrap(); }
+        }
+    }
+}
+
+/// Reads the destination, shows what has come, and hands the verifier over once so many events as `finished` says are
+/// read.
+async fn read(
+    options: EventHubsOptions,
+    show: watch::Sender<Seen>,
+    mut finished: oneshot::Receiver<u64>,
+    verify: oneshot::Sender<StreamVerifier>,
+) {
+    let mut verifier = StreamVerifier::new(Expectation {
+        run: RUN,
+        streams: SOURCES as u16,
+        destinations: DESTINATIONS as u16,
+        sequence_end: u32::MAX,
+    });
+    let source_options = SourceOptions {
+        batch: BatchOptions {
+            max_events: 256,
+            max_wait: Duration::ZERO,
+        },
+        prefetch: 2_048,
+    };
+    let mut source = EventHubsSource::connect(options, "$Default", source_options)
+        .await
+        .unwrap();
+    for partition in source.partitions() {
+        source.open(partition, StartPosition::Earliest);
+    }
+    let mut last = None;
+    let mut read = 0;
+    loop {
+        if last.is_some_and(|last| read >= last) {
+            break;
+        }
+        let event = tokio::select! {
+            event = poll_fn(|context| source.poll_batch(context)) => event.unwrap(),
+            count = &mut finished, if last.is_none() => {
+                last = Some(count.unwrap());
+                continue;
+            }
+        };
+        let SourceEvent::Batch(batch) = event else {
+            panic!("the reader's partitions stay open: {event:?}")
+        };
+        let PartitionId(destination) = batch.partition();
+        for event in batch.events() {
+            // A Data section with a length in one byte, as the publisher made it.
+            let payload = batch.message(event).strip_prefix(b"\x00\x53\x75\xa0\x14");
+            verifier.observe(
+                Header::parse(payload.unwrap_or_default()),
+                destination as u16,
+            );
+        }
+        read += batch.len() as u64;
+        source.release(batch);
+        show.send_replace(Seen {
+            received: verifier.counts().received,
+            distinct: verifier.distinct(),
+        });
+    }
+    source.shut_down().await;
+    let _ = verify.send(verifier);
+}
+
+const PIPELINE: &str = "pipeline.yaml";
