@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use amqp::Connection;
 use amqp::connection::{ConnectionError, Event};
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncReadExt as _, AsyncWrite};
 use tokio::time::Sleep;
 
 use crate::read_buffer::ReadBuffer;
@@ -105,14 +105,22 @@ impl Driver {
         .await
     }
 
-    /// Sends what is left to send, then ends the socket's output. Gives up after `patience`.
+    /// Sends what is left to send, ends the socket's output, and waits for the peer to do the same. Gives up after
+    /// `patience`.
+    ///
+    /// What the peer still sends is thrown away, but it is read: a socket that is closed with input unread resets the
+    /// connection, and the peer might lose our last words, such as why we closed.
     pub async fn shut_down(mut self, patience: Duration) {
-        let farewell = poll_fn(|cx| {
-            if ready!(self.poll_write(cx)).is_ok() {
-                let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
+        let farewell = async {
+            let written = poll_fn(|cx| {
+                ready!(self.poll_write(cx))?;
+                Pin::new(&mut self.stream).poll_shutdown(cx)
+            });
+            if written.await.is_ok() {
+                let mut discarded = [0; 4096];
+                while matches!(self.stream.read(&mut discarded).await, Ok(1..)) {}
             }
-            Poll::Ready(())
-        });
+        };
         let _ = tokio::time::timeout(patience, farewell).await;
     }
 
@@ -159,7 +167,7 @@ impl Driver {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriveError>> {
         // `read_buf` reads into spare capacity without filling it with zeros first.
-        let read = tokio::io::AsyncReadExt::read_buf(&mut self.stream, self.input.with_room());
+        let read = self.stream.read_buf(self.input.with_room());
         let length = ready!(std::pin::pin!(read).poll(cx))?;
         if length == 0 {
             return Poll::Ready(Err(DriveError::Disconnected));

@@ -188,14 +188,14 @@ fn parameters_survive_the_way_to_another_process() {
 }
 
 #[test]
-fn a_saturating_load_stays_within_half_of_the_log() {
+fn a_saturating_load_stays_within_a_third_of_the_log() {
     let lag = |arguments: &[&str]| {
         cases("scenario: s\n", &set(arguments)).unwrap()[0]
             .parameters
             .lag_limit()
     };
     assert_eq!(lag(&[]), 2_000_000);
-    assert_eq!(lag(&["load.payload=1 KiB"]), (1 << 29) / (1024 + 64));
+    assert_eq!(lag(&["load.payload=1 KiB"]), (1 << 30) / 3 / (1024 + 64));
     assert_eq!(lag(&["load.payload=1 KiB", "load.max_lag=5"]), 5);
 }
 

@@ -44,11 +44,18 @@ pub(crate) fn execute(arguments: RoleArguments) -> Result<Exit, CommandError> {
         RoleName::Sink => Role::Sink,
     };
     // A failure has been told to the orchestrator, which has the words for it.
-    Ok(match run_role(role, EventHubsFabric, BufReader::new(io::stdin()), io::stdout()) {
-        Ok(()) => Exit::Passed,
-        Err(error) => {
-            tracing::error!(%error, "the role failed");
-            Exit::Failed
-        }
-    })
+    Ok(
+        match run_role(
+            role,
+            EventHubsFabric,
+            BufReader::new(io::stdin()),
+            io::stdout(),
+        ) {
+            Ok(()) => Exit::Passed,
+            Err(error) => {
+                tracing::error!(%error, "the role failed");
+                Exit::Failed
+            }
+        },
+    )
 }

@@ -36,8 +36,15 @@ impl HttpFront {
     ///
     /// # Errors
     /// If the listener fails for good.
-    pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) -> std::io::Result<()> {
-        let router = Router::new().route("/health", get(health)).route("/metrics", get(metrics)).with_state(self);
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        mut stop: watch::Receiver<bool>,
+    ) -> std::io::Result<()> {
+        let router = Router::new()
+            .route("/health", get(health))
+            .route("/metrics", get(metrics))
+            .with_state(self);
         axum::serve(listener, router)
             .with_graceful_shutdown(async move {
                 let _ = stop.wait_for(|stop| *stop).await;
@@ -47,11 +54,20 @@ impl HttpFront {
 }
 
 async fn health() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], r#"{"status":"healthy","message":"Service is healthy."}"#)
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        r#"{"status":"healthy","message":"Service is healthy."}"#,
+    )
 }
 
 async fn metrics(State(front): State<HttpFront>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], front.render())
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        front.render(),
+    )
 }
 
 /// Which counter of a partition a metric shows.
@@ -62,33 +78,68 @@ impl HttpFront {
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, figure: &dyn Fn(&Partition) -> u64| {
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for hub in self.namespace.hubs() {
-                for partition in hub.partitions() {
-                    let (hub, id) = (hub.name(), partition.id());
-                    let _ = writeln!(text, "{name}{{hub=\"{hub}\",partition=\"{id}\"}} {}", figure(partition));
+        let mut family =
+            |name: &str, kind: &str, help: &str, figure: &dyn Fn(&Partition) -> u64| {
+                let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+                for hub in self.namespace.hubs() {
+                    for partition in hub.partitions() {
+                        let (hub, id) = (hub.name(), partition.id());
+                        let _ = writeln!(
+                            text,
+                            "{name}{{hub=\"{hub}\",partition=\"{id}\"}} {}",
+                            figure(partition)
+                        );
+                    }
                 }
-            }
-        };
+            };
         let counters: [(&str, &str, Figure); 6] = [
-            ("parshall_hub_events_in_total", "Events appended.", |values| values.events_in),
-            ("parshall_hub_bytes_in_total", "Bytes appended.", |values| values.bytes_in),
-            ("parshall_hub_batches_in_total", "Batches appended.", |values| values.batches_in),
-            ("parshall_hub_batches_refused_total", "Batches refused because the log was full.", |values| {
-                values.batches_refused
+            (
+                "parshall_hub_events_in_total",
+                "Events appended.",
+                |values| values.events_in,
+            ),
+            ("parshall_hub_bytes_in_total", "Bytes appended.", |values| {
+                values.bytes_in
             }),
-            ("parshall_hub_events_out_total", "Events delivered, once per reader.", |values| values.events_out),
-            ("parshall_hub_bytes_out_total", "Bytes delivered, once per reader.", |values| values.bytes_out),
+            (
+                "parshall_hub_batches_in_total",
+                "Batches appended.",
+                |values| values.batches_in,
+            ),
+            (
+                "parshall_hub_batches_refused_total",
+                "Batches refused because the log was full.",
+                |values| values.batches_refused,
+            ),
+            (
+                "parshall_hub_events_out_total",
+                "Events delivered, once per reader.",
+                |values| values.events_out,
+            ),
+            (
+                "parshall_hub_bytes_out_total",
+                "Bytes delivered, once per reader.",
+                |values| values.bytes_out,
+            ),
         ];
         for (name, help, figure) in counters {
-            family(name, "counter", help, &|partition| figure(&partition.counters().values()));
+            family(name, "counter", help, &|partition| {
+                figure(&partition.counters().values())
+            });
         }
-        family("parshall_hub_log_bytes", "gauge", "Bytes that the log holds.", &|partition| {
-            partition.log().stats().bytes
-        });
+        family(
+            "parshall_hub_log_bytes",
+            "gauge",
+            "Bytes that the log holds.",
+            &|partition| partition.log().stats().bytes,
+        );
         let connections = [
-            ("parshall_amqp_connections", "gauge", "AMQP connections open now.", self.amqp.open_connections()),
+            (
+                "parshall_amqp_connections",
+                "gauge",
+                "AMQP connections open now.",
+                self.amqp.open_connections(),
+            ),
             (
                 "parshall_amqp_connections_total",
                 "counter",
@@ -97,7 +148,10 @@ impl HttpFront {
             ),
         ];
         for (name, kind, help, figure) in connections {
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {figure}");
+            let _ = writeln!(
+                text,
+                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {figure}"
+            );
         }
         text
     }

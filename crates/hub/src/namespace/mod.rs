@@ -170,10 +170,16 @@ impl Namespace {
     /// and touches it, so that appending to empty logs is as fast as it will be later.
     pub fn preallocate(&self) {
         for hub in &self.hubs {
-            let Some(partition) = hub.partitions().first() else { continue };
+            let Some(partition) = hub.partitions().first() else {
+                continue;
+            };
             let limits = partition.log().limits();
-            let bytes = limits.bytes.bytes().saturating_mul(hub.partitions().len() as u64);
-            self.pool.fill(units::ByteSize::from_bytes(bytes), limits.largest_block());
+            let bytes = limits
+                .bytes
+                .bytes()
+                .saturating_mul(hub.partitions().len() as u64);
+            self.pool
+                .fill(units::ByteSize::from_bytes(bytes), limits.largest_block());
         }
     }
 

@@ -166,6 +166,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::NegativeLatencies;
 
     const fn at(microseconds: u64) -> RunTime {
         RunTime::from_micros(microseconds)

@@ -406,7 +406,7 @@ fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Fi
             Severity::Invalid,
             (forwarded * OPEN_SINK_LAG_S).max(LEAST_SINK_LAG),
         ),
-        LoadMode::Saturate => (Severity::Warning, plan.parameters.load.max_lag as f64),
+        LoadMode::Saturate => (Severity::Warning, plan.parameters.lag_limit() as f64),
         LoadMode::Closed | LoadMode::Backlog => return None,
     };
     (lag_peak as f64 > tolerated).then(|| {

@@ -52,14 +52,13 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     plan: &TrialPlan<'_>,
     context: TrialContext<'_, L>,
 ) -> (TrialRecord, Option<TrialError>) {
-    let load = &plan.parameters.load;
     let number = context.place.trial;
     let monitor = Monitor::new(
         context.observer,
         context.place,
         plan.clock,
-        load.mode,
-        load.max_lag,
+        plan.mode(),
+        plan.parameters.lag_limit(),
     );
     let mut trial = Trial {
         plan,
@@ -194,7 +193,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
         }
         self.crew.tell(Role::Load, &Command::Start).await;
         if self.plan.mode() == LoadMode::Saturate {
-            let events = self.plan.parameters.load.max_lag;
+            let events = self.plan.parameters.lag_limit();
             self.crew.tell(Role::Load, &Command::Allow { events }).await;
         }
         self.monitor.enter(Phase::WarmUp, Some(phases.warm_up));

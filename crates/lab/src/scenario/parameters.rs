@@ -164,7 +164,8 @@ impl Parameters {
     }
 
     /// How many events a saturating load may be ahead of the relay: [`Load::max_lag`], but of the embedded service's log
-    /// no more than half, so that a larger payload does not push unread events out of it.
+    /// no more than a third, so that a larger payload does not push unread events out of it. (The relay may be as far
+    /// ahead of the sink again, and no route spreads quite evenly.)
     #[must_use]
     pub fn lag_limit(&self) -> u64 {
         match (&self.target, &self.load.payload) {
@@ -172,7 +173,7 @@ impl Parameters {
                 let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
                 self.load
                     .max_lag
-                    .min(self.embedded.log_per_hub.bytes() / 2 / event)
+                    .min(self.embedded.log_per_hub.bytes() / 3 / event)
                     .max(1)
             }
             _ => self.load.max_lag,

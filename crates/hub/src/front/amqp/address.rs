@@ -23,7 +23,11 @@ pub(super) enum Address<'a> {
     /// One partition of a hub.
     Partition { hub: &'a str, partition: &'a str },
     /// One partition, as a consumer group reads it.
-    Consumer { hub: &'a str, group: &'a str, partition: &'a str },
+    Consumer {
+        hub: &'a str,
+        group: &'a str,
+        partition: &'a str,
+    },
 }
 
 impl<'a> Address<'a> {
@@ -41,8 +45,15 @@ impl<'a> Address<'a> {
             return is_hub.then_some(Self::Hub(path));
         };
         match split_at_keyword(before, "ConsumerGroups") {
-            Some((hub, group)) => Some(Self::Consumer { hub, group, partition }),
-            None => Some(Self::Partition { hub: before, partition }),
+            Some((hub, group)) => Some(Self::Consumer {
+                hub,
+                group,
+                partition,
+            }),
+            None => Some(Self::Partition {
+                hub: before,
+                partition,
+            }),
         }
     }
 }
@@ -51,11 +62,13 @@ impl<'a> Address<'a> {
 fn split_at_keyword<'a>(path: &'a str, keyword: &str) -> Option<(&'a str, &'a str)> {
     let (rest, after) = path.rsplit_once('/')?;
     let (before, found) = rest.rsplit_once('/')?;
-    (found.eq_ignore_ascii_case(keyword) && !before.is_empty() && !after.is_empty()).then_some((before, after))
+    (found.eq_ignore_ascii_case(keyword) && !before.is_empty() && !after.is_empty())
+        .then_some((before, after))
 }
 
 fn ends_with_segment(path: &str, segment: &str) -> bool {
-    path.rsplit_once('/').is_some_and(|(_, last)| last.eq_ignore_ascii_case(segment))
+    path.rsplit_once('/')
+        .is_some_and(|(_, last)| last.eq_ignore_ascii_case(segment))
 }
 
 #[cfg(test)]
@@ -64,7 +77,11 @@ mod tests {
 
     #[test]
     fn every_client_form_of_an_address_is_read() {
-        let consumer = Some(Address::Consumer { hub: "hub", group: "$Default", partition: "3" });
+        let consumer = Some(Address::Consumer {
+            hub: "hub",
+            group: "$Default",
+            partition: "3",
+        });
         for (address, expected) in [
             ("$cbs", Some(Address::Cbs)),
             ("$management", Some(Address::Management)),
@@ -72,11 +89,32 @@ mod tests {
             ("hub", Some(Address::Hub("hub"))),
             ("amqps://localhost:5672/hub", Some(Address::Hub("hub"))),
             ("team/hub", Some(Address::Hub("team/hub"))),
-            ("hub/Partitions/3", Some(Address::Partition { hub: "hub", partition: "3" })),
-            ("/hub/partitions/3/", Some(Address::Partition { hub: "hub", partition: "3" })),
+            (
+                "hub/Partitions/3",
+                Some(Address::Partition {
+                    hub: "hub",
+                    partition: "3",
+                }),
+            ),
+            (
+                "/hub/partitions/3/",
+                Some(Address::Partition {
+                    hub: "hub",
+                    partition: "3",
+                }),
+            ),
             ("hub/ConsumerGroups/$Default/Partitions/3", consumer),
-            ("amqps://ns.example/hub/consumergroups/$Default/PARTITIONS/3", consumer),
-            ("team/hub/Partitions/3", Some(Address::Partition { hub: "team/hub", partition: "3" })),
+            (
+                "amqps://ns.example/hub/consumergroups/$Default/PARTITIONS/3",
+                consumer,
+            ),
+            (
+                "team/hub/Partitions/3",
+                Some(Address::Partition {
+                    hub: "team/hub",
+                    partition: "3",
+                }),
+            ),
             ("", None),
             ("amqp://host/", None),
             ("hub/ConsumerGroups/cg", None),

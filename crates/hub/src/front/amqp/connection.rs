@@ -8,7 +8,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use access::Right;
-use amqp::connection::{Credentials, Deliveries, Event, LinkAcceptance, LinkId, NewDelivery, SessionId};
+use amqp::connection::{
+    Credentials, Deliveries, Event, LinkAcceptance, LinkId, NewDelivery, SessionId,
+};
 use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition, Role};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
@@ -57,7 +59,11 @@ enum Node {
     Publish(PublishTarget),
     Deliver(Box<DeliverLink>),
     Requests(RequestNode),
-    Replies { node: RequestNode, target: Option<String>, waiting: VecDeque<Vec<u8>> },
+    Replies {
+        node: RequestNode,
+        target: Option<String>,
+        waiting: VecDeque<Vec<u8>>,
+    },
 }
 
 impl ConnectionTask {
@@ -96,7 +102,10 @@ impl ConnectionTask {
             }
             Some(error) => tracing::debug!(%error, "connection ended"),
             None => {
-                let reason = Error::new(ErrorCondition::CONNECTION_FORCED, "The service is stopping.");
+                let reason = Error::new(
+                    ErrorCondition::CONNECTION_FORCED,
+                    "The service is stopping.",
+                );
                 self.driver.connection().close(Some(reason));
             }
         }
@@ -111,7 +120,11 @@ impl ConnectionTask {
             self.handle_events();
             self.check_expiry(cx);
             // Until it is pending: only then are we woken for the next append.
-            while self.subscriber.poll_ready(cx, &mut self.reported).is_ready() {}
+            while self
+                .subscriber
+                .poll_ready(cx, &mut self.reported)
+                .is_ready()
+            {}
             for index in 0..self.reported.len() {
                 self.enqueue(self.reported[index] as usize);
             }
@@ -122,7 +135,9 @@ impl ConnectionTask {
                 Poll::Ready(Err(error)) => return Poll::Ready(error),
                 Poll::Pending if self.runnable.is_empty() => return Poll::Pending,
                 // The client does not take what waits for it: the socket wakes us when it does.
-                Poll::Pending if self.driver.connection().output_len() >= OUTPUT_BUDGET => return Poll::Pending,
+                Poll::Pending if self.driver.connection().output_len() >= OUTPUT_BUDGET => {
+                    return Poll::Pending;
+                }
                 Poll::Pending => {}
             }
         }
@@ -138,7 +153,11 @@ impl ConnectionTask {
                 Event::Credit(link) | Event::DrainRequested(link) => self.on_credit(link),
                 Event::WindowOpen(_) => self.enqueue_all(),
                 Event::Opened(_) => self.on_opened(),
-                Event::LinkRequested { link, session, attach } => self.on_link_requested(link, session, &attach),
+                Event::LinkRequested {
+                    link,
+                    session,
+                    attach,
+                } => self.on_link_requested(link, session, &attach),
                 Event::LinkDetached { link, .. } => self.remove(link),
                 Event::SessionEnded { session, .. } => {
                     for entry in &mut self.links {
@@ -151,7 +170,8 @@ impl ConnectionTask {
     }
 
     fn on_opened(&mut self) {
-        if let Some(Credentials::Plain { username, password }) = self.driver.connection().credentials()
+        if let Some(Credentials::Plain { username, password }) =
+            self.driver.connection().credentials()
             && let Ok(claim) = self.namespace.authorize_key(username, password)
         {
             // A connection's first claim always finds room.
@@ -162,16 +182,21 @@ impl ConnectionTask {
     fn on_deliveries(&mut self, deliveries: Deliveries) {
         let now = SystemTime::now();
         for delivery in deliveries.items() {
-            let Some(Some(entry)) = self.links.get(delivery.link.index()) else { continue };
+            let Some(Some(entry)) = self.links.get(delivery.link.index()) else {
+                continue;
+            };
             if entry.id != delivery.link {
                 continue;
             }
             let message = deliveries.message(delivery);
             let session = entry.session;
             let outcome = match &entry.node {
-                Node::Publish(target) => {
-                    target.publish(delivery.format, message, UnixTime::from(now), &mut self.scratch)
-                }
+                Node::Publish(target) => target.publish(
+                    delivery.format,
+                    message,
+                    UnixTime::from(now),
+                    &mut self.scratch,
+                ),
                 Node::Requests(_) => DeliveryState::Accepted,
                 Node::Deliver(_) | Node::Replies { .. } => continue,
             };
@@ -189,7 +214,13 @@ impl ConnectionTask {
         self.driver.connection().recycle(deliveries);
     }
 
-    fn on_request(&mut self, node: RequestNode, session: SessionId, message: &[u8], now: SystemTime) {
+    fn on_request(
+        &mut self,
+        node: RequestNode,
+        session: SessionId,
+        message: &[u8],
+        now: SystemTime,
+    ) {
         match node.answer(&self.namespace, &mut self.claims, message, now) {
             Ok(reply) => self.reply(node, session, reply),
             Err(error) => tracing::debug!(%error, "a request cannot be read"),
@@ -203,7 +234,11 @@ impl ConnectionTask {
             .iter_mut()
             .flatten()
             .filter_map(|entry| match &mut entry.node {
-                Node::Replies { node: of, target, waiting } if *of == node => {
+                Node::Replies {
+                    node: of,
+                    target,
+                    waiting,
+                } if *of == node => {
                     let named = reply.reply_to.is_some() && *target == reply.reply_to;
                     Some((named, entry.session == session, entry.id, waiting))
                 }
@@ -211,7 +246,9 @@ impl ConnectionTask {
             })
             .max_by_key(|(named, same_session, ..)| (*named, *same_session));
         // A reply that nobody named or shares a session with would go to a stranger.
-        let Some((named, same_session, link, waiting)) = best else { return };
+        let Some((named, same_session, link, waiting)) = best else {
+            return;
+        };
         if !named && !same_session {
             return;
         }
@@ -222,11 +259,21 @@ impl ConnectionTask {
     }
 
     fn flush_replies(&mut self, link: LinkId) {
-        let Some(Some(entry)) = self.links.get_mut(link.index()) else { return };
-        let Node::Replies { waiting, .. } = &mut entry.node else { return };
+        let Some(Some(entry)) = self.links.get_mut(link.index()) else {
+            return;
+        };
+        let Node::Replies { waiting, .. } = &mut entry.node else {
+            return;
+        };
         while let Some(message) = waiting.front() {
-            let Some(mut sender) = self.driver.connection().sender(link) else { return };
-            let delivery = NewDelivery { tag: &[0], format: amqp::message::FORMAT_AMQP, settled: true };
+            let Some(mut sender) = self.driver.connection().sender(link) else {
+                return;
+            };
+            let delivery = NewDelivery {
+                tag: &[0],
+                format: amqp::message::FORMAT_AMQP,
+                settled: true,
+            };
             if sender.send(&delivery, &[message]).is_err() {
                 return;
             }
@@ -236,8 +283,14 @@ impl ConnectionTask {
 
     fn on_credit(&mut self, link: LinkId) {
         match self.links.get(link.index()) {
-            Some(Some(LinkEntry { node: Node::Deliver(_), .. })) => self.enqueue(link.index()),
-            Some(Some(LinkEntry { node: Node::Replies { .. }, .. })) => {
+            Some(Some(LinkEntry {
+                node: Node::Deliver(_),
+                ..
+            })) => self.enqueue(link.index()),
+            Some(Some(LinkEntry {
+                node: Node::Replies { .. },
+                ..
+            })) => {
                 self.flush_replies(link);
                 if let Some(mut sender) = self.driver.connection().sender(link) {
                     sender.drained();
@@ -248,7 +301,10 @@ impl ConnectionTask {
     }
 
     fn enqueue(&mut self, index: usize) {
-        if let Some(Some(LinkEntry { node: Node::Deliver(link), .. })) = self.links.get_mut(index)
+        if let Some(Some(LinkEntry {
+            node: Node::Deliver(link),
+            ..
+        })) = self.links.get_mut(index)
             && !link.queued
         {
             link.queued = true;
@@ -265,9 +321,15 @@ impl ConnectionTask {
     /// Lets readers fill the output, each a share, until it is full or none has anything to send.
     fn deliver(&mut self) {
         while self.driver.connection().output_len() < OUTPUT_BUDGET {
-            let Some(index) = self.runnable.pop_front() else { return };
-            let Some(Some(entry)) = self.links.get_mut(index) else { continue };
-            let Node::Deliver(link) = &mut entry.node else { continue };
+            let Some(index) = self.runnable.pop_front() else {
+                return;
+            };
+            let Some(Some(entry)) = self.links.get_mut(index) else {
+                continue;
+            };
+            let Node::Deliver(link) = &mut entry.node else {
+                continue;
+            };
             link.queued = false;
             match link.deliver(self.driver.connection(), READER_SHARE) {
                 Stopped::ShareUsed => {
@@ -302,7 +364,12 @@ impl ConnectionTask {
                 if self.links.len() <= index {
                     self.links.resize_with(index + 1, || None);
                 }
-                self.links[index] = Some(LinkEntry { id: link, session, permit, node });
+                self.links[index] = Some(LinkEntry {
+                    id: link,
+                    session,
+                    permit,
+                    node,
+                });
                 self.enqueue(index);
             }
             Err(error) => {
@@ -312,17 +379,35 @@ impl ConnectionTask {
         }
     }
 
-    fn open_link(&self, link: LinkId, attach: &Attach) -> Result<(Node, Option<(String, Right)>), Error> {
+    fn open_link(
+        &self,
+        link: LinkId,
+        attach: &Attach,
+    ) -> Result<(Node, Option<(String, Right)>), Error> {
         // The peer's role: what it sends we take, what it receives we give.
         let terminus = match attach.role {
-            Role::Sender => attach.target.as_ref().and_then(|target| target.address.as_deref()),
-            Role::Receiver => attach.source.as_ref().and_then(|source| source.address.as_deref()),
+            Role::Sender => attach
+                .target
+                .as_ref()
+                .and_then(|target| target.address.as_deref()),
+            Role::Receiver => attach
+                .source
+                .as_ref()
+                .and_then(|source| source.address.as_deref()),
         };
         let text = terminus.unwrap_or_default();
         let address = Address::parse(text).ok_or_else(|| {
-            Error::new(ErrorCondition::INVALID_FIELD, format!("'{text}' is not an address of this service."))
+            Error::new(
+                ErrorCondition::INVALID_FIELD,
+                format!("'{text}' is not an address of this service."),
+            )
         })?;
-        let reply_target = || attach.target.as_ref().and_then(|target| target.address.clone());
+        let reply_target = || {
+            attach
+                .target
+                .as_ref()
+                .and_then(|target| target.address.clone())
+        };
         let request_node = match address {
             Address::Cbs => Some(RequestNode::Cbs),
             Address::Management => Some(RequestNode::Management),
@@ -331,16 +416,24 @@ impl ConnectionTask {
         if let Some(node) = request_node {
             return Ok(match attach.role {
                 Role::Sender => (Node::Requests(node), None),
-                Role::Receiver => {
-                    (Node::Replies { node, target: reply_target(), waiting: VecDeque::new() }, None)
-                }
+                Role::Receiver => (
+                    Node::Replies {
+                        node,
+                        target: reply_target(),
+                        waiting: VecDeque::new(),
+                    },
+                    None,
+                ),
             });
         }
         match (attach.role, address) {
             (Role::Sender, Address::Hub(hub)) => {
                 self.check(text, Right::Send)?;
                 let hub = self.hub(hub)?;
-                Ok((Node::Publish(PublishTarget::Hub(Arc::clone(hub))), Some((text.to_owned(), Right::Send))))
+                Ok((
+                    Node::Publish(PublishTarget::Hub(Arc::clone(hub))),
+                    Some((text.to_owned(), Right::Send)),
+                ))
             }
             (Role::Sender, Address::Partition { hub, partition }) => {
                 self.check(text, Right::Send)?;
@@ -348,25 +441,47 @@ impl ConnectionTask {
                 let target = PublishTarget::Partition(Arc::clone(partition));
                 Ok((Node::Publish(target), Some((text.to_owned(), Right::Send))))
             }
-            (Role::Receiver, Address::Consumer { hub, group, partition }) => {
+            (
+                Role::Receiver,
+                Address::Consumer {
+                    hub,
+                    group,
+                    partition,
+                },
+            ) => {
                 self.check(text, Right::Listen)?;
                 let hub = self.hub(hub)?;
                 if hub.consumer_group(group).is_none() {
                     let path = format!("{}/ConsumerGroups/{group}", hub.name());
-                    return Err(Error::new(ErrorCondition::NOT_FOUND, not_found(&self.namespace, &path)));
+                    return Err(Error::new(
+                        ErrorCondition::NOT_FOUND,
+                        not_found(&self.namespace, &path),
+                    ));
                 }
                 let partition = self.partition(hub, partition)?;
                 let node = self.open_reader(link, partition, attach)?;
                 Ok((node, Some((text.to_owned(), Right::Listen))))
             }
             (role, _) => {
-                let doing = if role == Role::Sender { "sent to" } else { "received from" };
-                Err(Error::new(ErrorCondition::NOT_ALLOWED, format!("'{text}' cannot be {doing}.")))
+                let doing = if role == Role::Sender {
+                    "sent to"
+                } else {
+                    "received from"
+                };
+                Err(Error::new(
+                    ErrorCondition::NOT_ALLOWED,
+                    format!("'{text}' cannot be {doing}."),
+                ))
             }
         }
     }
 
-    fn open_reader(&self, link: LinkId, partition: &Arc<Partition>, attach: &Attach) -> Result<Node, Error> {
+    fn open_reader(
+        &self,
+        link: LinkId,
+        partition: &Arc<Partition>,
+        attach: &Attach,
+    ) -> Result<Node, Error> {
         let start = match &attach.source {
             Some(source) => start_of(source)
                 .map_err(|error| Error::new(ErrorCondition::ARGUMENT_ERROR, error.to_string()))?,
@@ -377,8 +492,15 @@ impl ConnectionTask {
             let text = format!("The supplied offset '{requested}' is invalid. The last offset in the system is '{last}'");
             Error::new(ErrorCondition::ARGUMENT_ERROR, text)
         })?;
-        let subscription = partition.log().subscribe(&self.subscriber, link.index() as u64);
-        Ok(Node::Deliver(Box::new(DeliverLink::new(link, Arc::clone(partition), cursor, subscription))))
+        let subscription = partition
+            .log()
+            .subscribe(&self.subscriber, link.index() as u64);
+        Ok(Node::Deliver(Box::new(DeliverLink::new(
+            link,
+            Arc::clone(partition),
+            cursor,
+            subscription,
+        ))))
     }
 
     fn check(&self, address: &str, right: Right) -> Result<(), Error> {
@@ -397,7 +519,10 @@ impl ConnectionTask {
     fn partition<'a>(&self, hub: &'a Hub, id: &str) -> Result<&'a Arc<Partition>, Error> {
         hub.partition(id).ok_or_else(|| {
             let last = hub.partitions().len() - 1;
-            let text = format!("The specified partition '{id}' is invalid: those of '{}' are 0 to {last}.", hub.name());
+            let text = format!(
+                "The specified partition '{id}' is invalid: those of '{}' are 0 to {last}.",
+                hub.name()
+            );
             Error::new(ErrorCondition::ARGUMENT_OUT_OF_RANGE, text)
         })
     }
@@ -418,16 +543,26 @@ impl ConnectionTask {
 
     /// Detaches the links whose claim has expired.
     fn check_expiry(&mut self, cx: &mut Context<'_>) {
-        let Some(alarm) = &mut self.expiry else { return };
+        let Some(alarm) = &mut self.expiry else {
+            return;
+        };
         if alarm.as_mut().poll(cx).is_pending() {
             return;
         }
         let now = SystemTime::now();
         for slot in &mut self.links {
             let expired = slot.take_if(|entry| {
-                entry.permit.as_ref().is_some_and(|(address, right)| !self.claims.allows(address, *right, now))
+                entry
+                    .permit
+                    .as_ref()
+                    .is_some_and(|(address, right)| !self.claims.allows(address, *right, now))
             });
-            if let Some(LinkEntry { id, permit: Some((address, right)), .. }) = expired {
+            if let Some(LinkEntry {
+                id,
+                permit: Some((address, right)),
+                ..
+            }) = expired
+            {
                 let error = unauthorized(&self.namespace, &address, right);
                 self.driver.connection().detach_link(id, Some(error));
             }

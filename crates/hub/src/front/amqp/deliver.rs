@@ -43,8 +43,20 @@ pub(super) enum Stopped {
 }
 
 impl DeliverLink {
-    pub(super) fn new(link: LinkId, partition: Arc<Partition>, cursor: Cursor, subscription: Subscription) -> Self {
-        Self { link, partition, cursor, subscription, template: AnnotationTemplate::new(), queued: false }
+    pub(super) fn new(
+        link: LinkId,
+        partition: Arc<Partition>,
+        cursor: Cursor,
+        subscription: Subscription,
+    ) -> Self {
+        Self {
+            link,
+            partition,
+            cursor,
+            subscription,
+            template: AnnotationTemplate::new(),
+            queued: false,
+        }
     }
 
     /// Sends as much as credit, window and `share` (output bytes) allow.
@@ -74,7 +86,12 @@ impl DeliverLink {
     }
 
     /// Sends the records of a chunk. `None` when all went; otherwise the cursor stands before the first that did not.
-    fn deliver_chunk(&mut self, connection: &mut Connection, chunk: &LogChunk, limit: usize) -> Option<Stopped> {
+    fn deliver_chunk(
+        &mut self,
+        connection: &mut Connection,
+        chunk: &LogChunk,
+        limit: usize,
+    ) -> Option<Stopped> {
         let (mut events, mut bytes) = (0, 0);
         let mut records = chunk.records();
         let mut stopped = None;
@@ -104,13 +121,20 @@ impl DeliverLink {
     fn send(&mut self, connection: &mut Connection, record: &Record<'_>) -> Result<(), SendError> {
         let mut sender = connection.sender(self.link).ok_or(SendError::NotAttached)?;
         let tag = (record.sequence_number as u32).to_be_bytes();
-        let delivery = NewDelivery { tag: &tag, format: amqp::message::FORMAT_AMQP, settled: true };
+        let delivery = NewDelivery {
+            tag: &tag,
+            format: amqp::message::FORMAT_AMQP,
+            settled: true,
+        };
         let mut writer = sender.begin(&delivery)?;
         if record.annotation_count == 0 {
             writer.put(self.template.of(record));
         } else {
             let own = self.template.entries(record);
-            writer.put(&wide_map_header(own.len() + record.annotations.len(), 3 + record.annotation_count));
+            writer.put(&wide_map_header(
+                own.len() + record.annotations.len(),
+                3 + record.annotation_count,
+            ));
             writer.put(own);
             writer.put(record.annotations);
         }
@@ -144,7 +168,11 @@ impl AnnotationTemplate {
         put(b"\xa3\x13x-opt-enqueued-time\x83");
         put(&[0; 8]);
         put(b"\xa3\x0cx-opt-offset\xa1");
-        let mut template = Self { bytes, number: 0, digits: 0 };
+        let mut template = Self {
+            bytes,
+            number: 0,
+            digits: 0,
+        };
         template.write_digits(0);
         template
     }
@@ -166,7 +194,8 @@ impl AnnotationTemplate {
     fn patch(&mut self, record: &Record<'_>) -> usize {
         let number = record.sequence_number;
         self.bytes[SEQUENCE_AT..SEQUENCE_AT + 8].copy_from_slice(&number.to_be_bytes());
-        self.bytes[TIME_AT..TIME_AT + 8].copy_from_slice(&record.append_time.milliseconds().to_be_bytes());
+        self.bytes[TIME_AT..TIME_AT + 8]
+            .copy_from_slice(&record.append_time.milliseconds().to_be_bytes());
         if number == self.number + 1 {
             self.count_up();
         } else if number != self.number {
@@ -179,7 +208,10 @@ impl AnnotationTemplate {
     #[inline]
     fn count_up(&mut self) {
         self.number += 1;
-        for digit in self.bytes[DIGITS_AT..DIGITS_AT + self.digits].iter_mut().rev() {
+        for digit in self.bytes[DIGITS_AT..DIGITS_AT + self.digits]
+            .iter_mut()
+            .rev()
+        {
             if *digit != b'9' {
                 *digit += 1;
                 return;
@@ -223,7 +255,10 @@ const SEQUENCE_AT: usize = ENTRIES_AT + 2 + 21 + 1;
 const TIME_AT: usize = SEQUENCE_AT + 8 + 2 + 19 + 1;
 const DIGITS_AT: usize = TIME_AT + 8 + 2 + 12 + 2;
 const TEMPLATE_LENGTH: usize = DIGITS_AT + 20;
-const _: () = assert!(TEMPLATE_LENGTH - 5 < 256, "the one-byte size of the map must hold the longest number");
+const _: () = assert!(
+    TEMPLATE_LENGTH - 5 < 256,
+    "the one-byte size of the map must hold the longest number"
+);
 
 /// Log bytes looked at per read: enough that a read's lock does not show.
 const READ_BYTES: usize = 64 * 1024;
@@ -238,7 +273,20 @@ mod tests {
     #[test]
     fn the_template_says_what_each_record_is() {
         let mut template = AnnotationTemplate::new();
-        for number in [0, 1, 9, 10, 11, 99, 100, 12_345, 12_346, 7, u64::from(u32::MAX), i64::MAX.cast_unsigned()] {
+        for number in [
+            0,
+            1,
+            9,
+            10,
+            11,
+            99,
+            100,
+            12_345,
+            12_346,
+            7,
+            u64::from(u32::MAX),
+            i64::MAX.cast_unsigned(),
+        ] {
             let record = Record {
                 sequence_number: number,
                 append_time: UnixTime::from_milliseconds(1_700_000_000_000 + 3),
@@ -247,8 +295,14 @@ mod tests {
                 sections: &[],
             };
             let bytes = template.of(&record).to_vec();
-            let annotations = MessageView::parse(&bytes).unwrap().message_annotations().unwrap();
-            assert_eq!(annotations.find("x-opt-offset").unwrap(), Some(Value::String(number.to_string())));
+            let annotations = MessageView::parse(&bytes)
+                .unwrap()
+                .message_annotations()
+                .unwrap();
+            assert_eq!(
+                annotations.find("x-opt-offset").unwrap(),
+                Some(Value::String(number.to_string()))
+            );
             assert_eq!(
                 annotations.find("x-opt-sequence-number").unwrap(),
                 Some(Value::Long(number.cast_signed()))

@@ -27,6 +27,7 @@ use amqp_tokio::{Driver, Stream};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinError;
 
 use crate::namespace::Namespace;
 use connection::ConnectionTask;
@@ -78,7 +79,10 @@ impl AmqpFront {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = stop.wait_for(|stop| *stop) => break,
-                Some(_) = connections.join_next() => continue,
+                Some(ended) = connections.join_next() => {
+                    report(ended);
+                    continue;
+                }
             };
             match accepted {
                 Ok((socket, peer)) => {
@@ -94,19 +98,27 @@ impl AmqpFront {
             }
         }
         drop(listener);
-        while connections.join_next().await.is_some() {}
+        while let Some(ended) = connections.join_next().await {
+            report(ended);
+        }
     }
 
-    async fn run(self: Arc<Self>, socket: TcpStream, tls: Option<Arc<ServerConfig>>, stop: watch::Receiver<bool>) {
+    async fn run(
+        self: Arc<Self>,
+        socket: TcpStream,
+        tls: Option<Arc<ServerConfig>>,
+        stop: watch::Receiver<bool>,
+    ) {
         let stream = match open_stream(socket, tls).await {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%error, "the TLS handshake failed"),
         };
         self.accepted_connections.fetch_add(1, Ordering::Relaxed);
-        self.open_connections.fetch_add(1, Ordering::Relaxed);
+        let _counted = OpenConnection::count(&self.open_connections);
         let driver = Driver::new(self.engine(), stream);
-        ConnectionTask::new(driver, Arc::clone(&self.namespace)).run(stop).await;
-        self.open_connections.fetch_sub(1, Ordering::Relaxed);
+        ConnectionTask::new(driver, Arc::clone(&self.namespace))
+            .run(stop)
+            .await;
     }
 
     fn engine(&self) -> Connection {
@@ -119,9 +131,34 @@ impl AmqpFront {
         let namespace = Arc::clone(&self.namespace);
         let verify = Arc::new(move |credentials: &Credentials| match credentials {
             Credentials::Anonymous => true,
-            Credentials::Plain { username, password } => namespace.authorize_key(username, password).is_ok(),
+            Credentials::Plain { username, password } => {
+                namespace.authorize_key(username, password).is_ok()
+            }
         });
         Connection::server(config, SaslServer { verify }, Instant::now())
+    }
+}
+
+/// A connection that counts as open for as long as this lives, however it ends.
+struct OpenConnection<'a>(&'a AtomicU64);
+
+impl<'a> OpenConnection<'a> {
+    fn count(open: &'a AtomicU64) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open)
+    }
+}
+
+impl Drop for OpenConnection<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection's task ends by itself, or by a mistake of ours, which costs that connection and must not stay unknown.
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "the task of a connection broke off");
     }
 }
 

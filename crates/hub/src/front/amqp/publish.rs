@@ -38,7 +38,13 @@ enum PublishError {
 impl PublishTarget {
     /// Stores the events of one message and gives its outcome.
     #[inline]
-    pub(super) fn publish(&self, format: u32, message: &[u8], now: UnixTime, scratch: &mut Vec<u8>) -> DeliveryState {
+    pub(super) fn publish(
+        &self,
+        format: u32,
+        message: &[u8],
+        now: UnixTime,
+        scratch: &mut Vec<u8>,
+    ) -> DeliveryState {
         let partition = match self {
             Self::Partition(partition) => partition,
             Self::Hub(hub) => match partition_of(hub, format, message) {
@@ -71,7 +77,11 @@ impl PublishTarget {
     }
 }
 
-fn push_batch(encoder: &mut BatchEncoder<'_>, message: &[u8], scratch: &mut Vec<u8>) -> Result<(), PublishError> {
+fn push_batch(
+    encoder: &mut BatchEncoder<'_>,
+    message: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<(), PublishError> {
     let mut any = false;
     for section in Sections::new(message) {
         let section = section?;
@@ -80,11 +90,19 @@ fn push_batch(encoder: &mut BatchEncoder<'_>, message: &[u8], scratch: &mut Vec<
             any = true;
         }
     }
-    if any { Ok(()) } else { Err(PublishError::Empty) }
+    if any {
+        Ok(())
+    } else {
+        Err(PublishError::Empty)
+    }
 }
 
 #[inline]
-fn push_event(encoder: &mut BatchEncoder<'_>, message: &[u8], scratch: &mut Vec<u8>) -> Result<(), PublishError> {
+fn push_event(
+    encoder: &mut BatchEncoder<'_>,
+    message: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<(), PublishError> {
     let mut parts = Parts::default();
     let mut annotations: Option<&[u8]> = None;
     let mut any = false;
@@ -104,7 +122,11 @@ fn push_event(encoder: &mut BatchEncoder<'_>, message: &[u8], scratch: &mut Vec<
         None => (0, &[][..]),
         Some(map) => own_annotations(map, scratch)?,
     };
-    encoder.push(&NewRecord { annotation_count, annotations, sections: parts.as_slice() });
+    encoder.push(&NewRecord {
+        annotation_count,
+        annotations,
+        sections: parts.as_slice(),
+    });
     Ok(())
 }
 
@@ -118,7 +140,10 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     #[inline]
     fn push(&mut self, piece: &'a [u8]) -> Result<(), PublishError> {
-        let slot = self.pieces.get_mut(self.count).ok_or(PublishError::TooManyParts)?;
+        let slot = self
+            .pieces
+            .get_mut(self.count)
+            .ok_or(PublishError::TooManyParts)?;
         *slot = piece;
         self.count += 1;
         Ok(())
@@ -131,8 +156,13 @@ impl<'a> Parts<'a> {
 
 /// The client's entries of an annotations map: as they are, or, where some are the service's to set, without those.
 #[cold]
-fn own_annotations<'a>(map: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<(u32, &'a [u8]), DecodeError> {
-    let Some(mut entries) = Reader::new(map).map()? else { return Ok((0, &[])) };
+fn own_annotations<'a>(
+    map: &'a [u8],
+    scratch: &'a mut Vec<u8>,
+) -> Result<(u32, &'a [u8]), DecodeError> {
+    let Some(mut entries) = Reader::new(map).map()? else {
+        return Ok((0, &[]));
+    };
     let (all, count) = (entries.rest(), entries.remaining());
     let mut kept = 0;
     scratch.clear();
@@ -146,13 +176,21 @@ fn own_annotations<'a>(map: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<(u32, 
             kept += 1;
         }
     }
-    Ok(if kept == count { (count, all) } else { (kept, scratch) })
+    Ok(if kept == count {
+        (count, all)
+    } else {
+        (kept, scratch)
+    })
 }
 
 /// The partition for a message sent to the hub: by the key of the envelope, else of the first event in it, else in
 /// turn.
 #[cold]
-fn partition_of<'a>(hub: &'a Hub, format: u32, message: &[u8]) -> Result<&'a Arc<Partition>, DecodeError> {
+fn partition_of<'a>(
+    hub: &'a Hub,
+    format: u32,
+    message: &[u8],
+) -> Result<&'a Arc<Partition>, DecodeError> {
     let mut first_event = None;
     for section in Sections::new(message) {
         let section = section?;
@@ -180,7 +218,9 @@ fn partition_of<'a>(hub: &'a Hub, format: u32, message: &[u8]) -> Result<&'a Arc
 }
 
 fn partition_key(map: &[u8]) -> Result<Option<&str>, DecodeError> {
-    let Some(mut entries) = Reader::new(map).map()? else { return Ok(None) };
+    let Some(mut entries) = Reader::new(map).map()? else {
+        return Ok(None);
+    };
     while let Some(reader) = entries.entry() {
         if reader.text()? == Some(PARTITION_KEY) {
             return reader.text();
@@ -204,7 +244,11 @@ fn rejected_with(condition: ErrorCondition, description: String) -> DeliveryStat
 const PARTITION_KEY: &str = "x-opt-partition-key";
 
 /// Annotations that the service sets on what it delivers, whatever the client wrote.
-const SERVICE_ANNOTATIONS: [&str; 3] = ["x-opt-sequence-number", "x-opt-offset", "x-opt-enqueued-time"];
+const SERVICE_ANNOTATIONS: [&str; 3] = [
+    "x-opt-sequence-number",
+    "x-opt-offset",
+    "x-opt-enqueued-time",
+];
 
 /// Sections that an event may have beside its annotations: properties, application properties, footer, and bodies.
 const MAX_PIECES: usize = 32;

@@ -40,7 +40,11 @@ struct Answer {
 
 impl Answer {
     fn error(status: i32, description: impl Into<String>) -> Self {
-        Self { status, description: description.into(), body: Value::Null }
+        Self {
+            status,
+            description: description.into(),
+            body: Value::Null,
+        }
     }
 }
 
@@ -63,14 +67,23 @@ impl RequestNode {
             Self::Management => read(namespace, claims, &view, now)?,
         };
         let mut message = Vec::new();
-        let reply = Properties { correlation_id: properties.message_id, ..Properties::default() };
+        let reply = Properties {
+            correlation_id: properties.message_id,
+            ..Properties::default()
+        };
         reply.encode(&mut message);
-        encode::application_properties(&mut message, &[
-            ("status-code", Value::Int(answer.status)),
-            ("status-description", Value::String(answer.description)),
-        ]);
+        encode::application_properties(
+            &mut message,
+            &[
+                ("status-code", Value::Int(answer.status)),
+                ("status-description", Value::String(answer.description)),
+            ],
+        );
         encode::value(&mut message, &answer.body);
-        Ok(Reply { reply_to: properties.reply_to, message })
+        Ok(Reply {
+            reply_to: properties.reply_to,
+            message,
+        })
     }
 }
 
@@ -86,10 +99,16 @@ fn put_token(
     }
     let kind = text("type")?.unwrap_or_default();
     if kind != SHARED_ACCESS_TOKEN {
-        return Ok(Answer::error(400, format!("Tokens of type '{kind}' are not supported, only {SHARED_ACCESS_TOKEN}.")));
+        return Ok(Answer::error(
+            400,
+            format!("Tokens of type '{kind}' are not supported, only {SHARED_ACCESS_TOKEN}."),
+        ));
     }
     let Some(audience) = text("name")? else {
-        return Ok(Answer::error(400, "The property 'name' with the audience is missing."));
+        return Ok(Answer::error(
+            400,
+            "The property 'name' with the audience is missing.",
+        ));
     };
     let body = request.value()?;
     let Some(token) = body.as_ref().and_then(Value::as_text) else {
@@ -99,7 +118,11 @@ fn put_token(
         .authorize_token(token, &audience, now)
         .and_then(|claim| claims.add(&claim, now));
     Ok(match granted {
-        Ok(()) => Answer { status: 202, description: "Accepted".to_owned(), body: Value::Null },
+        Ok(()) => Answer {
+            status: 202,
+            description: "Accepted".to_owned(),
+            body: Value::Null,
+        },
         Err(error) => Answer::error(status_of(&error), error.to_string()),
     })
 }
@@ -123,7 +146,13 @@ fn read(
         return Ok(Answer::error(400, "The operation is not READ."));
     }
     let name = text("name")?.unwrap_or_default();
-    if !may_read(namespace, claims, &name, text("security_token")?.as_deref(), now) {
+    if !may_read(
+        namespace,
+        claims,
+        &name,
+        text("security_token")?.as_deref(),
+        now,
+    ) {
         return Ok(Answer::error(
             401,
             format!(
@@ -143,7 +172,10 @@ fn read(
             let id = text("partition")?.unwrap_or_default();
             match partition_properties(hub, &id, now) {
                 Some(body) => ok(body),
-                None => Answer::error(400, format!("The specified partition '{id}' is invalid for an EventHub partition.")),
+                None => Answer::error(
+                    400,
+                    format!("The specified partition '{id}' is invalid for an EventHub partition."),
+                ),
             }
         }
         _ => Answer::error(400, format!("The entity type '{kind}' is not known.")),
@@ -152,7 +184,13 @@ fn read(
 
 /// Whoever may send or receive may read properties. Some clients show their token with the request instead of
 /// putting it first.
-fn may_read(namespace: &Namespace, claims: &Claims, hub: &str, token: Option<&str>, now: SystemTime) -> bool {
+fn may_read(
+    namespace: &Namespace,
+    claims: &Claims,
+    hub: &str,
+    token: Option<&str>,
+    now: SystemTime,
+) -> bool {
     let rights = [Right::Listen, Right::Send, Right::Manage];
     if rights.iter().any(|right| claims.allows(hub, *right, now)) {
         return true;
@@ -169,19 +207,33 @@ fn may_read(namespace: &Namespace, claims: &Claims, hub: &str, token: Option<&st
 
 /// The text by which clients tell a missing entity from other errors; part of it is looked for.
 pub(super) fn not_found(namespace: &Namespace, path: &str) -> String {
-    format!("The messaging entity 'sb://{}/{path}' could not be found.", namespace.host())
+    format!(
+        "The messaging entity 'sb://{}/{path}' could not be found.",
+        namespace.host()
+    )
 }
 
 fn ok(body: Value) -> Answer {
-    Answer { status: 200, description: "OK".to_owned(), body }
+    Answer {
+        status: 200,
+        description: "OK".to_owned(),
+        body,
+    }
 }
 
 fn hub_properties(hub: &Hub) -> Value {
-    let ids = hub.partitions().iter().map(|partition| Value::String(partition.id().to_string())).collect();
+    let ids = hub
+        .partitions()
+        .iter()
+        .map(|partition| Value::String(partition.id().to_string()))
+        .collect();
     map([
         ("name", hub.name().into()),
         ("type", "com.microsoft:eventhub".into()),
-        ("created_at", Value::Timestamp(hub.created_at().milliseconds())),
+        (
+            "created_at",
+            Value::Timestamp(hub.created_at().milliseconds()),
+        ),
         ("partition_count", Value::Int(hub.partitions().len() as i32)),
         ("partition_ids", Value::Array(ids)),
         ("georeplication_factor", Value::Int(1)),
@@ -190,24 +242,37 @@ fn hub_properties(hub: &Hub) -> Value {
 
 fn partition_properties(hub: &Hub, id: &str, now: SystemTime) -> Option<Value> {
     let stats = hub.partition(id)?.log().stats();
-    let last = stats.last_sequence_number.map_or(-1, |number| number.cast_signed());
+    let last = stats
+        .last_sequence_number
+        .map_or(-1, |number| number.cast_signed());
     let time = stats.last_append_time.map_or(0, UnixTime::milliseconds);
     Some(map([
         ("name", hub.name().into()),
         ("partition", id.into()),
         ("type", "com.microsoft:partition".into()),
-        ("begin_sequence_number", Value::Long(stats.begin_sequence_number.cast_signed())),
+        (
+            "begin_sequence_number",
+            Value::Long(stats.begin_sequence_number.cast_signed()),
+        ),
         ("last_enqueued_sequence_number", Value::Long(last)),
         ("last_enqueued_sequence_number_epoch", Value::Int(0)),
         ("last_enqueued_offset", Value::String(last.to_string())),
         ("last_enqueued_time_utc", Value::Timestamp(time)),
         ("is_partition_empty", Value::Boolean(stats.is_empty)),
-        ("runtime_info_retrieval_time_utc", Value::Timestamp(UnixTime::from(now).milliseconds())),
+        (
+            "runtime_info_retrieval_time_utc",
+            Value::Timestamp(UnixTime::from(now).milliseconds()),
+        ),
     ]))
 }
 
 fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Map(entries.into_iter().map(|(key, value)| (Value::from(key), value)).collect())
+    Value::Map(
+        entries
+            .into_iter()
+            .map(|(key, value)| (Value::from(key), value))
+            .collect(),
+    )
 }
 
 fn text_property(request: &MessageView<'_>, name: &str) -> Result<Option<String>, DecodeError> {
