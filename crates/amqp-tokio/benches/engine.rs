@@ -394,5 +394,5 @@ fn fe2o3(messages: u64, settle: Settle) -> f64 {
 /// Credit that the receiver keeps the sender supplied with.
 const CREDIT: u32 = 20_000;
 
-/// Frame header, performative and Data section of one 16-byte message.
-const TRANSFER_BYTES: u64 = 8 + 31 + 21;
+/// Frame header, performative (with a delivery id beyond 255 and a tag of four bytes) and Data section of one message.
+const TRANSFER_BYTES: u64 = 8 + 26 + 21;
