@@ -265,7 +265,7 @@ impl Client {
     /// The next `count` messages of a link, which must have the credit for them.
     pub(crate) async fn receive(&mut self, link: LinkId, count: usize) -> Vec<Vec<u8>> {
         within("the messages", async {
-            while self.arrived.iter().filter(|(of, _)| *of == link).count() < count {
+            while self.arrived(link) < count {
                 match self.driver.next_event().await.unwrap() {
                     Event::Deliveries(deliveries) => self.keep(deliveries),
                     Event::LinkDetached { link: gone, error } if gone == link => {
@@ -285,6 +285,11 @@ impl Client {
             .extract_if(.., is_wanted)
             .map(|(_, message)| message)
             .collect()
+    }
+
+    /// How many messages of a link have come that nobody has asked for yet.
+    pub(crate) fn arrived(&self, link: LinkId) -> usize {
+        self.arrived.iter().filter(|(of, _)| *of == link).count()
     }
 
     /// Sends an event through links of its own and reads it back, as proof that others are served.

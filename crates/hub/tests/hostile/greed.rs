@@ -245,6 +245,68 @@ async fn requests_of_a_client_that_never_reads_are_not_taken_without_end() {
 }
 
 #[tokio::test]
+async fn answers_that_nobody_takes_are_kept_up_to_a_bound() {
+    let service = service().await;
+    let mut client = Client::connect_unauthorized(service.amqp_address()).await;
+    let requests = client.attach_sender("$management").await.unwrap();
+    let answers = client.attach_receiver("$management", 0).await.unwrap();
+    let mut message = Vec::new();
+    let long = "x".repeat(10_000);
+    let fields = [
+        ("operation", "READ"),
+        ("name", &long),
+        ("type", "com.microsoft:eventhub"),
+    ];
+    encode::application_properties(
+        &mut message,
+        &fields.map(|(key, text)| (key, Value::from(text))),
+    );
+    for _ in 0..100 {
+        assert_eq!(
+            client.send_message(requests, &message).await,
+            DeliveryState::Accepted
+        );
+    }
+    client.connection().set_credit(answers, 1_000);
+    client.connection().drain(answers);
+    client
+        .until("the drain", |event| {
+            matches!(event, Event::Drained(_)).then_some(())
+        })
+        .await;
+    let kept = client.arrived(answers);
+    assert!(
+        (20..50).contains(&kept),
+        "{kept} answers of 10 KB were kept"
+    );
+}
+
+#[tokio::test]
+async fn whoever_has_proven_nothing_is_given_little() {
+    let service = service().await;
+    let mut client = Client::connect_unauthorized(service.amqp_address()).await;
+    let requests = client.attach_sender("$cbs").await.unwrap();
+    for (size, is_taken) in [(64 * 1024 - 8, true), (64 * 1024 - 7, false)] {
+        let outcome = client.send(requests, &vec![0; size]).await;
+        assert_eq!(outcome == DeliveryState::Accepted, is_taken, "{outcome:?}");
+    }
+    let mut links = 1;
+    let error = loop {
+        match client.attach_receiver("$cbs", 0).await {
+            Ok(_) => links += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(
+        (error.condition, links),
+        (ErrorCondition::RESOURCE_LIMIT_EXCEEDED, 256)
+    );
+    let endless = "x".repeat(3_000);
+    let error = client.attach_sender(&endless).await.unwrap_err();
+    assert_eq!(error.condition, ErrorCondition::INVALID_FIELD);
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_answer_the_farewell_does_not_keep_the_service() {
     let service = service().await;
     let mut silent = RawClient::open(service.amqp_address()).await;

@@ -7,24 +7,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use access::Right;
 use amqp::connection::{
     Credentials, Deliveries, Event, LinkAcceptance, LinkId, NewDelivery, SessionId,
 };
-use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition, Role};
+use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use super::MAX_MESSAGE_SIZE;
-use super::address::Address;
-use super::deliver::{DeliverLink, Stopped};
-use super::publish::PublishTarget;
-use super::requests::{Reply, RequestNode, not_found};
-use super::start::start_of;
+use super::deliver::Stopped;
+use super::links::{Admission, LinkEntry, Node, Replies};
+use super::requests::{Reply, RequestNode};
 use crate::UnixTime;
-use crate::log::{PositionError, Start, Subscriber};
-use crate::namespace::{Claims, Hub, Namespace, Partition};
+use crate::log::Subscriber;
+use crate::namespace::{Claims, Namespace};
 
 /// What a connection needs to serve its client.
 #[derive(Debug)]
@@ -42,28 +38,6 @@ pub(super) struct ConnectionTask {
     /// When the next claim expires and links must be looked at.
     expiry: Option<Pin<Box<Sleep>>>,
     scratch: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct LinkEntry {
-    id: LinkId,
-    session: SessionId,
-    /// What the link may be used for, as long as a claim allows it.
-    permit: Option<(String, Right)>,
-    node: Node,
-}
-
-/// What is at our end of a link.
-#[derive(Debug)]
-enum Node {
-    Publish(PublishTarget),
-    Deliver(Box<DeliverLink>),
-    Requests(RequestNode),
-    Replies {
-        node: RequestNode,
-        target: Option<String>,
-        waiting: VecDeque<Vec<u8>>,
-    },
 }
 
 impl ConnectionTask {
@@ -198,7 +172,7 @@ impl ConnectionTask {
                     &mut self.scratch,
                 ),
                 Node::Requests(_) => DeliveryState::Accepted,
-                Node::Deliver(_) | Node::Replies { .. } => continue,
+                Node::Deliver(_) | Node::Replies(_) => continue,
             };
             let connection = self.driver.connection();
             if !delivery.settled {
@@ -229,31 +203,31 @@ impl ConnectionTask {
     }
 
     fn reply(&mut self, node: RequestNode, session: SessionId, reply: Reply) {
-        let best = self
+        let replies = self
             .links
-            .iter_mut()
+            .iter()
             .flatten()
-            .filter_map(|entry| match &mut entry.node {
-                Node::Replies {
-                    node: of,
-                    target,
-                    waiting,
-                } if *of == node => {
-                    let named = reply.reply_to.is_some() && *target == reply.reply_to;
-                    Some((named, entry.session == session, entry.id, waiting))
+            .filter_map(|entry| match &entry.node {
+                Node::Replies(replies) if replies.node == node => {
+                    let named = reply.reply_to.is_some() && replies.target == reply.reply_to;
+                    Some((named, entry.session == session, entry.id))
                 }
                 _ => None,
-            })
-            .max_by_key(|(named, same_session, ..)| (*named, *same_session));
+            });
         // A reply that nobody named or shares a session with would go to a stranger.
-        let Some((named, same_session, link, waiting)) = best else {
-            return;
-        };
-        if !named && !same_session {
-            return;
-        }
-        if waiting.len() < WAITING_REPLIES_MAX {
-            waiting.push_back(reply.message);
+        let best = replies
+            .filter(|(named, same_session, _)| *named || *same_session)
+            .max_by_key(|(named, same_session, _)| (*named, *same_session));
+        let Some((.., link)) = best else { return };
+        let nodes = self.links.iter().flatten().map(|entry| &entry.node);
+        let waiting_bytes: usize = nodes.map(Node::waiting_bytes).sum();
+        if let Some(Some(LinkEntry {
+            node: Node::Replies(replies),
+            ..
+        })) = self.links.get_mut(link.index())
+            && waiting_bytes <= WAITING_REPLIES_BYTES
+        {
+            replies.waiting.push_back(reply.message);
         }
         self.flush_replies(link);
     }
@@ -262,7 +236,7 @@ impl ConnectionTask {
         let Some(Some(entry)) = self.links.get_mut(link.index()) else {
             return;
         };
-        let Node::Replies { waiting, .. } = &mut entry.node else {
+        let Node::Replies(Replies { waiting, .. }) = &mut entry.node else {
             return;
         };
         while let Some(message) = waiting.front() {
@@ -288,7 +262,7 @@ impl ConnectionTask {
                 ..
             })) => self.enqueue(link.index()),
             Some(Some(LinkEntry {
-                node: Node::Replies { .. },
+                node: Node::Replies(_),
                 ..
             })) => {
                 self.flush_replies(link);
@@ -348,16 +322,22 @@ impl ConnectionTask {
     }
 
     fn on_link_requested(&mut self, link: LinkId, session: SessionId, attach: &Attach) {
-        match self.open_link(link, attach) {
+        let admission = Admission {
+            namespace: &self.namespace,
+            claims: &self.claims,
+            subscriber: &self.subscriber,
+            open: &self.links,
+        };
+        match admission.admit(link, attach) {
             Ok((node, permit)) => {
-                let publishes = matches!(node, Node::Publish(_) | Node::Requests(_));
+                let max_message_size = node.max_message_size();
                 let acceptance = LinkAcceptance {
-                    max_message_size: publishes.then_some(MAX_MESSAGE_SIZE),
+                    max_message_size,
                     ..LinkAcceptance::default()
                 };
                 let connection = self.driver.connection();
                 connection.accept_link(link, acceptance);
-                if publishes {
+                if max_message_size.is_some() {
                     connection.set_credit(link, CREDIT);
                 }
                 let index = link.index();
@@ -377,154 +357,6 @@ impl ConnectionTask {
                 self.driver.connection().refuse_link(link, error);
             }
         }
-    }
-
-    fn open_link(
-        &self,
-        link: LinkId,
-        attach: &Attach,
-    ) -> Result<(Node, Option<(String, Right)>), Error> {
-        // The peer's role: what it sends we take, what it receives we give.
-        let terminus = match attach.role {
-            Role::Sender => attach
-                .target
-                .as_ref()
-                .and_then(|target| target.address.as_deref()),
-            Role::Receiver => attach
-                .source
-                .as_ref()
-                .and_then(|source| source.address.as_deref()),
-        };
-        let text = terminus.unwrap_or_default();
-        let address = Address::parse(text).ok_or_else(|| {
-            Error::new(
-                ErrorCondition::INVALID_FIELD,
-                format!("'{text}' is not an address of this service."),
-            )
-        })?;
-        let reply_target = || {
-            attach
-                .target
-                .as_ref()
-                .and_then(|target| target.address.clone())
-        };
-        let request_node = match address {
-            Address::Cbs => Some(RequestNode::Cbs),
-            Address::Management => Some(RequestNode::Management),
-            _ => None,
-        };
-        if let Some(node) = request_node {
-            return Ok(match attach.role {
-                Role::Sender => (Node::Requests(node), None),
-                Role::Receiver => (
-                    Node::Replies {
-                        node,
-                        target: reply_target(),
-                        waiting: VecDeque::new(),
-                    },
-                    None,
-                ),
-            });
-        }
-        match (attach.role, address) {
-            (Role::Sender, Address::Hub(hub)) => {
-                self.check(text, Right::Send)?;
-                let hub = self.hub(hub)?;
-                Ok((
-                    Node::Publish(PublishTarget::Hub(Arc::clone(hub))),
-                    Some((text.to_owned(), Right::Send)),
-                ))
-            }
-            (Role::Sender, Address::Partition { hub, partition }) => {
-                self.check(text, Right::Send)?;
-                let partition = self.partition(self.hub(hub)?, partition)?;
-                let target = PublishTarget::Partition(Arc::clone(partition));
-                Ok((Node::Publish(target), Some((text.to_owned(), Right::Send))))
-            }
-            (
-                Role::Receiver,
-                Address::Consumer {
-                    hub,
-                    group,
-                    partition,
-                },
-            ) => {
-                self.check(text, Right::Listen)?;
-                let hub = self.hub(hub)?;
-                if hub.consumer_group(group).is_none() {
-                    let path = format!("{}/ConsumerGroups/{group}", hub.name());
-                    return Err(Error::new(
-                        ErrorCondition::NOT_FOUND,
-                        not_found(&self.namespace, &path),
-                    ));
-                }
-                let partition = self.partition(hub, partition)?;
-                let node = self.open_reader(link, partition, attach)?;
-                Ok((node, Some((text.to_owned(), Right::Listen))))
-            }
-            (role, _) => {
-                let doing = if role == Role::Sender {
-                    "sent to"
-                } else {
-                    "received from"
-                };
-                Err(Error::new(
-                    ErrorCondition::NOT_ALLOWED,
-                    format!("'{text}' cannot be {doing}."),
-                ))
-            }
-        }
-    }
-
-    fn open_reader(
-        &self,
-        link: LinkId,
-        partition: &Arc<Partition>,
-        attach: &Attach,
-    ) -> Result<Node, Error> {
-        let start = match &attach.source {
-            Some(source) => start_of(source)
-                .map_err(|error| Error::new(ErrorCondition::ARGUMENT_ERROR, error.to_string()))?,
-            None => Start::Earliest,
-        };
-        let cursor = partition.log().position(start).map_err(|PositionError::BeyondEnd { requested, last }| {
-            let last = last.map_or(-1, |last| last.cast_signed());
-            let text = format!("The supplied offset '{requested}' is invalid. The last offset in the system is '{last}'");
-            Error::new(ErrorCondition::ARGUMENT_ERROR, text)
-        })?;
-        let subscription = partition
-            .log()
-            .subscribe(&self.subscriber, link.index() as u64);
-        Ok(Node::Deliver(Box::new(DeliverLink::new(
-            link,
-            Arc::clone(partition),
-            cursor,
-            subscription,
-        ))))
-    }
-
-    fn check(&self, address: &str, right: Right) -> Result<(), Error> {
-        if self.claims.allows(address, right, SystemTime::now()) {
-            return Ok(());
-        }
-        Err(unauthorized(&self.namespace, address, right))
-    }
-
-    fn hub(&self, name: &str) -> Result<&Arc<Hub>, Error> {
-        self.namespace
-            .hub(name)
-            .ok_or_else(|| Error::new(ErrorCondition::NOT_FOUND, not_found(&self.namespace, name)))
-    }
-
-    fn partition<'a>(&self, hub: &'a Hub, id: &str) -> Result<&'a Arc<Partition>, Error> {
-        hub.partition(id).ok_or_else(|| {
-            let last = hub.partitions().len() - 1;
-            let text = format!(
-                "The specified partition '{id}' is invalid: those of '{}' are 0 to {last}.",
-                hub.name()
-            );
-            Error::new(ErrorCondition::ARGUMENT_OUT_OF_RANGE, text)
-        })
     }
 
     fn remove(&mut self, link: LinkId) {
@@ -555,30 +387,20 @@ impl ConnectionTask {
                 entry
                     .permit
                     .as_ref()
-                    .is_some_and(|(address, right)| !self.claims.allows(address, *right, now))
+                    .is_some_and(|permit| !self.claims.allows(&permit.address, permit.right, now))
             });
             if let Some(LinkEntry {
                 id,
-                permit: Some((address, right)),
+                permit: Some(permit),
                 ..
             }) = expired
             {
-                let error = unauthorized(&self.namespace, &address, right);
+                let error = permit.missing(&self.namespace);
                 self.driver.connection().detach_link(id, Some(error));
             }
         }
         self.set_expiry(now);
     }
-}
-
-fn unauthorized(namespace: &Namespace, address: &str, right: Right) -> Error {
-    let path = access::Resource::path_of(address);
-    let text = format!(
-        "Unauthorized access. '{}' claim(s) are required to perform this operation. Resource: 'sb://{}/{path}'.",
-        right.name(),
-        namespace.host()
-    );
-    Error::new(ErrorCondition::UNAUTHORIZED_ACCESS, text)
 }
 
 /// Deliveries that a publisher may have on the way; topped up at half. Enough that a fast client never waits for it.
@@ -594,8 +416,8 @@ const READER_SHARE: usize = 64 * 1024;
 /// acknowledgements.
 const TURNS_MAX: usize = 4;
 
-/// Replies kept for a client that grants no credit for them.
-const WAITING_REPLIES_MAX: usize = 64;
+/// Replies kept for a client that grants no credit for them, in bytes over all its links. Further ones are lost to it.
+const WAITING_REPLIES_BYTES: usize = 256 * 1024;
 
 /// How long a client may take to read the farewell.
 const FAREWELL: Duration = Duration::from_secs(1);

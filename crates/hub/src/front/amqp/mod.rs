@@ -5,13 +5,14 @@
 //! write; readers that wait are woken by the log and fill the output as far as credit and a byte budget allow.
 //!
 //! * `address` and `start` read what clients put into link addresses and filters.
-//! * `connection` is the task: links come and go, events go to the right place.
+//! * `connection` is the task: links come and go, events go to the right place. `links` says which links there can be.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `requests` answers `$cbs` and `$management`.
 
 mod address;
 mod connection;
 mod deliver;
+mod links;
 mod publish;
 mod requests;
 mod start;
