@@ -22,6 +22,8 @@ pub struct Config {
     pub handle_max: u32,
     /// Most links of all sessions together.
     pub links_max: usize,
+    /// Most bytes of messages of which not all frames have come, over all links.
+    pub partial_bytes_max: usize,
     /// The silence after which we say that we close. The specification has the peer told half of the truth,
     /// so the connection ends after twice this.
     pub idle_timeout: Option<Duration>,
@@ -45,6 +47,8 @@ impl Default for Config {
             channel_max: 255,
             handle_max: 1_023,
             links_max: 4_096,
+            // Sixteen messages of the largest size that Event Hubs takes.
+            partial_bytes_max: 16 * 1024 * 1024,
             // What the Event Hubs service announces.
             idle_timeout: Some(Duration::from_secs(240)),
             handshake_timeout: Duration::from_secs(30),

@@ -52,6 +52,9 @@ pub enum ConnectionError {
     /// More links in all than we hold for one connection.
     #[error("the connection holds {0} links, the most allowed")]
     TooManyLinks(usize),
+    /// Messages of which not all frames have come hold more memory than we allow.
+    #[error("unfinished messages hold more than the {0} bytes allowed")]
+    PartialMessages(usize),
     /// Nothing came for too long.
     #[error("the peer was silent for longer than the idle time-out")]
     IdleTimeout,
@@ -79,9 +82,10 @@ impl ConnectionError {
             Self::UnexpectedPerformative { .. } | Self::InvalidBegin(_) => {
                 Some(ErrorCondition::NOT_ALLOWED)
             }
-            Self::TooManyLinks(_) | Self::IdleTimeout | Self::HandshakeTimeout => {
-                Some(ErrorCondition::RESOURCE_LIMIT_EXCEEDED)
-            }
+            Self::TooManyLinks(_)
+            | Self::PartialMessages(_)
+            | Self::IdleTimeout
+            | Self::HandshakeTimeout => Some(ErrorCondition::RESOURCE_LIMIT_EXCEEDED),
         }
     }
 

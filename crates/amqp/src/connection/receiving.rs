@@ -49,6 +49,11 @@ impl Connection {
         self.dispose(session, first, last, outcome, true);
     }
 
+    /// Writes down the outcomes given so far on a session, so that they precede what is sent next.
+    pub fn write_outcomes(&mut self, session: SessionId) {
+        self.flush_dispositions(session.0);
+    }
+
     /// Gives an outcome without settling, for links whose receiver settles second; [`Event::SettledBySender`]
     /// follows.
     pub fn propose_outcome(
@@ -224,7 +229,7 @@ impl Connection {
             partial.bytes.extend_from_slice(payload);
         }
         if transfer.more {
-            return Ok(());
+            return self.check_partial_bytes();
         }
         let Some(partial) = link.partial.take() else {
             return Ok(());
@@ -250,6 +255,22 @@ impl Connection {
             settled: partial.settled,
         };
         self.push_alone(chunk, delivery);
+        Ok(())
+    }
+
+    /// Each link may have a partial message of its own size limit, which adds up over thousands of links.
+    fn check_partial_bytes(&self) -> Result<(), ConnectionError> {
+        let partials = self
+            .links
+            .iter()
+            .flatten()
+            .filter_map(|link| link.partial.as_ref());
+        let held: usize = partials.map(|partial| partial.bytes.len()).sum();
+        if held > self.config.partial_bytes_max {
+            return Err(ConnectionError::PartialMessages(
+                self.config.partial_bytes_max,
+            ));
+        }
         Ok(())
     }
 

@@ -233,6 +233,32 @@ fn sessions_and_links_stop_at_the_limits_that_were_announced() {
 }
 
 #[test]
+fn unfinished_messages_of_all_links_together_stay_below_their_limit() {
+    let limits = Config {
+        partial_bytes_max: 600,
+        ..Config::default()
+    };
+    let mut wire = Wire::begin(limits, 100);
+    for handle in 0..3u8 {
+        wire.say(
+            0,
+            &attach(&format!("{handle}"), handle.into(), Role::Sender),
+        );
+        let (link, _) = wire.server.requested();
+        wire.server
+            .connection
+            .accept_link(link, LinkAcceptance::default());
+        wire.server.connection.set_credit(link, 10);
+        wire.reply();
+    }
+    wire.say_body(0, &transfer(0, Some(0), true, &[1; 290]));
+    wire.say_body(0, &transfer(1, Some(1), true, &[2; 290]));
+    assert!(!wire.server.connection.is_closed());
+    wire.say_body(0, &transfer(2, Some(2), true, &[3; 290]));
+    assert_eq!(wire.close_condition(), "amqp:resource-limit-exceeded");
+}
+
+#[test]
 fn a_channel_in_use_cannot_be_begun_again() {
     let mut wire = Wire::begin(Config::default(), 10);
     wire.say(0, &first_begin(10));

@@ -196,7 +196,11 @@ impl ConnectionTask {
         now: SystemTime,
     ) {
         match node.answer(&self.namespace, &mut self.claims, message, now) {
-            Ok(reply) => self.reply(node, session, reply),
+            Ok(reply) => {
+                // Some clients look for the reply only once their request has its outcome.
+                self.driver.connection().write_outcomes(session);
+                self.reply(node, session, reply);
+            }
             Err(error) => tracing::debug!(%error, "a request cannot be read"),
         }
         self.set_expiry(now);
