@@ -1,15 +1,17 @@
 //! The one place where an error is printed.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+
+use crate::terminal::Terminal;
 
 /// Prints `error` to standard error: what is wrong, the line of the file where there is one, and what to do.
 ///
 /// Colour and box-drawing characters appear on a terminal only, and not where `NO_COLOR` is set or the terminal is dumb.
 /// Long lines are wrapped on a terminal only: in a log, one message is one line.
 pub(crate) fn print(error: &dyn Diagnostic) {
-    let theme = if is_colourful() {
+    let theme = if Terminal::of_stderr().colours {
         GraphicalTheme::unicode()
     } else {
         GraphicalTheme::none()
@@ -30,11 +32,6 @@ pub(crate) fn print(error: &dyn Diagnostic) {
 }
 
 /// Whether standard error shows colours and is wanted to.
-pub(crate) fn is_colourful() -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
-}
 
 /// In characters, as the help's.
 const WIDTH: usize = 100;

@@ -4,8 +4,8 @@ use std::io;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::diagnostics;
 use crate::exit::CommandError;
+use crate::terminal::Terminal;
 
 /// Starts the log of a command that runs for long. Which lines it has is up to the environment variable
 /// `PARSHALL_LOG`, such as `debug` or `warn,hub=debug`; without it, `info`.
@@ -24,7 +24,7 @@ pub(crate) fn start() -> Result<(), CommandError> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(diagnostics::is_colourful())
+        .with_ansi(Terminal::of_stderr().colours)
         .init();
     Ok(())
 }

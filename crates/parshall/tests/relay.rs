@@ -220,7 +220,7 @@ fn it_serves_health_and_metrics_and_ends_in_good_order_upon_either_signal() {
             .trim_end_matches("/metrics");
         for (path, content) in [
             ("health", "ok, "),
-            ("metrics", "relay_received_events_total 0\n"),
+            ("metrics", "parshall_relay_received_events_total 0\n"),
         ] {
             let mut socket = TcpStream::connect(address).unwrap();
             let request =

@@ -121,7 +121,8 @@ impl From<ConnectionError> for EventHubsError {
             | ConnectionError::UnknownChannel(_)
             | ConnectionError::InvalidBegin(_)
             | ConnectionError::NumberTooLarge { .. }
-            | ConnectionError::TooManyLinks(_) => {
+            | ConnectionError::TooManyLinks(_)
+            | ConnectionError::PartialMessages(_) => {
                 Self::of_connection("protocol", error.to_string())
             }
             ConnectionError::IdleTimeout | ConnectionError::HandshakeTimeout => {

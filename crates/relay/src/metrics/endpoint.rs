@@ -98,7 +98,7 @@ mod tests {
             "{metrics}"
         );
         assert!(
-            metrics.contains("relay_received_events_total 0"),
+            metrics.contains("parshall_relay_received_events_total 0"),
             "{metrics}"
         );
         let health = asked(&address, "/health").await;

@@ -30,105 +30,107 @@ type Distribution = (
 /// The counters.
 pub const COUNTERS: &[Plain] = &[
     (
-        "relay_received_events",
+        "parshall_relay_received_events",
         "Events received from the source",
         |metrics| metrics.received_events,
     ),
     (
-        "relay_received_batches",
+        "parshall_relay_received_batches",
         "Batches received from the source",
         |metrics| metrics.received_batches,
     ),
     (
-        "relay_received_message_bytes",
+        "parshall_relay_received_message_bytes",
         "Message bytes received from the source",
         |metrics| metrics.received_bytes,
     ),
     (
-        "relay_forwarded_events",
+        "parshall_relay_forwarded_events",
         "Events accepted by a destination",
         |metrics| metrics.forwarded_events,
     ),
     (
-        "relay_forwarded_message_bytes",
+        "parshall_relay_forwarded_message_bytes",
         "Message bytes accepted by a destination",
         |metrics| metrics.forwarded_bytes,
     ),
     (
-        "relay_completed_batches",
+        "parshall_relay_completed_batches",
         "Batches of which every event was accepted",
         |metrics| metrics.completed_batches,
     ),
     (
-        "relay_completed_events",
+        "parshall_relay_completed_events",
         "Events that the watermarks have passed",
         |metrics| metrics.completed_events,
     ),
     (
-        "relay_doubtful_events",
+        "parshall_relay_doubtful_events",
         "Events of sends that timed out or broke off, accepted or not",
         |metrics| metrics.doubtful_events,
     ),
     (
-        "relay_sends",
+        "parshall_relay_sends",
         "Sends handed to the sink, retries included",
         |metrics| metrics.sends,
     ),
     (
-        "relay_send_retries",
+        "parshall_relay_send_retries",
         "Sends handed to the sink again",
         |metrics| metrics.retries,
     ),
     (
-        "relay_throttled_sends",
+        "parshall_relay_throttled_sends",
         "Sends that the service asked to slow down",
         |metrics| metrics.throttled_sends,
     ),
     (
-        "relay_timed_out_sends",
+        "parshall_relay_timed_out_sends",
         "Sends without an outcome in time",
         |metrics| metrics.timed_out_sends,
     ),
     (
-        "relay_late_outcomes",
+        "parshall_relay_late_outcomes",
         "Outcomes of sends that had been given up",
         |metrics| metrics.late_outcomes,
     ),
     (
-        "relay_split_sends",
+        "parshall_relay_split_sends",
         "Groups sent in parts because of their size",
         |metrics| metrics.split_sends,
     ),
     (
-        "relay_sink_busy",
+        "parshall_relay_sink_busy",
         "Times that the sink was busy",
         |metrics| metrics.busy_sink,
     ),
     (
-        "relay_injected_failures",
+        "parshall_relay_injected_failures",
         "Sends that failed on purpose",
         |metrics| metrics.injected_failures,
     ),
     (
-        "relay_failed_batches",
+        "parshall_relay_failed_batches",
         "Batches that failed and stopped their partition",
         |metrics| metrics.failed_batches,
     ),
     (
-        "relay_closed_partitions",
+        "parshall_relay_closed_partitions",
         "Partitions closed by the service",
         |metrics| metrics.closed_partitions,
     ),
     (
-        "relay_opened_partitions",
+        "parshall_relay_opened_partitions",
         "Partitions opened, restarts included",
         |metrics| metrics.opened_partitions,
     ),
-    ("relay_checkpoints", "Checkpoints written", |metrics| {
-        metrics.checkpoints
-    }),
     (
-        "relay_failed_checkpoints",
+        "parshall_relay_checkpoints",
+        "Checkpoints written",
+        |metrics| metrics.checkpoints,
+    ),
+    (
+        "parshall_relay_failed_checkpoints",
         "Checkpoints that could not be written",
         |metrics| metrics.failed_checkpoints,
     ),
@@ -136,51 +138,55 @@ pub const COUNTERS: &[Plain] = &[
 
 /// The gauges.
 pub const GAUGES: &[Plain] = &[
-    ("relay_batches_in_flight", "Batches under way", |metrics| {
-        metrics.batches_in_flight
-    }),
     (
-        "relay_held_message_bytes",
+        "parshall_relay_batches_in_flight",
+        "Batches under way",
+        |metrics| metrics.batches_in_flight,
+    ),
+    (
+        "parshall_relay_held_message_bytes",
         "Message bytes held",
         |metrics| metrics.held_bytes,
     ),
-    ("relay_open_partitions", "Partitions open", |metrics| {
-        metrics.open_partitions
-    }),
+    (
+        "parshall_relay_open_partitions",
+        "Partitions open",
+        |metrics| metrics.open_partitions,
+    ),
 ];
 
 /// The distributions.
 pub const DISTRIBUTIONS: &[Distribution] = &[
     (
-        "relay_queue_seconds",
+        "parshall_relay_queue_seconds",
         "How long a batch waited for its turn after it was received",
         |metrics| &metrics.queue_us,
         1e6,
         DURATIONS_US,
     ),
     (
-        "relay_process_seconds",
+        "parshall_relay_process_seconds",
         "From taking a batch up to the acceptance of its last event",
         |metrics| &metrics.process_us,
         1e6,
         DURATIONS_US,
     ),
     (
-        "relay_send_seconds",
+        "parshall_relay_send_seconds",
         "From the first send of a batch to its last outcome",
         |metrics| &metrics.send_us,
         1e6,
         DURATIONS_US,
     ),
     (
-        "relay_checkpoint_seconds",
+        "parshall_relay_checkpoint_seconds",
         "How long writing a checkpoint took",
         |metrics| &metrics.checkpoint_us,
         1e6,
         DURATIONS_US,
     ),
     (
-        "relay_batch_events",
+        "parshall_relay_batch_events",
         "Events per batch received",
         |metrics| &metrics.batch_events,
         1.0,
@@ -261,14 +267,14 @@ mod tests {
         }
         let text = render(metrics);
         for line in [
-            "# TYPE relay_received_events counter",
-            "relay_received_events_total 256",
-            "relay_open_partitions 2",
-            r#"relay_process_seconds_bucket{le="0.000005"} 1"#,
-            r#"relay_process_seconds_bucket{le="0.0025"} 3"#,
-            r#"relay_process_seconds_bucket{le="60.0"} 3"#,
-            r#"relay_process_seconds_bucket{le="+Inf"} 4"#,
-            "relay_process_seconds_count 4",
+            "# TYPE parshall_relay_received_events counter",
+            "parshall_relay_received_events_total 256",
+            "parshall_relay_open_partitions 2",
+            r#"parshall_relay_process_seconds_bucket{le="0.000005"} 1"#,
+            r#"parshall_relay_process_seconds_bucket{le="0.0025"} 3"#,
+            r#"parshall_relay_process_seconds_bucket{le="60.0"} 3"#,
+            r#"parshall_relay_process_seconds_bucket{le="+Inf"} 4"#,
+            "parshall_relay_process_seconds_count 4",
         ] {
             assert!(
                 text.lines().any(|have| have == line),
@@ -287,7 +293,7 @@ mod tests {
         let all = names.len();
         names.dedup();
         assert_eq!(names.len(), all);
-        assert!(names.iter().all(|name| name.starts_with("relay_")));
+        assert!(names.iter().all(|name| name.starts_with("parshall_relay_")));
         let timed = DISTRIBUTIONS.iter().filter(|metric| metric.3 > 1.0);
         assert!(
             timed
