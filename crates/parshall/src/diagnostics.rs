@@ -1,6 +1,6 @@
 //! The one place where an error is printed.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 
@@ -30,8 +30,6 @@ pub(crate) fn print(error: &dyn Diagnostic) {
     // Where standard error itself cannot be written, the exit status is all that is left to tell.
     let _ = io::stderr().write_all(text.trim_start_matches('\n').as_bytes());
 }
-
-/// Whether standard error shows colours and is wanted to.
 
 /// In characters, as the help's.
 const WIDTH: usize = 100;

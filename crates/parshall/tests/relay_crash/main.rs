@@ -73,7 +73,9 @@ async fn a_partition_whose_batch_fails_resumes_from_its_checkpoint_in_order() {
         let sends = rig.stop_publishing().await;
         let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
         rig.until(&mut relay, |seen| seen.distinct >= sent).await;
-        let failed = relay.metric(&metrics, "parshall_relay_failed_batches_total").await;
+        let failed = relay
+            .metric(&metrics, "parshall_relay_failed_batches_total")
+            .await;
         let opened = relay
             .metric(&metrics, "parshall_relay_opened_partitions_total")
             .await;
@@ -137,7 +139,11 @@ async fn what_can_not_be_finished_does_not_hold_up_a_second_signal() {
         let mut relay = rig.relay();
         let metrics = relay.metrics_address().await;
         // All partitions have a batch under way that is refused.
-        while relay.metric(&metrics, "parshall_relay_throttled_sends_total").await < u64::from(SOURCES) {}
+        while relay
+            .metric(&metrics, "parshall_relay_throttled_sends_total")
+            .await
+            < u64::from(SOURCES)
+        {}
         relay.signal();
         relay.until_stopping().await;
         relay.signal();
