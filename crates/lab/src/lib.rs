@@ -1,4 +1,14 @@
-//! TODO-doc
+//! The lab: what a scenario says, measured and proven.
+//!
+//! ```text
+//! scenario ──▶ cases ──▶ run ──▶ roles (processes: hub, load, relay, sink) ──▶ results ──▶ report
+//!                         │        ├ load, payload: what is offered, by a seeded plan
+//!                         │        └ record, verify: when it arrived, and whether all of it did
+//!                         └ limits, probe: what a role may use of the machine, and what it used
+//! ```
+//!
+//! The lab drives hub and relay as a user would, as processes of their own, and believes neither: the service's counters,
+//! the clients' and the sink's verdict on every event must agree.
 
 pub mod clock;
 pub mod figure;
