@@ -51,7 +51,7 @@ pub(crate) enum CommandError {
 
 impl Exit {
     /// The one place where exit statuses are numbers.
-    const fn status(self) -> u8 {
+    pub(crate) const fn status(self) -> u8 {
         match self {
             Self::Passed => 0,
             Self::Failed => 1,

@@ -107,6 +107,12 @@ async fn measure(
             _ = terminate.recv() => {}
         }
         canceller.cancel();
+        // Whoever asks twice does not want to wait; the roles end when their input does.
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        std::process::exit(Exit::Interrupted.status().into());
     });
     let display = ProgressDisplay::start(Terminal::of_stderr()).map_err(CommandError::System)?;
     let launcher =
