@@ -88,7 +88,7 @@ impl Default for Relay {
         Self {
             instances: 1,
             batch: Batch::default(),
-            prefetch: 1024,
+            prefetch: 512,
             route: Route::Random,
             fan_out: 32,
             checkpoint: Checkpoint::EachBatch,
