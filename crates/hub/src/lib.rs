@@ -2,7 +2,6 @@
 //!
 //! * [`log`] is the partition log: append, read, retention, wake-ups.
 //! * [`namespace`] is what exists and who may use it: hubs, partitions, consumer groups, keys, claims.
-//! * [`partition_key`] says which partition a key belongs to.
 //! * [`front`] is what clients connect to: AMQP, and HTTP for health and metrics.
 //! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
 //! * [`counters`] say what passed through.
@@ -14,7 +13,6 @@ pub mod counters;
 pub mod front;
 pub mod log;
 pub mod namespace;
-pub mod partition_key;
 pub mod service;
 pub mod tls;
 mod unix_time;

@@ -12,7 +12,6 @@
 mod engine;
 pub mod metrics;
 mod options;
-mod partition_key;
 pub mod pipeline;
 pub mod regroup;
 pub mod route;

@@ -4,9 +4,7 @@
 //! it went before, in whatever process that happens.
 
 use connect::event::EventBatch;
-use units::{mix, pick};
-
-use crate::partition_key;
+use units::{mix, partition_key, pick};
 
 /// How an event finds its destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,10 +11,12 @@
 //! | [`Rate`] | `10000/s`, `0.5/s`, `10000` | `10000/s` |
 //!
 //! [`Random`] is a seeded generator, and [`mix`] a pure function of a seed and two numbers: whatever is decided
-//! by them is decided the same way again, in another process and after a restart.
+//! by them is decided the same way again, in another process and after a restart. [`partition_key`] is such a decision
+//! that others have made: which partition a key belongs to.
 
 mod byte_size;
 pub mod duration;
+pub mod partition_key;
 mod quantity;
 mod random;
 mod rate;

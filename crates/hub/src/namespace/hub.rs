@@ -3,11 +3,11 @@
 use super::config::HubConfig;
 use crate::counters::{CounterValues, Counters};
 use crate::log::{AppendError, Appended, BatchEncoder, BlockPool, PartitionLog};
-use crate::partition_key::partition_of;
 use crate::unix_time::UnixTime;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use units::partition_key::partition_of;
 
 /// A named set of partitions.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl Hub {
     #[must_use]
     pub fn partition_for_key(&self, key: &str) -> &Arc<Partition> {
         // At most MAXIMUM_PARTITIONS, so the count fits and each remainder has its partition.
-        &self.partitions[usize::from(partition_of(key, self.partitions.len() as u16))]
+        &self.partitions[partition_of(key.as_bytes(), self.partitions.len() as u32) as usize]
     }
 
     /// The partition whose turn it is to get what names neither a partition nor a key.

@@ -2,15 +2,22 @@
 //!
 //! It is Bob Jenkins's lookup3 (`hashlittle2`, in the public domain) over the key's bytes with both seeds zero. Its two
 //! halves are folded to 16 bits, taken as a signed number; the remainder by the number of partitions, without its sign,
-//! is the partition.
+//! is the partition. The service picks by it, and so does a relay that routes by key: both call this one.
 
 /// The partition, below `partitions`, of a key; 0 where `partitions` is 0.
-pub(crate) fn partition_of(key: &[u8], partitions: u32) -> u32 {
-    let (primary, secondary) = hash_pair(key, 0, 0);
-    let folded = i64::from((primary ^ secondary) as u16 as i16);
-    let remainder = folded.checked_rem(i64::from(partitions)).unwrap_or(0);
+#[must_use]
+pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
+    let remainder = i64::from(folded(key))
+        .checked_rem(i64::from(partitions))
+        .unwrap_or(0);
     // At most 2^15 in size.
     remainder.unsigned_abs() as u32
+}
+
+/// The two halves of the hash folded together, low 16 bits, with sign.
+fn folded(key: &[u8]) -> i16 {
+    let (primary, secondary) = hash_pair(key, 0, 0);
+    (primary ^ secondary) as i16
 }
 
 /// Both results of `hashlittle2`: the better mixed one first.
@@ -83,6 +90,44 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Key, folded hash, and the partition among 2, 4, 10 and 32, as two official clients compute them.
+    const VECTORS: [(&str, i16, [u32; 4]); 12] = [
+        ("a", -16220, [0, 0, 0, 28]),
+        ("ab", 2093, [1, 1, 3, 13]),
+        ("abc", -14161, [1, 1, 1, 17]),
+        ("7", -15263, [1, 3, 3, 31]),
+        ("alphabet", -23478, [0, 2, 8, 22]),
+        ("é", -24812, [0, 0, 2, 12]),
+        ("131", 30562, [0, 2, 2, 2]),
+        ("key-1", -9446, [0, 2, 6, 6]),
+        ("abcdefghijkl", -2373, [1, 1, 3, 5]),
+        ("abcdefghijklm", -31855, [1, 3, 5, 15]),
+        (
+            "00000000-0000-0000-0000-000000000000",
+            -12344,
+            [0, 0, 4, 24],
+        ),
+        ("日本語", -23353, [1, 1, 3, 25]),
+    ];
+
+    #[test]
+    fn keys_land_where_the_official_clients_put_them() {
+        for (key, hash, partitions) in VECTORS {
+            assert_eq!(folded(key.as_bytes()), hash, "{key}");
+            assert_eq!(
+                [2, 4, 10, 32].map(|count| partition_of(key.as_bytes(), count)),
+                partitions,
+                "{key}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_empty_key_belongs_to_the_first_partition() {
+        assert_eq!(folded(b""), 0);
+        assert_eq!(partition_of(b"", 7), 0);
+    }
 
     #[test]
     fn the_hash_is_lookup3() {
