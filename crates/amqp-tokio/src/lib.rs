@@ -13,4 +13,4 @@ mod read_buffer;
 mod stream;
 
 pub use driver::{DriveError, Driver};
-pub use stream::{ClientTls, ConnectError, Stream, accept, accept_tls, connect};
+pub use stream::{ClientTls, ConnectError, Stream, Transport, accept, accept_tls, connect};

@@ -1,5 +1,6 @@
-//! The socket under a connection: plain TCP or TLS on top of it.
+//! The socket under a connection: plain TCP, TLS on top of it, or any other byte stream.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +20,17 @@ pub enum Stream {
     Plain(TcpStream),
     /// TLS over TCP, either side.
     Tls(Box<TlsStream<TcpStream>>),
+    /// Whatever else carries bytes both ways: WebSocket, or a stream that shapes what goes through another.
+    Other(Box<dyn Transport>),
 }
+
+/// A byte stream in both directions. Whatever has these traits is one.
+///
+/// What was written must reach the peer without further writes once a flush is ready: the driver flushes after each
+/// burst.
+pub trait Transport: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin> Transport for T {}
 
 /// How a client checks the server it reached.
 #[derive(Debug, Clone)]
@@ -141,6 +152,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
+            Self::Other(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
         }
     }
 }
@@ -155,6 +167,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
+            Self::Other(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
         }
     }
 
@@ -163,6 +176,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+            Self::Other(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
         }
     }
 
@@ -170,6 +184,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
+            Self::Other(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
         }
     }
 }
