@@ -119,8 +119,9 @@ fn run(events: usize, case: Case) -> (f64, f64) {
             annotations: &[],
             sections: &sections,
         }; 50];
+        let hubs = namespace.hubs();
         for batch in 0..events / records.len() {
-            let partition = &namespace.hubs()[0].partitions()[batch % usize::from(PARTITIONS)];
+            let partition = &hubs[0].partitions()[batch % usize::from(PARTITIONS)];
             partition
                 .log()
                 .append_records(UnixTime::from_milliseconds(1), &records)

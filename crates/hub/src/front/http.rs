@@ -78,10 +78,11 @@ impl HttpFront {
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = String::new();
+        let hubs = self.namespace.hubs();
         let mut family =
             |name: &str, kind: &str, help: &str, figure: &dyn Fn(&Partition) -> u64| {
                 let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-                for hub in self.namespace.hubs() {
+                for hub in hubs.iter() {
                     for partition in hub.partitions() {
                         let (hub, id) = (hub.name(), partition.id());
                         let _ = writeln!(

@@ -291,6 +291,13 @@ impl PartitionLog {
         Readiness::Waiting
     }
 
+    /// Reports the keys of all subscriptions, armed or not: what they belong to has changed, and whoever holds them has
+    /// to look.
+    pub fn wake_subscribers(&self) {
+        let wakers = self.lock().subscriptions.report_all();
+        wakers.wake();
+    }
+
     pub(super) fn unsubscribe(&self, slot: usize) {
         self.lock().subscriptions.remove(slot);
     }

@@ -163,8 +163,22 @@ impl Subscriptions {
     /// Apart from the usual append, for which nobody waits.
     #[cold]
     fn disarm_all(&mut self) -> Wakers {
+        self.report(|slot| slot.armed)
+    }
+
+    /// Reports every slot, armed or not, and disarms it. The wakers must be called once the log's lock is released.
+    pub(super) fn report_all(&mut self) -> Wakers {
+        self.report(|_slot| true)
+    }
+
+    fn report(&mut self, is_meant: impl Fn(&Slot) -> bool) -> Wakers {
         let mut wakers = Wakers::default();
-        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.armed) {
+        for slot in self
+            .slots
+            .iter_mut()
+            .flatten()
+            .filter(|slot| is_meant(slot))
+        {
             slot.armed = false;
             if let Some(waker) = slot.subscriber.mark_ready(slot.key) {
                 wakers.push(waker);

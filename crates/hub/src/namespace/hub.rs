@@ -1,12 +1,17 @@
 //! A hub: partitions to append to and read from, and the consumer groups that read.
+//!
+//! A hub can be deleted while links hold it. It is marked then, with all that belongs to it, and every subscriber of
+//! its logs is reported, so that whoever holds a link looks at [`Partition::is_deleted`] and ends it.
 
 use super::config::HubConfig;
+use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use crate::counters::{CounterValues, Counters};
 use crate::log::{AppendError, Appended, BatchEncoder, BlockPool, PartitionLog};
 use crate::unix_time::UnixTime;
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use units::partition_key::partition_of;
 
 /// A named set of partitions.
@@ -15,8 +20,8 @@ pub struct Hub {
     name: String,
     created_at: UnixTime,
     partitions: Vec<Arc<Partition>>,
-    /// The names as they were given, by the names in lower case.
-    consumer_groups: HashMap<String, String>,
+    /// By the names in lower case.
+    consumer_groups: RwLock<BTreeMap<String, Arc<ConsumerGroup>>>,
     /// Whose turn it is among the partitions; grows for ever and wraps.
     turn: AtomicUsize,
 }
@@ -27,6 +32,7 @@ pub struct Partition {
     id: u16,
     log: Arc<PartitionLog>,
     counters: Counters,
+    is_deleted: AtomicBool,
 }
 
 /// Why a hub can't be made.
@@ -101,25 +107,12 @@ impl Hub {
                 minimum: MINIMUM_LOG_BYTES,
             });
         }
-        let mut groups = HashMap::from([(
+        let mut groups = BTreeMap::from([(
             DEFAULT_CONSUMER_GROUP.to_ascii_lowercase(),
-            DEFAULT_CONSUMER_GROUP.to_owned(),
+            Arc::new(ConsumerGroup::new(DEFAULT_CONSUMER_GROUP)),
         )]);
         for group in consumer_groups {
-            let is_default = group.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP);
-            if !is_default && !is_name(group, b"_.-") {
-                return Err(HubError::ConsumerGroup {
-                    name: group.clone(),
-                });
-            }
-            if groups
-                .insert(group.to_ascii_lowercase(), group.clone())
-                .is_some()
-            {
-                return Err(HubError::RepeatedConsumerGroup {
-                    name: group.clone(),
-                });
-            }
+            insert_consumer_group(&mut groups, group)?;
         }
         let partition = |id| {
             let log = Arc::new(PartitionLog::new(*log, Arc::clone(pool)));
@@ -127,13 +120,14 @@ impl Hub {
                 id,
                 log,
                 counters: Counters::default(),
+                is_deleted: AtomicBool::new(false),
             })
         };
         Ok(Self {
             name: name.clone(),
             created_at: now,
             partitions: (0..*partitions).map(partition).collect(),
-            consumer_groups: groups,
+            consumer_groups: RwLock::new(groups),
             turn: AtomicUsize::new(0),
         })
     }
@@ -178,17 +172,72 @@ impl Hub {
         &self.partitions[self.turn.fetch_add(1, Ordering::Relaxed) % self.partitions.len()]
     }
 
-    /// The consumer group of this name, whatever the letter case, as it was named when it was made.
+    /// The consumer group of this name, whatever the letter case.
     #[must_use]
-    pub fn consumer_group(&self, name: &str) -> Option<&str> {
-        self.consumer_groups
+    pub fn consumer_group(&self, name: &str) -> Option<Arc<ConsumerGroup>> {
+        self.read_consumer_groups()
             .get(&name.to_ascii_lowercase())
-            .map(String::as_str)
+            .cloned()
     }
 
-    /// The names of all consumer groups, in no particular order.
-    pub fn consumer_groups(&self) -> impl Iterator<Item = &str> {
-        self.consumer_groups.values().map(String::as_str)
+    /// All consumer groups as of now, in the order of their names in lower case.
+    #[must_use]
+    pub fn consumer_groups(&self) -> Vec<Arc<ConsumerGroup>> {
+        self.read_consumer_groups().values().cloned().collect()
+    }
+
+    /// Whether the hub was deleted from its namespace. Nothing may be published to it or read from it any longer.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        // All partitions are marked at once, and there is one at least.
+        self.partitions
+            .iter()
+            .any(|partition| partition.is_deleted())
+    }
+
+    /// Adds a consumer group.
+    pub(super) fn create_consumer_group(&self, name: &str) -> Result<Arc<ConsumerGroup>, HubError> {
+        insert_consumer_group(&mut self.write_consumer_groups(), name)
+    }
+
+    /// Takes a consumer group away and has everyone look who reads from the hub.
+    pub(super) fn delete_consumer_group(&self, name: &str) -> Option<Arc<ConsumerGroup>> {
+        let group = self
+            .write_consumer_groups()
+            .remove(&name.to_ascii_lowercase())?;
+        group.mark_deleted();
+        self.wake_subscribers();
+        Some(group)
+    }
+
+    /// Marks the hub as deleted, with its partitions and consumer groups, and has everyone look who holds them.
+    pub(super) fn mark_deleted(&self) {
+        for partition in &self.partitions {
+            partition.is_deleted.store(true, Ordering::Release);
+        }
+        for group in self.consumer_groups() {
+            group.mark_deleted();
+        }
+        self.wake_subscribers();
+    }
+
+    fn wake_subscribers(&self) {
+        for partition in &self.partitions {
+            partition.log.wake_subscribers();
+        }
+    }
+
+    fn read_consumer_groups(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<ConsumerGroup>>> {
+        // Locked sections insert or remove one entry; what is there is whole.
+        self.consumer_groups
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_consumer_groups(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<ConsumerGroup>>> {
+        self.consumer_groups
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counters of all partitions together.
@@ -220,6 +269,16 @@ impl Partition {
         &self.counters
     }
 
+    /// Whether its hub was deleted. Whoever holds a link to it has to end it, and nothing may be appended any longer.
+    ///
+    /// When this becomes true, the keys of all [subscriptions](PartitionLog::subscribe) to the log are reported, armed
+    /// or not. A link that only publishes can therefore hold a subscription that it never arms, to hear of this alone;
+    /// for a link to the hub as a whole, any partition will do.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Acquire)
+    }
+
     /// Appends a batch to the log, as [`PartitionLog::append`] does, and counts it.
     pub fn append<E>(
         &self,
@@ -239,6 +298,21 @@ impl Partition {
     }
 }
 
+/// Adds a group to those of a hub, unless its name is none or is taken.
+fn insert_consumer_group(
+    groups: &mut BTreeMap<String, Arc<ConsumerGroup>>,
+    name: &str,
+) -> Result<Arc<ConsumerGroup>, HubError> {
+    let is_default = name.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP);
+    if !is_default && !is_name(name, b"_.-") {
+        return Err(HubError::ConsumerGroup { name: name.into() });
+    }
+    match groups.entry(name.to_ascii_lowercase()) {
+        Entry::Occupied(_) => Err(HubError::RepeatedConsumerGroup { name: name.into() }),
+        Entry::Vacant(place) => Ok(Arc::clone(place.insert(Arc::new(ConsumerGroup::new(name))))),
+    }
+}
+
 /// Letters and digits, with any of `between` except at either end.
 fn is_name(name: &str, between: &[u8]) -> bool {
     let bytes = name.as_bytes();
@@ -251,9 +325,6 @@ fn is_name(name: &str, between: &[u8]) -> bool {
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || between.contains(byte))
 }
-
-/// The consumer group that every hub has.
-pub const DEFAULT_CONSUMER_GROUP: &str = "$Default";
 
 /// The hash of a partition key has 15 bits beside its sign: further partitions would get no keys.
 pub const MAXIMUM_PARTITIONS: u16 = 32_768;
@@ -330,10 +401,10 @@ mod tests {
             ..HubConfig::new("hub", 1)
         };
         let hub = hub(&config).unwrap();
-        assert_eq!(hub.consumer_group("$DEFAULT"), Some("$Default"));
-        assert_eq!(hub.consumer_group("readers"), Some("Readers"));
-        assert_eq!(hub.consumer_group("others"), None);
-        assert_eq!(hub.consumer_groups().count(), 2);
+        assert_eq!(hub.consumer_group("$DEFAULT").unwrap().name(), "$Default");
+        assert_eq!(hub.consumer_group("readers").unwrap().name(), "Readers");
+        assert!(hub.consumer_group("others").is_none());
+        assert_eq!(hub.consumer_groups().len(), 2);
     }
 
     #[test]

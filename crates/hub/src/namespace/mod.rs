@@ -1,22 +1,26 @@
 //! What the service has: hubs, their partitions and consumer groups, and the keys that open them.
 //!
-//! All front ends share one [`Namespace`]. It is built once from a [`NamespaceConfig`] and does not change; what
-//! changes is inside: the logs, the counters, the turn of the round robin. [`Claims`] hold what one connection
-//! has proven to be allowed.
+//! All front ends share one [`Namespace`]. It is built from a [`NamespaceConfig`]; hubs and consumer groups come and
+//! go while it serves, keys stay. Links hold the hubs and partitions themselves, so nothing is looked up per message.
+//! [`Claims`] hold what one connection has proven to be allowed.
 
 mod authorization;
 mod config;
+mod consumer_group;
+mod entities;
 mod hub;
 
 pub use authorization::{AuthorizationError, Claim, Claims};
 pub use config::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
-pub use hub::{DEFAULT_CONSUMER_GROUP, Hub, HubError, MAXIMUM_PARTITIONS, Partition};
+pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
+pub use entities::{EntityError, Hubs};
+pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
 
 use crate::counters::CounterValues;
 use crate::log::BlockPool;
 use crate::unix_time::UnixTime;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
-use std::collections::HashMap;
+use entities::Entities;
 use std::sync::Arc;
 
 /// The entities and keys of one service.
@@ -25,9 +29,7 @@ pub struct Namespace {
     host: String,
     signatures: SignaturePolicy,
     rules: Vec<AuthorizationRule>,
-    hubs: Vec<Arc<Hub>>,
-    /// Places in `hubs`, by the name in lower case.
-    places: HashMap<String, usize>,
+    entities: Entities,
     pool: Arc<BlockPool>,
 }
 
@@ -86,29 +88,22 @@ impl Namespace {
             });
         }
         let pool = BlockPool::new(config.idle_blocks);
-        let mut hubs = Vec::with_capacity(config.hubs.len());
-        let mut places = HashMap::with_capacity(config.hubs.len());
+        let mut hubs = Hubs::default();
         for (index, hub) in config.hubs.iter().enumerate() {
             let made =
                 Hub::new(hub, &pool, now).map_err(|cause| NamespaceError::Hub { index, cause })?;
-            if places
-                .insert(hub.name.to_ascii_lowercase(), index)
-                .is_some()
-            {
-                return Err(NamespaceError::RepeatedHub {
+            hubs.insert(Arc::new(made))
+                .map_err(|_there| NamespaceError::RepeatedHub {
                     index,
                     name: hub.name.clone(),
-                });
-            }
-            hubs.push(Arc::new(made));
+                })?;
         }
         let rules = rules(config)?;
         Ok(Self {
             host: config.host.clone(),
             signatures: config.signatures,
             rules,
-            hubs,
-            places,
+            entities: Entities::new(hubs),
             pool,
         })
     }
@@ -142,34 +137,72 @@ impl Namespace {
                 .any(|rule| rule.key.has_value(DEVELOPMENT_KEY_VALUE))
     }
 
-    /// All hubs, in the order of the configuration.
+    /// All hubs as they are now: first those of the configuration in its order, then those created since.
     #[must_use]
-    pub fn hubs(&self) -> &[Arc<Hub>] {
-        &self.hubs
+    pub fn hubs(&self) -> Arc<Hubs> {
+        self.entities.snapshot()
     }
 
     /// The hub of this name, whatever the letter case.
     #[must_use]
-    pub fn hub(&self, name: &str) -> Option<&Arc<Hub>> {
-        let place = self.places.get(&name.to_ascii_lowercase())?;
-        self.hubs.get(*place)
+    pub fn hub(&self, name: &str) -> Option<Arc<Hub>> {
+        self.hubs().find(name).cloned()
     }
 
     /// The hub whose name is `path`, or the beginning of it up to a slash. Since a name may have slashes itself, the
     /// longest one counts.
     #[must_use]
-    pub fn hub_above(&self, path: &str) -> Option<&Arc<Hub>> {
+    pub fn hub_above(&self, path: &str) -> Option<Arc<Hub>> {
+        let hubs = self.hubs();
         let slashes = path.match_indices('/').map(|(slash, _)| slash);
         let ends = slashes.chain([path.len()]).collect::<Vec<_>>();
         ends.into_iter()
             .rev()
-            .find_map(|end| self.hub(&path[..end]))
+            .find_map(|end| hubs.find(&path[..end]).cloned())
+    }
+
+    /// Creates a hub at `now`, which clients can use at once.
+    ///
+    /// # Errors
+    /// There is one of that name, or it is none that the service takes. Nothing has changed then.
+    pub fn create_hub(&self, config: &HubConfig, now: UnixTime) -> Result<Arc<Hub>, EntityError> {
+        self.entities.create_hub(config, &self.pool, now)
+    }
+
+    /// Deletes a hub with all its events. Links that lead to it are ended by whoever holds them:
+    /// [`Partition::is_deleted`].
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn delete_hub(&self, name: &str) -> Result<(), EntityError> {
+        self.entities.delete_hub(name)
+    }
+
+    /// Creates a consumer group of the hub.
+    ///
+    /// # Errors
+    /// There is one of that name, or it is none that the service takes, or there is no such hub.
+    pub fn create_consumer_group(
+        &self,
+        hub: &str,
+        name: &str,
+    ) -> Result<Arc<ConsumerGroup>, EntityError> {
+        self.entities.create_consumer_group(hub, name)
+    }
+
+    /// Deletes a consumer group of the hub. Links that read with it are ended by whoever holds them:
+    /// [`ConsumerGroup::is_deleted`].
+    ///
+    /// # Errors
+    /// There is none of that name, no such hub, or it is the one that every hub has.
+    pub fn delete_consumer_group(&self, hub: &str, name: &str) -> Result<(), EntityError> {
+        self.entities.delete_consumer_group(hub, name)
     }
 
     /// Takes the memory for all that the logs may hold beforehand, as far as [`NamespaceConfig::idle_blocks`] allows,
     /// and touches it, so that appending to empty logs is as fast as it will be later.
     pub fn preallocate(&self) {
-        for hub in &self.hubs {
+        for hub in self.hubs().iter() {
             let Some(partition) = hub.partitions().first() else {
                 continue;
             };
@@ -186,7 +219,7 @@ impl Namespace {
     /// The counters of all hubs together.
     #[must_use]
     pub fn counters(&self) -> CounterValues {
-        self.hubs.iter().map(|hub| hub.counters()).sum()
+        self.hubs().iter().map(|hub| hub.counters()).sum()
     }
 
     /// The memory that dropped segments left.
@@ -198,8 +231,10 @@ impl Namespace {
     /// Drops what no log may keep any longer at `now`. To be called now and then: logs that are appended to look
     /// after themselves.
     pub fn enforce_retention(&self, now: UnixTime) {
-        for partition in self.hubs.iter().flat_map(|hub| hub.partitions()) {
-            partition.log().enforce_retention(now);
+        for hub in self.hubs().iter() {
+            for partition in hub.partitions() {
+                partition.log().enforce_retention(now);
+            }
         }
     }
 }

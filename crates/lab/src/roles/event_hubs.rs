@@ -224,8 +224,7 @@ impl HubService for EmbeddedHub {
     }
 
     fn counters(&self) -> BTreeMap<String, HubCounters> {
-        let hubs = self.service.namespace().hubs().iter();
-        hubs.map(|hub| {
+        let counters = |hub: &Arc<hub::namespace::Hub>| {
             let values = hub.counters();
             let counters = HubCounters {
                 incoming_events: values.events_in,
@@ -235,8 +234,9 @@ impl HubService for EmbeddedHub {
                 throttled: Some(values.batches_refused),
             };
             (hub.name().to_owned(), counters)
-        })
-        .collect()
+        };
+        let hubs = self.service.namespace().hubs();
+        hubs.iter().map(counters).collect()
     }
 
     async fn stop(self) {

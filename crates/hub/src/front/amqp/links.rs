@@ -143,14 +143,13 @@ impl Admission<'_> {
             (role, Address::Management) => self.request_link(role, RequestNode::Management, target),
             (Role::Sender, Address::Hub(hub)) => {
                 let permit = self.permit(text, Right::Send)?;
-                let target = PublishTarget::Hub(Arc::clone(self.hub(hub)?));
+                let target = PublishTarget::Hub(self.hub(hub)?);
                 Ok((Node::Publish(target), Some(permit)))
             }
             (Role::Sender, Address::Partition { hub, partition }) => {
                 let permit = self.permit(text, Right::Send)?;
-                let target = PublishTarget::Partition(Arc::clone(
-                    self.partition(self.hub(hub)?, partition)?,
-                ));
+                let hub = self.hub(hub)?;
+                let target = PublishTarget::Partition(Arc::clone(self.partition(&hub, partition)?));
                 Ok((Node::Publish(target), Some(permit)))
             }
             (
@@ -170,7 +169,7 @@ impl Admission<'_> {
                         not_found(self.namespace, &path),
                     ));
                 }
-                let partition = self.partition(hub, partition)?;
+                let partition = self.partition(&hub, partition)?;
                 Ok((self.reader(link, partition, attach)?, Some(permit)))
             }
             (role, _) => {
@@ -246,7 +245,7 @@ impl Admission<'_> {
         }
     }
 
-    fn hub(&self, name: &str) -> Result<&Arc<Hub>, Error> {
+    fn hub(&self, name: &str) -> Result<Arc<Hub>, Error> {
         self.namespace
             .hub(name)
             .ok_or_else(|| Error::new(ErrorCondition::NOT_FOUND, not_found(self.namespace, name)))

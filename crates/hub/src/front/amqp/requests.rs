@@ -167,10 +167,10 @@ fn read(
     };
     let kind = text("type")?.unwrap_or_default();
     Ok(match kind.as_str() {
-        "com.microsoft:eventhub" => ok(hub_properties(hub)),
+        "com.microsoft:eventhub" => ok(hub_properties(&hub)),
         "com.microsoft:partition" => {
             let id = text("partition")?.unwrap_or_default();
-            match partition_properties(hub, &id, now) {
+            match partition_properties(&hub, &id, now) {
                 Some(body) => ok(body),
                 None => Answer::error(
                     400,

@@ -1,0 +1,226 @@
+//! The hubs of a namespace, and how they come and go while it serves.
+//!
+//! Readers take a snapshot, which is one lock for as long as it takes to count a reference. Changes are made one at a
+//! time, each to a copy of the list, which then takes the list's place.
+
+use super::config::HubConfig;
+use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
+use super::hub::{Hub, HubError};
+use crate::log::BlockPool;
+use crate::unix_time::UnixTime;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The hubs of a namespace at one instant, in the order in which they came.
+#[derive(Debug, Default, Clone)]
+pub struct Hubs {
+    hubs: Vec<Arc<Hub>>,
+    /// Places in `hubs`, by the name in lower case.
+    places: HashMap<String, usize>,
+}
+
+/// Why an entity was not created or deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum EntityError {
+    /// There is a hub of that name; letter case makes no difference.
+    #[error("There is a hub '{name}' already")]
+    HubExists {
+        /// Its name, as it was given when it was made.
+        name: String,
+    },
+    /// There is no hub of that name.
+    #[error("There is no hub '{name}'")]
+    NoHub {
+        /// What was asked for.
+        name: String,
+    },
+    /// There is a consumer group of that name; letter case makes no difference.
+    #[error("The hub '{hub}' has a consumer group '{name}' already")]
+    ConsumerGroupExists {
+        /// The hub.
+        hub: String,
+        /// The group's name.
+        name: String,
+    },
+    /// There is no consumer group of that name.
+    #[error("The hub '{hub}' has no consumer group '{name}'")]
+    NoConsumerGroup {
+        /// The hub.
+        hub: String,
+        /// What was asked for.
+        name: String,
+    },
+    /// The group that every hub has can't be deleted.
+    #[error("Every hub has the consumer group '{DEFAULT_CONSUMER_GROUP}'; it can't be deleted")]
+    DefaultConsumerGroup,
+    /// What is to be created is nothing that the service takes.
+    #[error("{0}")]
+    Invalid(HubError),
+}
+
+/// The hubs as they are now, and the right to change them.
+#[derive(Debug)]
+pub(super) struct Entities {
+    current: RwLock<Arc<Hubs>>,
+    /// Held from reading the list until it is replaced.
+    change: Mutex<()>,
+}
+
+impl Hubs {
+    /// Every hub.
+    pub fn iter(&self) -> std::slice::Iter<'_, Arc<Hub>> {
+        self.hubs.iter()
+    }
+
+    /// The hub of this name, whatever the letter case.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Arc<Hub>> {
+        let place = self.places.get(&name.to_ascii_lowercase())?;
+        self.hubs.get(*place)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.hubs.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hubs.is_empty()
+    }
+
+    /// Adds a hub at the end; gives back the one that has its name, if there is one.
+    pub(super) fn insert(&mut self, hub: Arc<Hub>) -> Result<(), Arc<Hub>> {
+        if let Some(there) = self.find(hub.name()) {
+            return Err(Arc::clone(there));
+        }
+        self.places
+            .insert(hub.name().to_ascii_lowercase(), self.hubs.len());
+        self.hubs.push(hub);
+        Ok(())
+    }
+
+    /// The same hubs without this one.
+    fn without(&self, name: &str) -> Self {
+        let mut others = Self::default();
+        for hub in self
+            .iter()
+            .filter(|hub| !hub.name().eq_ignore_ascii_case(name))
+        {
+            others
+                .insert(Arc::clone(hub))
+                .expect("names that were different stay so");
+        }
+        others
+    }
+}
+
+impl<'a> IntoIterator for &'a Hubs {
+    type Item = &'a Arc<Hub>;
+    type IntoIter = std::slice::Iter<'a, Arc<Hub>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl std::ops::Index<usize> for Hubs {
+    type Output = Arc<Hub>;
+
+    fn index(&self, place: usize) -> &Arc<Hub> {
+        &self.hubs[place]
+    }
+}
+
+impl Entities {
+    pub(super) fn new(hubs: Hubs) -> Self {
+        Self {
+            current: RwLock::new(Arc::new(hubs)),
+            change: Mutex::new(()),
+        }
+    }
+
+    /// The hubs as they are now.
+    pub(super) fn snapshot(&self) -> Arc<Hubs> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn create_hub(
+        &self,
+        config: &HubConfig,
+        pool: &Arc<BlockPool>,
+        now: UnixTime,
+    ) -> Result<Arc<Hub>, EntityError> {
+        let _change = self.begin_change();
+        let mut hubs = Hubs::clone(&self.snapshot());
+        if let Some(there) = hubs.find(&config.name) {
+            return Err(EntityError::HubExists {
+                name: there.name().to_owned(),
+            });
+        }
+        let hub = Arc::new(Hub::new(config, pool, now).map_err(EntityError::Invalid)?);
+        hubs.insert(Arc::clone(&hub))
+            .expect("no hub has the name, as was seen above");
+        self.replace(hubs);
+        Ok(hub)
+    }
+
+    pub(super) fn delete_hub(&self, name: &str) -> Result<(), EntityError> {
+        let _change = self.begin_change();
+        let hubs = self.snapshot();
+        let hub = hubs.find(name).ok_or_else(|| no_hub(name))?;
+        self.replace(hubs.without(name));
+        // Only now, so that whoever is woken does not find it again.
+        hub.mark_deleted();
+        Ok(())
+    }
+
+    pub(super) fn create_consumer_group(
+        &self,
+        hub: &str,
+        name: &str,
+    ) -> Result<Arc<ConsumerGroup>, EntityError> {
+        let _change = self.begin_change();
+        let hubs = self.snapshot();
+        let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
+        hub.create_consumer_group(name)
+            .map_err(|error| match error {
+                HubError::RepeatedConsumerGroup { name } => EntityError::ConsumerGroupExists {
+                    hub: hub.name().to_owned(),
+                    name,
+                },
+                error => EntityError::Invalid(error),
+            })
+    }
+
+    pub(super) fn delete_consumer_group(&self, hub: &str, name: &str) -> Result<(), EntityError> {
+        if name.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP) {
+            return Err(EntityError::DefaultConsumerGroup);
+        }
+        let _change = self.begin_change();
+        let hubs = self.snapshot();
+        let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
+        hub.delete_consumer_group(name)
+            .ok_or_else(|| EntityError::NoConsumerGroup {
+                hub: hub.name().to_owned(),
+                name: name.to_owned(),
+            })?;
+        Ok(())
+    }
+
+    fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replace(&self, hubs: Hubs) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(hubs);
+    }
+}
+
+fn no_hub(name: &str) -> EntityError {
+    EntityError::NoHub {
+        name: name.to_owned(),
+    }
+}
