@@ -1,4 +1,4 @@
-//! Drives an [`amqp::Connection`] over a socket: TCP or TLS, read and flush policy, time.
+//! Drives an [`amqp::Connection`] over a socket: TCP, TLS or WebSocket, read and flush policy, time.
 //!
 //! A [`Driver`] owns the engine and its socket and is itself owned by the one task that uses it: there is no
 //! background task, no channel and no lock. The owner alternates between two things:
@@ -10,7 +10,11 @@
 
 mod driver;
 mod read_buffer;
+mod socket;
 mod stream;
+mod web_socket;
 
 pub use driver::{DriveError, Driver};
+pub use socket::{Socket, SocketUse};
 pub use stream::{ClientTls, ConnectError, Stream, Transport, accept, accept_tls, connect};
+pub use web_socket::{WEB_SOCKET_PATH, accept_web_socket, connect_web_socket};

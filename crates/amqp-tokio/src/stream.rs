@@ -13,13 +13,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
+use crate::socket::Socket;
+
 /// A connected byte stream.
 #[derive(Debug)]
 pub enum Stream {
     /// TCP as it is.
-    Plain(TcpStream),
+    Plain(Socket),
     /// TLS over TCP, either side.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Socket>>),
     /// Whatever else carries bytes both ways: WebSocket, or a stream that shapes what goes through another.
     Other(Box<dyn Transport>),
 }
@@ -64,6 +66,16 @@ pub enum ConnectError {
         /// What the TLS library said.
         source: io::Error,
     },
+    /// The server speaks no AMQP over WebSocket there.
+    #[error("the WebSocket handshake with {host}:{port} failed: {source}")]
+    WebSocket {
+        /// Host as given.
+        host: String,
+        /// Port.
+        port: u16,
+        /// What went wrong.
+        source: io::Error,
+    },
     /// Neither succeeded nor failed in time.
     #[error("{host}:{port} did not answer within {timeout:?}")]
     Timeout {
@@ -93,6 +105,7 @@ pub async fn connect(
             .await
             .map_err(unreachable)?;
         socket.set_nodelay(true).map_err(unreachable)?;
+        let socket = Socket::from(socket);
         match tls {
             None => Ok(Stream::Plain(socket)),
             Some(ClientTls {
@@ -125,7 +138,7 @@ pub async fn connect(
 /// Takes an accepted socket as it is.
 pub fn accept(socket: TcpStream) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
-    Ok(Stream::Plain(socket))
+    Ok(Stream::Plain(socket.into()))
 }
 
 /// Does the server's part of the TLS handshake on an accepted socket, within `timeout`.
@@ -135,7 +148,7 @@ pub async fn accept_tls(
     timeout: Duration,
 ) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
-    let handshake = TlsAcceptor::from(config).accept(socket);
+    let handshake = TlsAcceptor::from(config).accept(Socket::from(socket));
     let stream = tokio::time::timeout(timeout, handshake)
         .await
         .map_err(|_| io::ErrorKind::TimedOut)??;

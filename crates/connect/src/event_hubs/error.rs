@@ -148,6 +148,7 @@ impl From<ConnectError> for EventHubsError {
         let name = match error {
             ConnectError::Unreachable { .. } => "unreachable",
             ConnectError::Tls { .. } => "tls",
+            ConnectError::WebSocket { .. } => "web-socket",
             ConnectError::Timeout { .. } => "timeout",
         };
         Self::of_connection(name, error.to_string())
