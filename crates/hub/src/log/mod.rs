@@ -26,6 +26,7 @@ pub mod batch;
 mod block;
 mod block_pool;
 mod chunk;
+pub mod disk;
 mod encoder;
 mod limits;
 mod partition_log;

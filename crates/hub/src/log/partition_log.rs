@@ -2,6 +2,7 @@
 
 use super::block_pool::BlockPool;
 use super::chunk::LogChunk;
+use super::disk::{CommitNumber, Unavailable};
 use super::encoder::{BatchEncoder, NewRecord};
 use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
 use super::position::{Cursor, Edge, Place, PositionError, Start};
@@ -53,6 +54,8 @@ pub struct Appended {
     pub bytes: usize,
     /// The time that the batch got: `now`, or that of the batch before if the clock went back.
     pub append_time: UnixTime,
+    /// What an acknowledgement has to wait for; nothing, if the log is in memory.
+    pub commit: CommitNumber,
 }
 
 /// Why nothing was appended.
@@ -71,6 +74,9 @@ pub enum AppendError<E = Infallible> {
     /// The batch is longer than [`MAXIMUM_BATCH_LENGTH`](super::batch::MAXIMUM_BATCH_LENGTH).
     #[error("the batch is longer than any batch can be")]
     TooLong,
+    /// The log's disk does not take what was appended before; try again later.
+    #[error(transparent)]
+    Unavailable(Unavailable),
     /// The function that encodes the records failed.
     #[error(transparent)]
     Encoding(E),
@@ -151,6 +157,7 @@ impl PartitionLog {
                 record_count: 0,
                 bytes: 0,
                 append_time,
+                commit: CommitNumber::DONE,
             });
         }
         let bound = self.limits.bytes.bytes();
@@ -198,6 +205,7 @@ impl PartitionLog {
             record_count: batch.record_count,
             bytes: batch.length,
             append_time,
+            commit: CommitNumber::DONE,
         })
     }
 

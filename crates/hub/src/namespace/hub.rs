@@ -291,7 +291,7 @@ impl Partition {
                 self.counters
                     .appended(u64::from(appended.record_count), appended.bytes as u64);
             }
-            Err(AppendError::Full { .. }) => self.counters.refused(),
+            Err(AppendError::Full { .. } | AppendError::Unavailable(_)) => self.counters.refused(),
             Ok(_) | Err(AppendError::TooLong | AppendError::Encoding(_)) => {}
         }
         result

@@ -73,6 +73,10 @@ impl PublishTarget {
                      Please wait 4 seconds and try again. Error code : 50002."
                 ),
             ),
+            Err(AppendError::Unavailable(reason)) => rejected_with(
+                ErrorCondition::SERVER_BUSY,
+                format!("The partition takes no events at present: {reason}. Please wait 4 seconds and try again."),
+            ),
         }
     }
 }
