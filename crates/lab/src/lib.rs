@@ -3,7 +3,7 @@
 //! ```text
 //! scenario ──▶ cases ──▶ run ──▶ roles (processes: hub, load, relay, sink) ──▶ results ──▶ report
 //!                         │        ├ load, payload: what is offered, by a seeded plan
-//!                         │        └ record, verify: when it arrived, and whether all of it did
+//!                         │        └ record, verify: when it arrived, and whether all of it did; statistics: what that proves
 //!                         └ limits, probe: what a role may use of the machine, and what it used
 //! ```
 //!
@@ -23,4 +23,5 @@ pub mod results;
 pub mod roles;
 pub mod run;
 pub mod scenario;
+pub mod statistics;
 pub mod verify;
