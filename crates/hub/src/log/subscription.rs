@@ -67,6 +67,13 @@ impl Subscriber {
         Poll::Ready(())
     }
 
+    /// Reports `key` for a reason that is none of the log's, and wakes the task.
+    pub fn report(&self, key: u64) {
+        if let Some(waker) = self.mark_ready(key) {
+            waker.wake();
+        }
+    }
+
     /// Notes that `key` is ready. The waker that is returned must be called, after all locks are released.
     #[must_use]
     fn mark_ready(&self, key: u64) -> Option<Waker> {

@@ -5,6 +5,8 @@
 
 use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
+use super::receivers::Receivers;
+use super::watchers::Watchers;
 use crate::counters::{CounterValues, Counters};
 use crate::log::{AppendError, Appended, BatchEncoder, BlockPool, PartitionLog};
 use crate::unix_time::UnixTime;
@@ -32,6 +34,8 @@ pub struct Partition {
     id: u16,
     log: Arc<PartitionLog>,
     counters: Counters,
+    receivers: Arc<Receivers>,
+    publishers: Arc<Watchers>,
     is_deleted: AtomicBool,
 }
 
@@ -120,6 +124,8 @@ impl Hub {
                 id,
                 log,
                 counters: Counters::default(),
+                receivers: Arc::default(),
+                publishers: Arc::default(),
                 is_deleted: AtomicBool::new(false),
             })
         };
@@ -224,6 +230,7 @@ impl Hub {
     fn wake_subscribers(&self) {
         for partition in &self.partitions {
             partition.log.wake_subscribers();
+            partition.publishers.report_all();
         }
     }
 
@@ -269,11 +276,22 @@ impl Partition {
         &self.counters
     }
 
+    /// Who receives from it.
+    #[must_use]
+    pub fn receivers(&self) -> &Arc<Receivers> {
+        &self.receivers
+    }
+
+    /// The links that publish to it, or to the hub as a whole: they hear of the hub's end through this.
+    #[must_use]
+    pub fn publishers(&self) -> &Arc<Watchers> {
+        &self.publishers
+    }
+
     /// Whether its hub was deleted. Whoever holds a link to it has to end it, and nothing may be appended any longer.
     ///
     /// When this becomes true, the keys of all [subscriptions](PartitionLog::subscribe) to the log are reported, armed
-    /// or not. A link that only publishes can therefore hold a subscription that it never arms, to hear of this alone;
-    /// for a link to the hub as a whole, any partition will do.
+    /// or not, and those of all [publishers](Self::publishers).
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.is_deleted.load(Ordering::Acquire)

@@ -9,12 +9,18 @@ mod config;
 mod consumer_group;
 mod entities;
 mod hub;
+mod receivers;
+mod watchers;
 
 pub use authorization::{AuthorizationError, Claim, Claims};
 pub use config::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignaturePolicy};
 pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub use entities::{EntityError, Hubs};
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
+pub use receivers::{
+    Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers,
+};
+pub use watchers::{Watch, Watchers};
 
 use crate::counters::CounterValues;
 use crate::log::BlockPool;
