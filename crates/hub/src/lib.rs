@@ -4,6 +4,7 @@
 //! * [`namespace`] is what exists and who may use it: hubs, partitions, consumer groups, keys, claims.
 //! * [`front`] is what clients connect to: AMQP, and HTTP for health and metrics.
 //! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
+//! * [`profile`] makes it as slow, stingy and unreliable as the real one, if asked to.
 //! * [`counters`] say what passed through.
 //!
 //! Front ends translate a protocol to calls of these and nothing else. The store reads no clock: the present time
@@ -13,6 +14,7 @@ pub mod counters;
 pub mod front;
 pub mod log;
 pub mod namespace;
+pub mod profile;
 pub mod service;
 pub mod tls;
 mod unix_time;

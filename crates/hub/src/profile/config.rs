@@ -1,0 +1,343 @@
+//! What the service profile is to be, as plain data. Everything that is not written is off.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use units::{ByteSize, Rate};
+
+use super::distribution::Distribution;
+
+/// How the embedded service is shaped like the real one. The default shapes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProfileConfig {
+    /// The network's round trip, half of it each way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<Distribution>,
+    /// How long the service thinks before its first byte on a new connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_setup: Option<Distribution>,
+    /// How long the service takes per operation.
+    pub service_time: ServiceTimeConfig,
+    /// The capacity that is paid for: 1 MB or 1,000 events per second in, 2 MB or 4,096 events per second out, each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_units: Option<u32>,
+    /// The capacity in figures of its own, instead of throughput units.
+    pub quota: QuotaConfig,
+    /// What goes wrong, and how often.
+    pub failures: FailureConfig,
+    /// What all randomness follows from.
+    pub seed: u64,
+}
+
+/// How long the service takes for one operation, from the moment that it has it to the answer. Operations do not wait
+/// for one another: this is latency, not capacity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServiceTimeConfig {
+    /// Taking an event or a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send: Option<Distribution>,
+    /// Answering a request: properties of hubs and partitions, tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<Distribution>,
+}
+
+/// What the namespace takes and gives per second, each without a bound where nothing is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuotaConfig {
+    /// Bytes of messages that it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress_bytes_per_s: Option<ByteSize>,
+    /// Events that it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress_events_per_s: Option<NonZeroU64>,
+    /// Bytes that it delivers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress_bytes_per_s: Option<ByteSize>,
+    /// Events that it delivers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress_events_per_s: Option<NonZeroU64>,
+}
+
+/// What goes wrong, and how often.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FailureConfig {
+    /// The share of sends that fail: nothing is stored, and the client gets `amqp:internal-error`.
+    pub send_ratio: Ratio,
+    /// The share of sends that succeed without the client learning of it: stored, and answered with
+    /// `com.microsoft:timeout`. A client that tries again makes a duplicate.
+    pub acknowledgement_ratio: Ratio,
+    /// The share of sends upon which the link is detached (`amqp:link:detach-forced`) without an outcome, nothing
+    /// being stored.
+    pub detach_ratio: Ratio,
+    /// The share of sends upon which the connection breaks without an outcome, the send being stored.
+    pub disconnect_ratio: Ratio,
+    /// How often a connection breaks whatever it does, per second and connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disconnect_per_s: Option<Rate>,
+    /// How often one of a connection's receivers is detached (`amqp:link:detach-forced`), per second and connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver_detach_per_s: Option<Rate>,
+}
+
+/// A share of a whole: from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ratio(f64);
+
+/// What in a profile contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("profile.{path}: {reason}; {advice}")]
+pub struct ProfileError {
+    /// The key within the profile, dotted.
+    pub path: &'static str,
+    /// What is wrong with it.
+    pub reason: &'static str,
+    /// What to write instead.
+    pub advice: &'static str,
+}
+
+impl ProfileConfig {
+    /// Whether it shapes nothing, so that no cost is due.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        *self
+            == Self {
+                seed: self.seed,
+                ..Self::default()
+            }
+    }
+
+    /// The quota that applies: throughput units in figures, or the figures that are written.
+    ///
+    /// # Errors
+    /// There are both, or a figure that lets nothing through.
+    pub fn effective_quota(&self) -> Result<QuotaConfig, ProfileError> {
+        let Some(units) = self.throughput_units else {
+            for (path, bytes) in [
+                ("quota.ingress_bytes_per_s", self.quota.ingress_bytes_per_s),
+                ("quota.egress_bytes_per_s", self.quota.egress_bytes_per_s),
+            ] {
+                if bytes.is_some_and(|bytes| bytes.bytes() == 0) {
+                    return Err(ProfileError {
+                        path,
+                        reason: "nothing would ever get through",
+                        advice: "leave it out for no bound",
+                    });
+                }
+            }
+            return Ok(self.quota);
+        };
+        if self.quota != QuotaConfig::default() {
+            return Err(ProfileError {
+                path: "quota",
+                reason: "there are `throughput_units` as well, which mean a quota of their own",
+                advice: "write one of the two",
+            });
+        }
+        let Some(units) = NonZeroU64::new(u64::from(units)) else {
+            return Err(ProfileError {
+                path: "throughput_units",
+                reason: "nothing would ever get through",
+                advice: "write at least 1, or leave it out for no bound",
+            });
+        };
+        let events = |per_unit: NonZeroU64| Some(units.saturating_mul(per_unit));
+        let bytes = |per_unit| Some(ByteSize::from_bytes(units.get().saturating_mul(per_unit)));
+        Ok(QuotaConfig {
+            ingress_bytes_per_s: bytes(UNIT_INGRESS_BYTES),
+            ingress_events_per_s: events(UNIT_INGRESS_EVENTS),
+            egress_bytes_per_s: bytes(UNIT_EGRESS_BYTES),
+            egress_events_per_s: events(UNIT_EGRESS_EVENTS),
+        })
+    }
+
+    /// Checks what the types of the single values cannot.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        self.effective_quota()?;
+        let failures = &self.failures;
+        if failures.per_send().into_iter().sum::<f64>() > 1.0 {
+            return Err(ProfileError {
+                path: "failures",
+                reason: "the ratios of what can happen to a send add up to more than 1",
+                advice: "a send has one fate: lower some of them",
+            });
+        }
+        Ok(())
+    }
+}
+
+impl FailureConfig {
+    /// The ratios of what can happen to a send, which exclude one another.
+    pub(super) fn per_send(&self) -> [f64; 4] {
+        [
+            self.send_ratio.0,
+            self.acknowledgement_ratio.0,
+            self.detach_ratio.0,
+            self.disconnect_ratio.0,
+        ]
+    }
+}
+
+/// No field can be "not a number".
+impl Eq for FailureConfig {}
+
+impl Ratio {
+    /// A share.
+    ///
+    /// # Errors
+    /// It is below 0, above 1 or not a number.
+    pub fn new(ratio: f64) -> Result<Self, RatioError> {
+        if (0.0..=1.0).contains(&ratio) {
+            Ok(Self(ratio))
+        } else {
+            Err(RatioError)
+        }
+    }
+
+    /// The share as a number.
+    #[must_use]
+    pub const fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// A number that is no share of a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a ratio is a number from 0 to 1, such as 0.001")]
+pub struct RatioError;
+
+impl<'de> Deserialize<'de> for Ratio {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl Visitor<'_> for Number {
+            type Value = Ratio;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number from 0 to 1, such as 0.001")
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Ratio, E> {
+                Ratio::new(number).map_err(E::custom)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Ratio, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Ratio, E> {
+                self.visit_f64(number as f64)
+            }
+        }
+
+        deserializer.deserialize_f64(Number)
+    }
+}
+
+/// What one throughput unit buys per second. The service counts decimal megabytes.
+const UNIT_INGRESS_BYTES: u64 = 1_000_000;
+const UNIT_INGRESS_EVENTS: NonZeroU64 = NonZeroU64::new(1_000).expect("1,000 is not 0");
+const UNIT_EGRESS_BYTES: u64 = 2_000_000;
+const UNIT_EGRESS_EVENTS: NonZeroU64 = NonZeroU64::new(4_096).expect("4,096 is not 0");
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<ProfileConfig, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_written_is_off_and_a_seed_alone_changes_nothing() {
+        let empty = read("{}").unwrap();
+        assert_eq!(empty, ProfileConfig::default());
+        assert!(empty.is_off());
+        assert!(read(r#"{"seed": 9}"#).unwrap().is_off());
+        assert!(!read(r#"{"round_trip": "2 ms"}"#).unwrap().is_off());
+        assert!(
+            !read(r#"{"failures": {"send_ratio": 0.1}}"#)
+                .unwrap()
+                .is_off()
+        );
+    }
+
+    #[test]
+    fn every_key_survives_being_written_and_read_again() {
+        let text = r#"{"round_trip":"2 ms","connection_setup":{"from":"10 ms","to":"50 ms"},
+            "service_time":{"send":{"median":"1500 us","p99":"20 ms"},"request":{"mean":"5 ms"}},
+            "quota":{"ingress_bytes_per_s":"1 MB","ingress_events_per_s":1000,
+                     "egress_bytes_per_s":"2 MB","egress_events_per_s":4096},
+            "failures":{"send_ratio":0.001,"acknowledgement_ratio":0.002,"detach_ratio":0,"disconnect_ratio":1e-6,
+                        "disconnect_per_s":0.01,"receiver_detach_per_s":"0.5/s"},"seed":7}"#;
+        let config = read(text).unwrap();
+        config.check().unwrap();
+        let round_trip = Distribution::Constant(Duration::from_millis(2));
+        assert_eq!(config.round_trip, Some(round_trip));
+        assert_eq!(read(&serde_json::to_string(&config).unwrap()), Ok(config));
+    }
+
+    #[test]
+    fn throughput_units_are_a_quota() {
+        let config = read(r#"{"throughput_units": 4}"#).unwrap();
+        let quota = config.effective_quota().unwrap();
+        assert_eq!(
+            quota.ingress_bytes_per_s,
+            Some(ByteSize::from_bytes(4_000_000))
+        );
+        assert_eq!(quota.ingress_events_per_s, NonZeroU64::new(4_000));
+        assert_eq!(
+            quota.egress_bytes_per_s,
+            Some(ByteSize::from_bytes(8_000_000))
+        );
+        assert_eq!(quota.egress_events_per_s, NonZeroU64::new(16_384));
+    }
+
+    #[test]
+    fn contradictions_are_refused_with_their_key() {
+        for (text, path) in [
+            (r#"{"throughput_units": 0}"#, "throughput_units"),
+            (
+                r#"{"throughput_units": 1, "quota": {"egress_events_per_s": 5}}"#,
+                "quota",
+            ),
+            (
+                r#"{"quota": {"egress_bytes_per_s": "0 B"}}"#,
+                "quota.egress_bytes_per_s",
+            ),
+            (
+                r#"{"failures": {"send_ratio": 0.7, "detach_ratio": 0.4}}"#,
+                "failures",
+            ),
+        ] {
+            let error = read(text).unwrap().check().unwrap_err();
+            assert_eq!(error.path, path);
+            assert!(error.to_string().starts_with(&format!("profile.{path}: ")));
+        }
+    }
+
+    #[test]
+    fn unknown_keys_and_impossible_values_are_not_read() {
+        for text in [
+            r#"{"roundtrip": "2 ms"}"#,
+            r#"{"service_time": {"sends": "2 ms"}}"#,
+            r#"{"failures": {"send_ratio": 1.5}}"#,
+            r#"{"failures": {"send_ratio": -1}}"#,
+            r#"{"failures": {"disconnect_per_s": 0}}"#,
+            r#"{"quota": {"ingress_events_per_s": 0}}"#,
+            r#"{"throughput_units": -1}"#,
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The service profile: what makes the embedded service behave as slowly, as stingily and as unreliably as the real
+//! one.
+//!
+//! Without it the service answers at once, takes what the machine can take, and never fails; that is right for finding
+//! out what a client can do, and wrong for finding out how it will fare. Everything is off unless it is written in the
+//! [`ProfileConfig`]; a service whose profile is off has none at all.
+//!
+//! * `config` is the profile as written, `distribution` how long something takes.
+//! * [`ServiceProfile`] is the profile at work, shared by all connections: the `quota` (of `token_bucket`s) and the
+//!   `counters` are the namespace's. [`Shaper`] is its part for one connection.
+//! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its `alarm` is finer than the
+//!   runtime's timers.
+//!
+//! Clients see what they see of the real service: `com.microsoft:server-busy` with code 50002 when the quota is used
+//! up, forced detaches, connections that break. What is refused is not stored.
+
+mod config;
+mod counters;
+mod distribution;
+mod quota;
+mod shaper;
+mod token_bucket;
+
+pub use config::{
+    FailureConfig, ProfileConfig, ProfileError, QuotaConfig, Ratio, RatioError, ServiceTimeConfig,
+};
+pub use counters::ProfileCounterValues;
+pub use distribution::{Distribution, DistributionError};
+pub use shaper::{Admission, Budget, ServiceProfile, Shaper};

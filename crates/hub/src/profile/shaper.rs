@@ -1,0 +1,349 @@
+//! The profile at work: one [`ServiceProfile`] per service, one [`Shaper`] per connection.
+//!
+//! Whatever is random is drawn from a generator of its own per connection and concern, in the order in which the
+//! connection does things. So the n-th connection's m-th send has the same fate and service time in every run with
+//! the same seed, whatever other connections do and however long anything takes. What depends on the clock (quotas)
+//! is not repeated in that way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
+use amqp::performative::{Error, ErrorCondition};
+use units::{Random, Rate, mix};
+
+use super::config::{ProfileConfig, ProfileError};
+use super::counters::{ProfileCounterValues, ProfileCounters};
+use super::distribution::{Distribution, LONGEST_SAMPLE};
+use super::quota::Quota;
+
+/// The profile of one service, shared by its connections.
+#[derive(Debug)]
+pub struct ServiceProfile {
+    config: ProfileConfig,
+    /// How clients know the namespace; stands in refusals.
+    host: String,
+    quota: Quota,
+    counters: ProfileCounters,
+    /// Connections so far.
+    connections: AtomicU64,
+}
+
+/// What the profile does to one connection.
+#[derive(Debug)]
+pub struct Shaper {
+    profile: Arc<ServiceProfile>,
+    seed: u64,
+    fates: Random,
+    send_times: Random,
+    request_times: Random,
+    detachments: Random,
+    /// When a receiver is to be detached next; `None` before the first question and where none ever is.
+    detach_at: Option<Instant>,
+}
+
+/// What is to become of a message that a client sent. To be asked for before the store is touched.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Admission {
+    /// Store it; the outcome is what the store says, not to leave before `ready_at`.
+    Accept {
+        /// The earliest instant; at once where there is none.
+        ready_at: Option<Instant>,
+    },
+    /// Do not store it; reject it with `error`, not before `ready_at`.
+    Refuse {
+        /// Why.
+        error: Error,
+        /// The earliest instant; at once where there is none.
+        ready_at: Option<Instant>,
+    },
+    /// Store it, and reject it with `error` although it is stored, not before `ready_at`.
+    AcceptWithoutAcknowledgement {
+        /// What the client is told.
+        error: Error,
+        /// The earliest instant; at once where there is none.
+        ready_at: Option<Instant>,
+    },
+    /// Do not store it; detach its link with `error`, giving no outcome to what has none yet.
+    Detach {
+        /// What the client is told.
+        error: Error,
+    },
+    /// Store it; then break the connection without another word.
+    Disconnect,
+}
+
+/// Whether readers may be sent something now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budget {
+    /// They may.
+    Open,
+    /// The quota is used up: ask again then.
+    Closed {
+        /// When it may be open again.
+        until: Instant,
+    },
+}
+
+impl ServiceProfile {
+    /// The profile that `config` describes for the namespace that clients know as `host`; `None` if it is off.
+    ///
+    /// # Errors
+    /// The configuration contradicts itself.
+    pub fn new(config: &ProfileConfig, host: &str) -> Result<Option<Arc<Self>>, ProfileError> {
+        config.check()?;
+        if config.is_off() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(Self {
+            quota: Quota::new(&config.effective_quota()?),
+            config: config.clone(),
+            host: host.to_owned(),
+            counters: ProfileCounters::default(),
+            connections: AtomicU64::new(0),
+        })))
+    }
+
+    /// What the profile does to the next connection. To be called once for each, in the order in which they came.
+    #[must_use]
+    pub fn shaper(self: &Arc<Self>) -> Shaper {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        let seed = mix(self.config.seed, number, 0);
+        Shaper {
+            profile: Arc::clone(self),
+            seed,
+            fates: Random::for_concern(seed, Concern::Fate as u64),
+            send_times: Random::for_concern(seed, Concern::SendTime as u64),
+            request_times: Random::for_concern(seed, Concern::RequestTime as u64),
+            detachments: Random::for_concern(seed, Concern::Detachment as u64),
+            detach_at: None,
+        }
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn counters(&self) -> ProfileCounterValues {
+        self.counters.values()
+    }
+
+    pub(super) const fn config(&self) -> &ProfileConfig {
+        &self.config
+    }
+
+    pub(super) fn count_disconnect(&self) {
+        ProfileCounters::add(&self.counters.disconnects, 1);
+    }
+}
+
+impl Shaper {
+    /// What is to become of a message of this `format`, complete and encoded.
+    #[must_use]
+    pub fn publish(&mut self, now: Instant, format: u32, message: &[u8]) -> Admission {
+        let profile = &*self.profile;
+        let time = &profile.config.service_time.send;
+        let ready_at = ready_at(now, time.as_ref(), &mut self.send_times);
+        // Drawn for every send, so that no fate depends on the clock.
+        let fate = Fate::draw(&mut self.fates, profile.config.failures.per_send());
+        let counters = &profile.counters;
+        match fate {
+            Fate::Fail => {
+                ProfileCounters::add(&counters.failed_sends, 1);
+                let error = injected(
+                    ErrorCondition::INTERNAL_ERROR,
+                    "The service was unable to process the request; please retry the operation.",
+                );
+                return Admission::Refuse { error, ready_at };
+            }
+            Fate::Detach => {
+                ProfileCounters::add(&counters.detached_links, 1);
+                return Admission::Detach {
+                    error: detach_forced(),
+                };
+            }
+            Fate::Succeed | Fate::LoseAcknowledgement | Fate::Disconnect => {}
+        }
+        if profile.quota.bounds_ingress() {
+            let (events, bytes) = (event_count(format, message), message.len() as u64);
+            if !profile.quota.take_in(now, events, bytes) {
+                ProfileCounters::add(&counters.throttled_sends, 1);
+                ProfileCounters::add(&counters.throttled_events, events);
+                ProfileCounters::add(&counters.throttled_bytes, bytes);
+                let error = throttled(&profile.host);
+                return Admission::Refuse { error, ready_at };
+            }
+        }
+        match fate {
+            Fate::LoseAcknowledgement => {
+                ProfileCounters::add(&counters.unacknowledged_sends, 1);
+                let error = injected(
+                    ErrorCondition::TIMEOUT,
+                    "The operation did not complete within the allotted time.",
+                );
+                Admission::AcceptWithoutAcknowledgement { error, ready_at }
+            }
+            Fate::Disconnect => {
+                profile.count_disconnect();
+                Admission::Disconnect
+            }
+            Fate::Succeed | Fate::Fail | Fate::Detach => Admission::Accept { ready_at },
+        }
+    }
+
+    /// When the answer to a request (`$management`, `$cbs`) that came at `now` may leave: at once where there is none.
+    #[must_use]
+    pub fn request(&mut self, now: Instant) -> Option<Instant> {
+        let time = &self.profile.config.service_time.request;
+        ready_at(now, time.as_ref(), &mut self.request_times)
+    }
+
+    /// Whether this connection's readers may be sent something.
+    #[must_use]
+    pub fn deliver_budget(&self, now: Instant) -> Budget {
+        match self.profile.quota.closed_until(now) {
+            None => Budget::Open,
+            Some(until) => {
+                ProfileCounters::add(&self.profile.counters.delivery_pauses, 1);
+                Budget::Closed { until }
+            }
+        }
+    }
+
+    /// Whether there is a quota for deliveries at all: if not, [`deliver_budget`](Self::deliver_budget) is always open.
+    #[must_use]
+    pub fn bounds_deliveries(&self) -> bool {
+        self.profile.quota.bounds_egress()
+    }
+
+    /// So much was sent to this connection's readers.
+    pub fn delivered(&self, now: Instant, events: u64, bytes: u64) {
+        self.profile.quota.give_out(now, events, bytes);
+    }
+
+    /// When the next receiver is to be detached; never where there is none. The first call starts the clock.
+    pub fn receiver_detach_at(&mut self, now: Instant) -> Option<Instant> {
+        let rate = self.profile.config.failures.receiver_detach_per_s?;
+        let at = self
+            .detach_at
+            .get_or_insert_with(|| arrival(now, rate, &mut self.detachments));
+        Some(*at)
+    }
+
+    /// Which of the connection's `receivers` (a count) is to be detached now, and with what error. The next instant is
+    /// then another one.
+    pub fn detach_receiver(&mut self, now: Instant, receivers: usize) -> Option<(usize, Error)> {
+        if self.receiver_detach_at(now)? > now {
+            return None;
+        }
+        self.detach_at = None;
+        let which = self.detachments.below(receivers as u64) as usize;
+        if receivers == 0 {
+            return None;
+        }
+        ProfileCounters::add(&self.profile.counters.detached_links, 1);
+        Some((which, detach_forced()))
+    }
+
+    pub(super) const fn profile(&self) -> &Arc<ServiceProfile> {
+        &self.profile
+    }
+
+    /// A generator for a concern of this connection that is drawn from elsewhere.
+    pub(super) fn random(&self, concern: Concern) -> Random {
+        Random::for_concern(self.seed, concern as u64)
+    }
+}
+
+/// What randomness is drawn for; each has a generator of its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Concern {
+    Fate,
+    SendTime,
+    RequestTime,
+    Detachment,
+    Arriving,
+    Leaving,
+    Setup,
+    Breakage,
+}
+
+/// What becomes of one send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Fail,
+    LoseAcknowledgement,
+    Detach,
+    Disconnect,
+    Succeed,
+}
+
+impl Fate {
+    /// One draw decides: the ratios lie side by side between 0 and 1.
+    fn draw(random: &mut Random, ratios: [f64; 4]) -> Self {
+        let mut left = random.unit();
+        let fates = [
+            Self::Fail,
+            Self::LoseAcknowledgement,
+            Self::Detach,
+            Self::Disconnect,
+        ];
+        for (fate, ratio) in fates.into_iter().zip(ratios) {
+            if left < ratio {
+                return fate;
+            }
+            left -= ratio;
+        }
+        Self::Succeed
+    }
+}
+
+/// When something that happens at random at `rate` happens next.
+pub(super) fn arrival(now: Instant, rate: Rate, random: &mut Random) -> Instant {
+    let seconds = random.exponential(1.0 / rate.events_per_second());
+    let wait = Duration::try_from_secs_f64(seconds).unwrap_or(NEVER);
+    now + wait.min(NEVER)
+}
+
+fn ready_at(now: Instant, time: Option<&Distribution>, random: &mut Random) -> Option<Instant> {
+    Some(now + time?.sample(random).min(LONGEST_SAMPLE))
+}
+
+/// How many events a message holds. One that can't be read counts as one; the store will refuse it.
+fn event_count(format: u32, message: &[u8]) -> u64 {
+    if format != FORMAT_BATCH {
+        return 1;
+    }
+    let sections = Sections::new(message).map_while(Result::ok);
+    let events = sections.filter(|section| section.kind == SectionKind::Data);
+    (events.count() as u64).max(1)
+}
+
+/// What the service says when the throughput units are used up. Clients look for the condition, people for the code.
+#[cold]
+fn throttled(host: &str) -> Error {
+    let description = format!(
+        "The request was terminated because the namespace {host} is being throttled. Error code : 50002. \
+         Please wait 4 seconds and try again."
+    );
+    Error::new(ErrorCondition::SERVER_BUSY, description)
+}
+
+#[cold]
+fn detach_forced() -> Error {
+    injected(
+        ErrorCondition::DETACH_FORCED,
+        "The link is detached by the service.",
+    )
+}
+
+/// A failure on purpose says so, lest someone look for its cause.
+#[cold]
+fn injected(condition: ErrorCondition, text: &str) -> Error {
+    Error::new(
+        condition,
+        format!("{text} (Injected by the service profile.)"),
+    )
+}
+
+/// Longer than any connection lives: 10 years.
+const NEVER: Duration = Duration::from_secs(10 * 366 * 86_400);
