@@ -24,6 +24,7 @@ pub use watchers::{Watch, Watchers};
 
 use crate::counters::CounterValues;
 use crate::log::BlockPool;
+use crate::log::disk::CommitWatch;
 use crate::unix_time::UnixTime;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
@@ -220,6 +221,12 @@ impl Namespace {
             self.pool
                 .fill(units::ByteSize::from_bytes(bytes), limits.largest_block());
         }
+    }
+
+    /// The progress of durable logs, which acknowledgements wait for; `None` where logs are in memory.
+    #[must_use]
+    pub fn watch_commits(&self) -> Option<CommitWatch> {
+        None
     }
 
     /// The counters of all hubs together.

@@ -17,9 +17,12 @@ use tokio::time::Sleep;
 
 use super::deliver::Stopped;
 use super::links::{Admission, LinkEntry, Node, Replies};
+use super::outcomes::{Outcome, Outcomes, Waiting};
+use super::publish::server_busy;
 use super::requests::{Reply, RequestNode};
 use crate::UnixTime;
 use crate::log::Subscriber;
+use crate::log::disk::CommitNumber;
 use crate::namespace::{Claims, Namespace};
 
 /// What a connection needs to serve its client.
@@ -38,11 +41,15 @@ pub(super) struct ConnectionTask {
     /// When the next claim expires and links must be looked at.
     expiry: Option<Pin<Box<Sleep>>>,
     scratch: Vec<u8>,
+    outcomes: Outcomes,
+    /// Outcomes that can be told now; emptied at once.
+    due: Vec<Outcome>,
 }
 
 impl ConnectionTask {
     pub(super) fn new(driver: Driver, namespace: Arc<Namespace>) -> Self {
         let claims = Claims::new(namespace.signatures());
+        let outcomes = Outcomes::new(namespace.watch_commits());
         Self {
             driver,
             namespace,
@@ -53,6 +60,8 @@ impl ConnectionTask {
             runnable: VecDeque::new(),
             expiry: None,
             scratch: Vec::new(),
+            outcomes,
+            due: Vec::new(),
         }
     }
 
@@ -92,6 +101,7 @@ impl ConnectionTask {
     fn poll_turns(&mut self, cx: &mut Context<'_>) -> Poll<DriveError> {
         for _ in 0..TURNS_MAX {
             self.handle_events();
+            self.tell_outcomes(cx);
             self.check_expiry(cx);
             // Until it is pending: only then are we woken for the next append.
             while self
@@ -137,6 +147,7 @@ impl ConnectionTask {
                     for entry in &mut self.links {
                         entry.take_if(|entry| entry.session == session);
                     }
+                    self.outcomes.retain(|outcome| outcome.session != session);
                 }
                 _ => {}
             }
@@ -156,7 +167,7 @@ impl ConnectionTask {
     fn on_deliveries(&mut self, deliveries: Deliveries) {
         let now = SystemTime::now();
         for delivery in deliveries.items() {
-            let Some(Some(entry)) = self.links.get(delivery.link.index()) else {
+            let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
                 continue;
             };
             if entry.id != delivery.link {
@@ -164,28 +175,62 @@ impl ConnectionTask {
             }
             let message = deliveries.message(delivery);
             let session = entry.session;
-            let outcome = match &entry.node {
+            let (state, commit) = match &entry.node {
+                Node::Publish(_) if entry.waiting_outcomes >= WAITING_OUTCOMES_MAX => {
+                    (server_busy(TOO_FAST), CommitNumber::DONE)
+                }
                 Node::Publish(target) => target.publish(
                     delivery.format,
                     message,
                     UnixTime::from(now),
                     &mut self.scratch,
                 ),
-                Node::Requests(_) => DeliveryState::Accepted,
+                Node::Requests(_) => (DeliveryState::Accepted, CommitNumber::DONE),
                 Node::Deliver(_) | Node::Replies(_) => continue,
             };
             let connection = self.driver.connection();
-            if !delivery.settled {
-                connection.settle(session, delivery.id, delivery.id, outcome);
+            if commit.is_done() {
+                if !delivery.settled {
+                    connection.settle(session, delivery.id, delivery.id, state);
+                }
+            } else if !delivery.settled {
+                entry.waiting_outcomes += 1;
+                self.outcomes.wait(Waiting {
+                    outcome: Outcome {
+                        link: delivery.link,
+                        session,
+                        delivery: delivery.id,
+                        state,
+                    },
+                    commit,
+                    not_before: None,
+                });
             }
-            if connection.credit(delivery.link) < CREDIT / 2 {
-                connection.set_credit(delivery.link, CREDIT);
-            }
+            top_up_credit(connection, entry);
             if let Node::Requests(node) = entry.node {
                 self.on_request(node, session, message, now);
             }
         }
         self.driver.connection().recycle(deliveries);
+    }
+
+    /// Settles the deliveries whose outcome has waited long enough.
+    fn tell_outcomes(&mut self, cx: &mut Context<'_>) {
+        self.outcomes.poll_due(cx, &mut self.due);
+        let connection = self.driver.connection();
+        for outcome in self.due.drain(..) {
+            let Some(Some(entry)) = self.links.get_mut(outcome.link.index()) else {
+                continue;
+            };
+            if entry.id == outcome.link {
+                let Outcome {
+                    session, delivery, ..
+                } = outcome;
+                connection.settle(session, delivery, delivery, outcome.state);
+                entry.waiting_outcomes -= 1;
+                top_up_credit(connection, entry);
+            }
+        }
     }
 
     fn on_request(
@@ -353,6 +398,7 @@ impl ConnectionTask {
                     session,
                     permit,
                     node,
+                    waiting_outcomes: 0,
                 });
                 self.enqueue(index);
             }
@@ -365,7 +411,10 @@ impl ConnectionTask {
 
     fn remove(&mut self, link: LinkId) {
         if let Some(entry) = self.links.get_mut(link.index()) {
-            entry.take_if(|entry| entry.id == link);
+            let removed = entry.take_if(|entry| entry.id == link);
+            if removed.is_some_and(|entry| entry.waiting_outcomes > 0) {
+                self.outcomes.retain(|outcome| outcome.link != link);
+            }
         }
     }
 
@@ -407,8 +456,24 @@ impl ConnectionTask {
     }
 }
 
+/// Grants a publisher new credit when half of it is used up by deliveries on the way and outcomes that wait.
+#[inline]
+fn top_up_credit(connection: &mut amqp::Connection, entry: &LinkEntry) {
+    let allowed = CREDIT.saturating_sub(entry.waiting_outcomes);
+    let credit = connection.credit(entry.id);
+    if credit < CREDIT / 2 && credit < allowed {
+        connection.set_credit(entry.id, allowed);
+    }
+}
+
 /// Deliveries that a publisher may have on the way; topped up at half. Enough that a fast client never waits for it.
 const CREDIT: u32 = 4_000;
+
+/// Outcomes that may wait on one link. A client that keeps to its credit never gets there.
+const WAITING_OUTCOMES_MAX: u32 = 2 * CREDIT;
+
+/// What a client is told that has more on the way than it was allowed.
+const TOO_FAST: &str = "More events are on the way than the credit of the link allows.";
 
 /// Output that is gathered before it is written, in bytes: a few large writes, still within the second-level cache.
 const OUTPUT_BUDGET: usize = 256 * 1024;

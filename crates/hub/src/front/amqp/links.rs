@@ -28,6 +28,8 @@ pub(super) struct LinkEntry {
     /// What the link may be used for, as long as a claim allows it.
     pub(super) permit: Option<Permit>,
     pub(super) node: Node,
+    /// Deliveries of the client whose outcome waits: they count against its credit.
+    pub(super) waiting_outcomes: u32,
 }
 
 /// What is at our end of a link.

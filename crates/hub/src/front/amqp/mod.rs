@@ -6,6 +6,7 @@
 //!
 //! * `address` and `start` read what clients put into link addresses and filters.
 //! * `connection` is the task: links come and go, events go to the right place. `links` says which links there can be.
+//! * `outcomes` are those that wait: for a durable log, or for a service profile.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `requests` answers `$cbs` and `$management`.
 
@@ -13,6 +14,7 @@ mod address;
 mod connection;
 mod deliver;
 mod links;
+mod outcomes;
 mod publish;
 mod requests;
 mod start;

@@ -12,6 +12,7 @@ use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
 use crate::UnixTime;
+use crate::log::disk::CommitNumber;
 use crate::log::{AppendError, BatchEncoder, NewRecord};
 use crate::namespace::{Hub, Partition};
 
@@ -36,7 +37,7 @@ enum PublishError {
 }
 
 impl PublishTarget {
-    /// Stores the events of one message and gives its outcome.
+    /// Stores the events of one message; gives its outcome and the commit with which that becomes true.
     #[inline]
     pub(super) fn publish(
         &self,
@@ -44,12 +45,12 @@ impl PublishTarget {
         message: &[u8],
         now: UnixTime,
         scratch: &mut Vec<u8>,
-    ) -> DeliveryState {
+    ) -> (DeliveryState, CommitNumber) {
         let partition = match self {
             Self::Partition(partition) => partition,
             Self::Hub(hub) => match partition_of(hub, format, message) {
                 Ok(partition) => partition,
-                Err(error) => return rejected(&error.into()),
+                Err(error) => return (rejected(&error.into()), CommitNumber::DONE),
             },
         };
         let appended = partition.append(now, |encoder| {
@@ -59,25 +60,21 @@ impl PublishTarget {
                 push_event(encoder, message, scratch)
             }
         });
-        match appended {
-            Ok(_) => DeliveryState::Accepted,
+        let refusal = match appended {
+            Ok(appended) => return (DeliveryState::Accepted, appended.commit),
             Err(AppendError::Encoding(error)) => rejected(&error),
             Err(AppendError::TooLong) => rejected_with(
                 ErrorCondition::MESSAGE_SIZE_EXCEEDED,
                 "The batch is larger than a batch of the log can be.".to_owned(),
             ),
-            Err(AppendError::Full { held, bound, .. }) => rejected_with(
-                ErrorCondition::SERVER_BUSY,
-                format!(
-                    "The partition holds {held} of at most {bound} and takes no more until consumers have caught up. \
-                     Please wait 4 seconds and try again. Error code : 50002."
-                ),
-            ),
-            Err(AppendError::Unavailable(reason)) => rejected_with(
-                ErrorCondition::SERVER_BUSY,
-                format!("The partition takes no events at present: {reason}. Please wait 4 seconds and try again."),
-            ),
-        }
+            Err(AppendError::Full { held, bound, .. }) => server_busy(&format!(
+                "The partition holds {held} of at most {bound} and takes no more until consumers have caught up."
+            )),
+            Err(AppendError::Unavailable(reason)) => server_busy(&format!(
+                "The partition takes no events at present: {reason}."
+            )),
+        };
+        (refusal, CommitNumber::DONE)
     }
 }
 
@@ -237,6 +234,15 @@ fn partition_key(map: &[u8]) -> Result<Option<&str>, DecodeError> {
 #[cold]
 fn rejected(error: &PublishError) -> DeliveryState {
     rejected_with(ErrorCondition::DECODE_ERROR, error.to_string())
+}
+
+/// A refusal that the official clients answer by trying again a while later.
+#[cold]
+pub(super) fn server_busy(reason: &str) -> DeliveryState {
+    rejected_with(
+        ErrorCondition::SERVER_BUSY,
+        format!("{reason} Please wait 4 seconds and try again. Error code : 50002."),
+    )
 }
 
 #[cold]

@@ -1,0 +1,202 @@
+//! Outcomes that can't be told yet.
+//!
+//! The outcome of a send is usually told in the turn in which the events were stored. Two things make it wait:
+//!
+//! * A durable log says when it has kept its promise ([`CommitNumber`]): commits are numbered, and those of all logs
+//!   of a service come in order. A commit that fails turns the outcome into a refusal that makes clients try again.
+//! * A service profile says at which instant the answer of a slower service would come.
+//!
+//! ```text
+//!  stored ── uncommitted (in order of commits) ── timed (in order of instants) ── due
+//! ```
+//!
+//! What does not have to wait for either passes through without being queued. How many wait is bounded by the credit
+//! that a link has: waiting outcomes count against it.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Context;
+
+use amqp::connection::{LinkId, SessionId};
+use amqp::performative::DeliveryState;
+use tokio::time::{Instant, Sleep};
+
+use super::publish::server_busy;
+use crate::log::disk::{CommitNumber, CommitState, CommitWatch};
+
+/// The outcomes of one connection that wait.
+#[derive(Debug)]
+pub(super) struct Outcomes {
+    /// `None` where logs are in memory and nothing waits for them.
+    commits: Option<CommitWatch>,
+    uncommitted: VecDeque<Waiting>,
+    timed: TimedOutcomes,
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+/// The outcome of one delivery.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) link: LinkId,
+    pub(super) session: SessionId,
+    /// The delivery's number in its session.
+    pub(super) delivery: u32,
+    pub(super) state: DeliveryState,
+}
+
+/// An outcome, and what it waits for.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) outcome: Outcome,
+    /// [`CommitNumber::DONE`] where nothing was stored that must be kept.
+    pub(super) commit: CommitNumber,
+    /// Not before this.
+    pub(super) not_before: Option<Instant>,
+}
+
+impl Outcomes {
+    /// None yet; those of durable logs wait for `commits`.
+    pub(super) fn new(commits: Option<CommitWatch>) -> Self {
+        Self {
+            commits,
+            uncommitted: VecDeque::new(),
+            timed: TimedOutcomes::default(),
+            alarm: None,
+        }
+    }
+
+    /// Takes an outcome that has to wait.
+    pub(super) fn wait(&mut self, waiting: Waiting) {
+        match waiting.not_before {
+            Some(at) if waiting.commit.is_done() => {
+                self.timed.push(waiting.outcome, at);
+            }
+            _ => self.uncommitted.push_back(waiting),
+        }
+    }
+
+    /// Moves the outcomes that can be told now to `due`, in the order in which they became so. The task is woken when
+    /// there are more.
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>, due: &mut Vec<Outcome>) {
+        self.poll_commits(cx, due);
+        self.poll_time(cx, due);
+    }
+
+    /// Forgets the outcomes that are not `wanted`: of links that are gone.
+    pub(super) fn retain(&mut self, wanted: impl Fn(&Outcome) -> bool) {
+        self.uncommitted.retain(|waiting| wanted(&waiting.outcome));
+        self.timed
+            .heap
+            .retain(|Reverse(timed)| wanted(&timed.outcome));
+    }
+
+    fn poll_commits(&mut self, cx: &mut Context<'_>, due: &mut Vec<Outcome>) {
+        let Some(commits) = &mut self.commits else {
+            return;
+        };
+        while !self.uncommitted.is_empty() {
+            while let Some(first) = self.uncommitted.front() {
+                let state = commits.state_of(first.commit);
+                if state == CommitState::Waiting {
+                    break;
+                }
+                let Some(mut waiting) = self.uncommitted.pop_front() else {
+                    break;
+                };
+                if state == CommitState::Failed {
+                    waiting.outcome.state = server_busy(NOT_KEPT);
+                }
+                match waiting.not_before {
+                    Some(at) => self.timed.push(waiting.outcome, at),
+                    None => due.push(waiting.outcome),
+                }
+            }
+            if self.uncommitted.is_empty() || commits.poll_committed(cx).is_pending() {
+                return;
+            }
+        }
+    }
+
+    fn poll_time(&mut self, cx: &mut Context<'_>, due: &mut Vec<Outcome>) {
+        while let Some(at) = self.timed.next_at() {
+            let alarm = self
+                .alarm
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+            if alarm.deadline() != at {
+                alarm.as_mut().reset(at);
+            }
+            if alarm.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            self.timed.pop_until(Instant::now(), due);
+        }
+    }
+}
+
+/// Outcomes by the instant at which they can be told; those of one instant in the order in which they came.
+#[derive(Debug, Default)]
+struct TimedOutcomes {
+    heap: BinaryHeap<Reverse<Timed>>,
+    /// How many ever came.
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Timed {
+    at: Instant,
+    number: u64,
+    outcome: Outcome,
+}
+
+impl TimedOutcomes {
+    fn push(&mut self, outcome: Outcome, at: Instant) {
+        let number = self.count;
+        self.count += 1;
+        self.heap.push(Reverse(Timed {
+            at,
+            number,
+            outcome,
+        }));
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse(first)| first.at)
+    }
+
+    fn pop_until(&mut self, now: Instant, due: &mut Vec<Outcome>) {
+        while self.next_at().is_some_and(|at| at <= now) {
+            due.extend(self.heap.pop().map(|Reverse(timed)| timed.outcome));
+        }
+    }
+}
+
+impl Timed {
+    const fn order(&self) -> (Instant, u64) {
+        (self.at, self.number)
+    }
+}
+
+impl PartialEq for Timed {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Timed {}
+
+impl PartialOrd for Timed {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timed {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+/// What senders are told when the disk did not take their events: not accepted, to be tried again.
+const NOT_KEPT: &str = "The service could not write the events to its storage.";
