@@ -147,6 +147,12 @@ impl HttpFront {
                 "AMQP connections accepted.",
                 self.amqp.accepted_connections(),
             ),
+            (
+                "parshall_amqp_connections_refused_total",
+                "counter",
+                "AMQP connections for which there was no room.",
+                self.amqp.refused_connections(),
+            ),
         ];
         for (name, kind, help, figure) in connections {
             let _ = writeln!(

@@ -5,6 +5,7 @@
 use crate::log::LogLimits;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::num::NonZeroU32;
 use units::ByteSize;
 
 /// A namespace: its name, its hubs and who may use them.
@@ -25,6 +26,10 @@ pub struct NamespaceConfig {
     /// How much memory of dropped segments is kept for new ones. Default 64 MiB.
     #[serde(default = "default_idle_blocks")]
     pub idle_blocks: ByteSize,
+    /// How many clients may be connected at once; further ones are told so. Default 5000, as in the service's standard
+    /// tier.
+    #[serde(default = "default_maximum_connections")]
+    pub maximum_connections: NonZeroU32,
 }
 
 /// Whether what clients present is verified.
@@ -89,6 +94,7 @@ impl NamespaceConfig {
             authorization_rules: default_rules(),
             hubs,
             idle_blocks: default_idle_blocks(),
+            maximum_connections: default_maximum_connections(),
         }
     }
 }
@@ -129,6 +135,10 @@ fn default_rules() -> Vec<RuleConfig> {
 
 fn default_idle_blocks() -> ByteSize {
     ByteSize::from_mebibytes(64)
+}
+
+const fn default_maximum_connections() -> NonZeroU32 {
+    NonZeroU32::new(5000).expect("it is not zero")
 }
 
 /// The configuration is handed to other processes of ours, which need the key.

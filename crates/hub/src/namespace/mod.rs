@@ -38,6 +38,7 @@ pub struct Namespace {
     rules: Vec<AuthorizationRule>,
     entities: Entities,
     pool: Arc<BlockPool>,
+    maximum_connections: u64,
 }
 
 /// Why a configuration can't become a namespace.
@@ -112,6 +113,7 @@ impl Namespace {
             rules,
             entities: Entities::new(hubs),
             pool,
+            maximum_connections: config.maximum_connections.get().into(),
         })
     }
 
@@ -125,6 +127,12 @@ impl Namespace {
     #[must_use]
     pub fn signatures(&self) -> SignaturePolicy {
         self.signatures
+    }
+
+    /// How many clients may be connected at once.
+    #[must_use]
+    pub fn maximum_connections(&self) -> u64 {
+        self.maximum_connections
     }
 
     /// The keys.

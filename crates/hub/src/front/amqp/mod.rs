@@ -6,16 +6,17 @@
 //!
 //! * `address` and `start` read what clients put into link addresses and filters.
 //! * `connection` is the task: links come and go, events go to the right place. `links` says which links there can be.
-//! * `outcomes` are those that wait: for a durable log, or for a service profile.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
-//! * `requests` answers `$cbs` and `$management`.
+//! * `requests` answers `$cbs`, and with `management` also `$management`.
+//! * `refusal` is what a connection gets for which there is no room.
 
 mod address;
 mod connection;
 mod deliver;
 mod links;
-mod outcomes;
+mod management;
 mod publish;
+mod refusal;
 mod requests;
 mod start;
 
@@ -34,6 +35,7 @@ use tokio::task::JoinError;
 
 use crate::namespace::Namespace;
 use connection::ConnectionTask;
+use refusal::REFUSALS_MAX;
 
 /// The front end of one namespace.
 #[derive(Debug)]
@@ -42,6 +44,9 @@ pub struct AmqpFront {
     container_id: String,
     open_connections: AtomicU64,
     accepted_connections: AtomicU64,
+    refused_connections: AtomicU64,
+    /// Clients that are being told that there is no room.
+    refusals: AtomicU64,
 }
 
 impl AmqpFront {
@@ -54,6 +59,8 @@ impl AmqpFront {
             container_id,
             open_connections: AtomicU64::new(0),
             accepted_connections: AtomicU64::new(0),
+            refused_connections: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
         })
     }
 
@@ -67,6 +74,12 @@ impl AmqpFront {
     #[must_use]
     pub fn accepted_connections(&self) -> u64 {
         self.accepted_connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections since the start for which there was no room.
+    #[must_use]
+    pub fn refused_connections(&self) -> u64 {
+        self.refused_connections.load(Ordering::Relaxed)
     }
 
     /// Serves the connections that `listener` accepts, with TLS if `tls` is given, until `stop` becomes true. Each
@@ -112,13 +125,28 @@ impl AmqpFront {
         tls: Option<Arc<ServerConfig>>,
         stop: watch::Receiver<bool>,
     ) {
+        // From the first byte on: who does not get on with the handshake takes room as well.
+        let maximum = self.namespace.maximum_connections();
+        let counted = Counted::within(&self.open_connections, maximum);
+        let refusal = match &counted {
+            Some(_) => None,
+            None => {
+                self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                match Counted::within(&self.refusals, REFUSALS_MAX) {
+                    Some(refusal) => Some(refusal),
+                    None => return,
+                }
+            }
+        };
         let stream = match open_stream(socket, tls).await {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%error, "the TLS handshake failed"),
         };
-        self.accepted_connections.fetch_add(1, Ordering::Relaxed);
-        let _counted = OpenConnection::count(&self.open_connections);
         let driver = Driver::new(self.engine(), stream);
+        if refusal.is_some() {
+            return refusal::refuse(driver, maximum).await;
+        }
+        self.accepted_connections.fetch_add(1, Ordering::Relaxed);
         ConnectionTask::new(driver, Arc::clone(&self.namespace))
             .run(stop)
             .await;
@@ -142,17 +170,21 @@ impl AmqpFront {
     }
 }
 
-/// A connection that counts as open for as long as this lives, however it ends.
-struct OpenConnection<'a>(&'a AtomicU64);
+/// One more of something that is bounded, for as long as this lives.
+struct Counted<'a>(&'a AtomicU64);
 
-impl<'a> OpenConnection<'a> {
-    fn count(open: &'a AtomicU64) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(open)
+impl<'a> Counted<'a> {
+    /// Counts one more, unless there are `maximum` already.
+    fn within(count: &'a AtomicU64, maximum: u64) -> Option<Self> {
+        let more = |count| (count < maximum).then_some(count + 1);
+        count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()
+            .map(|_before| Self(count))
     }
 }
 
-impl Drop for OpenConnection<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
