@@ -6,6 +6,7 @@
 //!
 //! * `address` and `start` read what clients put into link addresses and filters.
 //! * `connection` is the task: links come and go, events go to the right place. `links` says which links there can be.
+//! * `outcomes` are those that wait: for a durable log, or for a service profile.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `requests` answers `$cbs`, and with `management` also `$management`.
 //! * `refusal` is what a connection gets for which there is no room.
@@ -15,6 +16,7 @@ mod connection;
 mod deliver;
 mod links;
 mod management;
+mod outcomes;
 mod publish;
 mod refusal;
 mod requests;
@@ -147,7 +149,7 @@ impl AmqpFront {
             return refusal::refuse(driver, maximum).await;
         }
         self.accepted_connections.fetch_add(1, Ordering::Relaxed);
-        ConnectionTask::new(driver, Arc::clone(&self.namespace))
+        ConnectionTask::new(driver, Arc::clone(&self.namespace), None)
             .run(stop)
             .await;
     }
