@@ -3,6 +3,7 @@
 //! Whoever reads files or command lines fills this in; [`Namespace::new`](super::Namespace::new) checks it.
 
 use crate::log::LogLimits;
+use crate::profile::ProfileConfig;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::num::NonZeroU32;
@@ -30,6 +31,9 @@ pub struct NamespaceConfig {
     /// tier.
     #[serde(default = "default_maximum_connections")]
     pub maximum_connections: NonZeroU32,
+    /// How it is shaped like the real service. Default: not at all.
+    #[serde(default)]
+    pub profile: ProfileConfig,
 }
 
 /// Whether what clients present is verified.
@@ -95,6 +99,7 @@ impl NamespaceConfig {
             hubs,
             idle_blocks: default_idle_blocks(),
             maximum_connections: default_maximum_connections(),
+            profile: ProfileConfig::default(),
         }
     }
 }

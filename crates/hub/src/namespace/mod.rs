@@ -25,6 +25,7 @@ pub use watchers::{Watch, Watchers};
 use crate::counters::CounterValues;
 use crate::log::BlockPool;
 use crate::log::disk::CommitWatch;
+use crate::profile::{ProfileError, ServiceProfile};
 use crate::unix_time::UnixTime;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
@@ -39,6 +40,7 @@ pub struct Namespace {
     entities: Entities,
     pool: Arc<BlockPool>,
     maximum_connections: u64,
+    profile: Option<Arc<ServiceProfile>>,
 }
 
 /// Why a configuration can't become a namespace.
@@ -79,6 +81,9 @@ pub enum NamespaceError {
         /// Its name.
         name: String,
     },
+    /// The service profile contradicts itself.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }
 
 impl Namespace {
@@ -107,6 +112,7 @@ impl Namespace {
                 })?;
         }
         let rules = rules(config)?;
+        let profile = ServiceProfile::new(&config.profile, &config.host)?;
         Ok(Self {
             host: config.host.clone(),
             signatures: config.signatures,
@@ -114,6 +120,7 @@ impl Namespace {
             entities: Entities::new(hubs),
             pool,
             maximum_connections: config.maximum_connections.get().into(),
+            profile,
         })
     }
 
@@ -133,6 +140,12 @@ impl Namespace {
     #[must_use]
     pub fn maximum_connections(&self) -> u64 {
         self.maximum_connections
+    }
+
+    /// What shapes it like the real service; `None` where nothing does.
+    #[must_use]
+    pub fn profile(&self) -> Option<&Arc<ServiceProfile>> {
+        self.profile.as_ref()
     }
 
     /// The keys.

@@ -91,9 +91,9 @@ pub struct Ratio(f64);
 
 /// What in a profile contradicts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("profile.{path}: {reason}; {advice}")]
+#[error("{path}: {reason}; {advice}")]
 pub struct ProfileError {
-    /// The key within the profile, dotted.
+    /// The key, dotted, from `profile` on.
     pub path: &'static str,
     /// What is wrong with it.
     pub reason: &'static str,
@@ -119,8 +119,14 @@ impl ProfileConfig {
     pub fn effective_quota(&self) -> Result<QuotaConfig, ProfileError> {
         let Some(units) = self.throughput_units else {
             for (path, bytes) in [
-                ("quota.ingress_bytes_per_s", self.quota.ingress_bytes_per_s),
-                ("quota.egress_bytes_per_s", self.quota.egress_bytes_per_s),
+                (
+                    "profile.quota.ingress_bytes_per_s",
+                    self.quota.ingress_bytes_per_s,
+                ),
+                (
+                    "profile.quota.egress_bytes_per_s",
+                    self.quota.egress_bytes_per_s,
+                ),
             ] {
                 if bytes.is_some_and(|bytes| bytes.bytes() == 0) {
                     return Err(ProfileError {
@@ -134,14 +140,14 @@ impl ProfileConfig {
         };
         if self.quota != QuotaConfig::default() {
             return Err(ProfileError {
-                path: "quota",
+                path: "profile.quota",
                 reason: "there are `throughput_units` as well, which mean a quota of their own",
                 advice: "write one of the two",
             });
         }
         let Some(units) = NonZeroU64::new(u64::from(units)) else {
             return Err(ProfileError {
-                path: "throughput_units",
+                path: "profile.throughput_units",
                 reason: "nothing would ever get through",
                 advice: "write at least 1, or leave it out for no bound",
             });
@@ -165,7 +171,7 @@ impl ProfileConfig {
         let failures = &self.failures;
         if failures.per_send().into_iter().sum::<f64>() > 1.0 {
             return Err(ProfileError {
-                path: "failures",
+                path: "profile.failures",
                 reason: "the ratios of what can happen to a send add up to more than 1",
                 advice: "a send has one fate: lower some of them",
             });
@@ -306,23 +312,23 @@ mod tests {
     #[test]
     fn contradictions_are_refused_with_their_key() {
         for (text, path) in [
-            (r#"{"throughput_units": 0}"#, "throughput_units"),
+            (r#"{"throughput_units": 0}"#, "profile.throughput_units"),
             (
                 r#"{"throughput_units": 1, "quota": {"egress_events_per_s": 5}}"#,
-                "quota",
+                "profile.quota",
             ),
             (
                 r#"{"quota": {"egress_bytes_per_s": "0 B"}}"#,
-                "quota.egress_bytes_per_s",
+                "profile.quota.egress_bytes_per_s",
             ),
             (
                 r#"{"failures": {"send_ratio": 0.7, "detach_ratio": 0.4}}"#,
-                "failures",
+                "profile.failures",
             ),
         ] {
             let error = read(text).unwrap().check().unwrap_err();
             assert_eq!(error.path, path);
-            assert!(error.to_string().starts_with(&format!("profile.{path}: ")));
+            assert!(error.to_string().starts_with(&format!("{path}: ")));
         }
     }
 

@@ -98,6 +98,7 @@ fn place_of(error: &NamespaceError) -> (&'static str, Option<usize>, &'static st
     match error {
         NamespaceError::Host { .. } => ("host", None, ""),
         NamespaceError::NoRule => ("authorization_rules", None, ""),
+        NamespaceError::Profile(error) => (error.path, None, ""),
         NamespaceError::EmptyRule { index, field } => ("authorization_rules", Some(*index), field),
         NamespaceError::RepeatedHub { index, .. } => ("hubs", Some(*index), "name"),
         NamespaceError::Hub { index, cause } => {
