@@ -20,10 +20,11 @@ use super::links::{Admission, LinkEntry, Node, Replies};
 use super::outcomes::{Outcome, Outcomes, Waiting};
 use super::publish::server_busy;
 use super::requests::{Reply, RequestNode};
+use super::shaped::{Breakage, Told, shaped};
 use crate::UnixTime;
 use crate::log::Subscriber;
-use crate::log::disk::CommitNumber;
 use crate::namespace::{Claims, Namespace};
+use crate::profile::Shaper;
 
 /// What a connection needs to serve its client.
 #[derive(Debug)]
@@ -44,10 +45,14 @@ pub(super) struct ConnectionTask {
     outcomes: Outcomes,
     /// Outcomes that can be told now; emptied at once.
     due: Vec<Outcome>,
+    /// What a service profile does to this connection.
+    shaper: Option<Shaper>,
+    /// Whether the profile broke the connection: it ends without a farewell.
+    broken: bool,
 }
 
 impl ConnectionTask {
-    pub(super) fn new(driver: Driver, namespace: Arc<Namespace>) -> Self {
+    pub(super) fn new(driver: Driver, namespace: Arc<Namespace>, shaper: Option<Shaper>) -> Self {
         let claims = Claims::new(namespace.signatures());
         let outcomes = Outcomes::new(namespace.watch_commits());
         Self {
@@ -62,6 +67,8 @@ impl ConnectionTask {
             scratch: Vec::new(),
             outcomes,
             due: Vec::new(),
+            shaper,
+            broken: false,
         }
     }
 
@@ -101,6 +108,9 @@ impl ConnectionTask {
     fn poll_turns(&mut self, cx: &mut Context<'_>) -> Poll<DriveError> {
         for _ in 0..TURNS_MAX {
             self.handle_events();
+            if self.broken {
+                return Poll::Ready(DriveError::Disconnected);
+            }
             self.tell_outcomes(cx);
             self.check_expiry(cx);
             // Until it is pending: only then are we woken for the next append.
@@ -175,35 +185,54 @@ impl ConnectionTask {
             }
             let message = deliveries.message(delivery);
             let session = entry.session;
-            let (state, commit) = match &entry.node {
+            let told = match &entry.node {
                 Node::Publish(_) if entry.waiting_outcomes >= WAITING_OUTCOMES_MAX => {
-                    (server_busy(TOO_FAST), CommitNumber::DONE)
+                    Told::now(server_busy(TOO_FAST))
                 }
-                Node::Publish(target) => target.publish(
-                    delivery.format,
-                    message,
-                    UnixTime::from(now),
-                    &mut self.scratch,
-                ),
-                Node::Requests(_) => (DeliveryState::Accepted, CommitNumber::DONE),
+                Node::Publish(target) => {
+                    let mut store = || {
+                        target.publish(
+                            delivery.format,
+                            message,
+                            UnixTime::from(now),
+                            &mut self.scratch,
+                        )
+                    };
+                    let told = match &mut self.shaper {
+                        None => Ok(Told::stored(store())),
+                        Some(shaper) => shaped(shaper, delivery.format, message, store),
+                    };
+                    match told {
+                        Ok(told) => told,
+                        Err(Breakage::Link(error)) => {
+                            self.detach(delivery.link, error);
+                            continue;
+                        }
+                        Err(Breakage::Connection) => {
+                            self.broken = true;
+                            break;
+                        }
+                    }
+                }
+                Node::Requests(_) => Told::now(DeliveryState::Accepted),
                 Node::Deliver(_) | Node::Replies(_) => continue,
             };
             let connection = self.driver.connection();
-            if commit.is_done() {
-                if !delivery.settled {
-                    connection.settle(session, delivery.id, delivery.id, state);
-                }
-            } else if !delivery.settled {
+            if delivery.settled {
+                // Nobody waits for the outcome.
+            } else if told.commit.is_done() && told.not_before.is_none() {
+                connection.settle(session, delivery.id, delivery.id, told.state);
+            } else {
                 entry.waiting_outcomes += 1;
                 self.outcomes.wait(Waiting {
                     outcome: Outcome {
                         link: delivery.link,
                         session,
                         delivery: delivery.id,
-                        state,
+                        state: told.state,
                     },
-                    commit,
-                    not_before: None,
+                    commit: told.commit,
+                    not_before: told.not_before,
                 });
             }
             top_up_credit(connection, entry);
@@ -416,6 +445,12 @@ impl ConnectionTask {
                 self.outcomes.retain(|outcome| outcome.link != link);
             }
         }
+    }
+
+    /// Ends a link on our own account.
+    fn detach(&mut self, link: LinkId, error: Error) {
+        self.remove(link);
+        self.driver.connection().detach_link(link, Some(error));
     }
 
     /// Sets the alarm for the next claim that expires.

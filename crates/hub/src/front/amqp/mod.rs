@@ -7,6 +7,7 @@
 //! * `address` and `start` read what clients put into link addresses and filters.
 //! * `connection` is the task: links come and go, events go to the right place. `links` says which links there can be.
 //! * `outcomes` are those that wait: for a durable log, or for a service profile.
+//! * `shaped` is what a service profile makes of a send.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `requests` answers `$cbs`, and with `management` also `$management`.
 //! * `refusal` is what a connection gets for which there is no room.
@@ -20,6 +21,7 @@ mod outcomes;
 mod publish;
 mod refusal;
 mod requests;
+mod shaped;
 mod start;
 
 use std::io;
@@ -149,7 +151,8 @@ impl AmqpFront {
             return refusal::refuse(driver, maximum).await;
         }
         self.accepted_connections.fetch_add(1, Ordering::Relaxed);
-        ConnectionTask::new(driver, Arc::clone(&self.namespace), None)
+        let shaper = self.namespace.profile().map(|profile| profile.shaper());
+        ConnectionTask::new(driver, Arc::clone(&self.namespace), shaper)
             .run(stop)
             .await;
     }

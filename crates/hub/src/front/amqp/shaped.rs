@@ -1,0 +1,69 @@
+//! A send as a service profile has it: late, refused, or the end of its link or connection.
+
+use amqp::performative::{DeliveryState, Error};
+use tokio::time::Instant;
+
+use crate::log::disk::CommitNumber;
+use crate::profile::{Admission, Shaper};
+
+/// What a client is told about its delivery, and when.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) state: DeliveryState,
+    pub(super) commit: CommitNumber,
+    /// Not before this.
+    pub(super) not_before: Option<Instant>,
+}
+
+/// What a service profile breaks.
+#[derive(Debug)]
+pub(super) enum Breakage {
+    /// The link of the delivery, with what the client is told.
+    Link(Error),
+    /// All of it, without a word.
+    Connection,
+}
+
+impl Told {
+    /// Told at once; nothing was stored.
+    pub(super) fn now(state: DeliveryState) -> Self {
+        Self::stored((state, CommitNumber::DONE))
+    }
+
+    /// Told once what was stored is committed.
+    pub(super) fn stored((state, commit): (DeliveryState, CommitNumber)) -> Self {
+        Self {
+            state,
+            commit,
+            not_before: None,
+        }
+    }
+}
+
+/// Stores a message as a service profile has it.
+#[cold]
+pub(super) fn shaped(
+    shaper: &mut Shaper,
+    format: u32,
+    message: &[u8],
+    store: impl FnOnce() -> (DeliveryState, CommitNumber),
+) -> Result<Told, Breakage> {
+    let rejected = |error| DeliveryState::Rejected(Some(error));
+    let (told, ready_at) = match shaper.publish(Instant::now().into_std(), format, message) {
+        Admission::Accept { ready_at } => (Told::stored(store()), ready_at),
+        Admission::Refuse { error, ready_at } => (Told::now(rejected(error)), ready_at),
+        Admission::AcceptWithoutAcknowledgement { error, ready_at } => {
+            store();
+            (Told::now(rejected(error)), ready_at)
+        }
+        Admission::Detach { error } => return Err(Breakage::Link(error)),
+        Admission::Disconnect => {
+            store();
+            return Err(Breakage::Connection);
+        }
+    };
+    Ok(Told {
+        not_before: ready_at.map(Instant::from_std),
+        ..told
+    })
+}
