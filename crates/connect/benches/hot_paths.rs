@@ -128,6 +128,7 @@ fn checkpointed(writings: u64) -> Duration {
                 partition: PartitionId(number as u32 % PARTITIONS),
                 sequence_number: Some(number as i64),
                 offset: Some(number.to_string()),
+                etag: None,
             };
             store.update_checkpoint(checkpoint).await.expect("written");
         }

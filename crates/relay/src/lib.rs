@@ -6,12 +6,15 @@
 //! at least once: whatever happens at whatever instant, an event is either covered by a checkpoint that was written
 //! after its acceptance, or it is read and sent again.
 //!
+//! Several relays can share the partitions of a hub by [`ownership`].
+//!
 //! One relay is one task on one thread. It shares nothing, locks nothing and, once its buffers have grown to their size,
 //! allocates nothing but what a checkpoint takes.
 
 mod engine;
 pub mod metrics;
 mod options;
+pub mod ownership;
 pub mod pipeline;
 pub mod regroup;
 pub mod route;

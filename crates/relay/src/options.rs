@@ -6,6 +6,7 @@ use connect::checkpoint::ConsumerGroup;
 use connect::retry::RetryPolicy;
 use connect::source::StartPosition;
 
+use crate::ownership::OwnershipOptions;
 use crate::route::Route;
 
 /// The choices of one relay. How its source batches and prefetches is chosen where the source is made.
@@ -38,6 +39,8 @@ pub struct RelayOptions {
     pub restart_after: Duration,
     /// How long a graceful stop waits for what is under way.
     pub stop_timeout: Duration,
+    /// How the partitions are shared with other relays; without it all partitions of the source are this relay's alone.
+    pub ownership: Option<OwnershipOptions>,
 }
 
 /// When progress is written to the checkpoint store.
@@ -67,6 +70,7 @@ impl RelayOptions {
             failure_ratio: 0.0,
             restart_after: Duration::from_secs(1),
             stop_timeout: Duration::from_secs(10),
+            ownership: None,
         }
     }
 }

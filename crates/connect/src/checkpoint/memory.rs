@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
 
 use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
 use crate::event::PartitionId;
 
-/// A store whose clones share their content.
-#[derive(Clone, Debug, Default)]
+/// A store whose clones share their content. Its clock begins at the Unix epoch and goes by tokio's time, which tests
+/// can pause.
+#[derive(Clone, Debug)]
 pub struct MemoryCheckpointStore {
     content: Arc<Mutex<Content>>,
+    made: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -21,6 +25,7 @@ struct Content {
     update_delay: Duration,
     failing_updates: u32,
     failing_lists: u32,
+    failing_claims: u32,
     writings: u64,
 }
 
@@ -28,7 +33,10 @@ impl MemoryCheckpointStore {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            content: Arc::default(),
+            made: Instant::now(),
+        }
     }
 
     /// Lets every later update take this long (in tokio's time) before it is stored.
@@ -44,6 +52,11 @@ impl MemoryCheckpointStore {
     /// Lets the next `count` listings of checkpoints fail.
     pub fn fail_lists(&self, count: u32) {
         self.content().failing_lists = count;
+    }
+
+    /// Lets the next `count` listings and claims of ownership fail.
+    pub fn fail_claims(&self, count: u32) {
+        self.content().failing_claims = count;
     }
 
     /// Every checkpoint that was stored, in order.
@@ -69,14 +82,11 @@ impl MemoryCheckpointStore {
 impl CheckpointStore for MemoryCheckpointStore {
     fn list_checkpoints(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Checkpoint>> {
         let mut content = self.content();
-        let listed = if content.failing_lists > 0 {
-            content.failing_lists -= 1;
-            Err(StoreError::Unavailable {
-                reason: "a listing that was told to fail".to_owned(),
-            })
-        } else {
-            Ok(of_group(&content.checkpoints, group))
-        };
+        let listed = fail_some(
+            &mut content.failing_lists,
+            "a listing that was told to fail",
+        )
+        .map(|()| of_group(&content.checkpoints, group));
         Box::pin(std::future::ready(listed))
     }
 
@@ -88,39 +98,90 @@ impl CheckpointStore for MemoryCheckpointStore {
                 tokio::time::sleep(delay).await;
             }
             let mut content = store.content();
-            if content.failing_updates > 0 {
-                content.failing_updates -= 1;
-                return Err(StoreError::Unavailable {
-                    reason: "an update that was told to fail".to_owned(),
-                });
-            }
-            content.updates.push(checkpoint.clone());
-            content
-                .checkpoints
-                .insert((checkpoint.group.clone(), checkpoint.partition), checkpoint);
+            content.maybe_fail_update()?;
+            content.store(checkpoint);
             Ok(())
         })
     }
 
+    fn replace_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<ETag> {
+        let store = self.clone();
+        let delay = store.content().update_delay;
+        Box::pin(async move {
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            let mut content = store.content();
+            content.maybe_fail_update()?;
+            let key = (checkpoint.group.clone(), checkpoint.partition);
+            let current = content.checkpoints.get(&key);
+            if current.and_then(|current| current.etag.as_ref()) != checkpoint.etag.as_ref() {
+                return Err(StoreError::NotOwner {
+                    partition: checkpoint.partition,
+                });
+            }
+            Ok(content.store(checkpoint))
+        })
+    }
+
     fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>> {
-        Box::pin(std::future::ready(Ok(of_group(
-            &self.content().ownership,
-            group,
-        ))))
+        let mut content = self.content();
+        let listed = content
+            .maybe_fail_claim()
+            .map(|()| of_group(&content.ownership, group));
+        Box::pin(std::future::ready(listed))
     }
 
     fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+        let now = self.now();
         let mut content = self.content();
-        let claimed = claims
-            .into_iter()
-            .filter_map(|claim| content.claim(claim))
-            .collect();
-        Box::pin(std::future::ready(Ok(claimed)))
+        let claimed = content.maybe_fail_claim().map(|()| {
+            let claims = claims.into_iter();
+            claims
+                .filter_map(|claim| content.claim(claim, now))
+                .collect()
+        });
+        Box::pin(std::future::ready(claimed))
+    }
+
+    fn now(&self) -> SystemTime {
+        UNIX_EPOCH + self.made.elapsed()
+    }
+}
+
+impl Default for MemoryCheckpointStore {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl Content {
-    fn claim(&mut self, claim: Ownership) -> Option<Ownership> {
+    fn maybe_fail_update(&mut self) -> Result<(), StoreError> {
+        fail_some(&mut self.failing_updates, "an update that was told to fail")
+    }
+
+    fn maybe_fail_claim(&mut self) -> Result<(), StoreError> {
+        fail_some(&mut self.failing_claims, "a claim that was told to fail")
+    }
+
+    fn store(&mut self, checkpoint: Checkpoint) -> ETag {
+        let etag = self.next_etag();
+        let checkpoint = Checkpoint {
+            etag: Some(etag.clone()),
+            ..checkpoint
+        };
+        self.updates.push(checkpoint.clone());
+        self.checkpoints
+            .insert((checkpoint.group.clone(), checkpoint.partition), checkpoint);
+        etag
+    }
+
+    fn next_etag(&mut self) -> ETag {
+        self.writings += 1;
+        ETag(format!("0x{:X}", self.writings))
+    }
+
+    fn claim(&mut self, claim: Ownership, now: SystemTime) -> Option<Ownership> {
         let key = (claim.group.clone(), claim.partition);
         let current = self
             .ownership
@@ -129,15 +190,26 @@ impl Content {
         if claim.etag.as_ref() != current {
             return None;
         }
-        self.writings += 1;
-        let etag = Some(ETag(format!("0x{:X}", self.writings)));
         let written = Ownership {
-            etag,
-            last_modified: Some(SystemTime::now()),
+            etag: Some(self.next_etag()),
+            last_modified: Some(now),
             ..claim
         };
         self.ownership.insert(key, written.clone());
         Some(written)
+    }
+}
+
+/// Fails as long as there are failures left.
+fn fail_some(left: &mut u32, reason: &str) -> Result<(), StoreError> {
+    match left.checked_sub(1) {
+        None => Ok(()),
+        Some(fewer) => {
+            *left = fewer;
+            Err(StoreError::Unavailable {
+                reason: reason.to_owned(),
+            })
+        }
     }
 }
 

@@ -3,6 +3,19 @@
 //! The shape is that of the official SDKs' checkpoint stores, which keep one blob per partition for the checkpoint and
 //! one for the ownership: `<namespace>/<hub>/<consumer group>/{checkpoint,ownership}/<partition>`. A store behind
 //! [`CheckpointStore`] that is laid out so on blobs can be shared with processors written in other languages.
+//!
+//! # Fencing
+//! Ownership runs out by time, so a process that was paused may believe that it still owns a partition. What keeps it
+//! from writing over its successor's checkpoints is the ETag of the checkpoint itself, the one condition that a blob, a
+//! file and a map in memory can all be written under:
+//!
+//! ```text
+//!   win the claim → list the checkpoint (ETag 7) → replace it by itself (ETag 8) → open the partition → replace …
+//!                                                        from here on a replacement of 7 is refused
+//! ```
+//!
+//! Everyone who writes under ownership uses [`CheckpointStore::replace_checkpoint`], and a new owner does so before it
+//! reads its first event.
 
 use std::fmt;
 use std::future::Future;
@@ -29,8 +42,16 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
     /// All checkpoints of a consumer group, in the order of their partitions.
     fn list_checkpoints(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Checkpoint>>;
 
-    /// Sets the checkpoint of a partition; the last writer wins.
+    /// Sets the checkpoint of a partition whatever is stored; its ETag is of no account. For partitions that are not
+    /// shared: the last writer wins.
     fn update_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<()>;
+
+    /// Sets the checkpoint of a partition only if the stored one still has the ETag that is given, or if none is stored
+    /// where none is given. Answers with the new ETag, for the next replacement.
+    ///
+    /// # Errors
+    /// [`StoreError::NotOwner`] when somebody else has written in the meantime, besides what can go wrong with any call.
+    fn replace_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<ETag>;
 
     /// The ownership of all partitions of a consumer group that anyone has ever claimed, in the order of the partitions.
     fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>>;
@@ -40,6 +61,11 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
     /// A claim with an ETag is written only if the stored one still has that ETag, a claim without only if none is
     /// stored. A claim that is lost is simply not in the answer. An empty `owner_id` gives a partition back.
     fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>>;
+
+    /// The time by the clock that [`Ownership::last_modified`] is taken from, by which claims expire.
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
 }
 
 /// What a call to a store answers with, in time.
@@ -67,6 +93,8 @@ pub struct Checkpoint {
     pub sequence_number: Option<i64>,
     /// The service's opaque offset of that event.
     pub offset: Option<String>,
+    /// Which writing of the checkpoint this is; none where nothing is stored.
+    pub etag: Option<ETag>,
 }
 
 /// Who works on a partition for a consumer group.
@@ -116,6 +144,12 @@ pub enum StoreError {
         length: usize,
         /// How long it may be, in bytes.
         maximum: usize,
+    },
+    /// Somebody else has written the checkpoint since it was read: whoever wrote last owns the partition.
+    #[error("the checkpoint of partition {partition} has been written by another owner")]
+    NotOwner {
+        /// The partition.
+        partition: PartitionId,
     },
     /// The store is not there, or refuses; with its own words.
     #[error("the checkpoint store is not available: {reason}")]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership};
+use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError};
 use crate::event::PartitionId;
 
 /// One test per rule, each with a new store.
@@ -14,6 +14,11 @@ macro_rules! of_store {
             the_last_checkpoint_of_a_partition_is_listed,
             checkpoints_are_listed_in_the_order_of_their_partitions,
             groups_do_not_see_one_another,
+            a_replacement_needs_the_newest_etag,
+            a_first_replacement_is_for_a_partition_without_a_checkpoint,
+            who_took_over_is_not_overwritten_by_who_was_there_before,
+            an_update_is_seen_by_a_replacement,
+            replacements_of_many_at_once_are_won_by_one,
             names_with_separators_and_dots_are_kept_apart,
             a_checkpoint_may_lack_its_offset_or_its_sequence_number,
             a_first_claim_is_won_once,
@@ -48,6 +53,41 @@ fn checkpoint(group: &ConsumerGroup, partition: u32, sequence_number: i64) -> Ch
         partition: PartitionId(partition),
         sequence_number: Some(sequence_number),
         offset: Some(sequence_number.to_string()),
+        etag: None,
+    }
+}
+
+/// All checkpoints, without their ETags.
+async fn list(store: &Store, group: &ConsumerGroup) -> Vec<Checkpoint> {
+    let listed = store.list_checkpoints(group).await;
+    let mut listed = listed.expect("the store works");
+    for checkpoint in &mut listed {
+        assert!(checkpoint.etag.is_some(), "what is stored has an ETag");
+        checkpoint.etag = None;
+    }
+    listed
+}
+
+/// The checkpoint of partition 0 as it is stored.
+async fn stored(store: &Store) -> Checkpoint {
+    let listed = store.list_checkpoints(&group()).await;
+    listed.expect("the store works").remove(0)
+}
+
+/// Replaces the checkpoint of partition 0; nothing if that is refused.
+async fn replace(store: &Store, etag: Option<&ETag>, sequence_number: i64) -> Option<ETag> {
+    let etag = etag.cloned();
+    let replaced = store.replace_checkpoint(Checkpoint {
+        etag,
+        ..checkpoint(&group(), 0, sequence_number)
+    });
+    match replaced.await {
+        Ok(etag) => Some(etag),
+        Err(StoreError::NotOwner { partition }) => {
+            assert_eq!(partition, PartitionId(0));
+            None
+        }
+        Err(error) => panic!("the store works: {error}"),
     }
 }
 
@@ -80,13 +120,7 @@ async fn loses(store: &Store, claim: Ownership) -> bool {
 }
 
 pub(super) async fn an_empty_store_lists_nothing(store: Store) {
-    assert_eq!(
-        store
-            .list_checkpoints(&group())
-            .await
-            .expect("the store works"),
-        []
-    );
+    assert_eq!(list(&store, &group()).await, []);
     assert_eq!(
         store
             .list_ownership(&group())
@@ -102,10 +136,7 @@ pub(super) async fn the_last_checkpoint_of_a_partition_is_listed(store: Store) {
             .update_checkpoint(checkpoint(&group(), 3, sequence_number))
             .await
             .expect("the store works");
-        let listed = store
-            .list_checkpoints(&group())
-            .await
-            .expect("the store works");
+        let listed = list(&store, &group()).await;
         assert_eq!(listed, [checkpoint(&group(), 3, sequence_number)]);
     }
 }
@@ -117,15 +148,95 @@ pub(super) async fn checkpoints_are_listed_in_the_order_of_their_partitions(stor
             .await
             .expect("the store works");
     }
-    let listed = store
-        .list_checkpoints(&group())
-        .await
-        .expect("the store works");
+    let listed = list(&store, &group()).await;
     let partitions: Vec<u32> = listed
         .iter()
         .map(|checkpoint| checkpoint.partition.0)
         .collect();
     assert_eq!(partitions, [0, 2, 10, 31]);
+}
+
+pub(super) async fn a_replacement_needs_the_newest_etag(store: Store) {
+    let first = replace(&store, None, 1).await.expect("nobody was there");
+    let second = replace(&store, Some(&first), 2).await.expect("the newest");
+    assert_ne!(first, second);
+    assert_eq!(replace(&store, Some(&first), 3).await, None);
+    assert_eq!(replace(&store, None, 3).await, None);
+    assert_eq!(stored(&store).await.etag.as_ref(), Some(&second));
+    assert_eq!(list(&store, &group()).await, [checkpoint(&group(), 0, 2)]);
+    for sequence_number in 4..9 {
+        let newest = stored(&store).await.etag;
+        assert!(
+            replace(&store, newest.as_ref(), sequence_number)
+                .await
+                .is_some()
+        );
+    }
+    assert_eq!(list(&store, &group()).await, [checkpoint(&group(), 0, 8)]);
+}
+
+pub(super) async fn a_first_replacement_is_for_a_partition_without_a_checkpoint(store: Store) {
+    let never = ETag("0-1".to_owned());
+    assert_eq!(replace(&store, Some(&never), 1).await, None);
+    assert_eq!(list(&store, &group()).await, []);
+    // How far it got need not be known yet: the place of a new owner.
+    let nowhere = Checkpoint {
+        sequence_number: None,
+        offset: None,
+        ..checkpoint(&group(), 0, 0)
+    };
+    let etag = store.replace_checkpoint(nowhere.clone()).await;
+    let etag = etag.expect("the store works");
+    assert_eq!(list(&store, &group()).await, [nowhere]);
+    assert!(replace(&store, Some(&etag), 5).await.is_some());
+}
+
+pub(super) async fn who_took_over_is_not_overwritten_by_who_was_there_before(store: Store) {
+    let mine = replace(&store, None, 1).await.expect("nobody was there");
+    let mine = replace(&store, Some(&mine), 7).await.expect("the newest");
+    // The successor writes what it found, before anything else.
+    let yours = stored(&store).await;
+    assert_eq!(yours.etag.as_ref(), Some(&mine));
+    let etag = replace(&store, yours.etag.as_ref(), 7).await;
+    let etag = etag.expect("the newest");
+    assert_eq!(replace(&store, Some(&mine), 9).await, None);
+    assert_eq!(stored(&store).await.sequence_number, Some(7));
+    assert!(replace(&store, Some(&etag), 8).await.is_some());
+    assert_eq!(replace(&store, Some(&mine), 9).await, None);
+    assert_eq!(stored(&store).await.sequence_number, Some(8));
+}
+
+pub(super) async fn an_update_is_seen_by_a_replacement(store: Store) {
+    let update =
+        |sequence_number| store.update_checkpoint(checkpoint(&group(), 0, sequence_number));
+    update(1).await.expect("the store works");
+    let first = stored(&store).await.etag;
+    update(2).await.expect("the store works");
+    assert_eq!(replace(&store, first.as_ref(), 3).await, None);
+    let second = stored(&store).await.etag;
+    assert!(replace(&store, second.as_ref(), 3).await.is_some());
+    assert_eq!(list(&store, &group()).await, [checkpoint(&group(), 0, 3)]);
+}
+
+pub(super) async fn replacements_of_many_at_once_are_won_by_one(store: Store) {
+    let mut etag = None;
+    for round in 0..10 {
+        let writers: Vec<_> = (0..8)
+            .map(|writer| {
+                let (store, etag) = (Arc::clone(&store), etag.clone());
+                tokio::spawn(
+                    async move { replace(&store, etag.as_ref(), round * 8 + writer).await },
+                )
+            })
+            .collect();
+        let mut won = Vec::new();
+        for writer in writers {
+            won.extend(writer.await.expect("the writer does not panic"));
+        }
+        assert_eq!(won.len(), 1, "round {round}");
+        etag = won.pop();
+        assert_eq!(stored(&store).await.etag, etag);
+    }
 }
 
 pub(super) async fn groups_do_not_see_one_another(store: Store) {
@@ -141,18 +252,9 @@ pub(super) async fn groups_do_not_see_one_another(store: Store) {
             .expect("the store works");
     }
     win(&store, claim(0, "me", None)).await;
-    assert_eq!(
-        store
-            .list_checkpoints(&group())
-            .await
-            .expect("the store works"),
-        []
-    );
+    assert_eq!(list(&store, &group()).await, []);
     for (sequence_number, other) in (1..).zip(&others) {
-        let listed = store
-            .list_checkpoints(other)
-            .await
-            .expect("the store works");
+        let listed = list(&store, other).await;
         assert_eq!(listed, [checkpoint(other, 0, sequence_number)]);
         assert_eq!(
             store.list_ownership(other).await.expect("the store works"),
@@ -178,10 +280,7 @@ pub(super) async fn names_with_separators_and_dots_are_kept_apart(store: Store) 
             .expect("the store works");
     }
     for (sequence_number, group) in (0..).zip(&groups) {
-        let listed = store
-            .list_checkpoints(group)
-            .await
-            .expect("the store works");
+        let listed = list(&store, group).await;
         assert_eq!(listed, [checkpoint(group, 0, sequence_number)]);
     }
 }
@@ -203,10 +302,7 @@ pub(super) async fn a_checkpoint_may_lack_its_offset_or_its_sequence_number(stor
             .await
             .expect("the store works");
     }
-    let listed = store
-        .list_checkpoints(&group())
-        .await
-        .expect("the store works");
+    let listed = list(&store, &group()).await;
     assert_eq!(listed, [without_offset, without_number]);
 }
 

@@ -166,6 +166,7 @@ impl Fabric for EventHubsFabric {
                     partition,
                     sequence_number,
                     offset: None,
+                    etag: None,
                 };
                 store.update_checkpoint(checkpoint).await?;
             }

@@ -106,6 +106,7 @@ impl Partition {
             offset: Some(&position.offset)
                 .filter(|offset| !offset.is_empty())
                 .cloned(),
+            etag: None,
         })
     }
 }

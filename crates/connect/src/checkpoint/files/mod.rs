@@ -1,10 +1,13 @@
 //! Checkpoints and ownership in files.
 //!
 //! ```text
-//!   <folder>/.lock                                                     held during a claim
-//!   <folder>/<namespace>/<hub>/<consumer group>/checkpoint/<partition>  two slots of text, written in turn
-//!   <folder>/<namespace>/<hub>/<consumer group>/ownership/<partition>   replaced as a whole
+//!   <folder>/<namespace>/<hub>/<consumer group>/checkpoint/<partition>[.<version>]  two slots of text, written in turn
+//!   <folder>/<namespace>/<hub>/<consumer group>/ownership/<partition>[.<version>]   never changed
 //! ```
+//!
+//! What replaces a file is its next version (see [`versions`]). Each claim that is won makes one; of a checkpoint, each
+//! new owner makes one, whose slots it then writes in place. A former owner that writes, because it was paused for long,
+//! writes into a file that nobody finds any more. No lock is ever held, so none can be held by a paused process.
 //!
 //! A process that is killed at any instant leaves each checkpoint at its newest or its newest but one writing (see
 //! [`slots`]). What is not promised is that a writing survives the loss of power: nothing is forced to the disk, which
@@ -14,16 +17,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Checkpoint, CheckpointStore, ConsumerGroup, Ownership, StoreError, StoreFuture};
+use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
 use crate::event::PartitionId;
 
 mod names;
 mod ownership;
 mod slots;
+mod versions;
 
 /// A checkpoint store in a folder, to be shared by the processes of one machine. Its calls are made within a tokio
 /// runtime.
@@ -43,6 +47,15 @@ struct Folder {
 struct CheckpointFile {
     path: PathBuf,
     file: File,
+    /// The version that this process has made, to be the only one that writes it; none where it shares the file.
+    taken_over: Option<u64>,
+}
+
+/// What the ETag of a checkpoint says: the version of the file, and the generation of the slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Writing {
+    version: u64,
+    generation: u64,
 }
 
 impl FileCheckpointStore {
@@ -57,8 +70,7 @@ impl FileCheckpointStore {
             path,
             files: Mutex::default(),
         };
-        // The lock is needed later; to open it now tells a folder that cannot be written before any work is done.
-        folder.open_lock()?;
+        folder.check_writable()?;
         Ok(Self {
             folder: Arc::new(folder),
         })
@@ -95,6 +107,14 @@ impl CheckpointStore for FileCheckpointStore {
         ))
     }
 
+    /// Taking a partition over makes a new file, elsewhere; every replacement after that is written before this returns.
+    fn replace_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<ETag> {
+        match self.folder.replace_in_place(&checkpoint) {
+            Some(replaced) => Box::pin(std::future::ready(replaced)),
+            None => self.in_background(move |folder| folder.take_over(&checkpoint)),
+        }
+    }
+
     fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>> {
         let group = group.clone();
         self.in_background(move |folder| folder.list_ownership(&group))
@@ -106,28 +126,42 @@ impl CheckpointStore for FileCheckpointStore {
 }
 
 impl Folder {
+    /// Tells a folder that cannot be written before any work is done.
+    fn check_writable(&self) -> Result<(), StoreError> {
+        let path = self.path.join(format!(".writable-{}", std::process::id()));
+        File::create(&path).map_err(|source| file_error("write", &path, source))?;
+        // Another thread may have been faster.
+        let _ = std::fs::remove_file(&path);
+        Ok(())
+    }
+
     fn list_checkpoints(&self, group: &ConsumerGroup) -> Result<Vec<Checkpoint>, StoreError> {
-        let mut checkpoints = Vec::new();
-        for (partition, path) in partition_files(&self.group_folder(group).join(CHECKPOINT_FOLDER))?
-        {
-            let bytes = std::fs::read(&path).map_err(|source| file_error("read", &path, source))?;
-            if let Some(newest) =
-                slots::newest(&bytes).map_err(|reason| StoreError::Damaged { path, reason })?
-            {
-                let slots::Slot {
-                    sequence_number,
-                    offset,
-                    ..
-                } = newest.slot;
+        let folder = self.group_folder(group).join(CHECKPOINT_FOLDER);
+        read_again(|| {
+            let mut checkpoints = Vec::new();
+            for (partition, versions) in versions::of_folder(&folder)? {
+                let Some(version) = versions.newest else {
+                    continue;
+                };
+                let path = versions::path(&folder, partition, version);
+                let Some(newest) = read_newest(&path)? else {
+                    return Ok(None);
+                };
+                let Some(newest) = newest else { continue };
+                let writing = Writing {
+                    version,
+                    generation: newest.slot.generation,
+                };
                 checkpoints.push(Checkpoint {
                     group: group.clone(),
                     partition,
-                    sequence_number,
-                    offset,
+                    sequence_number: newest.slot.sequence_number,
+                    offset: newest.slot.offset,
+                    etag: Some(writing.etag()),
                 });
             }
-        }
-        Ok(checkpoints)
+            Ok(Some(checkpoints))
+        })
     }
 
     fn update_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
@@ -142,9 +176,78 @@ impl Folder {
                 entry.insert(self.open_checkpoint(&checkpoint.group, checkpoint.partition)?)
             }
         };
-        file.write(checkpoint)
+        file.update(checkpoint)
     }
 
+    /// Replaces a checkpoint in the version that this process has made; nothing if the ETag is not of that version.
+    fn replace_in_place(&self, checkpoint: &Checkpoint) -> Option<Result<ETag, StoreError>> {
+        let mut groups = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = groups
+            .get_mut(&checkpoint.group)?
+            .get_mut(&checkpoint.partition)?;
+        let writing = checkpoint.etag.as_ref().and_then(Writing::parse)?;
+        (file.taken_over == Some(writing.version)).then(|| file.replace(writing, checkpoint))
+    }
+
+    /// Replaces a checkpoint by the next version of its file, which only this process writes from now on.
+    fn take_over(&self, checkpoint: &Checkpoint) -> Result<ETag, StoreError> {
+        let partition = checkpoint.partition;
+        let lost = Err(StoreError::NotOwner { partition });
+        let folder = self.group_folder(&checkpoint.group).join(CHECKPOINT_FOLDER);
+        std::fs::create_dir_all(&folder).map_err(|source| file_error("create", &folder, source))?;
+        let mut before = versions::of_folder(&folder)?;
+        let seen = before.remove(&partition);
+        let mut generation = 0;
+        let mut current = None;
+        if let Some(version) = seen.as_ref().and_then(|seen| seen.newest) {
+            let Some(newest) = read_newest(&versions::path(&folder, partition, version))? else {
+                return lost;
+            };
+            if let Some(newest) = newest {
+                generation = newest.slot.generation;
+                let writing = Writing {
+                    version,
+                    generation,
+                };
+                current = Some(writing.etag());
+            }
+        }
+        if current != checkpoint.etag {
+            return lost;
+        }
+        generation = generation.saturating_add(1);
+        let slot = slots::encode(generation, checkpoint)?;
+        let Some(version) = versions::make_next(&folder, partition, seen.as_ref(), &slot)? else {
+            return lost;
+        };
+        if !versions::is_newest(&folder, partition, version, &versions::of_folder(&folder)?) {
+            return lost;
+        }
+        let path = versions::path(&folder, partition, version);
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return lost,
+            Err(source) => return Err(file_error("open", &path, source)),
+        };
+        if let Some(seen) = seen {
+            versions::remove_remains(&seen, &folder, partition);
+        }
+        let file = CheckpointFile {
+            path,
+            file,
+            taken_over: Some(version),
+        };
+        let mut groups = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = groups.entry(checkpoint.group.clone()).or_default();
+        files.insert(partition, file);
+        let writing = Writing {
+            version,
+            generation,
+        };
+        Ok(writing.etag())
+    }
+
+    /// Opens the newest version of a checkpoint, to be shared with others.
     fn open_checkpoint(
         &self,
         group: &ConsumerGroup,
@@ -152,7 +255,10 @@ impl Folder {
     ) -> Result<CheckpointFile, StoreError> {
         let folder = self.group_folder(group).join(CHECKPOINT_FOLDER);
         std::fs::create_dir_all(&folder).map_err(|source| file_error("create", &folder, source))?;
-        let path = folder.join(partition.to_string());
+        let newest = versions::of_folder(&folder)?
+            .remove(&partition)
+            .and_then(|versions| versions.newest);
+        let path = versions::path(&folder, partition, newest.unwrap_or(0));
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -160,7 +266,11 @@ impl Folder {
             .truncate(false)
             .open(&path);
         let file = file.map_err(|source| file_error("open", &path, source))?;
-        Ok(CheckpointFile { path, file })
+        Ok(CheckpointFile {
+            path,
+            file,
+            taken_over: None,
+        })
     }
 
     fn group_folder(&self, group: &ConsumerGroup) -> PathBuf {
@@ -174,20 +284,58 @@ impl Folder {
 impl CheckpointFile {
     /// Writes the slot that does not hold the newest checkpoint. Both are read first, since another process may have
     /// had the partition in the meantime.
-    fn write(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+    fn update(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        let newest = self.newest()?;
+        self.write(newest.as_ref(), checkpoint)
+            .map(|_generation| ())
+    }
+
+    /// The same, if the newest checkpoint is the one given and the file is still the one that everybody reads. A process
+    /// that is paused between the look and the writing writes what nobody finds.
+    fn replace(&self, expected: Writing, checkpoint: &Checkpoint) -> Result<ETag, StoreError> {
+        let links = self
+            .file
+            .metadata()
+            .map_err(|source| file_error("read", &self.path, source))?
+            .nlink();
+        let newest = self.newest()?;
+        let generation = newest.as_ref().map(|newest| newest.slot.generation);
+        if links == 0 || generation != Some(expected.generation) {
+            return Err(StoreError::NotOwner {
+                partition: checkpoint.partition,
+            });
+        }
+        let generation = self.write(newest.as_ref(), checkpoint)?;
+        let version = expected.version;
+        let writing = Writing {
+            version,
+            generation,
+        };
+        Ok(writing.etag())
+    }
+
+    fn newest(&self) -> Result<Option<slots::Newest>, StoreError> {
         let mut bytes = [0; slots::FILE_LEN];
         let len = self
             .read(&mut bytes)
             .map_err(|source| file_error("read", &self.path, source))?;
-        let newest = slots::newest(&bytes[..len]).map_err(|reason| StoreError::Damaged {
+        slots::newest(&bytes[..len]).map_err(|reason| StoreError::Damaged {
             path: self.path.clone(),
             reason,
-        })?;
-        let (position, generation) = slots::next(newest.as_ref());
+        })
+    }
+
+    fn write(
+        &self,
+        newest: Option<&slots::Newest>,
+        checkpoint: &Checkpoint,
+    ) -> Result<u64, StoreError> {
+        let (position, generation) = slots::next(newest);
         let slot = slots::encode(generation, checkpoint)?;
         self.file
             .write_all_at(&slot, position)
-            .map_err(|source| file_error("write", &self.path, source))
+            .map_err(|source| file_error("write", &self.path, source))?;
+        Ok(generation)
     }
 
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
@@ -204,26 +352,49 @@ impl CheckpointFile {
     }
 }
 
-/// The files of a folder that are named after a partition, in the order of the partitions; none if there is no folder.
-fn partition_files(folder: &Path) -> Result<Vec<(PartitionId, PathBuf)>, StoreError> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(file_error("read", folder, source)),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|source| file_error("read", folder, source))?;
-        if let Some(id) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        {
-            files.push((PartitionId(id), entry.path()));
+impl Writing {
+    fn etag(self) -> ETag {
+        let Self {
+            version,
+            generation,
+        } = self;
+        ETag(format!("{version}-{generation}"))
+    }
+
+    fn parse(etag: &ETag) -> Option<Self> {
+        let (version, generation) = etag.0.split_once('-')?;
+        Some(Self {
+            version: version.parse().ok()?,
+            generation: generation.parse().ok()?,
+        })
+    }
+}
+
+/// The newest whole slot of a version, if it has one; nothing at all if it has been removed, which means that there is a
+/// newer one.
+fn read_newest(path: &Path) -> Result<Option<Option<slots::Newest>>, StoreError> {
+    match std::fs::read(path) {
+        Ok(bytes) => slots::newest(&bytes)
+            .map(Some)
+            .map_err(|reason| StoreError::Damaged {
+                path: path.to_owned(),
+                reason,
+            }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(file_error("read", path, source)),
+    }
+}
+
+/// Reads until nothing is replaced while it is read.
+fn read_again<T>(mut read: impl FnMut() -> Result<Option<T>, StoreError>) -> Result<T, StoreError> {
+    for _ in 0..READINGS_MAX {
+        if let Some(whole) = read()? {
+            return Ok(whole);
         }
     }
-    files.sort_unstable();
-    Ok(files)
+    Err(StoreError::Unavailable {
+        reason: "files are replaced faster than they can be read".to_owned(),
+    })
 }
 
 fn file_error(action: &'static str, path: &Path, source: io::Error) -> StoreError {
@@ -233,6 +404,9 @@ fn file_error(action: &'static str, path: &Path, source: io::Error) -> StoreErro
         source,
     }
 }
+
+/// Two readings that collide with a replacement are rare already.
+const READINGS_MAX: usize = 100;
 
 /// As in the blob layout of the official SDKs.
 const CHECKPOINT_FOLDER: &str = "checkpoint";

@@ -1,90 +1,130 @@
 //! Ownership of partitions in files.
 //!
-//! A claim looks and then writes, so all claims of all processes take turns through one lock. The file itself is
-//! replaced by renaming, so those who only read never see half of one and need no lock.
+//! Each claim that is won is a new version of its file (see [`versions`]): made as a whole, never changed. So those who
+//! only read never see half of one, and those who claim need no lock.
 
-use std::fs::{File, OpenOptions};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Folder, file_error, names, partition_files};
+use super::{Folder, file_error, names, read_again, versions};
 use crate::checkpoint::{ConsumerGroup, ETag, Ownership, StoreError};
 use crate::event::PartitionId;
+
+/// The versions in one folder as they were before the claims, or after them.
+type Seen = BTreeMap<PathBuf, BTreeMap<PartitionId, versions::Versions>>;
 
 impl Folder {
     pub(super) fn list_ownership(
         &self,
         group: &ConsumerGroup,
     ) -> Result<Vec<Ownership>, StoreError> {
-        partition_files(&self.group_folder(group).join(OWNERSHIP_FOLDER))?
-            .into_iter()
-            .filter_map(|(partition, path)| read(group, partition, &path).transpose())
-            .collect()
+        let folder = self.ownership_folder(group);
+        read_again(|| {
+            let mut listed = Vec::new();
+            for (partition, versions) in versions::of_folder(&folder)? {
+                let Some(version) = versions.newest else {
+                    continue;
+                };
+                let path = versions::path(&folder, partition, version);
+                let Some(ownership) = read(group, partition, &path)? else {
+                    return Ok(None);
+                };
+                listed.push(ownership);
+            }
+            Ok(Some(listed))
+        })
     }
 
     pub(super) fn claim_ownership(
         &self,
         claims: Vec<Ownership>,
     ) -> Result<Vec<Ownership>, StoreError> {
-        let lock = self.open_lock()?;
-        lock.lock()
-            .map_err(|source| file_error("lock", &self.lock_path(), source))?;
-        // Closing the file gives the lock back, as does the end of the process.
-        claims
-            .into_iter()
-            .filter_map(|claim| self.claim(claim).transpose())
-            .collect()
-    }
-
-    fn claim(&self, claim: Ownership) -> Result<Option<Ownership>, StoreError> {
-        let folder = self.group_folder(&claim.group).join(OWNERSHIP_FOLDER);
-        let path = folder.join(claim.partition.to_string());
-        let current = read(&claim.group, claim.partition, &path)?;
-        let current_etag = current.and_then(|current| current.etag);
-        if claim.etag != current_etag {
-            return Ok(None);
+        let mut before = Seen::new();
+        let mut written = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let folder = self.ownership_folder(&claim.group);
+            let seen = match before.entry(folder.clone()) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    std::fs::create_dir_all(&folder)
+                        .map_err(|source| file_error("create", &folder, source))?;
+                    entry.insert(versions::of_folder(&folder)?)
+                }
+            };
+            written.extend(
+                write(&folder, seen.get(&claim.partition), claim)?
+                    .map(|(version, ownership)| (folder, version, ownership)),
+            );
         }
-        std::fs::create_dir_all(&folder).map_err(|source| file_error("create", &folder, source))?;
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let modified_ms = since_epoch.as_millis();
-        let etag = next_etag(current_etag.as_ref(), since_epoch);
-        let text = format!(
-            "owner_id={}\netag={}\nlast_modified_ms={modified_ms}\n",
-            names::word(&claim.owner_id),
-            names::word(&etag.0)
-        );
-        // The lock is held, so nobody else writes the same temporary file; one left behind by a crash is overwritten.
-        let temporary = folder.join(format!(".{}", claim.partition));
-        std::fs::write(&temporary, text)
-            .map_err(|source| file_error("write", &temporary, source))?;
-        std::fs::rename(&temporary, &path)
-            .map_err(|source| file_error("replace", &path, source))?;
-        let last_modified = u64::try_from(modified_ms).ok().and_then(at_unix_ms);
-        Ok(Some(Ownership {
-            etag: Some(etag),
-            last_modified,
-            ..claim
-        }))
+        let mut after = Seen::new();
+        for folder in before.keys() {
+            after.insert(folder.clone(), versions::of_folder(folder)?);
+        }
+        let mut won = Vec::with_capacity(written.len());
+        for (folder, version, ownership) in written {
+            let partition = ownership.partition;
+            if !versions::is_newest(&folder, partition, version, &after[&folder]) {
+                continue;
+            }
+            if let Some(seen) = before[&folder].get(&partition) {
+                versions::remove_remains(seen, &folder, partition);
+            }
+            won.push(ownership);
+        }
+        Ok(won)
     }
 
-    pub(super) fn open_lock(&self) -> Result<File, StoreError> {
-        let path = self.lock_path();
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
-        lock.map_err(|source| file_error("write", &path, source))
-    }
-
-    fn lock_path(&self) -> PathBuf {
-        self.path.join(".lock")
+    fn ownership_folder(&self, group: &ConsumerGroup) -> PathBuf {
+        self.group_folder(group).join(OWNERSHIP_FOLDER)
     }
 }
 
+/// Makes the next version, if the newest is the one that the claim is about.
+fn write(
+    folder: &Path,
+    seen: Option<&versions::Versions>,
+    claim: Ownership,
+) -> Result<Option<(u64, Ownership)>, StoreError> {
+    let current = match seen.and_then(|seen| seen.newest) {
+        None => None,
+        Some(version) => {
+            let path = versions::path(folder, claim.partition, version);
+            match read(&claim.group, claim.partition, &path)? {
+                Some(current) => current.etag,
+                // Replaced since it was seen.
+                None => return Ok(None),
+            }
+        }
+    };
+    if claim.etag != current {
+        return Ok(None);
+    }
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let modified_ms = since_epoch.as_millis();
+    let etag = next_etag(current.as_ref(), since_epoch);
+    let text = format!(
+        "owner_id={}\netag={}\nlast_modified_ms={modified_ms}\n",
+        names::word(&claim.owner_id),
+        names::word(&etag.0)
+    );
+    let made = versions::make_next(folder, claim.partition, seen, text.as_bytes())?;
+    let last_modified = u64::try_from(modified_ms).ok().and_then(at_unix_ms);
+    Ok(made.map(|version| {
+        let ownership = Ownership {
+            etag: Some(etag),
+            last_modified,
+            ..claim
+        };
+        (version, ownership)
+    }))
+}
+
+/// One version; nothing if it has been removed, which means that there is a newer one.
 fn read(
     group: &ConsumerGroup,
     partition: PartitionId,

@@ -154,6 +154,7 @@ mod tests {
             partition: PartitionId(0),
             sequence_number,
             offset: offset.map(str::to_owned),
+            etag: None,
         }
     }
 

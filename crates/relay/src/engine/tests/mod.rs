@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use connect::checkpoint::{
-    CheckpointStore, ConsumerGroup, MemoryCheckpointStore, Ownership, StoreFuture,
+    CheckpointStore, ConsumerGroup, ETag, MemoryCheckpointStore, Ownership, StoreFuture,
 };
 use connect::fakes::{MemoryLog, MemorySource, Reply, ScriptedSink, SinkScript, Write};
 use connect::retry::{RetryMode, RetryPolicy};
@@ -210,6 +210,32 @@ impl CheckpointStore for AuditedStore {
     }
 
     fn update_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<()> {
+        self.audit(&checkpoint);
+        self.store.update_checkpoint(checkpoint)
+    }
+
+    fn replace_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<ETag> {
+        if checkpoint.sequence_number.is_some() {
+            self.audit(&checkpoint);
+        }
+        self.store.replace_checkpoint(checkpoint)
+    }
+
+    fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>> {
+        self.store.list_ownership(group)
+    }
+
+    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+        self.store.claim_ownership(claims)
+    }
+
+    fn now(&self) -> SystemTime {
+        self.store.now()
+    }
+}
+
+impl AuditedStore {
+    fn audit(&self, checkpoint: &Checkpoint) {
         let last = checkpoint
             .sequence_number
             .expect("the memory source numbers its events");
@@ -231,15 +257,6 @@ impl CheckpointStore for AuditedStore {
                 "{event:?} is covered by {last} and was not accepted"
             );
         }
-        self.store.update_checkpoint(checkpoint)
-    }
-
-    fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>> {
-        self.store.list_ownership(group)
-    }
-
-    fn claim_ownership(&self, claims: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
-        self.store.claim_ownership(claims)
     }
 }
 

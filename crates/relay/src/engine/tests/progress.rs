@@ -97,6 +97,7 @@ async fn a_partition_starts_after_its_checkpoint_and_otherwise_where_the_options
             partition,
             sequence_number,
             offset,
+            etag: None,
         };
         pipe.store
             .update_checkpoint(checkpoint)

@@ -1,0 +1,245 @@
+//! What a relay claims, given what everybody has claimed.
+//!
+//! With `n` owners of `p` partitions, equal shares are `p / n` rounded down or up. A relay that has less first takes what
+//! nobody owns: never claimed, given back, or expired. If there is too little of that, it steals from whoever has most, as
+//! long as that one has at least two more than itself. Each such theft makes the shares more equal, so they come to rest,
+//! and once no two differ by more than one nothing is stolen any more. An owner with too much gives nothing away by itself:
+//! others cannot be seen until they own something.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use connect::checkpoint::{ConsumerGroup, ETag, Ownership};
+use connect::event::PartitionId;
+use units::{Random, mix};
+
+use super::{OwnershipMode, OwnershipOptions};
+
+/// Decides what one relay claims. Deterministic: what it draws at random follows from the seed and the relay's name.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    group: ConsumerGroup,
+    identity: String,
+    mode: OwnershipMode,
+    expire: Duration,
+    /// All partitions that are to be shared, in order.
+    partitions: Vec<PartitionId>,
+    random: Random,
+}
+
+/// What is to be done in one cycle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Claims to renew, under the ETags of their last writing.
+    pub renewals: Vec<Ownership>,
+    /// Partitions to claim.
+    pub claims: Vec<Claim>,
+    /// Claims that bear the relay's name but are for partitions that are none of its business; to be written as they are,
+    /// with an empty owner.
+    pub returns: Vec<Ownership>,
+    /// Partitions that the relay believed to own, and that have been written by somebody else since.
+    pub lost: Vec<PartitionId>,
+    /// How many owners there are, this relay included.
+    pub owners: usize,
+}
+
+/// A partition to claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What to write.
+    pub ownership: Ownership,
+    /// Why it can be claimed.
+    pub kind: ClaimKind,
+}
+
+/// Why a partition can be claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimKind {
+    /// Nobody has ever claimed it, or its owner gave it back.
+    Free,
+    /// Its owner has not renewed it for too long.
+    Expired,
+    /// It bears this relay's name already: from an earlier run, or lost sight of.
+    Own,
+    /// It is taken away from this owner, who has more than its share.
+    Stolen(String),
+}
+
+/// Everything that the list of claims says, by what it means to one relay.
+#[derive(Debug, Default)]
+struct Survey<'a> {
+    /// Claims of others that are valid, by owner.
+    others: BTreeMap<&'a str, Vec<&'a Ownership>>,
+    /// Claims in this relay's name that it does not hold.
+    own: Vec<Claim>,
+    /// What nobody owns.
+    free: Vec<Claim>,
+}
+
+impl Balancer {
+    /// A balancer for one relay of a consumer group that is to share these partitions.
+    #[must_use]
+    pub fn new(
+        group: ConsumerGroup,
+        partitions: impl IntoIterator<Item = PartitionId>,
+        options: &OwnershipOptions,
+        seed: u64,
+    ) -> Self {
+        let mut partitions: Vec<_> = partitions.into_iter().collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        let name = options
+            .identity
+            .bytes()
+            .fold(0, |hash, byte| mix(hash, u64::from(byte), 0));
+        Self {
+            group,
+            identity: options.identity.clone(),
+            mode: options.mode,
+            expire: options.expire,
+            partitions,
+            random: Random::from_seed(mix(seed, name, CLAIMS)),
+        }
+    }
+
+    /// What to do at `now`, by the store's clock, given the claims that this relay holds with their ETags, and all claims
+    /// as the store has just listed them.
+    #[must_use]
+    pub fn plan(
+        &mut self,
+        now: SystemTime,
+        held: &BTreeMap<PartitionId, ETag>,
+        listed: &[Ownership],
+    ) -> Plan {
+        let mut plan = Plan::default();
+        let mut survey = self.survey(now, held, listed, &mut plan);
+        let owners = survey.others.len() + 1;
+        let most = self.partitions.len().div_ceil(owners);
+        plan.owners = owners;
+        let mut mine = plan.renewals.len() + survey.own.len();
+        plan.claims.append(&mut survey.own);
+        let missing = most.saturating_sub(mine);
+        let mut allowed = match self.mode {
+            OwnershipMode::Balanced => missing.min(1),
+            OwnershipMode::Greedy => missing,
+        };
+        while allowed > 0
+            && let Some(claim) = self
+                .draw(&mut survey.free)
+                .or_else(|| self.steal(&mut survey.others, mine))
+        {
+            plan.claims.push(claim);
+            mine += 1;
+            allowed -= 1;
+        }
+        plan
+    }
+
+    /// Sorts the claims by what they mean; what needs no decision goes into the plan.
+    fn survey<'a>(
+        &self,
+        now: SystemTime,
+        held: &BTreeMap<PartitionId, ETag>,
+        listed: &'a [Ownership],
+        plan: &mut Plan,
+    ) -> Survey<'a> {
+        let mut listed: BTreeMap<_, _> = listed
+            .iter()
+            .map(|ownership| (ownership.partition, ownership))
+            .collect();
+        let mut survey = Survey::default();
+        for &partition in &self.partitions {
+            let found = listed.remove(&partition);
+            let etag = found.and_then(|found| found.etag.as_ref());
+            let holds = held.get(&partition);
+            if holds.is_some() && holds == etag {
+                plan.renewals.push(self.claim(partition, etag));
+                continue;
+            }
+            if holds.is_some() {
+                plan.lost.push(partition);
+            }
+            let claim = |kind| Claim {
+                ownership: self.claim(partition, etag),
+                kind,
+            };
+            match found {
+                None => survey.free.push(claim(ClaimKind::Free)),
+                Some(found) if found.owner_id.is_empty() => {
+                    survey.free.push(claim(ClaimKind::Free));
+                }
+                Some(found) if found.owner_id == self.identity => {
+                    survey.own.push(claim(ClaimKind::Own));
+                }
+                Some(found) if self.is_expired(found, now) => {
+                    survey.free.push(claim(ClaimKind::Expired));
+                }
+                Some(found) => {
+                    let owned = survey.others.entry(found.owner_id.as_str()).or_default();
+                    owned.push(found);
+                }
+            }
+        }
+        let strangers = listed.into_values();
+        plan.returns = strangers
+            .filter(|found| found.owner_id == self.identity)
+            .map(|found| Ownership {
+                owner_id: String::new(),
+                ..self.claim(found.partition, found.etag.as_ref())
+            })
+            .collect();
+        survey
+    }
+
+    /// Takes any one.
+    fn draw(&mut self, free: &mut Vec<Claim>) -> Option<Claim> {
+        let index = self.random.below(free.len() as u64);
+        // An index below a length.
+        (!free.is_empty()).then(|| free.swap_remove(index as usize))
+    }
+
+    /// Takes any one from any of those who have most, if that makes shares more equal.
+    fn steal(
+        &mut self,
+        others: &mut BTreeMap<&str, Vec<&Ownership>>,
+        mine: usize,
+    ) -> Option<Claim> {
+        let most = others.values().map(Vec::len).max()?;
+        if most < mine + 2 {
+            return None;
+        }
+        let richest = others.iter().filter(|(_, owned)| owned.len() == most);
+        let victim = self.random.below(richest.clone().count() as u64);
+        let victim = *richest.map(|(owner, _)| owner).nth(victim as usize)?;
+        let index = self.random.below(most as u64);
+        let taken = others.get_mut(victim)?.swap_remove(index as usize);
+        Some(Claim {
+            ownership: self.claim(taken.partition, taken.etag.as_ref()),
+            kind: ClaimKind::Stolen(victim.to_owned()),
+        })
+    }
+
+    fn claim(&self, partition: PartitionId, etag: Option<&ETag>) -> Ownership {
+        Ownership {
+            group: self.group.clone(),
+            partition,
+            owner_id: self.identity.clone(),
+            etag: etag.cloned(),
+            last_modified: None,
+        }
+    }
+
+    /// A claim without a time is as good as one that has just been made. So is one from the future: clocks differ.
+    fn is_expired(&self, ownership: &Ownership, now: SystemTime) -> bool {
+        ownership.last_modified.is_some_and(|modified| {
+            now.duration_since(modified)
+                .is_ok_and(|age| age > self.expire)
+        })
+    }
+}
+
+/// The concern of the random numbers that choose what is claimed.
+const CLAIMS: u64 = 2;
+
+#[cfg(test)]
+mod tests;
