@@ -4,12 +4,12 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use amqp::Connection;
 use amqp::connection::{ConnectionError, Event};
 use tokio::io::{AsyncReadExt as _, AsyncWrite};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::read_buffer::ReadBuffer;
 use crate::stream::Stream;
@@ -22,9 +22,11 @@ pub struct Driver {
     input: ReadBuffer,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
-    deadline: Option<Instant>,
+    deadline: Option<std::time::Instant>,
     /// TLS holds back written bytes until it is flushed.
     flush_due: bool,
+    /// Whether the timer is set for the last words of a closed connection.
+    is_parting: bool,
     ended: bool,
 }
 
@@ -55,6 +57,7 @@ impl Driver {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             deadline: None,
             flush_due: false,
+            is_parting: false,
             ended: false,
         }
     }
@@ -72,7 +75,7 @@ impl Driver {
     /// the peer reads.
     ///
     /// # Errors
-    /// Once the connection is over, for whatever reason. Events that came before can still be taken.
+    /// Once the connection is over, for whatever reason, and what is left to say has been said or has found nobody. Events that came before can still be taken.
     pub fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriveError>> {
         if self.ended {
             return Poll::Ready(Err(DriveError::Closed));
@@ -127,7 +130,10 @@ impl Driver {
     fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriveError>> {
         let written = self.poll_write(cx)?;
         if self.connection.is_closed() {
-            ready!(written);
+            if written.is_pending() {
+                // Why we closed is worth some waiting, but the peer may be one that does not read.
+                ready!(self.poll_parting(cx));
+            }
             return Poll::Ready(Err(DriveError::Closed));
         }
         // A peer that does not read gets nothing more to react to.
@@ -138,7 +144,7 @@ impl Driver {
             }
         }
         ready!(self.poll_deadline(cx));
-        self.connection.handle_timeout(Instant::now());
+        self.connection.handle_timeout(now());
         Poll::Ready(Ok(()))
     }
 
@@ -147,7 +153,7 @@ impl Driver {
             if self.connection.output_len() == 0 && !self.connection.owes_output() {
                 break;
             }
-            let output = self.connection.poll_output(Instant::now());
+            let output = self.connection.poll_output(now());
             if output.is_empty() {
                 break;
             }
@@ -174,9 +180,7 @@ impl Driver {
         }
         // After an error a close frame must still go out: the next call writes it and then ends, and the event of the
         // closed connection carries the error.
-        let _ = self
-            .connection
-            .handle_input(Instant::now(), self.input.input());
+        let _ = self.connection.handle_input(now(), self.input.input());
         Poll::Ready(Ok(()))
     }
 
@@ -190,7 +194,7 @@ impl Driver {
         }
         loop {
             ready!(self.timer.as_mut().poll(cx));
-            if deadline <= Instant::now() {
+            if deadline <= now() {
                 self.deadline = None;
                 return Poll::Ready(());
             }
@@ -198,11 +202,26 @@ impl Driver {
         }
     }
 
-    fn set_timer(&mut self, deadline: Instant) {
+    fn poll_parting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !std::mem::replace(&mut self.is_parting, true) {
+            self.set_timer(now() + LAST_WORDS);
+        }
+        self.timer.as_mut().poll(cx)
+    }
+
+    fn set_timer(&mut self, deadline: std::time::Instant) {
         self.timer.as_mut().reset(deadline.into());
         self.deadline = Some(deadline);
     }
 }
+
+/// The runtime's clock, which tests can hold.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+/// How long a closed connection waits for the peer to take what is left for it.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Output that may wait for the peer before input from it is left alone, in bytes.
 const OUTPUT_HIGH_WATER: usize = 4 * 1024 * 1024;

@@ -58,6 +58,9 @@ pub enum ConnectionError {
     /// Nothing came for too long.
     #[error("the peer was silent for longer than the idle time-out")]
     IdleTimeout,
+    /// The peer took nothing of what waited for it for too long.
+    #[error("the peer did not read for longer than the idle time-out")]
+    OutputTimeout,
     /// The peer did not finish the handshake in time.
     #[error("the handshake took too long")]
     HandshakeTimeout,
@@ -85,6 +88,7 @@ impl ConnectionError {
             Self::TooManyLinks(_)
             | Self::PartialMessages(_)
             | Self::IdleTimeout
+            | Self::OutputTimeout
             | Self::HandshakeTimeout => Some(ErrorCondition::RESOURCE_LIMIT_EXCEEDED),
         }
     }

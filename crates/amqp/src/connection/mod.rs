@@ -94,6 +94,8 @@ pub struct Connection {
     started: Instant,
     last_input: Instant,
     last_output: Instant,
+    /// Since when the peer has taken nothing of the output that there is.
+    output_waits_since: Option<Instant>,
     /// Since when our close has been out.
     closing_since: Option<Instant>,
 }
@@ -125,6 +127,7 @@ impl Connection {
             started: now,
             last_input: now,
             last_output: now,
+            output_waits_since: None,
             closing_since: None,
         }
     }
@@ -150,7 +153,8 @@ impl Connection {
         })
     }
 
-    /// A deadline given by [`poll_timeout`](Self::poll_timeout) passed: sends a heartbeat, or gives up.
+    /// A deadline given by [`poll_timeout`](Self::poll_timeout) passed: sends a heartbeat, gives memory back, or gives
+    /// up.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.is_closed() {
             return;
@@ -163,6 +167,15 @@ impl Connection {
         }
         if self.idle_deadline().is_some_and(|deadline| now >= deadline) {
             return self.fail(ConnectionError::IdleTimeout);
+        }
+        if self
+            .output_deadline()
+            .is_some_and(|deadline| now >= deadline)
+        {
+            return self.fail(ConnectionError::OutputTimeout);
+        }
+        if self.rest_deadline().is_some_and(|deadline| now >= deadline) {
+            self.rest();
         }
         if self
             .heartbeat_deadline()
@@ -183,6 +196,7 @@ impl Connection {
         self.write_owed();
         if self.output_start < self.output.len() {
             self.last_output = now;
+            self.output_waits_since.get_or_insert(now);
         }
         if self.stage == Stage::CloseSent {
             self.closing_since.get_or_insert(now);
@@ -193,6 +207,9 @@ impl Connection {
     /// The first `length` bytes of the output have been sent.
     pub fn consume_output(&mut self, length: usize) {
         self.output_start += length;
+        if length > 0 {
+            self.output_waits_since = None;
+        }
         debug_assert!(
             self.output_start <= self.output.len(),
             "more was sent than there is"
@@ -220,7 +237,9 @@ impl Connection {
         [
             self.handshake_deadline(),
             self.idle_deadline(),
+            self.output_deadline(),
             self.heartbeat_deadline(),
+            self.rest_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -507,6 +526,30 @@ impl Connection {
             .map(|timeout| self.last_input + timeout * 2)
     }
 
+    /// When a peer that takes nothing of what waits for it is given up. It may well send all the while.
+    fn output_deadline(&self) -> Option<Instant> {
+        let since = self.output_waits_since?;
+        self.config.idle_timeout.map(|timeout| since + timeout * 2)
+    }
+
+    /// When memory is given back that only a busy connection needs.
+    fn rest_deadline(&self) -> Option<Instant> {
+        let is_spare = self.output_len() == 0 && self.output.capacity() > OUTPUT_AT_REST;
+        let holds_memory = is_spare || !self.spare.is_empty();
+        holds_memory.then(|| self.last_input.max(self.last_output) + REST_AFTER)
+    }
+
+    fn rest(&mut self) {
+        if self.output_len() == 0 {
+            self.output = Vec::new();
+            self.output_start = 0;
+        }
+        self.spare = Vec::new();
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+    }
+
     fn heartbeat_deadline(&self) -> Option<Instant> {
         // Half of what the peer asked for, so that one late wake-up does no harm.
         self.remote_idle_timeout
@@ -515,8 +558,14 @@ impl Connection {
     }
 }
 
-/// Output capacity that an idle connection keeps, in bytes.
+/// Output capacity that a busy connection keeps, in bytes.
 const OUTPUT_RETAINED: usize = 256 * 1024;
+
+/// Output capacity that a connection at rest keeps, in bytes.
+const OUTPUT_AT_REST: usize = 4 * 1024;
+
+/// How long nothing must happen until a connection is at rest: so long that a busy one never is.
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// Emptied delivery lists that are kept.
 const SPARE_LISTS: usize = 8;

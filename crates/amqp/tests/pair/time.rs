@@ -140,6 +140,68 @@ fn any_bytes_count_as_a_sign_of_life() {
 }
 
 #[test]
+fn a_peer_that_takes_nothing_is_given_up_although_it_sends() {
+    let mut pair = with_idle_timeouts(Some(10), Some(10));
+    pair.open();
+    let server = &mut pair.server.connection;
+    server.begin_session();
+    let waiting = server.poll_output(pair.now).len();
+    for _ in 0..3 {
+        pair.now += seconds(6);
+        // The peer is alive, and the driver tries again and again.
+        pair.server.hear(pair.now, &[0, 0, 0, 8, 2, 0, 0, 0]);
+        let server = &mut pair.server.connection;
+        server.handle_timeout(pair.now);
+        assert_eq!(server.poll_output(pair.now).len(), waiting);
+    }
+    assert!(pair.server.connection.is_open());
+    pair.now += seconds(2);
+    pair.server.connection.handle_timeout(pair.now);
+    assert_eq!(
+        pair.server.all(),
+        [Happening::Closed(Some(ConnectionError::OutputTimeout))]
+    );
+}
+
+#[test]
+fn a_peer_that_takes_a_little_of_what_waits_for_it_is_not_given_up() {
+    let mut pair = with_idle_timeouts(Some(10), Some(10));
+    pair.open();
+    pair.server.connection.begin_session();
+    for _ in 0..4 {
+        let server = &mut pair.server.connection;
+        assert!(server.poll_output(pair.now).len() > 1);
+        server.consume_output(1);
+        let _ = server.poll_output(pair.now);
+        pair.now += seconds(18);
+        pair.server.hear(pair.now, &[0, 0, 0, 8, 2, 0, 0, 0]);
+        pair.server.connection.handle_timeout(pair.now);
+    }
+    assert!(pair.server.connection.is_open());
+}
+
+#[test]
+fn a_connection_at_rest_gives_back_the_memory_of_its_last_burst() {
+    let mut pair = with_idle_timeouts(None, None);
+    let (link, theirs) = pair.attach_sender(LinkAcceptance::default());
+    pair.server.connection.set_credit(theirs, 10);
+    pair.talk();
+    pair.client
+        .send(link, &[7; 10_000], true)
+        .expect("there is credit");
+    pair.talk();
+    let due = pair.client.connection.poll_timeout();
+    assert_eq!(due, Some(pair.now + seconds(1)));
+    pair.now += seconds(1);
+    pair.client.connection.handle_timeout(pair.now);
+    assert_eq!(
+        pair.client.connection.poll_timeout(),
+        None,
+        "there is nothing left to give back"
+    );
+}
+
+#[test]
 fn without_idle_timeouts_there_are_no_deadlines() {
     let mut pair = with_idle_timeouts(None, None);
     pair.open();

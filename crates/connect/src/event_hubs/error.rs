@@ -125,7 +125,9 @@ impl From<ConnectionError> for EventHubsError {
             | ConnectionError::PartialMessages(_) => {
                 Self::of_connection("protocol", error.to_string())
             }
-            ConnectionError::IdleTimeout | ConnectionError::HandshakeTimeout => {
+            ConnectionError::IdleTimeout
+            | ConnectionError::OutputTimeout
+            | ConnectionError::HandshakeTimeout => {
                 Self::of_connection("timeout", error.to_string())
             }
         }
