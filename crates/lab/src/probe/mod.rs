@@ -1,7 +1,9 @@
-//! What processes use: CPU time, memory, threads and context switches, read from `/proc`.
+//! What processes use: CPU time, memory, threads, context switches and system calls.
 //!
 //! The orchestrator samples the processes of each role from outside, a few times per second, so that measuring
-//! costs the measured nothing. A role may be several processes (relay instances); their figures add up.
+//! costs the measured nothing. A role may be several processes (relay instances); their figures add up. `/proc` has all
+//! but one of them: it counts calls on files (and on the event descriptors by which threads wake one another), not
+//! those on sockets, which a role of ours counts itself ([`SocketUse`]).
 
 use std::time::Duration;
 
@@ -9,7 +11,8 @@ use procfs::process::Process;
 
 use crate::{
     clock::RunTime,
-    results::{Limit, RoleUsage},
+    results::{Limit, PerMillionEvents, RoleUsage},
+    roles::protocol::SocketUse,
 };
 
 /// What a process has used so far and holds at this moment.
@@ -25,6 +28,8 @@ pub struct ProcessSample {
     pub threads: u64,
     /// Times that a living thread of it gave up its CPU or lost it.
     pub context_switches: u64,
+    /// System calls that read or wrote files and event descriptors, not sockets; zero where the kernel does not say.
+    pub file_calls: u64,
 }
 
 /// Observes the processes of one role through one trial.
@@ -49,11 +54,28 @@ pub struct Present {
 
 #[derive(Debug, Clone, Copy)]
 struct Measurement {
-    began: RunTime,
-    began_cpu: Duration,
-    ended: Option<(RunTime, Duration)>,
+    began: Totals,
+    ended: Option<Totals>,
     memory_sum: u128,
     samples: u64,
+}
+
+/// What the processes of a role have used so far.
+#[derive(Debug, Clone, Copy)]
+struct Totals {
+    at: RunTime,
+    cpu: Duration,
+    context_switches: u64,
+    file_calls: u64,
+}
+
+/// What the measured phase was about, for the figures that are relative to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// Events that the pipeline forwarded in it.
+    pub events: u64,
+    /// What the role did on its sockets in it; `None` for processes that don't tell.
+    pub sockets: Option<SocketUse>,
 }
 
 impl ProcessSample {
@@ -69,7 +91,10 @@ impl ProcessSample {
             .ok()?
             .flatten()
             .filter_map(|task| task.status().ok());
+        // Another user's process does not show it.
+        let file_calls = process.io().map_or(0, |io| io.syscr + io.syscw);
         Some(Self {
+            file_calls,
             cpu: Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64),
             memory_bytes: status.vmrss.unwrap_or(0) * 1024,
             memory_peak_bytes: status.vmhwm.unwrap_or(0) * 1024,
@@ -99,7 +124,7 @@ impl RoleProbe {
 
     /// Samples the processes now and returns what the role uses.
     pub fn sample(&mut self, now: RunTime) -> Present {
-        let cpu_before = self.cpu();
+        let cpu_before = self.totals().cpu;
         for (process_id, last) in self.process_ids.iter().zip(&mut self.last) {
             match ProcessSample::of(*process_id) {
                 // A process that has ended and was not waited for has CPU time but no memory any more.
@@ -115,7 +140,7 @@ impl RoleProbe {
             }
         }
         let elapsed = now.saturating_since(self.sampled).as_secs_f64();
-        let used = self.cpu().saturating_sub(cpu_before).as_secs_f64();
+        let used = self.totals().cpu.saturating_sub(cpu_before).as_secs_f64();
         self.sampled = now;
         self.present = Present {
             cores: if elapsed > 0.0 { used / elapsed } else { 0.0 },
@@ -134,8 +159,7 @@ impl RoleProbe {
     pub fn begin_measurement(&mut self, now: RunTime) {
         self.sample(now);
         self.measurement = Some(Measurement {
-            began: now,
-            began_cpu: self.cpu(),
+            began: self.totals(),
             ended: None,
             memory_sum: u128::from(self.present.memory_bytes),
             samples: 1,
@@ -145,9 +169,9 @@ impl RoleProbe {
     /// Ends it with another one.
     pub fn end_measurement(&mut self, now: RunTime) {
         self.sample(now);
-        let cpu = self.cpu();
+        let totals = self.totals();
         if let Some(measurement) = &mut self.measurement {
-            measurement.ended = Some((now, cpu));
+            measurement.ended = Some(totals);
         }
     }
 
@@ -163,17 +187,20 @@ impl RoleProbe {
         &self.last
     }
 
-    /// What the role used in the measurement, under `limit`, on a machine with `machine_cores`; `None` without
-    /// a measurement, or without a moment between its beginning and end.
+    /// What the role used in the measurement for `work`, under `limit`, on a machine with `machine_cores`; `None`
+    /// without a measurement, or without a moment between its beginning and end.
     #[must_use]
-    pub fn usage(&self, limit: &Limit, machine_cores: usize) -> Option<RoleUsage> {
+    pub fn usage(&self, limit: &Limit, machine_cores: usize, work: &Work) -> Option<RoleUsage> {
         let measurement = self.measurement?;
-        let (ended, ended_cpu) = measurement.ended?;
-        let elapsed = ended.saturating_since(measurement.began).as_secs_f64();
-        let used = ended_cpu
-            .saturating_sub(measurement.began_cpu)
-            .as_secs_f64();
+        let (began, ended) = (measurement.began, measurement.ended?);
+        let elapsed = ended.at.saturating_since(began.at).as_secs_f64();
+        let used = ended.cpu.saturating_sub(began.cpu).as_secs_f64();
         let allowed = limit.cores.unwrap_or(machine_cores as f64);
+        // Those of a thread that has ended meanwhile are gone.
+        let context_switches = ended
+            .context_switches
+            .saturating_sub(began.context_switches);
+        let file_calls = ended.file_calls.saturating_sub(began.file_calls);
         (elapsed > 0.0 && allowed > 0.0).then(|| RoleUsage {
             cpu_percent: used / elapsed / allowed * 100.0,
             cpu_seconds: used,
@@ -186,12 +213,39 @@ impl RoleProbe {
                 measurement.memory_sum / u128::from(measurement.samples.max(1)),
             )
             .ok(),
+            per_million_events: work.per_million(used, context_switches, file_calls),
             limit: Some(limit.clone()),
         })
     }
 
-    fn cpu(&self) -> Duration {
-        self.last.iter().map(|sample| sample.cpu).sum()
+    fn totals(&self) -> Totals {
+        Totals {
+            at: self.sampled,
+            cpu: self.last.iter().map(|sample| sample.cpu).sum(),
+            context_switches: self.last.iter().map(|sample| sample.context_switches).sum(),
+            file_calls: self.last.iter().map(|sample| sample.file_calls).sum(),
+        }
+    }
+}
+
+impl Work {
+    /// `None` where no event was forwarded, and nothing can be said per event.
+    fn per_million(
+        &self,
+        cpu_seconds: f64,
+        context_switches: u64,
+        file_calls: u64,
+    ) -> Option<PerMillionEvents> {
+        let millions = self.events as f64 / 1e6;
+        let sockets = self.sockets;
+        (self.events > 0).then(|| PerMillionEvents {
+            cpu_seconds: cpu_seconds / millions,
+            context_switches: context_switches as f64 / millions,
+            system_calls: sockets
+                .map(|sockets| (sockets.reads + sockets.writes + file_calls) as f64 / millions),
+            bytes_received: sockets.map(|sockets| sockets.bytes_read as f64 / millions),
+            bytes_sent: sockets.map(|sockets| sockets.bytes_written as f64 / millions),
+        })
     }
 }
 
@@ -208,6 +262,11 @@ mod tests {
             note: None,
         }
     }
+
+    const NO_WORK: Work = Work {
+        events: 0,
+        sockets: None,
+    };
 
     /// Keeps the CPU busy until this process has used so much of it.
     fn use_cpu(amount: Duration) {
@@ -241,11 +300,15 @@ mod tests {
         use_cpu(Duration::from_millis(50));
         let ended = clock.now();
         probe.end_measurement(ended);
-        let half = probe.usage(&limit(Some(0.5)), 8).expect("a measurement");
+        let half = probe
+            .usage(&limit(Some(0.5)), 8, &NO_WORK)
+            .expect("a measurement");
         let elapsed = ended.saturating_since(began).as_secs_f64();
         assert!(half.cpu_seconds >= 0.049, "{}", half.cpu_seconds);
         assert!((half.cpu_percent - half.cpu_seconds / elapsed * 200.0).abs() < 1e-6);
-        let whole = probe.usage(&limit(None), 8).expect("a measurement");
+        let whole = probe
+            .usage(&limit(None), 8, &NO_WORK)
+            .expect("a measurement");
         assert!((whole.cpu_percent * 16.0 - half.cpu_percent).abs() < 1e-6);
         assert!(whole.memory_average_bytes > Some(100_000));
     }
@@ -268,12 +331,50 @@ mod tests {
     }
 
     #[test]
+    fn costs_are_told_per_million_events_as_far_as_they_are_known() {
+        let mut work = Work {
+            events: 2_000_000,
+            sockets: Some(SocketUse {
+                reads: 100,
+                writes: 200,
+                bytes_read: 64_000_000,
+                bytes_written: 32_000_000,
+            }),
+        };
+        let known = work.per_million(3.0, 50, 10).expect("there were events");
+        assert_eq!((known.cpu_seconds, known.context_switches), (1.5, 25.0));
+        assert_eq!(known.system_calls, Some(155.0));
+        assert_eq!(
+            (known.bytes_received, known.bytes_sent),
+            (Some(32e6), Some(16e6))
+        );
+        work.sockets = None;
+        let foreign = work.per_million(3.0, 50, 10).expect("there were events");
+        assert_eq!((foreign.system_calls, foreign.bytes_sent), (None, None));
+        assert_eq!(NO_WORK.per_million(3.0, 50, 10), None);
+    }
+
+    #[test]
+    fn calls_on_files_are_counted() {
+        let before = ProcessSample::of(std::process::id()).expect("this process lives");
+        for _ in 0..50 {
+            std::fs::read("/proc/self/comm").expect("the kernel knows its name");
+        }
+        let after = ProcessSample::of(std::process::id()).expect("this process lives");
+        assert!(after.file_calls >= before.file_calls + 50);
+    }
+
+    #[test]
     fn there_is_no_usage_before_a_measurement_has_ended() {
         let mut probe = RoleProbe::new(vec![std::process::id()], RunTime::EPOCH);
-        assert_eq!(probe.usage(&limit(None), 2), None);
+        assert_eq!(probe.usage(&limit(None), 2, &NO_WORK), None);
         probe.begin_measurement(RunTime::EPOCH);
-        assert_eq!(probe.usage(&limit(None), 2), None);
+        assert_eq!(probe.usage(&limit(None), 2, &NO_WORK), None);
         probe.end_measurement(RunTime::EPOCH);
-        assert_eq!(probe.usage(&limit(None), 2), None, "no time has passed");
+        assert_eq!(
+            probe.usage(&limit(None), 2, &NO_WORK),
+            None,
+            "no time has passed"
+        );
     }
 }

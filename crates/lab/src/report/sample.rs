@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::results::{
     Case, CasePlan, Delivery, Distributions, Environment, Finding, FindingKind, GeneratorHealth,
     HubCounters, Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism,
-    OrderExpectation, Published, Results, Role, RoleUsage, Severity, Stage, Trial, TrialRecord,
+    OrderExpectation, PerMillionEvents, Published, Results, Role, RoleUsage, Severity, Stage, Trial, TrialRecord,
 };
 
 /// One of each kind.
@@ -217,6 +217,13 @@ fn roles(number: u32) -> BTreeMap<Role, RoleUsage> {
         cpu_seconds: cpu_percent / 100.0 * f64::from(SECONDS) * cores.unwrap_or(2.0),
         memory_peak_bytes,
         memory_average_bytes: Some(memory_peak_bytes / 10 * 9),
+        per_million_events: Some(PerMillionEvents {
+            cpu_seconds: cpu_percent / 200.0,
+            context_switches: 910.0,
+            system_calls: Some(2_140.0),
+            bytes_received: Some(41_300_000.0),
+            bytes_sent: Some(52_800_000.0),
+        }),
         limit: Some(Limit {
             mechanism: if cores.is_some() {
                 LimitMechanism::CgroupV2

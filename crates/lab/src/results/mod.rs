@@ -36,7 +36,7 @@ pub use generator::GeneratorHealth;
 pub use latency::{LatencyDistribution, LatencySummary, NegativeLatencies};
 pub use percentile::{CurvePoint, Percentile};
 pub use published::Published;
-pub use role::{Limit, LimitMechanism, Role, RoleUsage};
+pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
 pub use stage::Stage;
 pub use summary::Summary;
 pub use trial::{Distributions, HubCounters, Interval, IntervalDistribution, Trial, TrialRecord};

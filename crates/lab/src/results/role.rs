@@ -104,7 +104,31 @@ pub struct RoleUsage {
     /// Mean of the resident memory over the samples, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_average_bytes: Option<u64>,
+    /// What a million forwarded events cost; absent where none was forwarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_million_events: Option<PerMillionEvents>,
     /// The limits in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+}
+
+/// What one role used in the measured phase, for each million events that the pipeline forwarded in it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerMillionEvents {
+    /// CPU time in seconds; also: microseconds per event.
+    pub cpu_seconds: f64,
+    /// Times that a thread gave up its CPU or lost it.
+    pub context_switches: f64,
+    /// System calls that read or wrote something: sockets, files, and the descriptors by which threads wake one
+    /// another. Waiting (`epoll_wait`, `futex`) is not in it; the context switches tell of that. Absent for a process
+    /// that is not ours, whose calls on sockets nobody counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_calls: Option<f64>,
+    /// Bytes that came over sockets, what the protocol adds included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_received: Option<f64>,
+    /// Bytes that went over sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_sent: Option<f64>,
 }

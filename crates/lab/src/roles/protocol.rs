@@ -231,6 +231,68 @@ pub struct Counted {
     pub at: RunTime,
     /// What.
     pub counters: Counters,
+    /// What the process has done on its sockets.
+    #[serde(default)]
+    pub sockets: SocketUse,
+}
+
+/// What the sockets of a role's process have done so far. Every figure only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SocketUse {
+    /// Calls that read something.
+    pub reads: u64,
+    /// Calls that wrote something.
+    pub writes: u64,
+    /// Bytes that came.
+    pub bytes_read: u64,
+    /// Bytes that went.
+    pub bytes_written: u64,
+}
+
+impl Counted {
+    /// These counters as of `at`, with what this process has done on its sockets until now.
+    #[must_use]
+    pub fn new(at: RunTime, counters: Counters) -> Self {
+        let sockets = amqp_tokio::SocketUse::of_this_process();
+        Self {
+            at,
+            counters,
+            sockets: SocketUse {
+                reads: sockets.reads,
+                writes: sockets.writes,
+                bytes_read: sockets.bytes_read,
+                bytes_written: sockets.bytes_written,
+            },
+        }
+    }
+}
+
+impl SocketUse {
+    /// What was done since `began`.
+    #[must_use]
+    pub const fn since(self, began: Self) -> Self {
+        Self {
+            reads: self.reads.saturating_sub(began.reads),
+            writes: self.writes.saturating_sub(began.writes),
+            bytes_read: self.bytes_read.saturating_sub(began.bytes_read),
+            bytes_written: self.bytes_written.saturating_sub(began.bytes_written),
+        }
+    }
+}
+
+impl std::ops::Add for SocketUse {
+    type Output = Self;
+
+    /// Those of two processes together.
+    fn add(self, other: Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            bytes_read: self.bytes_read + other.bytes_read,
+            bytes_written: self.bytes_written + other.bytes_written,
+        }
+    }
 }
 
 /// The counters of one role. All grow, except [`SinkCounters::missing`].
@@ -387,6 +449,7 @@ mod tests {
                 missing: Some(3),
                 ..SinkCounters::default()
             }),
+            sockets: SocketUse::default(),
         };
         comes_back(&Report::Ready(Ready {
             connection_string: Some(Secret::new("Endpoint=sb://x")),
@@ -394,6 +457,7 @@ mod tests {
         comes_back(&Report::Progress(Counted {
             at: RunTime::EPOCH,
             counters: Counters::Hub([("source".to_owned(), HubCounters::default())].into()),
+            sockets: SocketUse::default(),
         }));
         comes_back(&Report::Marked {
             edge: Edge::End,

@@ -153,8 +153,5 @@ impl Measurement {
 }
 
 fn counted(reading: &RelayReading, at: RunTime) -> Counted {
-    Counted {
-        at,
-        counters: Counters::Relay(reading.counters),
-    }
+    Counted::new(at, Counters::Relay(reading.counters))
 }

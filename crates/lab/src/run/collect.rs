@@ -13,6 +13,7 @@ use super::{
 use crate::{
     limits::RoleGroup,
     load::{LATE_AFTER, LoadFacts, LoadRecordings, judge},
+    probe::Work,
     record::{DecodeError, Recording},
     results::{
         Delivery, Distributions, Finding, FindingKind, HubCounters, IntervalDistribution,
@@ -42,7 +43,7 @@ pub(super) fn collect(
 ) -> Result<TrialRecord, TrialError> {
     let outcomes = Outcomes::of(crew);
     let rates = Rates::of(plan, crew);
-    let roles = usages(monitor, groups);
+    let roles = usages(crew, monitor, groups);
     let mut findings = limit_findings(groups);
     let distributions = outcomes.distributions(begin_of(crew))?;
     if ending.is_whole {
@@ -282,14 +283,26 @@ fn hub_growth(crew: &Crew) -> BTreeMap<String, HubCounters> {
         .collect()
 }
 
-fn usages(monitor: &Monitor<'_>, groups: &BTreeMap<Role, RoleGroup>) -> BTreeMap<Role, RoleUsage> {
+fn usages(
+    crew: &Crew,
+    monitor: &Monitor<'_>,
+    groups: &BTreeMap<Role, RoleGroup>,
+) -> BTreeMap<Role, RoleUsage> {
+    let forwarded = |counted: &Counted| counted.counters.relay().map_or(0, |relay| relay.forwarded);
+    let events = edges(crew, Role::Relay)
+        .map(|(began, ended)| forwarded(ended).saturating_sub(forwarded(began)))
+        .sum();
     let probes = monitor.probes.iter();
     probes
         .filter_map(|(role, probe)| {
-            Some((
-                *role,
-                probe.usage(groups.get(role)?.limit(), machine_cores())?,
-            ))
+            let work = Work {
+                events,
+                sockets: edges(crew, *role)
+                    .map(|(began, ended)| ended.sockets.since(began.sockets))
+                    .reduce(|sum, instance| sum + instance),
+            };
+            let usage = probe.usage(groups.get(role)?.limit(), machine_cores(), &work)?;
+            Some((*role, usage))
         })
         .collect()
 }

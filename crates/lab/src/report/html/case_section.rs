@@ -318,17 +318,17 @@ fn resources(trial: &Trial) -> Option<Grid> {
         "CPU per event",
         "memory peak",
         "memory average",
+        "bytes in per event",
+        "bytes out per event",
+        "system calls per million",
+        "context switches per million",
         "cores",
         "memory limit",
         "enforced by",
     ];
     let mut grid = Grid::new(headings);
-    let rate = trial.forwarded_per_s.or(trial.received_per_s);
-    let events = rate
-        .map(|rate| rate * trial.duration_s)
-        .filter(|events| *events >= 1.0);
     for (role, usage) in &trial.roles {
-        grid.push(role.to_string(), resource_cells(usage, events));
+        grid.push(role.to_string(), resource_cells(usage));
         let note = usage.limit.as_ref().and_then(|limit| limit.note.clone());
         if let (Some(note), Some(row)) = (note, grid.rows.last_mut()) {
             row.remark = note;
@@ -337,16 +337,23 @@ fn resources(trial: &Trial) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-fn resource_cells(usage: &RoleUsage, events: Option<f64>) -> [Option<String>; 8] {
+fn resource_cells(usage: &RoleUsage) -> [Option<String>; 12] {
+    let costs = usage.per_million_events.as_ref();
+    let per_event = |bytes: f64| format!("{:.1}", bytes / 1e6);
+    let rounded = |number: f64| figure::count(number.round() as u64);
     let limit: Option<&Limit> = usage.limit.as_ref();
     [
         Some(figure::percent(usage.cpu_percent)),
         Some(figure::duration_us(usage.cpu_seconds * 1e6)),
-        events.map(|events| format!("{:.0} ns", usage.cpu_seconds * 1e9 / events)),
+        costs.map(|costs| format!("{:.0} ns", costs.cpu_seconds * 1e3)),
         Some(figure::bytes(usage.memory_peak_bytes as f64)),
         usage
             .memory_average_bytes
             .map(|bytes| figure::bytes(bytes as f64)),
+        costs.and_then(|costs| costs.bytes_received).map(per_event),
+        costs.and_then(|costs| costs.bytes_sent).map(per_event),
+        costs.and_then(|costs| costs.system_calls).map(rounded),
+        costs.map(|costs| rounded(costs.context_switches)),
         limit.map(|limit| {
             limit
                 .cores

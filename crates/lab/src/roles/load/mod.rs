@@ -195,10 +195,7 @@ impl Books {
 }
 
 fn counted(at: RunTime, counters: LoadCounters) -> Counted {
-    Counted {
-        at,
-        counters: Counters::Load(counters),
-    }
+    Counted::new(at, Counters::Load(counters))
 }
 
 fn sum(workers: &[LoadCounters]) -> LoadCounters {

@@ -142,14 +142,8 @@ impl Watch {
                 .sum();
             acknowledged.saturating_sub(seen)
         });
-        Counted {
-            at: workers
-                .iter()
-                .map(|worker| worker.at)
-                .max()
-                .unwrap_or_default(),
-            counters: Counters::Sink(sum),
-        }
+        let at = workers.iter().map(|worker| worker.at).max();
+        Counted::new(at.unwrap_or_default(), Counters::Sink(sum))
     }
 
     fn conclude(self) -> Report {
@@ -179,10 +173,7 @@ impl Watch {
                 missing: streams.map(|streams| verifier.missing(streams)),
             });
         Report::Finished {
-            counted: Counted {
-                at: self.clock.now(),
-                counters: Counters::Sink(counters),
-            },
+            counted: Counted::new(self.clock.now(), Counters::Sink(counters)),
             outcome: Box::new(Outcome::Sink {
                 delivery,
                 latency,
