@@ -74,6 +74,12 @@ impl ServiceConnection {
         let connection = driver.connection();
         let (Some(control), Some(data)) = (connection.begin_session(), connection.begin_session())
         else {
+            // A service that has no room for a connection opens it and closes it in one breath.
+            while let Some(event) = connection.poll_event() {
+                if let Event::Closed(error) = event {
+                    return Err(EventHubsError::of_close(error));
+                }
+            }
             return Err(EventHubsError::of_connection(
                 "protocol",
                 "the service takes no two sessions",

@@ -1,4 +1,5 @@
-//! The properties of a hub and its partitions, read from the `$management` node.
+//! The properties of a hub and its partitions, read from the `$management` node. What else that node does where the
+//! service is the embedded one is in `namespace.rs`.
 
 use amqp::Value;
 
@@ -72,24 +73,7 @@ impl ManagementClient {
         &mut self,
         partition: PartitionId,
     ) -> Result<PartitionProperties, EventHubsError> {
-        let mut properties = read("com.microsoft:partition", &self.hub);
-        properties.push(("partition", Value::String(partition.to_string())));
-        let request = Request {
-            properties,
-            body: None,
-        };
-        let body = Body(self.connection.ask(NODE, &request).await?);
-        Ok(PartitionProperties {
-            partition,
-            begin_sequence_number: body.integer("begin_sequence_number")?,
-            last_enqueued_sequence_number: body.integer("last_enqueued_sequence_number")?,
-            last_enqueued_offset: body.text("last_enqueued_offset")?.to_owned(),
-            last_enqueued_time: EnqueuedTime::from_unix_ms(body.integer("last_enqueued_time_utc")?),
-            is_empty: match body.find("is_partition_empty")? {
-                Value::Boolean(is_empty) => *is_empty,
-                _ => return Err(Reply::incomplete(NODE, "is_partition_empty")),
-            },
-        })
+        partition_properties(&mut self.connection, &self.hub, partition).await
     }
 
     /// Closes the connection in good order. Dropping the client just ends it.
@@ -110,7 +94,43 @@ pub(super) async fn hub_properties(
         properties: read("com.microsoft:eventhub", hub),
         body: None,
     };
+    read_hub_properties(&Body(connection.ask(NODE, &request).await?))
+}
+
+/// The properties of a partition, asked for in the same way.
+///
+/// # Errors
+/// When hub or partition are not there.
+pub(super) async fn partition_properties(
+    connection: &mut ServiceConnection,
+    hub: &str,
+    partition: PartitionId,
+) -> Result<PartitionProperties, EventHubsError> {
+    let mut properties = read("com.microsoft:partition", hub);
+    properties.push(("partition", Value::String(partition.to_string())));
+    let request = Request {
+        properties,
+        body: None,
+    };
     let body = Body(connection.ask(NODE, &request).await?);
+    Ok(PartitionProperties {
+        partition,
+        begin_sequence_number: body.integer("begin_sequence_number")?,
+        last_enqueued_sequence_number: body.integer("last_enqueued_sequence_number")?,
+        last_enqueued_offset: body.text("last_enqueued_offset")?.to_owned(),
+        last_enqueued_time: EnqueuedTime::from_unix_ms(body.integer("last_enqueued_time_utc")?),
+        is_empty: match body.find("is_partition_empty")? {
+            Value::Boolean(is_empty) => *is_empty,
+            _ => return Err(Reply::incomplete(NODE, "is_partition_empty")),
+        },
+    })
+}
+
+/// What a reply about a hub says.
+///
+/// # Errors
+/// When it lacks something, or a partition's id is not a number.
+pub(super) fn read_hub_properties(body: &Body) -> Result<HubProperties, EventHubsError> {
     let (Value::Array(ids) | Value::List(ids)) = body.find("partition_ids")? else {
         return Err(Reply::incomplete(NODE, "partition_ids"));
     };
@@ -148,27 +168,28 @@ fn read(kind: &'static str, hub: &str) -> Vec<(&'static str, Value)> {
 }
 
 /// The map in a reply.
-struct Body(Value);
+pub(super) struct Body(pub(super) Value);
 
 impl Body {
-    fn find(&self, key: &str) -> Result<&Value, EventHubsError> {
+    pub(super) fn find(&self, key: &str) -> Result<&Value, EventHubsError> {
         self.0.get(key).ok_or_else(|| Reply::incomplete(NODE, key))
     }
 
-    fn text(&self, key: &str) -> Result<&str, EventHubsError> {
+    pub(super) fn text(&self, key: &str) -> Result<&str, EventHubsError> {
         self.find(key)?
             .as_text()
             .ok_or_else(|| Reply::incomplete(NODE, key))
     }
 
-    fn integer(&self, key: &str) -> Result<i64, EventHubsError> {
+    pub(super) fn integer(&self, key: &str) -> Result<i64, EventHubsError> {
         self.find(key)?
             .as_integer()
             .ok_or_else(|| Reply::incomplete(NODE, key))
     }
 }
 
-const NODE: &str = "$management";
+/// The node that is asked.
+pub(super) const NODE: &str = "$management";
 
 /// No hub of the service has more than 2,000; tables are indexed by the id.
 const PARTITIONS_MAX: u32 = 65_536;

@@ -1,11 +1,12 @@
 //! Azure Event Hubs, or the embedded service, over AMQP.
 //!
-//! Three clients, each with one connection of its own, driven by whoever polls it:
+//! Four clients, each with one connection of its own, driven by whoever polls it:
 //!
 //! * [`EventHubsSource`] receives: one link per open partition, whose credit is what the user has not yet taken up.
 //! * [`Publisher`] sends batches to partitions or by partition key; [`EventHubsSink`] is a publisher whose
 //!   destinations are the partitions of the hub.
 //! * [`ManagementClient`] asks for the properties of a hub and its partitions.
+//! * [`NamespaceClient`] lists, creates and deletes hubs and consumer groups, of the embedded service alone.
 //!
 //! ```text
 //!   connection ─┬─ session "control" ─┬─ $cbs         put-token, again and again before the token expires
@@ -22,6 +23,7 @@ mod delivered;
 mod endpoint;
 mod error;
 mod management;
+mod namespace;
 mod options;
 mod outstanding;
 mod publisher;
@@ -34,6 +36,7 @@ mod token;
 
 pub use error::EventHubsError;
 pub use management::{HubProperties, ManagementClient, PartitionProperties};
+pub use namespace::{HubSummary, NamespaceClient};
 pub use options::{EventHubsOptions, HubNameError};
 pub use publisher::{Destination, Publisher};
 pub use sink::EventHubsSink;

@@ -12,7 +12,7 @@ use crate::retry::RetryPolicy;
 pub struct EventHubsOptions {
     /// The namespace and what gives the right to use it. `UseDevelopmentEmulator=true` means plain TCP, else TLS.
     pub connection_string: ConnectionString,
-    /// The name of the hub.
+    /// The name of the hub; empty for the namespace as a whole.
     pub hub: String,
     /// A PEM file of the certificate authorities to trust instead of the system's.
     pub certificate_authority: Option<PathBuf>,
@@ -62,7 +62,18 @@ impl EventHubsOptions {
             (Some(named), _) => named.to_owned(),
             (None, Some(entity_path)) => entity_path.clone(),
         };
-        Ok(Self {
+        Ok(Self::of(connection_string, hub))
+    }
+
+    /// Options for a namespace as a whole, with usual values: no hub is named, and the connection string's `EntityPath`
+    /// makes no difference.
+    #[must_use]
+    pub fn for_namespace(connection_string: ConnectionString) -> Self {
+        Self::of(connection_string, String::new())
+    }
+
+    fn of(connection_string: ConnectionString, hub: String) -> Self {
+        Self {
             connection_string,
             hub,
             certificate_authority: None,
@@ -74,7 +85,7 @@ impl EventHubsOptions {
                 max_delay: Duration::from_secs(30),
                 ..RetryPolicy::default()
             },
-        })
+        }
     }
 }
 
