@@ -74,6 +74,14 @@ pub fn message_annotations(out: &mut Vec<u8>, entries: &[(Symbol, Value)]) {
     }
 }
 
+/// A delivery-annotations section; nothing if there are no entries.
+pub fn delivery_annotations(out: &mut Vec<u8>, entries: &[(Symbol, Value)]) {
+    if !entries.is_empty() {
+        write::descriptor(out, descriptor::DELIVERY_ANNOTATIONS);
+        write::fields(out, entries);
+    }
+}
+
 /// An application-properties section: string keys, simple values.
 pub fn application_properties(out: &mut Vec<u8>, entries: &[(&str, Value)]) {
     write::descriptor(out, descriptor::APPLICATION_PROPERTIES);

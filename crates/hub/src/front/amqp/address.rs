@@ -5,6 +5,7 @@
 //! $management, HUB/$management              properties
 //! HUB                                       send: the service picks the partition
 //! HUB/Partitions/N                          send: to that partition
+//! HUB/Publishers/NAME                       send: to the partition of that publisher
 //! HUB/ConsumerGroups/GROUP/Partitions/N     receive
 //! ```
 //!
@@ -20,6 +21,8 @@ pub(super) enum Address<'a> {
     Management,
     /// A hub as a whole.
     Hub(&'a str),
+    /// A publisher of a hub.
+    Publisher { hub: &'a str, publisher: &'a str },
     /// One partition of a hub.
     Partition { hub: &'a str, partition: &'a str },
     /// One partition, as a consumer group reads it.
@@ -39,6 +42,9 @@ impl<'a> Address<'a> {
         }
         if path.eq_ignore_ascii_case("$management") || ends_with_segment(path, "$management") {
             return Some(Self::Management);
+        }
+        if let Some((hub, publisher)) = split_at_keyword(path, "Publishers") {
+            return Some(Self::Publisher { hub, publisher });
         }
         let Some((before, partition)) = split_at_keyword(path, "Partitions") else {
             let is_hub = !path.is_empty() && split_at_keyword(path, "ConsumerGroups").is_none();
@@ -115,6 +121,14 @@ mod tests {
                     partition: "3",
                 }),
             ),
+            (
+                "sb://localhost/team/hub/publishers/device-7",
+                Some(Address::Publisher {
+                    hub: "team/hub",
+                    publisher: "device-7",
+                }),
+            ),
+            ("hub/Publishers", Some(Address::Hub("hub/Publishers"))),
             ("", None),
             ("amqp://host/", None),
             ("hub/ConsumerGroups/cg", None),

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use amqp::connection::{
-    Credentials, Deliveries, Event, LinkAcceptance, LinkId, NewDelivery, SessionId,
-};
+use amqp::connection::{Credentials, Deliveries, Event, LinkId, NewDelivery, SessionId};
 use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use super::deliver::Stopped;
-use super::links::{Admission, LinkEntry, Node, Replies};
+use super::idempotent::IdempotentProducers;
+use super::links::{Admission, Admitted, LinkEntry, Node, Replies};
 use super::outcomes::{Outcome, Outcomes, Waiting};
 use super::publish::server_busy;
 use super::requests::{Reply, RequestNode};
@@ -31,6 +30,7 @@ use crate::profile::Shaper;
 pub(super) struct ConnectionTask {
     driver: Driver,
     namespace: Arc<Namespace>,
+    idempotent_producers: Arc<IdempotentProducers>,
     claims: Claims,
     /// By [`LinkId::index`].
     links: Vec<Option<LinkEntry>>,
@@ -52,12 +52,18 @@ pub(super) struct ConnectionTask {
 }
 
 impl ConnectionTask {
-    pub(super) fn new(driver: Driver, namespace: Arc<Namespace>, shaper: Option<Shaper>) -> Self {
+    pub(super) fn new(
+        driver: Driver,
+        namespace: Arc<Namespace>,
+        idempotent_producers: Arc<IdempotentProducers>,
+        shaper: Option<Shaper>,
+    ) -> Self {
         let claims = Claims::new(namespace.signatures());
         let outcomes = Outcomes::new(namespace.watch_commits());
         Self {
             driver,
             namespace,
+            idempotent_producers,
             claims,
             links: Vec::new(),
             subscriber: Subscriber::new(),
@@ -120,7 +126,7 @@ impl ConnectionTask {
                 .is_ready()
             {}
             for index in 0..self.reported.len() {
-                self.enqueue(self.reported[index] as usize);
+                self.on_reported(self.reported[index] as usize);
             }
             self.reported.clear();
             self.deliver();
@@ -352,6 +358,30 @@ impl ConnectionTask {
         }
     }
 
+    /// Looks at a link that was reported: by the log, or because what it leads to is gone or belongs to another.
+    fn on_reported(&mut self, index: usize) {
+        match self.links.get(index) {
+            // A reader finds out by itself when it is its turn.
+            Some(Some(LinkEntry {
+                node: Node::Deliver(_),
+                ..
+            })) => self.enqueue(index),
+            Some(Some(_)) => self.end(index),
+            _ => {}
+        }
+    }
+
+    /// Ends a link that has a reason to end.
+    #[cold]
+    fn end(&mut self, index: usize) {
+        if let Some(Some(entry)) = self.links.get(index)
+            && let Some(reason) = entry.end_reason(&self.namespace)
+        {
+            tracing::debug!(%reason, "link ended");
+            self.detach(entry.id, reason);
+        }
+    }
+
     fn enqueue(&mut self, index: usize) {
         if let Some(Some(LinkEntry {
             node: Node::Deliver(link),
@@ -395,6 +425,7 @@ impl ConnectionTask {
                     }
                 }
                 Stopped::Blocked => {}
+                Stopped::Over => self.end(index),
             }
         }
     }
@@ -405,17 +436,17 @@ impl ConnectionTask {
             claims: &self.claims,
             subscriber: &self.subscriber,
             open: &self.links,
+            idempotent_producers: &self.idempotent_producers,
         };
         match admission.admit(link, attach) {
-            Ok((node, permit)) => {
-                let max_message_size = node.max_message_size();
-                let acceptance = LinkAcceptance {
-                    max_message_size,
-                    ..LinkAcceptance::default()
-                };
+            Ok(Admitted {
+                node,
+                permit,
+                acceptance,
+            }) => {
                 let connection = self.driver.connection();
                 connection.accept_link(link, acceptance);
-                if max_message_size.is_some() {
+                if matches!(node, Node::Publish(_) | Node::Requests(_)) {
                     connection.set_credit(link, CREDIT);
                 }
                 let index = link.index();
@@ -429,7 +460,8 @@ impl ConnectionTask {
                     node,
                     waiting_outcomes: 0,
                 });
-                self.enqueue(index);
+                // What it leads to may have been deleted a moment ago.
+                self.on_reported(index);
             }
             Err(error) => {
                 tracing::debug!(%error, "link refused");

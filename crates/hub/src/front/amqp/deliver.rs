@@ -2,7 +2,7 @@
 //!
 //! A record is delivered as one settled transfer: the service's three annotations and the client's own, then the
 //! stored sections as they are. Without annotations of the client that section always has one shape, so a template is
-//! patched per event:
+//! patched per event. A link that asked for run-time metrics gets those in front.
 //!
 //! ```text
 //! 00 53 72  c1 size 06
@@ -12,23 +12,36 @@
 //! ```
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, SendError};
 
+use super::runtime_metrics::RuntimeMetrics;
 use crate::log::{Cursor, LogChunk, Readiness, Record, Subscription};
-use crate::namespace::Partition;
+use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
 
 /// A link through which a consumer group reads a partition.
 #[derive(Debug)]
 pub(super) struct DeliverLink {
     link: LinkId,
-    partition: Arc<Partition>,
-    cursor: Cursor,
-    subscription: Subscription,
+    reading: Reading,
     template: AnnotationTemplate,
+    /// What the client wants to be told of the partition with each event.
+    metrics: Option<Box<RuntimeMetrics>>,
     /// Whether it stands in the queue of those that may have something to send.
     pub(super) queued: bool,
+}
+
+/// Who reads what, and from where.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) partition: Arc<Partition>,
+    pub(super) consumer_group: Arc<ConsumerGroup>,
+    /// Its place among those who read the same.
+    pub(super) receiver: Receiver,
+    pub(super) cursor: Cursor,
+    pub(super) subscription: Subscription,
 }
 
 /// Why a link has stopped sending.
@@ -40,44 +53,65 @@ pub(super) enum Stopped {
     Blocked,
     /// It had its share; there may be more.
     ShareUsed,
+    /// It has to end: what it reads is gone, or belongs to another.
+    Over,
 }
 
 impl DeliverLink {
     pub(super) fn new(
         link: LinkId,
-        partition: Arc<Partition>,
-        cursor: Cursor,
-        subscription: Subscription,
+        reading: Reading,
+        metrics: Option<Box<RuntimeMetrics>>,
     ) -> Self {
         Self {
             link,
-            partition,
-            cursor,
-            subscription,
+            reading,
             template: AnnotationTemplate::new(),
+            metrics,
             queued: false,
         }
     }
 
+    /// Who has taken over, if anyone.
+    pub(super) fn displacement(&self) -> Option<&Displacement> {
+        self.reading.receiver.displacement()
+    }
+
+    /// Whether the hub or the consumer group was deleted.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.reading.partition.is_deleted() || self.reading.consumer_group.is_deleted()
+    }
+
     /// Sends as much as credit, window and `share` (output bytes) allow.
     pub(super) fn deliver(&mut self, connection: &mut Connection, share: usize) -> Stopped {
+        if self.displacement().is_some() || self.is_deleted() {
+            return Stopped::Over;
+        }
         let limit = connection.output_len() + share;
         loop {
             if connection.credit(self.link) == 0 {
                 return Stopped::Blocked;
             }
-            let Some(chunk) = self.partition.log().read(&mut self.cursor, READ_BYTES) else {
-                match self.subscription.arm(&self.cursor) {
+            let reading = &mut self.reading;
+            let Some(chunk) = reading
+                .partition
+                .log()
+                .read(&mut reading.cursor, READ_BYTES)
+            else {
+                match reading.subscription.arm(&reading.cursor) {
                     Readiness::Ready => continue,
                     Readiness::Waiting => return Stopped::AtEnd,
                 }
             };
             if chunk.skipped() > 0 {
                 tracing::info!(
-                    partition = self.partition.id(),
+                    partition = reading.partition.id(),
                     skipped = chunk.skipped(),
                     "retention overtook a reader, which goes on at the oldest event"
                 );
+            }
+            if let Some(metrics) = &mut self.metrics {
+                metrics.refresh(&reading.partition.log().stats(), SystemTime::now().into());
             }
             if let Some(stopped) = self.deliver_chunk(connection, &chunk, limit) {
                 return stopped;
@@ -99,12 +133,12 @@ impl DeliverLink {
             let before = records.clone();
             let Some(record) = records.next() else { break };
             if connection.output_len() >= limit {
-                self.cursor = before.cursor();
+                self.reading.cursor = before.cursor();
                 stopped = Some(Stopped::ShareUsed);
                 break;
             }
             if self.send(connection, &record).is_err() {
-                self.cursor = before.cursor();
+                self.reading.cursor = before.cursor();
                 stopped = Some(Stopped::Blocked);
                 break;
             }
@@ -112,7 +146,7 @@ impl DeliverLink {
             bytes += record.sections.len() as u64;
         }
         if events > 0 {
-            self.partition.counters().delivered(events, bytes);
+            self.reading.partition.counters().delivered(events, bytes);
         }
         stopped
     }
@@ -127,6 +161,9 @@ impl DeliverLink {
             settled: true,
         };
         let mut writer = sender.begin(&delivery)?;
+        if let Some(metrics) = &self.metrics {
+            writer.put(metrics.section());
+        }
         if record.annotation_count == 0 {
             writer.put(self.template.of(record));
         } else {

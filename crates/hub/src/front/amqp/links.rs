@@ -8,17 +8,22 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use access::Right;
-use amqp::connection::{LinkId, SessionId};
+use amqp::codec::Value;
+use amqp::connection::{LinkAcceptance, LinkId, SessionId};
 use amqp::performative::{Attach, Error, ErrorCondition, Role};
 
 use super::MAX_MESSAGE_SIZE;
 use super::address::Address;
-use super::deliver::DeliverLink;
-use super::publish::PublishTarget;
+use super::deliver::{DeliverLink, Reading};
+use super::idempotent::IdempotentProducers;
+use super::publish::PublishLink;
 use super::requests::{RequestNode, not_found};
+use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
 use super::start::start_of;
 use crate::log::{PositionError, Start, Subscriber};
-use crate::namespace::{Claims, Hub, Namespace, Partition};
+use crate::namespace::{
+    Claims, ConsumerGroup, Hub, Namespace, NewReceiver, Partition, ReceiverRefused,
+};
 
 /// An open link.
 #[derive(Debug)]
@@ -35,7 +40,7 @@ pub(super) struct LinkEntry {
 /// What is at our end of a link.
 #[derive(Debug)]
 pub(super) enum Node {
-    Publish(PublishTarget),
+    Publish(PublishLink),
     Deliver(Box<DeliverLink>),
     Requests(RequestNode),
     Replies(Replies),
@@ -59,6 +64,16 @@ pub(super) struct Permit {
     pub(super) right: Right,
 }
 
+/// A link that is granted.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) node: Node,
+    /// What it needs to stay.
+    pub(super) permit: Option<Permit>,
+    /// What the client is answered.
+    pub(super) acceptance: LinkAcceptance,
+}
+
 /// Everything that decides about a request for a link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Admission<'a> {
@@ -68,18 +83,30 @@ pub(super) struct Admission<'a> {
     pub(super) subscriber: &'a Arc<Subscriber>,
     /// The links that there are.
     pub(super) open: &'a [Option<LinkEntry>],
+    pub(super) idempotent_producers: &'a IdempotentProducers,
+}
+
+impl LinkEntry {
+    /// Why the link has to end, if what it leads to is gone or belongs to another.
+    pub(super) fn end_reason(&self, namespace: &Namespace) -> Option<Error> {
+        let is_deleted = match &self.node {
+            Node::Deliver(link) => {
+                if let Some(displacement) = link.displacement() {
+                    let text = displacement.to_string();
+                    return Some(Error::new(ErrorCondition::STOLEN, text));
+                }
+                link.is_deleted()
+            }
+            Node::Publish(link) => link.is_deleted(),
+            Node::Requests(_) | Node::Replies(_) => false,
+        };
+        let address = self.permit.as_ref().map(|permit| permit.address.as_str());
+        let path = access::Resource::path_of(address.unwrap_or_default());
+        is_deleted.then(|| Error::new(ErrorCondition::NOT_FOUND, not_found(namespace, path)))
+    }
 }
 
 impl Node {
-    /// The largest message that we take, in bytes; `None` if we take none.
-    pub(super) const fn max_message_size(&self) -> Option<u64> {
-        match self {
-            Self::Publish(_) => Some(MAX_MESSAGE_SIZE),
-            Self::Requests(_) => Some(MAX_REQUEST_SIZE),
-            Self::Deliver(_) | Self::Replies(_) => None,
-        }
-    }
-
     /// How many bytes of answers wait for credit.
     pub(super) fn waiting_bytes(&self) -> usize {
         match self {
@@ -103,15 +130,11 @@ impl Permit {
 }
 
 impl Admission<'_> {
-    /// What is to be at our end of the requested link, and what it needs to stay.
+    /// What is to be at our end of the requested link, what it needs to stay, and what the client is answered.
     ///
     /// # Errors
     /// What the client is told where it is not to have the link.
-    pub(super) fn admit(
-        self,
-        link: LinkId,
-        attach: &Attach,
-    ) -> Result<(Node, Option<Permit>), Error> {
+    pub(super) fn admit(self, link: LinkId, attach: &Attach) -> Result<Admitted, Error> {
         let target = attach
             .target
             .as_ref()
@@ -140,19 +163,27 @@ impl Admission<'_> {
                 format!("'{text}' is not an address of this service."),
             )
         })?;
+        let key = link.index() as u64;
         match (attach.role, address) {
             (role, Address::Cbs) => self.request_link(role, RequestNode::Cbs, target),
             (role, Address::Management) => self.request_link(role, RequestNode::Management, target),
             (Role::Sender, Address::Hub(hub)) => {
                 let permit = self.permit(text, Right::Send)?;
-                let target = PublishTarget::Hub(self.hub(hub)?);
-                Ok((Node::Publish(target), Some(permit)))
+                let link = PublishLink::to_hub(self.hub(hub)?, self.subscriber, key);
+                Ok(self.publisher(link, permit, attach))
+            }
+            (Role::Sender, Address::Publisher { hub, publisher }) => {
+                let permit = self.permit(text, Right::Send)?;
+                let hub = self.hub(hub)?;
+                let link = PublishLink::of_publisher(&hub, publisher, self.subscriber, key);
+                Ok(self.publisher(link, permit, attach))
             }
             (Role::Sender, Address::Partition { hub, partition }) => {
                 let permit = self.permit(text, Right::Send)?;
                 let hub = self.hub(hub)?;
-                let target = PublishTarget::Partition(Arc::clone(self.partition(&hub, partition)?));
-                Ok((Node::Publish(target), Some(permit)))
+                let partition = Arc::clone(self.partition(&hub, partition)?);
+                let link = PublishLink::to_partition(partition, self.subscriber, key);
+                Ok(self.publisher(link, permit, attach))
             }
             (
                 Role::Receiver,
@@ -164,15 +195,12 @@ impl Admission<'_> {
             ) => {
                 let permit = self.permit(text, Right::Listen)?;
                 let hub = self.hub(hub)?;
-                if hub.consumer_group(group).is_none() {
+                let group = hub.consumer_group(group).ok_or_else(|| {
                     let path = format!("{}/ConsumerGroups/{group}", hub.name());
-                    return Err(Error::new(
-                        ErrorCondition::NOT_FOUND,
-                        not_found(self.namespace, &path),
-                    ));
-                }
+                    Error::new(ErrorCondition::NOT_FOUND, not_found(self.namespace, &path))
+                })?;
                 let partition = self.partition(&hub, partition)?;
-                Ok((self.reader(link, partition, attach)?, Some(permit)))
+                self.receiver(link, partition, group, permit, attach)
             }
             (role, _) => {
                 let doing = if role == Role::Sender {
@@ -193,7 +221,7 @@ impl Admission<'_> {
         role: Role,
         node: RequestNode,
         target: Option<&str>,
-    ) -> Result<(Node, Option<Permit>), Error> {
+    ) -> Result<Admitted, Error> {
         let is_for_requests =
             |entry: &&LinkEntry| matches!(entry.node, Node::Requests(_) | Node::Replies(_));
         if self.open.iter().flatten().filter(is_for_requests).count() >= REQUEST_LINKS_MAX {
@@ -209,15 +237,38 @@ impl Admission<'_> {
                 waiting: VecDeque::new(),
             }),
         };
-        Ok((node, None))
+        let max_message_size = (role == Role::Sender).then_some(MAX_REQUEST_SIZE);
+        Ok(Admitted {
+            node,
+            permit: None,
+            acceptance: LinkAcceptance {
+                max_message_size,
+                ..LinkAcceptance::default()
+            },
+        })
     }
 
-    fn reader(
+    fn publisher(self, link: PublishLink, permit: Permit, attach: &Attach) -> Admitted {
+        let mut acceptance = LinkAcceptance {
+            max_message_size: Some(MAX_MESSAGE_SIZE),
+            ..LinkAcceptance::default()
+        };
+        self.idempotent_producers.answer(attach, &mut acceptance);
+        Admitted {
+            node: Node::Publish(link),
+            permit: Some(permit),
+            acceptance,
+        }
+    }
+
+    fn receiver(
         self,
         link: LinkId,
         partition: &Arc<Partition>,
+        consumer_group: Arc<ConsumerGroup>,
+        permit: Permit,
         attach: &Attach,
-    ) -> Result<Node, Error> {
+    ) -> Result<Admitted, Error> {
         let argument_error = |text| Error::new(ErrorCondition::ARGUMENT_ERROR, text);
         let start = match &attach.source {
             Some(source) => start_of(source).map_err(|error| argument_error(error.to_string()))?,
@@ -230,9 +281,45 @@ impl Admission<'_> {
                 "The supplied offset '{requested}' is invalid. The last offset in the system is '{last}'"
             ))
         })?;
-        let subscription = log.subscribe(self.subscriber, link.index() as u64);
-        let reader = DeliverLink::new(link, Arc::clone(partition), cursor, subscription);
-        Ok(Node::Deliver(Box::new(reader)))
+        let key = link.index() as u64;
+        let name = attach.property(RECEIVER_NAME).and_then(Value::as_text);
+        // Last of all: a receiver that is refused for another reason must not have displaced anyone.
+        let receiver = partition
+            .receivers()
+            .register(&NewReceiver {
+                consumer_group: consumer_group.name(),
+                name: name.map(shortened),
+                epoch: attach.property(EPOCH).and_then(Value::as_integer),
+                subscriber: self.subscriber,
+                key,
+            })
+            .map_err(|refused| {
+                let condition = match refused {
+                    ReceiverRefused::HigherEpoch { .. } | ReceiverRefused::WithoutEpoch { .. } => {
+                        ErrorCondition::STOLEN
+                    }
+                    ReceiverRefused::TooMany { .. } => ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
+                };
+                Error::new(condition, refused.to_string())
+            })?;
+        let reading = Reading {
+            partition: Arc::clone(partition),
+            consumer_group,
+            receiver,
+            cursor,
+            subscription: log.subscribe(self.subscriber, key),
+        };
+        let wants_metrics = attach.desired_capabilities.contains(&RUNTIME_METRICS);
+        let metrics = wants_metrics.then(|| Box::new(RuntimeMetrics::default()));
+        let offered_capabilities = wants_metrics.then_some(RUNTIME_METRICS);
+        Ok(Admitted {
+            node: Node::Deliver(Box::new(DeliverLink::new(link, reading, metrics))),
+            permit: Some(permit),
+            acceptance: LinkAcceptance {
+                offered_capabilities: offered_capabilities.into_iter().collect(),
+                ..LinkAcceptance::default()
+            },
+        })
     }
 
     fn permit(self, address: &str, right: Right) -> Result<Permit, Error> {
@@ -264,6 +351,20 @@ impl Admission<'_> {
         })
     }
 }
+
+/// The front of a name that is too long to be repeated to others.
+fn shortened(name: &str) -> &str {
+    &name[..name.floor_char_boundary(LONGEST_RECEIVER_NAME)]
+}
+
+/// Link property with the epoch of a receiver, which clients call the owner level.
+const EPOCH: &str = "com.microsoft:epoch";
+
+/// Link property with the name that a receiver gives itself.
+const RECEIVER_NAME: &str = "com.microsoft:receiver-name";
+
+/// Longest name of a receiver, in bytes; clients stop at 64 characters.
+const LONGEST_RECEIVER_NAME: usize = 256;
 
 /// Largest request, in bytes. Tokens, the largest part of any, have a few thousand.
 const MAX_REQUEST_SIZE: u64 = 64 * 1024;

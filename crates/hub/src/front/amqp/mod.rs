@@ -8,6 +8,7 @@
 //! * `connection` is the task: links come and go, events go to the right place. `links` says which links there can be.
 //! * `outcomes` are those that wait: for a durable log, or for a service profile.
 //! * `shaped` is what a service profile makes of a send.
+//! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `requests` answers `$cbs`, and with `management` also `$management`.
 //! * `refusal` is what a connection gets for which there is no room.
@@ -15,19 +16,21 @@
 mod address;
 mod connection;
 mod deliver;
+mod idempotent;
 mod links;
 mod management;
 mod outcomes;
 mod publish;
 mod refusal;
 mod requests;
+mod runtime_metrics;
 mod shaped;
 mod start;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::amqp::Connection;
 use ::amqp::connection::{Config, Credentials, CreditOverrun, SaslServer};
@@ -36,9 +39,11 @@ use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinError;
+use tokio::time::Instant;
 
 use crate::namespace::Namespace;
 use connection::ConnectionTask;
+use idempotent::IdempotentProducers;
 use refusal::REFUSALS_MAX;
 
 /// The front end of one namespace.
@@ -46,6 +51,7 @@ use refusal::REFUSALS_MAX;
 pub struct AmqpFront {
     namespace: Arc<Namespace>,
     container_id: String,
+    idempotent_producers: Arc<IdempotentProducers>,
     open_connections: AtomicU64,
     accepted_connections: AtomicU64,
     refused_connections: AtomicU64,
@@ -61,6 +67,7 @@ impl AmqpFront {
         Arc::new(Self {
             namespace,
             container_id,
+            idempotent_producers: Arc::default(),
             open_connections: AtomicU64::new(0),
             accepted_connections: AtomicU64::new(0),
             refused_connections: AtomicU64::new(0),
@@ -152,9 +159,14 @@ impl AmqpFront {
         }
         self.accepted_connections.fetch_add(1, Ordering::Relaxed);
         let shaper = self.namespace.profile().map(|profile| profile.shaper());
-        ConnectionTask::new(driver, Arc::clone(&self.namespace), shaper)
-            .run(stop)
-            .await;
+        ConnectionTask::new(
+            driver,
+            Arc::clone(&self.namespace),
+            Arc::clone(&self.idempotent_producers),
+            shaper,
+        )
+        .run(stop)
+        .await;
     }
 
     fn engine(&self) -> Connection {
@@ -171,7 +183,7 @@ impl AmqpFront {
                 namespace.authorize_key(username, password).is_ok()
             }
         });
-        Connection::server(config, SaslServer { verify }, Instant::now())
+        Connection::server(config, SaslServer { verify }, Instant::now().into_std())
     }
 }
 

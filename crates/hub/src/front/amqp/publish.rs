@@ -7,18 +7,28 @@
 use std::sync::Arc;
 
 use amqp::DecodeError;
-use amqp::codec::Reader;
+use amqp::codec::{Reader, Symbol, Value, write};
 use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
 use crate::UnixTime;
 use crate::log::disk::CommitNumber;
-use crate::log::{AppendError, BatchEncoder, NewRecord};
-use crate::namespace::{Hub, Partition};
+use crate::log::{AppendError, BatchEncoder, NewRecord, Subscriber};
+use crate::namespace::{Hub, Partition, Watch};
+
+/// A link through which a client publishes.
+#[derive(Debug)]
+pub(super) struct PublishLink {
+    target: PublishTarget,
+    /// The annotation with the publisher's name, encoded; empty where the address names none.
+    publisher: Vec<u8>,
+    /// Tells the connection to look whether the hub is still there.
+    _watch: Watch,
+}
 
 /// Where the messages of a link go.
-#[derive(Debug, Clone)]
-pub(super) enum PublishTarget {
+#[derive(Debug)]
+enum PublishTarget {
     /// To the partition of their key, or to each in turn.
     Hub(Arc<Hub>),
     /// To this one.
@@ -36,7 +46,61 @@ enum PublishError {
     Empty,
 }
 
-impl PublishTarget {
+impl PublishLink {
+    /// To the hub as a whole: by key, or to each partition in turn. What has to be looked at is reported to
+    /// `subscriber` under `key`.
+    pub(super) fn to_hub(hub: Arc<Hub>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
+        // Partitions go together, so any of them tells of the hub's end.
+        let watch = hub.partitions()[0].publishers().watch(subscriber, key);
+        Self {
+            target: PublishTarget::Hub(hub),
+            publisher: Vec::new(),
+            _watch: watch,
+        }
+    }
+
+    /// To one partition.
+    pub(super) fn to_partition(
+        partition: Arc<Partition>,
+        subscriber: &Arc<Subscriber>,
+        key: u64,
+    ) -> Self {
+        let watch = partition.publishers().watch(subscriber, key);
+        Self {
+            target: PublishTarget::Partition(partition),
+            publisher: Vec::new(),
+            _watch: watch,
+        }
+    }
+
+    /// To the partition of a publisher, whose name every event is given.
+    pub(super) fn of_publisher(
+        hub: &Hub,
+        publisher: &str,
+        subscriber: &Arc<Subscriber>,
+        key: u64,
+    ) -> Self {
+        let partition = Arc::clone(hub.partition_for_key(publisher));
+        let mut annotation = Vec::new();
+        write::value(
+            &mut annotation,
+            &Value::Symbol(Symbol::from_static(PUBLISHER)),
+        );
+        write::value(&mut annotation, &Value::from(publisher));
+        Self {
+            publisher: annotation,
+            ..Self::to_partition(partition, subscriber, key)
+        }
+    }
+
+    /// Whether the hub was deleted.
+    pub(super) fn is_deleted(&self) -> bool {
+        match &self.target {
+            PublishTarget::Hub(hub) => hub.partitions()[0].is_deleted(),
+            PublishTarget::Partition(partition) => partition.is_deleted(),
+        }
+    }
+
     /// Stores the events of one message; gives its outcome and the commit with which that becomes true.
     #[inline]
     pub(super) fn publish(
@@ -46,18 +110,26 @@ impl PublishTarget {
         now: UnixTime,
         scratch: &mut Vec<u8>,
     ) -> (DeliveryState, CommitNumber) {
-        let partition = match self {
-            Self::Partition(partition) => partition,
-            Self::Hub(hub) => match partition_of(hub, format, message) {
+        let partition = match &self.target {
+            PublishTarget::Partition(partition) => partition,
+            PublishTarget::Hub(hub) => match partition_of(hub, format, message) {
                 Ok(partition) => partition,
                 Err(error) => return (rejected(&error.into()), CommitNumber::DONE),
             },
         };
+        if partition.is_deleted() {
+            let gone = "The messaging entity could not be found: it was deleted.";
+            return (
+                rejected_with(ErrorCondition::NOT_FOUND, gone.to_owned()),
+                CommitNumber::DONE,
+            );
+        }
+        let publisher = &self.publisher[..];
         let appended = partition.append(now, |encoder| {
             if format == FORMAT_BATCH {
-                push_batch(encoder, message, scratch)
+                push_batch(encoder, message, publisher, scratch)
             } else {
-                push_event(encoder, message, scratch)
+                push_event(encoder, message, publisher, scratch)
             }
         });
         let refusal = match appended {
@@ -81,13 +153,14 @@ impl PublishTarget {
 fn push_batch(
     encoder: &mut BatchEncoder<'_>,
     message: &[u8],
+    publisher: &[u8],
     scratch: &mut Vec<u8>,
 ) -> Result<(), PublishError> {
     let mut any = false;
     for section in Sections::new(message) {
         let section = section?;
         if section.kind == SectionKind::Data {
-            push_event(encoder, section.data()?, scratch)?;
+            push_event(encoder, section.data()?, publisher, scratch)?;
             any = true;
         }
     }
@@ -102,6 +175,7 @@ fn push_batch(
 fn push_event(
     encoder: &mut BatchEncoder<'_>,
     message: &[u8],
+    publisher: &[u8],
     scratch: &mut Vec<u8>,
 ) -> Result<(), PublishError> {
     let mut parts = Parts::default();
@@ -120,8 +194,8 @@ fn push_event(
         return Err(PublishError::Empty);
     }
     let (annotation_count, annotations) = match annotations {
-        None => (0, &[][..]),
-        Some(map) => own_annotations(map, scratch)?,
+        None => (u32::from(!publisher.is_empty()), publisher),
+        Some(map) => own_annotations(map, publisher, scratch)?,
     };
     encoder.push(&NewRecord {
         annotation_count,
@@ -155,14 +229,16 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The client's entries of an annotations map: as they are, or, where some are the service's to set, without those.
+/// The client's entries of an annotations map: as they are, or, where some are the service's to set, without those, and
+/// with the publisher's name if there is one.
 #[cold]
 fn own_annotations<'a>(
     map: &'a [u8],
+    publisher: &'a [u8],
     scratch: &'a mut Vec<u8>,
 ) -> Result<(u32, &'a [u8]), DecodeError> {
     let Some(mut entries) = Reader::new(map).map()? else {
-        return Ok((0, &[]));
+        return Ok((u32::from(!publisher.is_empty()), publisher));
     };
     let (all, count) = (entries.rest(), entries.remaining());
     let mut kept = 0;
@@ -177,11 +253,14 @@ fn own_annotations<'a>(
             kept += 1;
         }
     }
-    Ok(if kept == count {
-        (count, all)
-    } else {
-        (kept, scratch)
-    })
+    if kept == count && publisher.is_empty() {
+        return Ok((count, all));
+    }
+    if !publisher.is_empty() {
+        scratch.extend_from_slice(publisher);
+        kept += 1;
+    }
+    Ok((kept, scratch))
 }
 
 /// The partition for a message sent to the hub: by the key of the envelope, else of the first event in it, else in
@@ -254,11 +333,15 @@ fn rejected_with(condition: ErrorCondition, description: String) -> DeliveryStat
 const PARTITION_KEY: &str = "x-opt-partition-key";
 
 /// Annotations that the service sets on what it delivers, whatever the client wrote.
-const SERVICE_ANNOTATIONS: [&str; 3] = [
+const SERVICE_ANNOTATIONS: [&str; 4] = [
     "x-opt-sequence-number",
     "x-opt-offset",
     "x-opt-enqueued-time",
+    PUBLISHER,
 ];
+
+/// Annotation with the name of the publisher, of events that came by its address.
+const PUBLISHER: &str = "x-opt-publisher";
 
 /// Sections that an event may have beside its annotations: properties, application properties, footer, and bodies.
 const MAX_PIECES: usize = 32;

@@ -1,0 +1,59 @@
+//! What a client can be told of its partition with every event: how far behind the end it is.
+//!
+//! A link that asks for it gets the last event of the partition and the time at which that was looked up, as delivery
+//! annotations. They are taken anew with each read of the log, not with each event: the section is encoded once and
+//! put in front of every event of the read.
+
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::message::encode;
+
+use crate::UnixTime;
+use crate::log::LogStats;
+
+/// The section with the metrics.
+#[derive(Debug, Default)]
+pub(super) struct RuntimeMetrics {
+    section: Vec<u8>,
+}
+
+impl RuntimeMetrics {
+    /// Takes the metrics from the log's figures, as they stood at `now`.
+    pub(super) fn refresh(&mut self, stats: &LogStats, now: UnixTime) {
+        let last = stats.last_sequence_number.map_or(-1, u64::cast_signed);
+        let timestamp = |time: UnixTime| Value::Timestamp(time.milliseconds());
+        let last_time = stats.last_append_time.unwrap_or_default();
+        self.section.clear();
+        encode::delivery_annotations(
+            &mut self.section,
+            &[
+                (
+                    Symbol::from_static("last_enqueued_sequence_number"),
+                    Value::Long(last),
+                ),
+                (
+                    Symbol::from_static("last_enqueued_offset"),
+                    Value::String(last.to_string()),
+                ),
+                (
+                    Symbol::from_static("last_enqueued_time_utc"),
+                    timestamp(last_time),
+                ),
+                (
+                    Symbol::from_static("runtime_info_retrieval_time_utc"),
+                    timestamp(now),
+                ),
+            ],
+        );
+    }
+
+    /// The encoded section.
+    #[inline]
+    pub(super) fn section(&self) -> &[u8] {
+        &self.section
+    }
+}
+
+/// The capability by which a receiver asks for the metrics.
+pub(super) const RUNTIME_METRICS: Symbol =
+    Symbol::from_static("com.microsoft:enable-receiver-runtime-metric");
