@@ -29,12 +29,17 @@ impl CgroupV2 {
     pub(super) fn detect() -> Result<Self, GroupError> {
         let mountinfo = read("/proc/self".as_ref(), "mountinfo")?;
         let cgroup = read("/proc/self".as_ref(), "cgroup")?;
-        let mounts = mounts(&mountinfo);
+        Self::detect_in(&mountinfo, &cgroup)
+    }
+
+    /// Detects it by the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`.
+    fn detect_in(mountinfo: &str, cgroup: &str) -> Result<Self, GroupError> {
+        let mounts = mounts(mountinfo);
         let mount = mounts
             .iter()
             .find(|mount| mount.kind == "cgroup2")
             .ok_or(GroupError::NotMounted("cgroup2"))?;
-        let group = own_group(&cgroup, "").ok_or(GroupError::NoOwnGroup("cgroup2"))?;
+        let group = own_group(cgroup, "").ok_or(GroupError::NoOwnGroup("cgroup2"))?;
         let own = mount.directory_of(group);
         // The root group may hold processes and divide all the same.
         let base = if own == mount.point {
@@ -126,3 +131,92 @@ impl Drop for CgroupV2 {
 }
 
 const DIVIDE: &str = "+cpu +memory";
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A tree of plain files with the names of the kernel's, and the texts that lead there.
+    struct Tree {
+        directory: tempfile::TempDir,
+        mountinfo: String,
+    }
+
+    impl Tree {
+        fn new(controllers: &str) -> Self {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let point = directory.path();
+            fs::create_dir(point.join("lab.slice")).expect("a directory");
+            for (file, content) in [
+                ("cgroup.controllers", controllers),
+                ("cgroup.subtree_control", ""),
+                ("lab.slice/cpu.max", "max 100000\n"),
+                ("lab.slice/memory.max", "max\n"),
+            ] {
+                fs::write(point.join(file), content).expect("a file");
+            }
+            let mountinfo = format!(
+                "33 30 0:29 / {} rw - cgroup2 cgroup2 rw,nsdelegate\n",
+                point.display()
+            );
+            Self {
+                directory,
+                mountinfo,
+            }
+        }
+
+        fn detect(&self) -> Result<CgroupV2, GroupError> {
+            CgroupV2::detect_in(&self.mountinfo, "0::/lab.slice\n")
+        }
+
+        fn content(&self, file: impl AsRef<Path>) -> String {
+            fs::read_to_string(self.directory.path().join(file)).expect("a file")
+        }
+    }
+
+    #[test]
+    fn groups_are_made_beside_the_labs_own_with_the_kernels_words_for_their_bounds() {
+        let tree = Tree::new("cpuset cpu io memory pids\n");
+        let lab = tree.detect().expect("a tree that can be divided");
+        let own = lab_directory(Path::new(""), std::process::id());
+        assert_eq!(tree.content("cgroup.subtree_control"), "+cpu +memory");
+        assert_eq!(
+            tree.content(own.join("cgroup.subtree_control")),
+            "+cpu +memory"
+        );
+        let group = lab
+            .group("relay", Some(1.5), Some(ByteSize::from_mebibytes(64)))
+            .expect("a group");
+        let relay = own.join("relay");
+        assert_eq!(tree.content(relay.join("cpu.max")), "150000 100000");
+        assert_eq!(tree.content(relay.join("memory.max")), "67108864");
+        assert_eq!(tree.content(relay.join("memory.swap.max")), "0");
+        group.admit(4711).expect("the file can be written");
+        assert_eq!(tree.content(relay.join("cgroup.procs")), "4711");
+        assert!(!group.ran_out_of_memory());
+        fs::write(
+            tree.directory.path().join(relay).join("memory.events"),
+            "low 0\noom 1\noom_kill 1\n",
+        )
+        .expect("a file");
+        assert!(group.ran_out_of_memory());
+    }
+
+    #[test]
+    fn a_tree_without_the_controllers_or_with_bounds_of_its_own_is_not_divided() {
+        let refusal = |tree: &Tree| tree.detect().expect_err("not divisible").to_string();
+        let without = Tree::new("cpuset cpu\n");
+        assert!(refusal(&without).ends_with("has no memory controller"));
+        let bounded = Tree::new("cpu memory\n");
+        fs::write(
+            bounded.directory.path().join("lab.slice/cpu.max"),
+            "50000 100000\n",
+        )
+        .expect("a file");
+        let refusal = refusal(&bounded);
+        assert!(refusal.contains("is bounded by cpu.max"), "{refusal}");
+        assert_eq!(bounded.content("cgroup.subtree_control"), "");
+    }
+}

@@ -153,6 +153,16 @@ pub(super) fn read(directory: &Path, file: &str) -> Result<String, GroupError> {
     }
 }
 
+/// The directories from `group` up to the mount's own, `group` first: its bounds and those of all above it apply.
+pub(super) fn with_those_above<'a>(
+    mount: &'a Mount,
+    group: &'a Path,
+) -> impl Iterator<Item = &'a Path> {
+    group
+        .ancestors()
+        .take_while(|directory| directory.starts_with(&mount.point))
+}
+
 /// The number after `key` in a file of `key value` lines.
 pub(super) fn keyed_number(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {

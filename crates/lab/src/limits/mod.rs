@@ -18,8 +18,10 @@
 mod cgroup_v1;
 mod cgroup_v2;
 mod group_files;
+mod outer;
 mod placement;
 
+pub use outer::outer_limits;
 pub use placement::{CpuList, Placement};
 
 use std::io;

@@ -84,6 +84,7 @@ pub(crate) fn interrupted() -> Results {
 pub(crate) fn begun() -> Results {
     let environment = Environment {
         version: "0.1.0".to_owned(),
+        build: Some("rustc 1.95.0, release".to_owned()),
         command: "parshall run fan-out --set load.seed=7".to_owned(),
         target: "embedded".to_owned(),
         seed: 7,
@@ -94,6 +95,9 @@ pub(crate) fn begun() -> Results {
         memory_bytes: 25_193_488_384,
         kernel: "Linux 6.18.0".to_owned(),
         load_average: Some([0.31, 0.25, 0.18]),
+        huge_pages: Some("madvise".to_owned()),
+        clock_source: Some("tsc".to_owned()),
+        limits: None,
     };
     let names = plans(1).into_iter().map(|plan| plan.name).collect();
     let description = "A relay fans events of one hub out to the partitions of another.";

@@ -12,6 +12,9 @@ use super::utc_timestamp;
 pub struct Environment {
     /// Version of Parshall.
     pub version: String,
+    /// How it was built: the compiler and the profile, such as `rustc 1.95.0, release`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
     /// The command that repeats the run, ready to paste.
     pub command: String,
     /// What was measured against: `embedded`, or the address of a namespace or cluster without its key.
@@ -34,6 +37,27 @@ pub struct Environment {
     /// Load averages over 1, 5 and 15 minutes when the run began: what else the machine was doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_average: Option<[f64; 3]>,
+    /// Whether the system gives out memory in huge pages: `always`, `madvise` or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_pages: Option<String>,
+    /// What the system's clock is read from, such as `tsc`; others than that make every look at the clock dear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_source: Option<String>,
+    /// What bounded the whole run from outside, all roles together; absent where nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<OuterLimits>,
+}
+
+/// The bounds that a run was under itself: of its container, or of whoever started it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OuterLimits {
+    /// Cores that the CPU quota allows, in fractions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<f64>,
+    /// Memory in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }
 
 /// What the caller of a run knows about it and the machine does not.
@@ -57,6 +81,11 @@ impl Environment {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self {
             version: run.version,
+            build: Some(format!(
+                "{}, {}",
+                env!("PARSHALL_COMPILER"),
+                env!("PARSHALL_PROFILE")
+            )),
             command: run.command,
             target: run.target,
             seed: run.seed,
@@ -73,6 +102,10 @@ impl Environment {
             .map(|line| line.trim().to_owned())
             .join(" "),
             load_average: load_average(&text("/proc/loadavg")),
+            huge_pages: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
+            clock_source: Some(text(CLOCK_SOURCE).trim().to_owned())
+                .filter(|source| !source.is_empty()),
+            limits: crate::limits::outer_limits(),
         }
     }
 
@@ -103,6 +136,16 @@ fn load_average(loadavg: &str) -> Option<[f64; 3]> {
     Some([fields.next()??, fields.next()??, fields.next()??])
 }
 
+/// The word in brackets, in a file that lists all choices.
+fn chosen(choices: &str) -> Option<String> {
+    let word = choices
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))?;
+    Some(word.to_owned())
+}
+
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +159,10 @@ mod tests {
             Some(25_193_488_384)
         );
         assert_eq!(
+            chosen("always [madvise] never\n").as_deref(),
+            Some("madvise")
+        );
+        assert_eq!(
             load_average("0.52 0.58 1.59 2/345 6789\n"),
             Some([0.52, 0.58, 1.59])
         );
@@ -126,6 +173,7 @@ mod tests {
         assert_eq!(cpu_model(""), None);
         assert_eq!(memory_bytes("MemTotal: many kB"), None);
         assert_eq!(load_average("0.5 0.6"), None);
+        assert_eq!(chosen(""), None);
     }
 
     #[test]
@@ -138,5 +186,7 @@ mod tests {
         });
         assert!(environment.cores > 0 && environment.memory_bytes > 0);
         assert!(environment.started.ends_with('Z'));
+        let build = environment.build.expect("known to the compiler");
+        assert!(build.starts_with("rustc 1."), "{build}");
     }
 }

@@ -30,7 +30,7 @@ mod trial;
 pub use case::{Case, CasePlan, OrderExpectation, Status};
 pub use civil_time::utc_timestamp;
 pub use delivery::Delivery;
-pub use environment::{Environment, RunIdentity};
+pub use environment::{Environment, OuterLimits, RunIdentity};
 pub use finding::{Finding, FindingKind, Severity};
 pub use generator::GeneratorHealth;
 pub use latency::{LatencyDistribution, LatencySummary, NegativeLatencies};

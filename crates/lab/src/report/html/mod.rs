@@ -102,10 +102,19 @@ fn environment(results: &Results) -> Vec<(&'static str, String)> {
     let load = environment.load_average.map(|[one, five, fifteen]| {
         format!("{one:.2}, {five:.2}, {fifteen:.2} over 1, 5 and 15 minutes, when the run began")
     });
+    let limits = environment.limits.as_ref().map(|limits| {
+        let cores = limits.cores.map(|cores| format!("{cores} cores"));
+        let memory = limits
+            .memory_bytes
+            .map(|bytes| format!("{} of memory", figure::bytes(bytes as f64)));
+        let bounds: Vec<String> = cores.into_iter().chain(memory).collect();
+        bounds.join(", ")
+    });
     [
         ("Scenario", Some(results.scenario.clone())),
         ("Target", Some(environment.target.clone())),
         ("Parshall", Some(environment.version.clone())),
+        ("Build", environment.build.clone()),
         ("Seed", Some(environment.seed.to_string())),
         ("Started", Some(environment.started.clone())),
         ("Finished", environment.finished.clone()),
@@ -116,6 +125,9 @@ fn environment(results: &Results) -> Vec<(&'static str, String)> {
             Some(figure::bytes(environment.memory_bytes as f64)),
         ),
         ("System", Some(environment.kernel.clone())),
+        ("Limits of the whole run", limits),
+        ("Huge pages", environment.huge_pages.clone()),
+        ("Clock source", environment.clock_source.clone()),
         ("Load average", load),
     ]
     .into_iter()
