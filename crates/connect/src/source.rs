@@ -118,6 +118,14 @@ impl StartPosition {
     }
 }
 
+impl SourceError {
+    /// Whether another receiver has taken the partition. To open it again takes it back.
+    #[must_use]
+    pub fn is_stolen(&self) -> bool {
+        self.condition == LINK_STOLEN
+    }
+}
+
 impl SourceOptions {
     /// How many events of one partition a source may hold or have handed over without getting them released: the
     /// prefetch count, but never less than one full batch, which could otherwise only end by its wait.
@@ -144,3 +152,6 @@ impl Default for SourceOptions {
         }
     }
 }
+
+/// The condition under which a link is detached for another receiver's sake.
+const LINK_STOLEN: &str = "amqp:link:stolen";

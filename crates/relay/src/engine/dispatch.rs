@@ -17,7 +17,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// A batch has come from the source: takes it up, or parks it until it is its turn.
     pub(super) fn receive(&mut self, batch: EventBatch) {
         let index = self.indices.get(&batch.partition()).copied();
-        let Some(index) = index.filter(|&index| self.partitions[index].state == State::Open) else {
+        let Some(index) = index.filter(|&index| self.partitions[index].state.takes_batches())
+        else {
             self.source.release(batch);
             return;
         };
@@ -28,7 +29,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.held_bytes += batch.message_bytes();
         let received_at = self.now;
         let partition = &mut self.partitions[index];
-        if self.blocked.is_empty() && partition.parked.is_empty() && partition.watermark.has_room()
+        if self.blocked.is_empty()
+            && partition.parked.is_empty()
+            && partition.watermark.has_room()
+            && partition.state == State::Open
         {
             self.take_up(index, batch, received_at);
         } else {
@@ -49,8 +53,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
             };
             let partition = &mut self.partitions[index];
             partition.queued = false;
-            if !partition.watermark.has_room() {
-                // The completion of a batch will queue it again.
+            if !partition.watermark.has_room() || partition.state == State::Fencing {
+                // The completion of a batch, or of the fence, will queue it again.
                 continue;
             }
             if let Some(Parked { batch, received_at }) = partition.parked.pop_front() {

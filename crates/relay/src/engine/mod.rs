@@ -10,6 +10,7 @@
 //! | `dispatch` | a batch is taken up: route, regroup, send |
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
+//! | `sharing` | partitions that are shared with other relays: won, lost, given back |
 //! | `partition`, `in_flight`, `sends`, `timers` | the state that these work on |
 
 use std::collections::{HashMap, VecDeque};
@@ -29,6 +30,7 @@ use units::Random;
 
 use crate::metrics::{Metrics, MetricsHandle, MetricsRequests};
 use crate::options::{CheckpointPolicy, RelayOptions};
+use crate::ownership::OwnershipOptionsError;
 use crate::regroup::{Group, Regroup};
 use crate::route::Router;
 
@@ -38,11 +40,14 @@ mod outcome;
 mod partition;
 mod progress;
 mod sends;
+mod sharing;
 mod timers;
 
 use in_flight::Slots;
 use partition::{Partition, State};
+use progress::Written;
 use sends::Sends;
+use sharing::Sharing;
 use timers::{Due, Timers};
 
 /// A pipeline from one source to one sink; see the [crate].
@@ -71,12 +76,15 @@ pub struct Relay<S, K> {
 
     /// Partitions whose watermark is to be written.
     unwritten: Vec<usize>,
-    writes: JoinSet<(usize, Result<(), StoreError>)>,
+    writes: JoinSet<Written>,
     listing: Option<StoreFuture<Vec<Checkpoint>>>,
     /// Whether a partition needs a listing that begins from now on.
     listing_wanted: bool,
     /// Whether the store has ever answered.
     listed: bool,
+
+    /// None where all partitions are this relay's alone.
+    sharing: Option<Box<Sharing>>,
 
     timers: Timers,
     sleep: Pin<Box<Sleep>>,
@@ -110,9 +118,12 @@ pub enum RelayError {
     /// The sink failed as a whole.
     #[error("the sink cannot go on")]
     Sink(#[from] SinkError),
-    /// The checkpoints could not be read at the start.
+    /// Checkpoints or claims could not be read at the start.
     #[error("the checkpoints cannot be read")]
     Store(#[from] StoreError),
+    /// The partitions cannot be shared in this way.
+    #[error("the partitions cannot be shared")]
+    Ownership(#[from] OwnershipOptionsError),
 }
 
 /// What a relay did, told when it has stopped.
@@ -141,7 +152,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// clock it goes by.
     ///
     /// # Errors
-    /// When the sink has fewer destinations than the fan-out.
+    /// When the sink has fewer destinations than the fan-out, or the options of ownership are wrong.
     pub fn new(
         options: RelayOptions,
         source: S,
@@ -162,6 +173,18 @@ impl<S: Source, K: Sink> Relay<S, K> {
         };
         let ids = source.partitions();
         let now = tokio::time::Instant::now();
+        let sharing = match &options.ownership {
+            Some(ownership) => {
+                ownership.check()?;
+                let sharing = Sharing::new(ownership, &options, &ids, now.into_std());
+                Some(Box::new(sharing))
+            }
+            None => None,
+        };
+        let state = match sharing {
+            Some(_) => State::Unowned,
+            None => State::Unplaced,
+        };
         let mut timers = Timers::default();
         if let CheckpointPolicy::Every(interval) = options.checkpoint {
             timers.set(now.into_std() + interval, Due::WriteAll);
@@ -177,7 +200,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             groups: Vec::new(),
             partitions: ids
                 .iter()
-                .map(|&id| Partition::new(id, options.in_flight))
+                .map(|&id| Partition::new(id, state, options.in_flight))
                 .collect(),
             indices: ids
                 .iter()
@@ -192,8 +215,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
             unwritten: Vec::new(),
             writes: JoinSet::new(),
             listing: None,
-            listing_wanted: true,
+            listing_wanted: sharing.is_none(),
             listed: false,
+            sharing,
             timers,
             sleep: Box::pin(tokio::time::sleep_until(now)),
             armed: None,
@@ -238,11 +262,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
         for _ in 0..TURNS_PER_POLL {
             self.now = tokio::time::Instant::now().into_std();
+            self.expire_leases();
             let mut progress = self.poll_outcomes(context)?;
             progress |= self.poll_blocked(context)?;
             progress |= self.start_parked();
             progress |= self.poll_source(context)?;
             progress |= self.poll_progress(context)?;
+            progress |= self.poll_sharing(context)?;
             progress |= self.poll_clock(context);
             if let Some(ended) = self.ended() {
                 self.update_gauges();
@@ -272,7 +298,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 Poll::Ready(SourceEvent::Batch(batch)) => self.receive(batch),
                 Poll::Ready(SourceEvent::PartitionClosed { partition, error }) => {
                     self.metrics.closed_partitions += 1;
-                    if let Some(&index) = self.indices.get(&partition) {
+                    if self.sharing.is_some() && error.is_stolen() {
+                        self.lose(partition, &error);
+                    } else if let Some(&index) = self.indices.get(&partition) {
                         self.stop_partition(index, &error);
                     }
                 }
@@ -297,7 +325,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 Due::WriteAll => self.write_all(),
             }
         }
-        let deadlines = [self.sends.next_timeout(), self.timers.next(), self.stop_by];
+        let sharing = self.sharing.as_ref();
+        let deadlines = [
+            self.sends.next_timeout(),
+            self.timers.next(),
+            self.stop_by,
+            sharing.and_then(|sharing| sharing.next_deadline(self.stop_by.is_some())),
+        ];
         let Some(next) = deadlines.into_iter().flatten().min() else {
             return progress;
         };
@@ -332,13 +366,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
             .iter()
             .filter(|partition| partition.state == State::Open)
             .count() as u64;
+        self.metrics.owned_partitions = match &self.sharing {
+            Some(sharing) => sharing.owned(),
+            None => self.partitions.len(),
+        } as u64;
     }
 
     fn begin_stop(&mut self) {
         self.now = tokio::time::Instant::now().into_std();
         self.stop_by = Some(self.now + self.options.stop_timeout);
         for index in 0..self.partitions.len() {
-            if self.partitions[index].state == State::Open {
+            if self.partitions[index].state.takes_batches() {
                 self.source.close(self.partitions[index].id);
                 self.release_parked(index);
                 self.partitions[index].state = State::Ending;
@@ -357,6 +395,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 .partitions
                 .iter()
                 .all(|partition| partition.progress.is_settled())
+            && self
+                .sharing
+                .as_ref()
+                .is_none_or(|sharing| sharing.is_over())
         {
             Some(Ended::Finished)
         } else if self.now >= stop_by {

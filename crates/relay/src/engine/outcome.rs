@@ -166,13 +166,23 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn stop_partition(&mut self, index: usize, cause: &dyn fmt::Display) {
         let partition = &mut self.partitions[index];
         let next = match partition.state {
-            State::Open => State::Resting,
+            State::Open | State::Fencing => State::Resting,
             State::Ending => State::Closed,
             _ => return,
         };
         partition.state = next;
         tracing::warn!(partition = partition.id.0, %cause, "the partition stops");
         self.source.close(partition.id);
+        self.abandon(index);
+        self.write_soon(index);
+        if next == State::Resting {
+            self.timers
+                .set(self.now + self.options.restart_after, Due::Reopen(index));
+        }
+    }
+
+    /// Gives up the batches of a partition that are under way or wait.
+    pub(super) fn abandon(&mut self, index: usize) {
         while let Some(slot) = self.partitions[index].in_flight.pop() {
             let abandoned = self.slots.remove(slot);
             self.metrics.doubtful_events += self.sends.abandon(slot, abandoned.groups);
@@ -181,10 +191,5 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
         self.partitions[index].watermark.abandon();
         self.release_parked(index);
-        self.write_soon(index);
-        if next == State::Resting {
-            self.timers
-                .set(self.now + self.options.restart_after, Due::Reopen(index));
-        }
     }
 }

@@ -4,12 +4,15 @@
 //!   Unplaced → Loading → Open → Resting → Settling → Unplaced → …      a failed batch, then the next start
 //!                          ↓
 //!                        Ending → Closed                              a graceful stop
+//!
+//!   Unowned → Unplaced → Loading → Fencing → Open → …                   shared with other relays: a claim was won
+//!      ↑_____________________________________│                        … and lost, from any state
 //! ```
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use connect::checkpoint::{Checkpoint, ConsumerGroup};
+use connect::checkpoint::{Checkpoint, ConsumerGroup, ETag};
 use connect::event::{EventBatch, PartitionId};
 
 use crate::watermark::Watermark;
@@ -26,14 +29,22 @@ pub(super) struct Partition {
     /// Whether it stands in the queue of those whose parked batches may start.
     pub(super) queued: bool,
     pub(super) progress: Progress,
+    /// The newest writing of its checkpoint, if it is shared: the next one replaces that and no other.
+    pub(super) etag: Option<ETag>,
+    /// Counts how often it was lost: what was begun before is of no account.
+    pub(super) tenure: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
+    /// Other relays may have it.
+    Unowned,
     /// Needs a start position; the next listing of checkpoints will tell.
     Unplaced,
     /// The listing that will tell is under way.
     Loading,
+    /// Its checkpoint is being replaced by itself, so that no earlier owner can write it any more. Batches come and wait.
+    Fencing,
     /// Batches come and are sent.
     Open,
     /// A batch failed; nothing happens for a while.
@@ -69,16 +80,27 @@ pub(super) struct Progress {
 }
 
 impl Partition {
-    pub(super) fn new(id: PartitionId, in_flight: usize) -> Self {
+    pub(super) fn new(id: PartitionId, state: State, in_flight: usize) -> Self {
         Self {
             id,
-            state: State::Unplaced,
+            state,
             watermark: Watermark::new(in_flight),
             in_flight: Vec::with_capacity(in_flight),
             parked: VecDeque::new(),
             queued: false,
             progress: Progress::default(),
+            etag: None,
+            tenure: 0,
         }
+    }
+
+    /// Forgets how far it got: from now on that is for another relay to say.
+    pub(super) fn forget(&mut self, state: State, in_flight: usize) {
+        self.state = state;
+        self.watermark = Watermark::new(in_flight);
+        self.progress = Progress::default();
+        self.etag = None;
+        self.tenure += 1;
     }
 
     /// How many events the watermark has passed for the first time, now that the batch which begins with `first` has
@@ -106,8 +128,15 @@ impl Partition {
             offset: Some(&position.offset)
                 .filter(|offset| !offset.is_empty())
                 .cloned(),
-            etag: None,
+            etag: self.etag.clone(),
         })
+    }
+}
+
+impl State {
+    /// Whether batches come.
+    pub(super) fn takes_batches(self) -> bool {
+        matches!(self, Self::Open | Self::Fencing)
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::task::{Context, Poll};
 
-use connect::checkpoint::StoreError;
+use connect::checkpoint::{Checkpoint, ETag, StoreError};
 use connect::event::PartitionId;
 use connect::sink::Sink;
 use connect::source::{Source, StartPosition};
@@ -50,7 +50,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         while let Poll::Ready(Some(joined)) = self.writes.poll_join_next(context) {
             progress = true;
             match joined {
-                Ok((index, result)) => self.written(index, result),
+                Ok(written) => self.written(written),
                 Err(error) => {
                     // Nobody cancels a writing; it can only have panicked, and that is passed on.
                     if let Ok(panic) = error.try_into_panic() {
@@ -75,28 +75,80 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let Some(checkpoint) = partition.checkpoint(&self.options.group) else {
             return;
         };
+        if !self.may_write(index) {
+            return;
+        }
+        self.begin_writing(index, checkpoint, context);
+    }
+
+    /// Whether a partition is still ours. If it is not, it is lost by now.
+    fn may_write(&mut self, index: usize) -> bool {
+        let id = self.partitions[index].id;
+        match &self.sharing {
+            Some(sharing) if !sharing.may_write(id) => {
+                self.lose(id, &"its claim was not renewed in time");
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn begin_writing(&mut self, index: usize, checkpoint: Checkpoint, context: &mut Context<'_>) {
+        let partition = &mut self.partitions[index];
         partition.progress.dirty = false;
         partition.progress.writing_since = Some(tokio::time::Instant::now().into_std());
-        let mut writing = self.store.update_checkpoint(checkpoint);
+        let tenure = partition.tenure;
+        let written = move |result| Written {
+            index,
+            tenure,
+            result,
+        };
         // A store of this machine is done at once; only others are worth a task.
-        match writing.as_mut().poll(context) {
-            Poll::Ready(result) => self.written(index, result),
-            Poll::Pending => {
-                self.writes.spawn(async move { (index, writing.await) });
+        if self.sharing.is_some() {
+            let mut writing = self.store.replace_checkpoint(checkpoint);
+            match writing.as_mut().poll(context) {
+                Poll::Ready(result) => self.written(written(result.map(Some))),
+                Poll::Pending => {
+                    self.writes
+                        .spawn(async move { written(writing.await.map(Some)) });
+                }
+            }
+        } else {
+            let mut writing = self.store.update_checkpoint(checkpoint);
+            match writing.as_mut().poll(context) {
+                Poll::Ready(result) => self.written(written(result.map(|()| None))),
+                Poll::Pending => {
+                    self.writes
+                        .spawn(async move { written(writing.await.map(|()| None)) });
+                }
             }
         }
     }
 
-    fn written(&mut self, index: usize, result: Result<(), StoreError>) {
+    fn written(&mut self, written: Written) {
+        let Written {
+            index,
+            tenure,
+            result,
+        } = written;
         let now = tokio::time::Instant::now().into_std();
         let partition = &mut self.partitions[index];
+        if partition.tenure != tenure {
+            // Lost in the meantime. The store has refused it, or it was in time and the next owner has seen it.
+            return;
+        }
         let progress = &mut partition.progress;
         let elapsed = progress
             .writing_since
             .take()
             .map_or_else(Default::default, |since| now - since);
+        if partition.state == State::Fencing {
+            self.fenced(index, result);
+            return;
+        }
         match result {
-            Ok(()) => {
+            Ok(etag) => {
+                partition.etag = etag;
                 self.metrics.checkpoints += 1;
                 record_duration(&mut self.metrics.checkpoint_us, elapsed);
                 progress.failures = 0;
@@ -105,6 +157,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 if eager {
                     self.write_soon(index);
                 }
+            }
+            Err(error @ StoreError::NotOwner { .. }) if self.sharing.is_some() => {
+                self.metrics.refused_checkpoints += 1;
+                self.lose(self.partitions[index].id, &error);
             }
             Err(error) => {
                 self.metrics.failed_checkpoints += 1;
@@ -135,6 +191,29 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
     }
 
+    /// The checkpoint of a partition that was won is written by nobody else any more, or somebody was faster.
+    fn fenced(&mut self, index: usize, result: Result<Option<ETag>, StoreError>) {
+        let partition = &mut self.partitions[index];
+        match result {
+            Ok(etag) => {
+                partition.etag = etag;
+                partition.state = State::Open;
+                self.run_soon(index);
+            }
+            Err(StoreError::NotOwner { .. }) => {
+                // The owner before us has written once more; what it wrote is where we begin.
+                self.metrics.refused_checkpoints += 1;
+                self.source.close(partition.id);
+                self.release_parked(index);
+                self.place(index);
+            }
+            Err(error) => {
+                self.metrics.failed_checkpoints += 1;
+                self.stop_partition(index, &error);
+            }
+        }
+    }
+
     /// A partition has rested: it starts again as soon as its last checkpoint is written.
     pub(super) fn reopen(&mut self, index: usize) {
         let partition = &mut self.partitions[index];
@@ -149,7 +228,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// Asks for the start position of a partition. A listing that is under way may have missed its last checkpoint.
-    fn place(&mut self, index: usize) {
+    pub(super) fn place(&mut self, index: usize) {
         self.partitions[index].state = State::Unplaced;
         self.listing_wanted = true;
     }
@@ -179,13 +258,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             match listed {
                 Ok(checkpoints) => {
                     self.listed = true;
-                    let positions = checkpoints.iter().filter_map(|checkpoint| {
-                        Some((
-                            checkpoint.partition,
-                            StartPosition::after_checkpoint(checkpoint)?,
-                        ))
-                    });
-                    self.open_partitions(positions.collect());
+                    self.open_partitions(checkpoints, context);
                 }
                 // Before anything was carried, nothing is lost by giving up.
                 Err(error) if !self.listed => return Err(error.into()),
@@ -203,18 +276,54 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
     }
 
-    fn open_partitions(&mut self, mut positions: HashMap<PartitionId, StartPosition>) {
-        for partition in self
-            .partitions
-            .iter_mut()
-            .filter(|partition| partition.state == State::Loading)
-        {
-            let position = positions
-                .remove(&partition.id)
+    fn open_partitions(&mut self, checkpoints: Vec<Checkpoint>, context: &mut Context<'_>) {
+        let mut checkpoints: HashMap<PartitionId, Checkpoint> = checkpoints
+            .into_iter()
+            .map(|checkpoint| (checkpoint.partition, checkpoint))
+            .collect();
+        for index in 0..self.partitions.len() {
+            let partition = &mut self.partitions[index];
+            if partition.state != State::Loading {
+                continue;
+            }
+            let id = partition.id;
+            let checkpoint = checkpoints.remove(&id);
+            let position = checkpoint
+                .as_ref()
+                .and_then(StartPosition::after_checkpoint)
                 .unwrap_or_else(|| self.options.start_position.clone());
-            partition.state = State::Open;
+            if self.sharing.is_none() {
+                partition.state = State::Open;
+            } else if self.may_write(index) {
+                self.partitions[index].state = State::Fencing;
+                let nowhere = || Checkpoint {
+                    group: self.options.group.clone(),
+                    partition: id,
+                    sequence_number: None,
+                    offset: None,
+                    etag: None,
+                };
+                let checkpoint = checkpoint.unwrap_or_else(nowhere);
+                // Opened at the same time: that takes the link from an owner who does not know yet.
+                self.source.open(id, position);
+                self.metrics.opened_partitions += 1;
+                self.begin_writing(index, checkpoint, context);
+                continue;
+            } else {
+                continue;
+            }
             self.metrics.opened_partitions += 1;
-            self.source.open(partition.id, position);
+            self.source.open(id, position);
         }
     }
+}
+
+/// A checkpoint was written, or could not be.
+#[derive(Debug)]
+pub(super) struct Written {
+    index: usize,
+    /// The tenure in which it was begun.
+    tenure: u64,
+    /// With the new ETag, where the checkpoint was replaced.
+    result: Result<Option<ETag>, StoreError>,
 }

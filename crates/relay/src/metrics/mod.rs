@@ -61,6 +61,22 @@ pub struct Metrics {
     pub checkpoints: u64,
     /// Checkpoints that could not be written.
     pub failed_checkpoints: u64,
+    /// Checkpoints that were refused because another relay had written in the meantime.
+    pub refused_checkpoints: u64,
+    /// Rounds of looking at the claims of all relays and renewing one's own.
+    pub ownership_cycles: u64,
+    /// Partitions that were claimed, those taken from others included.
+    pub claimed_partitions: u64,
+    /// Partitions that were taken from a relay with more than its share.
+    pub stolen_partitions: u64,
+    /// Partitions that were lost: to another relay, or because their claim was not renewed in time.
+    pub lost_partitions: u64,
+    /// Partitions that were given back.
+    pub returned_partitions: u64,
+    /// Claims that could not be renewed, whatever the reason.
+    pub failed_renewals: u64,
+    /// Partitions that are this relay's at the moment.
+    pub owned_partitions: u64,
     /// Batches under way at the moment.
     pub batches_in_flight: u64,
     /// Message bytes held at the moment.
@@ -121,6 +137,14 @@ impl Metrics {
             opened_partitions: 0,
             checkpoints: 0,
             failed_checkpoints: 0,
+            refused_checkpoints: 0,
+            ownership_cycles: 0,
+            claimed_partitions: 0,
+            stolen_partitions: 0,
+            lost_partitions: 0,
+            returned_partitions: 0,
+            failed_renewals: 0,
+            owned_partitions: 0,
             batches_in_flight: 0,
             held_bytes: 0,
             open_partitions: 0,

@@ -134,6 +134,41 @@ pub const COUNTERS: &[Plain] = &[
         "Checkpoints that could not be written",
         |metrics| metrics.failed_checkpoints,
     ),
+    (
+        "parshall_relay_refused_checkpoints",
+        "Checkpoints refused because another relay had written",
+        |metrics| metrics.refused_checkpoints,
+    ),
+    (
+        "parshall_relay_ownership_cycles",
+        "Rounds of renewing and balancing claims",
+        |metrics| metrics.ownership_cycles,
+    ),
+    (
+        "parshall_relay_claimed_partitions",
+        "Partitions claimed, stolen ones included",
+        |metrics| metrics.claimed_partitions,
+    ),
+    (
+        "parshall_relay_stolen_partitions",
+        "Partitions taken from a relay with more than its share",
+        |metrics| metrics.stolen_partitions,
+    ),
+    (
+        "parshall_relay_lost_partitions",
+        "Partitions lost to another relay or not renewed in time",
+        |metrics| metrics.lost_partitions,
+    ),
+    (
+        "parshall_relay_returned_partitions",
+        "Partitions given back",
+        |metrics| metrics.returned_partitions,
+    ),
+    (
+        "parshall_relay_failed_renewals",
+        "Claims that could not be renewed",
+        |metrics| metrics.failed_renewals,
+    ),
 ];
 
 /// The gauges.
@@ -147,6 +182,11 @@ pub const GAUGES: &[Plain] = &[
         "parshall_relay_held_message_bytes",
         "Message bytes held",
         |metrics| metrics.held_bytes,
+    ),
+    (
+        "parshall_relay_owned_partitions",
+        "Partitions owned",
+        |metrics| metrics.owned_partitions,
     ),
     (
         "parshall_relay_open_partitions",

@@ -45,8 +45,9 @@ snapshot! {
     plain {
         received_events, received_batches, received_bytes, forwarded_events, forwarded_bytes, completed_batches,
         completed_events, doubtful_events, sends, retries, throttled_sends, timed_out_sends, late_outcomes, split_sends, busy_sink, injected_failures,
-        failed_batches, closed_partitions, opened_partitions, checkpoints, failed_checkpoints, batches_in_flight,
-        held_bytes, open_partitions,
+        failed_batches, closed_partitions, opened_partitions, checkpoints, failed_checkpoints,
+        refused_checkpoints, ownership_cycles, claimed_partitions, stolen_partitions, lost_partitions,
+        returned_partitions, failed_renewals, owned_partitions, batches_in_flight, held_bytes, open_partitions,
     }
     distributions { queue_us, process_us, send_us, checkpoint_us, batch_events }
 }

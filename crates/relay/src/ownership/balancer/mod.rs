@@ -7,6 +7,7 @@
 //! others cannot be seen until they own something.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use connect::checkpoint::{ConsumerGroup, ETag, Ownership};
@@ -63,6 +64,17 @@ pub enum ClaimKind {
     Own,
     /// It is taken away from this owner, who has more than its share.
     Stolen(String),
+}
+
+impl fmt::Display for ClaimKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("nobody owned it"),
+            Self::Expired => f.write_str("its owner's claim has expired"),
+            Self::Own => f.write_str("it was ours already"),
+            Self::Stolen(owner) => write!(f, "stolen from {owner}, who has most"),
+        }
+    }
 }
 
 /// Everything that the list of claims says, by what it means to one relay.
@@ -183,10 +195,7 @@ impl Balancer {
         let strangers = listed.into_values();
         plan.returns = strangers
             .filter(|found| found.owner_id == self.identity)
-            .map(|found| Ownership {
-                owner_id: String::new(),
-                ..self.claim(found.partition, found.etag.as_ref())
-            })
+            .filter_map(|found| Some(self.give_back(found.partition, found.etag.as_ref()?)))
             .collect();
         survey
     }
@@ -219,7 +228,18 @@ impl Balancer {
         })
     }
 
-    fn claim(&self, partition: PartitionId, etag: Option<&ETag>) -> Ownership {
+    /// The claim that gives a partition back.
+    #[must_use]
+    pub fn give_back(&self, partition: PartitionId, etag: &ETag) -> Ownership {
+        Ownership {
+            owner_id: String::new(),
+            ..self.claim(partition, Some(etag))
+        }
+    }
+
+    /// The claim of a partition whose newest writing has this ETag, or that nobody has claimed before.
+    #[must_use]
+    pub fn claim(&self, partition: PartitionId, etag: Option<&ETag>) -> Ownership {
         Ownership {
             group: self.group.clone(),
             partition,

@@ -1,0 +1,449 @@
+//! Partitions that are shared with other relays: won, lost, renewed and given back.
+//!
+//! ```text
+//!   Idle ──the cycle is due──► Listing ──plan──► Claiming ──► Idle     open what was won, close what was lost
+//!   Idle ──a graceful stop──► Returning ──► Idle                      what has been finished is given back
+//! ```
+//!
+//! A partition is lost when a renewal is refused, when the list of claims shows another owner, when the service lets
+//! another receiver take the link, when a checkpoint is refused, or when our own clock says that the claim has expired.
+//! Whatever comes first: its intake ends at once, what is under way is abandoned, and nothing of it is written any more.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use connect::checkpoint::{Ownership, StoreError, StoreFuture};
+use connect::event::PartitionId;
+use connect::sink::Sink;
+use connect::source::Source;
+use units::{Random, mix};
+
+use super::partition::State;
+use super::{Relay, RelayError};
+use crate::options::RelayOptions;
+use crate::ownership::lease::{Lease, LeaseInstant};
+use crate::ownership::{Balancer, Claim, ClaimKind, OwnershipOptions};
+
+/// What a relay knows of the partitions that it shares.
+pub(super) struct Sharing {
+    options: OwnershipOptions,
+    balancer: Balancer,
+    held: BTreeMap<PartitionId, Lease>,
+    work: Work,
+    /// When the next cycle begins, unless one is under way.
+    next_cycle: Instant,
+    /// Whether something has changed that the next cycle is to settle.
+    unsettled: bool,
+    /// When the first of the leases ends if none is renewed.
+    leases_end: Option<Instant>,
+    /// Spreads the cycles of relays that were started together.
+    random: Random,
+    /// Whether the store has ever answered.
+    answered: bool,
+}
+
+/// What is under way with the store.
+enum Work {
+    Idle,
+    Listing(StoreFuture<Vec<Ownership>>),
+    Claiming(Box<Claiming>),
+    Returning(StoreFuture<Vec<Ownership>>),
+}
+
+/// Claims on their way.
+struct Claiming {
+    claimed: StoreFuture<Vec<Ownership>>,
+    /// When the store was asked.
+    began: LeaseInstant,
+    renewed: Vec<PartitionId>,
+    claims: Vec<Claim>,
+}
+
+impl Sharing {
+    pub(super) fn new(
+        options: &OwnershipOptions,
+        relay: &RelayOptions,
+        partitions: &[PartitionId],
+        now: Instant,
+    ) -> Self {
+        let balancer = Balancer::new(
+            relay.group.clone(),
+            partitions.iter().copied(),
+            options,
+            relay.seed,
+        );
+        let name = options
+            .identity
+            .bytes()
+            .fold(relay.seed, |hash, byte| mix(hash, u64::from(byte), 0));
+        Self {
+            options: options.clone(),
+            balancer,
+            held: BTreeMap::new(),
+            work: Work::Idle,
+            next_cycle: now,
+            unsettled: false,
+            leases_end: None,
+            random: Random::for_concern(name, CYCLES),
+            answered: false,
+        }
+    }
+
+    /// How many partitions are owned.
+    pub(super) fn owned(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether nothing is owned, or about to be.
+    pub(super) fn is_over(&self) -> bool {
+        self.held.is_empty() && matches!(self.work, Work::Idle)
+    }
+
+    /// When something is due by the clock.
+    pub(super) fn next_deadline(&self, stopping: bool) -> Option<Instant> {
+        let waits = matches!(self.work, Work::Idle) && !(stopping && self.held.is_empty());
+        let cycle = waits.then_some(self.next_cycle);
+        cycle.into_iter().chain(self.leases_end).min()
+    }
+
+    /// Whether checkpoints of a partition may be written.
+    pub(super) fn may_write(&self, partition: PartitionId) -> bool {
+        self.held
+            .get(&partition)
+            .is_some_and(|lease| lease.is_valid(self.options.expire))
+    }
+
+    /// A renewal of everything that is held.
+    fn renewals(&self) -> Vec<Ownership> {
+        self.held
+            .iter()
+            .map(|(&partition, lease)| self.balancer.claim(partition, Some(&lease.etag)))
+            .collect()
+    }
+
+    fn hold(&mut self, ownership: Ownership, renewed_at: LeaseInstant) {
+        // A store gives every writing its ETag.
+        if let Some(etag) = ownership.etag {
+            let lease = Lease { etag, renewed_at };
+            self.held.insert(ownership.partition, lease);
+        }
+    }
+
+    fn look_at_leases(&mut self) {
+        let first = self
+            .held
+            .values()
+            .map(|lease| lease.renewed_at.monotonic())
+            .min();
+        self.leases_end = first.map(|first| (first + self.options.expire).into_std());
+    }
+
+    /// A cycle has ended; the next comes soon if there is more to be settled.
+    fn rest(&mut self, now: Instant) {
+        let interval = if self.unsettled {
+            self.options.renew / SOON
+        } else {
+            self.options.renew
+        };
+        self.unsettled = false;
+        // Never later than the interval: renewals are counted on.
+        self.next_cycle = now + interval.mul_f64(0.9 + 0.1 * self.random.unit());
+    }
+
+    /// The next cycle comes soon, but not so soon that two who disagree keep each other busy.
+    fn hurry(&mut self, now: Instant) {
+        self.unsettled = true;
+        self.next_cycle = self.next_cycle.min(now + self.options.renew / SOON);
+    }
+}
+
+impl<S: Source, K: Sink> Relay<S, K> {
+    /// Loses every partition whose claim has expired by our own clock.
+    pub(super) fn expire_leases(&mut self) {
+        let now = self.now;
+        let Some(sharing) = &mut self.sharing else {
+            return;
+        };
+        if sharing.leases_end.is_none_or(|end| now < end) {
+            return;
+        }
+        let expire = sharing.options.expire;
+        let expired: Vec<_> = sharing
+            .held
+            .iter()
+            .filter(|(_, lease)| !lease.is_valid(expire))
+            .map(|(&partition, _)| partition)
+            .collect();
+        for partition in expired {
+            self.lose(partition, &"its claim was not renewed in time");
+        }
+    }
+
+    /// Begins and ends cycles, and gives back what a graceful stop has finished.
+    pub(super) fn poll_sharing(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+        let mut progress = false;
+        loop {
+            let Some(sharing) = &mut self.sharing else {
+                return Ok(progress);
+            };
+            let pending = match std::mem::replace(&mut sharing.work, Work::Idle) {
+                Work::Idle => {
+                    if !self.begin_work() {
+                        return Ok(progress);
+                    }
+                    None
+                }
+                Work::Listing(mut listing) => match listing.as_mut().poll(context) {
+                    Poll::Ready(listed) => {
+                        self.end_listing(listed)?;
+                        None
+                    }
+                    Poll::Pending => Some(Work::Listing(listing)),
+                },
+                Work::Claiming(mut claiming) => match claiming.claimed.as_mut().poll(context) {
+                    Poll::Ready(won) => {
+                        self.end_claiming(claiming, won)?;
+                        None
+                    }
+                    Poll::Pending => Some(Work::Claiming(claiming)),
+                },
+                Work::Returning(mut returning) => match returning.as_mut().poll(context) {
+                    Poll::Ready(returned) => {
+                        self.end_returning(returned);
+                        None
+                    }
+                    Poll::Pending => Some(Work::Returning(returning)),
+                },
+            };
+            if let Some(pending) = pending {
+                if let Some(sharing) = &mut self.sharing {
+                    sharing.work = pending;
+                }
+                return Ok(progress);
+            }
+            progress = true;
+        }
+    }
+
+    /// Begins whatever is to be done next; nothing if it is not time for anything.
+    fn begin_work(&mut self) -> bool {
+        let stopping = self.stop_by.is_some();
+        let partitions = &self.partitions;
+        let indices = &self.indices;
+        let Some(sharing) = &mut self.sharing else {
+            return false;
+        };
+        if stopping {
+            let finished = |partition: &PartitionId| {
+                let partition = &partitions[indices[partition]];
+                partition.in_flight.is_empty() && partition.progress.is_settled()
+            };
+            let returns: Vec<_> = sharing
+                .held
+                .iter()
+                .filter(|(partition, _)| finished(partition))
+                .map(|(&partition, lease)| sharing.balancer.give_back(partition, &lease.etag))
+                .collect();
+            if !returns.is_empty() {
+                for ownership in &returns {
+                    sharing.held.remove(&ownership.partition);
+                }
+                sharing.look_at_leases();
+                sharing.work = Work::Returning(self.store.claim_ownership(returns));
+                return true;
+            }
+        }
+        if self.now < sharing.next_cycle {
+            return false;
+        }
+        if !stopping {
+            sharing.work = Work::Listing(self.store.list_ownership(&self.options.group));
+        } else if sharing.held.is_empty() {
+            return false;
+        } else {
+            // What is not finished yet is kept.
+            let renewals = sharing.renewals();
+            self.begin_claiming(renewals, Vec::new(), Vec::new());
+        }
+        true
+    }
+
+    fn end_listing(
+        &mut self,
+        listed: Result<Vec<Ownership>, StoreError>,
+    ) -> Result<(), RelayError> {
+        let now = self.now;
+        let store_now = self.store.now();
+        let Some(sharing) = &mut self.sharing else {
+            return Ok(());
+        };
+        let listed = match listed {
+            Ok(listed) => listed,
+            // Before anything was carried, nothing is lost by giving up.
+            Err(error) if !sharing.answered => return Err(error.into()),
+            Err(error) => {
+                self.metrics.failed_renewals += sharing.held.len() as u64;
+                tracing::warn!(%error, "the claims cannot be read");
+                sharing.unsettled = true;
+                sharing.rest(now);
+                return Ok(());
+            }
+        };
+        sharing.answered = true;
+        if self.stop_by.is_some() {
+            // What this was for is over.
+            return Ok(());
+        }
+        let held = sharing
+            .held
+            .iter()
+            .map(|(&partition, lease)| (partition, lease.etag.clone()))
+            .collect();
+        let plan = sharing.balancer.plan(store_now, &held, &listed);
+        for &partition in &plan.lost {
+            self.lose(partition, &"another relay has claimed it");
+        }
+        self.begin_claiming(plan.renewals, plan.claims, plan.returns);
+        Ok(())
+    }
+
+    fn begin_claiming(
+        &mut self,
+        renewals: Vec<Ownership>,
+        claims: Vec<Claim>,
+        returns: Vec<Ownership>,
+    ) {
+        let Some(sharing) = &mut self.sharing else {
+            return;
+        };
+        // Before the store is asked: nobody sees the claims expire earlier than we do.
+        let began = LeaseInstant::now();
+        let renewed = renewals.iter().map(|renewal| renewal.partition).collect();
+        let mut all = renewals;
+        all.extend(claims.iter().map(|claim| claim.ownership.clone()));
+        all.extend(returns);
+        sharing.work = Work::Claiming(Box::new(Claiming {
+            claimed: self.store.claim_ownership(all),
+            began,
+            renewed,
+            claims,
+        }));
+    }
+
+    fn end_claiming(
+        &mut self,
+        claiming: Box<Claiming>,
+        won: Result<Vec<Ownership>, StoreError>,
+    ) -> Result<(), RelayError> {
+        let now = self.now;
+        let Claiming {
+            began,
+            renewed,
+            claims,
+            ..
+        } = *claiming;
+        let Some(sharing) = &mut self.sharing else {
+            return Ok(());
+        };
+        let mut won: BTreeMap<_, _> = match won {
+            Ok(won) => won.into_iter().map(|own| (own.partition, own)).collect(),
+            Err(error) => {
+                self.metrics.failed_renewals += renewed.len() as u64;
+                tracing::warn!(%error, "the claims cannot be renewed");
+                sharing.unsettled = true;
+                sharing.rest(now);
+                return Ok(());
+            }
+        };
+        self.metrics.ownership_cycles += 1;
+        let mut refused = Vec::new();
+        for partition in renewed {
+            match (
+                won.remove(&partition),
+                sharing.held.contains_key(&partition),
+            ) {
+                (Some(ownership), true) => sharing.hold(ownership, began),
+                // Lost on another way in the meantime; the next cycle finds it in our name.
+                (Some(_), false) | (None, false) => {}
+                (None, true) => refused.push(partition),
+            }
+        }
+        let mut opened = Vec::new();
+        let mut missed = false;
+        for Claim { ownership, kind } in claims {
+            let Some(ownership) = won.remove(&ownership.partition) else {
+                missed = true;
+                continue;
+            };
+            self.metrics.claimed_partitions += 1;
+            self.metrics.stolen_partitions += u64::from(matches!(kind, ClaimKind::Stolen(_)));
+            tracing::info!(partition = ownership.partition.0, %kind, "a partition is claimed");
+            opened.push(ownership.partition);
+            sharing.hold(ownership, began);
+        }
+        sharing.look_at_leases();
+        sharing.unsettled |= missed;
+        sharing.rest(now);
+        self.metrics.failed_renewals += refused.len() as u64;
+        for partition in refused {
+            self.lose(partition, &"the renewal of its claim was refused");
+        }
+        if self.stop_by.is_none() {
+            for partition in opened {
+                self.place(self.indices[&partition]);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_returning(&mut self, returned: Result<Vec<Ownership>, StoreError>) {
+        match returned {
+            Ok(returned) => self.metrics.returned_partitions += returned.len() as u64,
+            Err(error) => {
+                tracing::warn!(%error, "partitions cannot be given back; their claims will expire");
+            }
+        }
+    }
+
+    /// A partition is no longer ours: what is held of it is given up, and nothing of it is written any more.
+    pub(super) fn lose(&mut self, partition: PartitionId, cause: &dyn fmt::Display) {
+        let now = self.now;
+        let Some(sharing) = &mut self.sharing else {
+            return;
+        };
+        if sharing.held.remove(&partition).is_none() {
+            return;
+        }
+        sharing.look_at_leases();
+        sharing.hurry(now);
+        self.metrics.lost_partitions += 1;
+        tracing::warn!(partition = partition.0, %cause, "the partition is lost");
+        let index = self.indices[&partition];
+        self.source.close(partition);
+        self.abandon(index);
+        let stopping = self.stop_by.is_some();
+        let state = if stopping {
+            State::Closed
+        } else {
+            State::Unowned
+        };
+        self.partitions[index].forget(state, self.options.in_flight);
+    }
+}
+
+impl fmt::Debug for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sharing")
+            .field("options", &self.options)
+            .field("held", &self.held)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is to be settled soon is settled in this part of an interval.
+const SOON: u32 = 4;
+
+/// The concern of the random numbers that spread the cycles.
+const CYCLES: u64 = 3;
