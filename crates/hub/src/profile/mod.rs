@@ -8,14 +8,16 @@
 //! * `config` is the profile as written, `distribution` how long something takes.
 //! * [`ServiceProfile`] is the profile at work, shared by all connections: the `quota` (of `token_bucket`s) and the
 //!   `counters` are the namespace's. [`Shaper`] is its part for one connection.
-//! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its `alarm` is finer than the
+//! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its `alarm`s are finer than the
 //!   runtime's timers.
 //!
 //! Clients see what they see of the real service: `com.microsoft:server-busy` with code 50002 when the quota is used
 //! up, forced detaches, connections that break. What is refused is not stored.
 
+mod alarm;
 mod config;
 mod counters;
+mod delay_line;
 mod distribution;
 mod quota;
 mod shaper;
@@ -25,5 +27,6 @@ pub use config::{
     FailureConfig, ProfileConfig, ProfileError, QuotaConfig, Ratio, RatioError, ServiceTimeConfig,
 };
 pub use counters::ProfileCounterValues;
+pub use delay_line::DelayLine;
 pub use distribution::{Distribution, DistributionError};
 pub use shaper::{Admission, Budget, ServiceProfile, Shaper};

@@ -5,14 +5,15 @@
 //! the same seed, whatever other connections do and however long anything takes. What depends on the clock (quotas)
 //! is not repeated in that way.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{Error, ErrorCondition};
 use units::{Random, Rate, mix};
 
+use super::alarm::{Alarm, Clock};
 use super::config::{ProfileConfig, ProfileError};
 use super::counters::{ProfileCounterValues, ProfileCounters};
 use super::distribution::{Distribution, LONGEST_SAMPLE};
@@ -28,6 +29,8 @@ pub struct ServiceProfile {
     counters: ProfileCounters,
     /// Connections so far.
     connections: AtomicU64,
+    /// Started with the first alarm; `None` where there is no thread for it.
+    clock: OnceLock<Option<Arc<Clock>>>,
 }
 
 /// What the profile does to one connection.
@@ -102,6 +105,7 @@ impl ServiceProfile {
             host: host.to_owned(),
             counters: ProfileCounters::default(),
             connections: AtomicU64::new(0),
+            clock: OnceLock::new(),
         })))
     }
 
@@ -129,6 +133,18 @@ impl ServiceProfile {
 
     pub(super) const fn config(&self) -> &ProfileConfig {
         &self.config
+    }
+
+    /// What wakes tasks at instants finer than the runtime's timers.
+    pub(super) fn clock(&self) -> Option<&Arc<Clock>> {
+        let start = || {
+            Clock::start()
+                .inspect_err(
+                    |error| tracing::warn!(%error, "delays are rounded up to whole milliseconds"),
+                )
+                .ok()
+        };
+        self.clock.get_or_init(start).as_ref()
     }
 
     pub(super) fn count_disconnect(&self) {
@@ -242,6 +258,11 @@ impl Shaper {
         }
         ProfileCounters::add(&self.profile.counters.detached_links, 1);
         Some((which, detach_forced()))
+    }
+
+    /// An alarm for what waits on this connection.
+    pub(crate) fn alarm(&self) -> Alarm {
+        Alarm::new(self.profile.clock())
     }
 
     pub(super) const fn profile(&self) -> &Arc<ServiceProfile> {
