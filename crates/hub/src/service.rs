@@ -29,8 +29,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use amqp_tokio::WEB_SOCKET_PATH;
+
 use crate::UnixTime;
-use crate::front::amqp::AmqpFront;
+use crate::front::amqp::{AmqpFront, Transport};
 use crate::front::http::HttpFront;
 use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, SignaturePolicy};
 
@@ -43,6 +45,10 @@ pub struct ServiceConfig {
     pub amqp: SocketAddr,
     /// The address for AMQP over TLS, with its certificate; none, if `None`.
     pub amqps: Option<(SocketAddr, Arc<ServerConfig>)>,
+    /// The address for AMQP over WebSocket; none, if `None`.
+    pub web_socket: Option<SocketAddr>,
+    /// The address for AMQP over WebSocket and TLS, with its certificate; none, if `None`.
+    pub web_socket_tls: Option<(SocketAddr, Arc<ServerConfig>)>,
     /// The address for `/health` and `/metrics`; none, if `None`.
     pub http: Option<SocketAddr>,
 }
@@ -56,6 +62,8 @@ impl ServiceConfig {
             namespace,
             amqp,
             amqps: None,
+            web_socket: None,
+            web_socket_tls: None,
             http: None,
         }
     }
@@ -67,6 +75,8 @@ pub struct Service {
     namespace: Arc<Namespace>,
     amqp: SocketAddr,
     amqps: Option<SocketAddr>,
+    web_socket: Option<SocketAddr>,
+    web_socket_tls: Option<SocketAddr>,
     http: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -109,6 +119,10 @@ pub enum Protocol {
     Amqp,
     /// AMQP over TLS.
     Amqps,
+    /// AMQP over WebSocket.
+    WebSocket,
+    /// AMQP over WebSocket and TLS.
+    WebSocketTls,
     /// HTTP, for health and metrics.
     Http,
 }
@@ -140,6 +154,17 @@ impl Service {
             }
             None => None,
         };
+        let web_socket = match config.web_socket {
+            Some(address) => Some(listen(&namespace, Protocol::WebSocket, address).await?),
+            None => None,
+        };
+        let web_socket_tls = match config.web_socket_tls {
+            Some((address, tls)) => {
+                let bound = listen(&namespace, Protocol::WebSocketTls, address).await?;
+                Some((bound, tls))
+            }
+            None => None,
+        };
         let http = match config.http {
             Some(address) => Some(listen(&namespace, Protocol::Http, address).await?),
             None => None,
@@ -148,11 +173,15 @@ impl Service {
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let front = AmqpFront::new(Arc::clone(&namespace));
-        tasks.spawn(Arc::clone(&front).serve(amqp.listener, None, stopped.clone()));
-        let amqps = amqps.map(|(bound, tls)| {
-            tasks.spawn(Arc::clone(&front).serve(bound.listener, Some(tls), stopped.clone()));
+        let mut serve = |bound: Bound, tls, web_socket| {
+            let transport = Transport { tls, web_socket };
+            tasks.spawn(Arc::clone(&front).serve(bound.listener, transport, stopped.clone()));
             bound.address
-        });
+        };
+        let amqp = serve(amqp, None, false);
+        let amqps = amqps.map(|(bound, tls)| serve(bound, Some(tls), false));
+        let web_socket = web_socket.map(|bound| serve(bound, None, true));
+        let web_socket_tls = web_socket_tls.map(|(bound, tls)| serve(bound, Some(tls), true));
         let http = http.map(|bound| {
             let serving = HttpFront::new(Arc::clone(&namespace), front)
                 .serve(bound.listener, stopped.clone());
@@ -166,8 +195,10 @@ impl Service {
         tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));
         Ok(Self {
             namespace,
-            amqp: amqp.address,
+            amqp,
             amqps,
+            web_socket,
+            web_socket_tls,
             http,
             stop,
             tasks,
@@ -190,6 +221,18 @@ impl Service {
     #[must_use]
     pub const fn amqps_address(&self) -> Option<SocketAddr> {
         self.amqps
+    }
+
+    /// Where AMQP is spoken over WebSocket, if anywhere.
+    #[must_use]
+    pub const fn web_socket_address(&self) -> Option<SocketAddr> {
+        self.web_socket
+    }
+
+    /// Where AMQP is spoken over WebSocket and TLS, if anywhere.
+    #[must_use]
+    pub const fn web_socket_tls_address(&self) -> Option<SocketAddr> {
+        self.web_socket_tls
     }
 
     /// Where health and metrics are, if anywhere.
@@ -251,6 +294,8 @@ impl Protocol {
         match self {
             Self::Amqp => "AMQP",
             Self::Amqps => "AMQP over TLS",
+            Self::WebSocket => "AMQP over WebSocket",
+            Self::WebSocketTls => "AMQP over WebSocket and TLS",
             Self::Http => "HTTP",
         }
     }

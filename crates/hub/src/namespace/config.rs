@@ -7,7 +7,8 @@ use crate::profile::ProfileConfig;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::num::NonZeroU32;
-use units::ByteSize;
+use std::time::Duration;
+use units::{ByteSize, duration};
 
 /// A namespace: its name, its hubs and who may use them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,10 @@ pub struct NamespaceConfig {
     /// tier.
     #[serde(default = "default_maximum_connections")]
     pub maximum_connections: NonZeroU32,
+    /// How long a connection may be silent, as clients are told; it ends after twice this, and so does one whose client
+    /// takes nothing of what waits for it. From 10 ms to 1 day; default 240 s, as in the service.
+    #[serde(default = "default_idle_timeout", with = "duration")]
+    pub idle_timeout: Duration,
     /// How it is shaped like the real service. Default: not at all.
     #[serde(default)]
     pub profile: ProfileConfig,
@@ -99,6 +104,7 @@ impl NamespaceConfig {
             hubs,
             idle_blocks: default_idle_blocks(),
             maximum_connections: default_maximum_connections(),
+            idle_timeout: default_idle_timeout(),
             profile: ProfileConfig::default(),
         }
     }
@@ -140,6 +146,10 @@ fn default_rules() -> Vec<RuleConfig> {
 
 fn default_idle_blocks() -> ByteSize {
     ByteSize::from_mebibytes(64)
+}
+
+const fn default_idle_timeout() -> Duration {
+    Duration::from_secs(240)
 }
 
 const fn default_maximum_connections() -> NonZeroU32 {

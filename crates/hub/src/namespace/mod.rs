@@ -29,7 +29,9 @@ use crate::profile::{ProfileError, ServiceProfile};
 use crate::unix_time::UnixTime;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The entities and keys of one service.
 #[derive(Debug)]
@@ -40,6 +42,7 @@ pub struct Namespace {
     entities: Entities,
     pool: Arc<BlockPool>,
     maximum_connections: u64,
+    idle_timeout: Duration,
     profile: Option<Arc<ServiceProfile>>,
 }
 
@@ -73,6 +76,12 @@ pub enum NamespaceError {
         /// What is wrong with it.
         cause: HubError,
     },
+    /// Nobody could keep to it, or it would end nobody.
+    #[error("idle_timeout: {} is not from 10 ms to 1 day", units::duration::text(*idle_timeout))]
+    IdleTimeout {
+        /// What was given.
+        idle_timeout: Duration,
+    },
     /// Two hubs have one name; letter case makes no difference.
     #[error("hubs[{index}]: there is another hub with the name {name:?}")]
     RepeatedHub {
@@ -100,6 +109,11 @@ impl Namespace {
                 host: config.host.clone(),
             });
         }
+        if !IDLE_TIMEOUTS.contains(&config.idle_timeout) {
+            return Err(NamespaceError::IdleTimeout {
+                idle_timeout: config.idle_timeout,
+            });
+        }
         let pool = BlockPool::new(config.idle_blocks);
         let mut hubs = Hubs::default();
         for (index, hub) in config.hubs.iter().enumerate() {
@@ -120,6 +134,7 @@ impl Namespace {
             entities: Entities::new(hubs),
             pool,
             maximum_connections: config.maximum_connections.get().into(),
+            idle_timeout: config.idle_timeout,
             profile,
         })
     }
@@ -134,6 +149,12 @@ impl Namespace {
     #[must_use]
     pub fn signatures(&self) -> SignaturePolicy {
         self.signatures
+    }
+
+    /// How long clients are told that a connection may be silent.
+    #[must_use]
+    pub fn idle_timeout(&self) -> Duration {
+        self.idle_timeout
     }
 
     /// How many clients may be connected at once.
@@ -298,6 +319,10 @@ fn rules(config: &NamespaceConfig) -> Result<Vec<AuthorizationRule>, NamespaceEr
         .map(rule)
         .collect()
 }
+
+/// On the wire it is a number of milliseconds of 32 bits, and twice it has to be waited for.
+const IDLE_TIMEOUTS: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
 
 #[cfg(test)]
 mod tests {

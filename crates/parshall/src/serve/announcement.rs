@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use access::ConnectionString;
-use hub::service::Service;
+use hub::service::{Service, WEB_SOCKET_PATH};
 
 /// A running service, told.
 #[derive(Debug)]
@@ -22,6 +22,12 @@ impl fmt::Display for Announcement<'_> {
         writeln!(f, "AMQP               {}", service.amqp_address())?;
         if let Some(address) = service.amqps_address() {
             writeln!(f, "AMQP over TLS      {address}")?;
+        }
+        if let Some(address) = service.web_socket_address() {
+            writeln!(f, "AMQP over WS       ws://{address}{WEB_SOCKET_PATH}")?;
+        }
+        if let Some(address) = service.web_socket_tls_address() {
+            writeln!(f, "AMQP over WSS      wss://{address}{WEB_SOCKET_PATH}")?;
         }
         if let Some(authority) = self.authority {
             writeln!(f, "Trusted authority  {}", authority.display())?;

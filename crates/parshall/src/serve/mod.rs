@@ -9,7 +9,7 @@ mod namespace;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use hub::service::{Service, ServiceConfig, StartError};
 use hub::tls::{self, TlsError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -41,6 +41,7 @@ A file for --config:
 
 Logs go to standard error; PARSHALL_LOG says which, such as PARSHALL_LOG=debug. SIGINT (Ctrl-C) or
 SIGTERM ends the service in good order, with exit status 0.")]
+#[command(group = ArgGroup::new("tls").multiple(true))]
 pub(crate) struct ServeArguments {
     /// The address for AMQP clients; port 0 takes any free one
     ///
@@ -56,8 +57,30 @@ pub(crate) struct ServeArguments {
     /// The address for AMQP clients with TLS [default: none]
     ///
     /// Example: --amqps 127.0.0.1:5671
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        group = "tls",
+        help_heading = "Addresses"
+    )]
     amqps: Option<SocketAddr>,
+
+    /// The address for AMQP over WebSocket [default: none]
+    ///
+    /// Clients with a connection string of the emulator find it. Example: --websocket 127.0.0.1:8080
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
+    websocket: Option<SocketAddr>,
+
+    /// The address for AMQP over WebSocket with TLS [default: none]
+    ///
+    /// Example: --websocket-tls 127.0.0.1:8443
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        group = "tls",
+        help_heading = "Addresses"
+    )]
+    websocket_tls: Option<SocketAddr>,
 
     /// The address for /health and /metrics; port 0 takes any free one
     ///
@@ -70,23 +93,23 @@ pub(crate) struct ServeArguments {
     )]
     http: SocketAddr,
 
-    /// The directory with the certificate for --amqps and the authority that clients are to trust (ca.pem); both are
+    /// The directory with the certificate for TLS and the authority that clients are to trust (ca.pem); both are
     /// made if it has none [default: parshall-tls]
     ///
     /// Example: --tls-directory ~/.parshall/tls
     #[arg(
         long,
         value_name = "DIR",
-        requires = "amqps",
+        requires = "tls",
         conflicts_with = "certificate",
         help_heading = "TLS"
     )]
     tls_directory: Option<PathBuf>,
 
-    /// The certificate chain (PEM) for --amqps, instead of one that is made
+    /// The certificate chain (PEM) for TLS, instead of one that is made
     ///
     /// Example: --certificate server.pem --key server.key
-    #[arg(long, value_name = "FILE", requires_all = ["key", "amqps"], help_heading = "TLS")]
+    #[arg(long, value_name = "FILE", requires_all = ["key", "tls"], help_heading = "TLS")]
     certificate: Option<PathBuf>,
 
     /// The private key (PEM) of the certificate
@@ -141,9 +164,9 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         None => NamespaceSource::of_hubs(&arguments.hub),
     };
     let mut authority = None;
-    let amqps = match arguments.amqps {
+    let certificate = match arguments.amqps.or(arguments.websocket_tls) {
         None => None,
-        Some(address) => {
+        Some(_) => {
             let server = match (&arguments.certificate, &arguments.key) {
                 (Some(certificate), Some(key)) => tls::load(certificate, key)?,
                 _ => {
@@ -156,13 +179,16 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
                     development.server
                 }
             };
-            Some((address, server))
+            Some(server)
         }
     };
+    let with_certificate = |address: Option<SocketAddr>| address.zip(certificate.clone());
     let config = ServiceConfig {
         namespace: source.config().clone(),
         amqp: arguments.amqp,
-        amqps,
+        amqps: with_certificate(arguments.amqps),
+        web_socket: arguments.websocket,
+        web_socket_tls: with_certificate(arguments.websocket_tls),
         http: Some(arguments.http),
     };
     let service = Service::start(config).await.map_err(|error| match error {

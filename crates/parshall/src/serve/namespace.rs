@@ -97,6 +97,7 @@ impl FromStr for HubArgument {
 fn place_of(error: &NamespaceError) -> (&'static str, Option<usize>, &'static str) {
     match error {
         NamespaceError::Host { .. } => ("host", None, ""),
+        NamespaceError::IdleTimeout { .. } => ("idle_timeout", None, ""),
         NamespaceError::NoRule => ("authorization_rules", None, ""),
         NamespaceError::Profile(error) => (error.path, None, ""),
         NamespaceError::EmptyRule { index, field } => ("authorization_rules", Some(*index), field),

@@ -46,6 +46,15 @@ use connection::ConnectionTask;
 use idempotent::IdempotentProducers;
 use refusal::REFUSALS_MAX;
 
+/// What carries the bytes of AMQP over TCP.
+#[derive(Debug, Clone, Default)]
+pub struct Transport {
+    /// With TLS, if there is a certificate.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// In the messages of a WebSocket.
+    pub web_socket: bool,
+}
+
 /// The front end of one namespace.
 #[derive(Debug)]
 pub struct AmqpFront {
@@ -93,12 +102,12 @@ impl AmqpFront {
         self.refused_connections.load(Ordering::Relaxed)
     }
 
-    /// Serves the connections that `listener` accepts, with TLS if `tls` is given, until `stop` becomes true. Each
+    /// Serves the connections that `listener` accepts, whose bytes travel by `transport`, until `stop` becomes true. Each
     /// connection is then closed in good order.
     pub async fn serve(
         self: Arc<Self>,
         listener: TcpListener,
-        tls: Option<Arc<ServerConfig>>,
+        transport: Transport,
         mut stop: watch::Receiver<bool>,
     ) {
         let mut connections = tokio::task::JoinSet::new();
@@ -114,8 +123,9 @@ impl AmqpFront {
             match accepted {
                 Ok((socket, peer)) => {
                     tracing::debug!(%peer, "accepted");
-                    let (front, tls, stop) = (Arc::clone(&self), tls.clone(), stop.clone());
-                    connections.spawn(async move { front.run(socket, tls, stop).await });
+                    let (front, transport, stop) =
+                        (Arc::clone(&self), transport.clone(), stop.clone());
+                    connections.spawn(async move { front.run(socket, transport, stop).await });
                 }
                 Err(error) => {
                     // Out of file descriptors, say: the connections that are there must go on.
@@ -133,7 +143,7 @@ impl AmqpFront {
     async fn run(
         self: Arc<Self>,
         socket: TcpStream,
-        tls: Option<Arc<ServerConfig>>,
+        transport: Transport,
         stop: watch::Receiver<bool>,
     ) {
         // From the first byte on: who does not get on with the handshake takes room as well.
@@ -149,9 +159,9 @@ impl AmqpFront {
                 }
             }
         };
-        let stream = match open_stream(socket, tls).await {
+        let stream = match open_stream(socket, transport).await {
             Ok(stream) => stream,
-            Err(error) => return tracing::debug!(%error, "the TLS handshake failed"),
+            Err(error) => return tracing::debug!(%error, "the handshake of the transport failed"),
         };
         let driver = Driver::new(self.engine(), stream);
         if refusal.is_some() {
@@ -174,6 +184,7 @@ impl AmqpFront {
             container_id: self.container_id.clone(),
             // The Python client sends before it has credit and does not look at it afterwards.
             credit_overrun: CreditOverrun::Tolerate,
+            idle_timeout: Some(self.namespace.idle_timeout()),
             ..Config::default()
         };
         let namespace = Arc::clone(&self.namespace);
@@ -214,18 +225,23 @@ fn report(ended: Result<(), JoinError>) {
     }
 }
 
-async fn open_stream(socket: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<Stream> {
-    match tls {
-        None => amqp_tokio::accept(socket),
-        Some(config) => amqp_tokio::accept_tls(socket, config, TLS_HANDSHAKE_TIMEOUT).await,
+async fn open_stream(socket: TcpStream, transport: Transport) -> io::Result<Stream> {
+    let stream = match transport.tls {
+        None => amqp_tokio::accept(socket)?,
+        Some(config) => amqp_tokio::accept_tls(socket, config, TRANSPORT_HANDSHAKE_TIMEOUT).await?,
+    };
+    if transport.web_socket {
+        amqp_tokio::accept_web_socket(stream, TRANSPORT_HANDSHAKE_TIMEOUT).await
+    } else {
+        Ok(stream)
     }
 }
 
 /// Largest event or batch, in bytes: what the service takes in its standard tier and above.
 const MAX_MESSAGE_SIZE: u64 = 1024 * 1024;
 
-/// How long a client may take for its part of the TLS handshake.
-const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take for its part of each handshake below AMQP: TLS, WebSocket.
+const TRANSPORT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause after a failed accept, so that a lasting failure does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
