@@ -148,11 +148,18 @@ pub async fn accept_tls(
     timeout: Duration,
 ) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
-    let handshake = TlsAcceptor::from(config).accept(Socket::from(socket));
-    let stream = tokio::time::timeout(timeout, handshake)
-        .await
-        .map_err(|_| io::ErrorKind::TimedOut)??;
-    Ok(Stream::Tls(Box::new(TlsStream::Server(stream))))
+    let stream = tls_handshake(Socket::from(socket), config, timeout).await?;
+    Ok(Stream::Tls(Box::new(stream)))
+}
+
+/// The same on any byte stream.
+pub async fn accept_tls_over(
+    stream: Stream,
+    config: Arc<ServerConfig>,
+    timeout: Duration,
+) -> io::Result<Stream> {
+    let stream = tls_handshake(stream, config, timeout).await?;
+    Ok(Stream::Other(Box::new(stream)))
 }
 
 impl AsyncRead for Stream {
@@ -200,4 +207,17 @@ impl AsyncWrite for Stream {
             Self::Other(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
         }
     }
+}
+
+/// The server's part.
+async fn tls_handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    config: Arc<ServerConfig>,
+    timeout: Duration,
+) -> io::Result<TlsStream<S>> {
+    let handshake = TlsAcceptor::from(config).accept(stream);
+    let stream = tokio::time::timeout(timeout, handshake)
+        .await
+        .map_err(|_| io::ErrorKind::TimedOut)??;
+    Ok(TlsStream::Server(stream))
 }

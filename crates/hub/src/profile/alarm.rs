@@ -64,6 +64,11 @@ impl Alarm {
         Self { fine, coarse: None }
     }
 
+    /// An alarm of the runtime's timers, which is not set yet.
+    pub(crate) fn coarse() -> Self {
+        Self::new(None)
+    }
+
     /// Ready when `at` has come, never earlier; otherwise the task is woken then. Must be called inside a tokio runtime.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         if at <= Instant::now() {

@@ -23,10 +23,11 @@ mod quota;
 mod shaper;
 mod token_bucket;
 
+pub(crate) use alarm::Alarm;
 pub use config::{
     FailureConfig, ProfileConfig, ProfileError, QuotaConfig, Ratio, RatioError, ServiceTimeConfig,
 };
 pub use counters::ProfileCounterValues;
 pub use delay_line::DelayLine;
 pub use distribution::{Distribution, DistributionError};
-pub use shaper::{Admission, Budget, ServiceProfile, Shaper};
+pub use shaper::{Admission, ServiceProfile, Shaper};

@@ -49,11 +49,6 @@ impl Quota {
         self.ingress.is_some()
     }
 
-    /// Whether there is a bound for what comes out.
-    pub(super) const fn bounds_egress(&self) -> bool {
-        self.egress.is_some()
-    }
-
     /// Takes a message of so many events and bytes, or nothing of it.
     pub(super) fn take_in(&self, now: Instant, events: u64, bytes: u64) -> bool {
         let Some(ingress) = &self.ingress else {
@@ -154,7 +149,7 @@ mod tests {
     #[test]
     fn without_figures_there_is_no_bound_and_no_lock() {
         let open = Quota::new(&QuotaConfig::default());
-        assert!(!open.bounds_ingress() && !open.bounds_egress());
+        assert!(!open.bounds_ingress());
         let now = Instant::now();
         assert!(open.take_in(now, u64::MAX, u64::MAX));
         assert_eq!(open.closed_until(now), None);

@@ -7,10 +7,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{Error, ErrorCondition};
+use tokio::time::Instant;
 use units::{Random, Rate, mix};
 
 use super::alarm::{Alarm, Clock};
@@ -37,6 +39,7 @@ pub struct ServiceProfile {
 #[derive(Debug)]
 pub struct Shaper {
     profile: Arc<ServiceProfile>,
+    clock: Option<Arc<Clock>>,
     seed: u64,
     fates: Random,
     send_times: Random,
@@ -44,6 +47,10 @@ pub struct Shaper {
     detachments: Random,
     /// When a receiver is to be detached next; `None` before the first question and where none ever is.
     detach_at: Option<Instant>,
+    detach_alarm: Alarm,
+    /// Whether readers wait for the quota.
+    paused: bool,
+    delivery_alarm: Alarm,
 }
 
 /// What is to become of a message that a client sent. To be asked for before the store is touched.
@@ -77,18 +84,6 @@ pub enum Admission {
     Disconnect,
 }
 
-/// Whether readers may be sent something now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Budget {
-    /// They may.
-    Open,
-    /// The quota is used up: ask again then.
-    Closed {
-        /// When it may be open again.
-        until: Instant,
-    },
-}
-
 impl ServiceProfile {
     /// The profile that `config` describes for the namespace that clients know as `host`; `None` if it is off.
     ///
@@ -112,17 +107,7 @@ impl ServiceProfile {
     /// What the profile does to the next connection. To be called once for each, in the order in which they came.
     #[must_use]
     pub fn shaper(self: &Arc<Self>) -> Shaper {
-        let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        let seed = mix(self.config.seed, number, 0);
-        Shaper {
-            profile: Arc::clone(self),
-            seed,
-            fates: Random::for_concern(seed, Concern::Fate as u64),
-            send_times: Random::for_concern(seed, Concern::SendTime as u64),
-            request_times: Random::for_concern(seed, Concern::RequestTime as u64),
-            detachments: Random::for_concern(seed, Concern::Detachment as u64),
-            detach_at: None,
-        }
+        Shaper::new(self, self.clock())
     }
 
     /// What it did so far.
@@ -136,7 +121,7 @@ impl ServiceProfile {
     }
 
     /// What wakes tasks at instants finer than the runtime's timers.
-    pub(super) fn clock(&self) -> Option<&Arc<Clock>> {
+    fn clock(&self) -> Option<&Arc<Clock>> {
         let start = || {
             Clock::start()
                 .inspect_err(
@@ -153,6 +138,26 @@ impl ServiceProfile {
 }
 
 impl Shaper {
+    /// On the runtime's time without a clock.
+    pub(super) fn new(profile: &Arc<ServiceProfile>, clock: Option<&Arc<Clock>>) -> Self {
+        let number = profile.connections.fetch_add(1, Ordering::Relaxed);
+        let seed = mix(profile.config.seed, number, 0);
+        let random = |concern| Random::for_concern(seed, concern as u64);
+        Self {
+            profile: Arc::clone(profile),
+            clock: clock.cloned(),
+            seed,
+            fates: random(Concern::Fate),
+            send_times: random(Concern::SendTime),
+            request_times: random(Concern::RequestTime),
+            detachments: random(Concern::Detachment),
+            detach_at: None,
+            detach_alarm: Alarm::new(clock),
+            paused: false,
+            delivery_alarm: Alarm::new(clock),
+        }
+    }
+
     /// What is to become of a message of this `format`, complete and encoded.
     #[must_use]
     pub fn publish(&mut self, now: Instant, format: u32, message: &[u8]) -> Admission {
@@ -181,7 +186,7 @@ impl Shaper {
         }
         if profile.quota.bounds_ingress() {
             let (events, bytes) = (event_count(format, message), message.len() as u64);
-            if !profile.quota.take_in(now, events, bytes) {
+            if !profile.quota.take_in(now.into_std(), events, bytes) {
                 ProfileCounters::add(&counters.throttled_sends, 1);
                 ProfileCounters::add(&counters.throttled_events, events);
                 ProfileCounters::add(&counters.throttled_bytes, bytes);
@@ -206,63 +211,59 @@ impl Shaper {
         }
     }
 
-    /// When the answer to a request (`$management`, `$cbs`) that came at `now` may leave: at once where there is none.
+    /// When the answer to a request (`$management`, `$cbs`) that came just now may leave: at once where there is none.
     #[must_use]
-    pub fn request(&mut self, now: Instant) -> Option<Instant> {
+    pub fn request(&mut self) -> Option<Instant> {
         let time = &self.profile.config.service_time.request;
-        ready_at(now, time.as_ref(), &mut self.request_times)
+        ready_at(Instant::now(), time.as_ref(), &mut self.request_times)
     }
 
-    /// Whether this connection's readers may be sent something.
-    #[must_use]
-    pub fn deliver_budget(&self, now: Instant) -> Budget {
-        match self.profile.quota.closed_until(now) {
-            None => Budget::Open,
-            Some(until) => {
+    /// Ready when this connection's readers may be sent something; otherwise the task is woken when it is time to ask
+    /// again.
+    pub fn poll_deliveries(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(until) = self.profile.quota.closed_until(Instant::now().into_std()) {
+            if !self.paused {
+                self.paused = true;
                 ProfileCounters::add(&self.profile.counters.delivery_pauses, 1);
-                Budget::Closed { until }
+            }
+            ready!(self.delivery_alarm.poll(cx, until.into()));
+        }
+        self.paused = false;
+        Poll::Ready(())
+    }
+
+    /// So much was sent to this connection's readers.
+    pub fn delivered(&self, events: u64, bytes: u64) {
+        let now = Instant::now().into_std();
+        self.profile.quota.give_out(now, events, bytes);
+    }
+
+    /// Ready when one of the connection's `receivers` (their count) is to be detached: which one, and what the client
+    /// is told. Otherwise the task is woken when it is time to ask again.
+    pub fn poll_detachment(
+        &mut self,
+        cx: &mut Context<'_>,
+        receivers: usize,
+    ) -> Poll<(usize, Error)> {
+        let Some(rate) = self.profile.config.failures.receiver_detach_per_s else {
+            return Poll::Pending;
+        };
+        loop {
+            let first = || arrival(Instant::now(), rate, &mut self.detachments);
+            let at = *self.detach_at.get_or_insert_with(first);
+            ready!(self.detach_alarm.poll(cx, at));
+            self.detach_at = None;
+            if receivers > 0 {
+                let which = self.detachments.below(receivers as u64) as usize;
+                ProfileCounters::add(&self.profile.counters.detached_links, 1);
+                return Poll::Ready((which, detach_forced()));
             }
         }
     }
 
-    /// Whether there is a quota for deliveries at all: if not, [`deliver_budget`](Self::deliver_budget) is always open.
-    #[must_use]
-    pub fn bounds_deliveries(&self) -> bool {
-        self.profile.quota.bounds_egress()
-    }
-
-    /// So much was sent to this connection's readers.
-    pub fn delivered(&self, now: Instant, events: u64, bytes: u64) {
-        self.profile.quota.give_out(now, events, bytes);
-    }
-
-    /// When the next receiver is to be detached; never where there is none. The first call starts the clock.
-    pub fn receiver_detach_at(&mut self, now: Instant) -> Option<Instant> {
-        let rate = self.profile.config.failures.receiver_detach_per_s?;
-        let at = self
-            .detach_at
-            .get_or_insert_with(|| arrival(now, rate, &mut self.detachments));
-        Some(*at)
-    }
-
-    /// Which of the connection's `receivers` (a count) is to be detached now, and with what error. The next instant is
-    /// then another one.
-    pub fn detach_receiver(&mut self, now: Instant, receivers: usize) -> Option<(usize, Error)> {
-        if self.receiver_detach_at(now)? > now {
-            return None;
-        }
-        self.detach_at = None;
-        let which = self.detachments.below(receivers as u64) as usize;
-        if receivers == 0 {
-            return None;
-        }
-        ProfileCounters::add(&self.profile.counters.detached_links, 1);
-        Some((which, detach_forced()))
-    }
-
     /// An alarm for what waits on this connection.
     pub(crate) fn alarm(&self) -> Alarm {
-        Alarm::new(self.profile.clock())
+        Alarm::new(self.clock.as_ref())
     }
 
     pub(super) const fn profile(&self) -> &Arc<ServiceProfile> {

@@ -13,8 +13,9 @@ use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use super::deliver::Stopped;
+use super::deliver::{Delivered, Stopped};
 use super::idempotent::IdempotentProducers;
+use super::late_replies::LateReplies;
 use super::links::{Admission, Admitted, LinkEntry, Node, Replies};
 use super::outcomes::{Outcome, Outcomes, Waiting};
 use super::publish::server_busy;
@@ -23,7 +24,7 @@ use super::shaped::{Breakage, Told, shaped};
 use crate::UnixTime;
 use crate::log::Subscriber;
 use crate::namespace::{Claims, Namespace};
-use crate::profile::Shaper;
+use crate::profile::{Alarm, Shaper};
 
 /// What a connection needs to serve its client.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub(super) struct ConnectionTask {
     due: Vec<Outcome>,
     /// What a service profile does to this connection.
     shaper: Option<Shaper>,
+    /// Replies that a service profile holds back.
+    late_replies: LateReplies,
     /// Whether the profile broke the connection: it ends without a farewell.
     broken: bool,
 }
@@ -59,7 +62,9 @@ impl ConnectionTask {
         shaper: Option<Shaper>,
     ) -> Self {
         let claims = Claims::new(namespace.signatures());
-        let outcomes = Outcomes::new(namespace.watch_commits());
+        let alarm = || shaper.as_ref().map_or_else(Alarm::coarse, Shaper::alarm);
+        let outcomes = Outcomes::new(namespace.watch_commits(), alarm());
+        let late_replies = LateReplies::new(alarm());
         Self {
             driver,
             namespace,
@@ -74,6 +79,7 @@ impl ConnectionTask {
             outcomes,
             due: Vec::new(),
             shaper,
+            late_replies,
             broken: false,
         }
     }
@@ -118,6 +124,8 @@ impl ConnectionTask {
                 return Poll::Ready(DriveError::Disconnected);
             }
             self.tell_outcomes(cx);
+            self.send_late_replies(cx);
+            self.detach_by_profile(cx);
             self.check_expiry(cx);
             // Until it is pending: only then are we woken for the next append.
             while self
@@ -129,11 +137,11 @@ impl ConnectionTask {
                 self.on_reported(self.reported[index] as usize);
             }
             self.reported.clear();
-            self.deliver();
+            let paused = self.deliver(cx);
             match self.driver.poll_drive(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(error),
-                Poll::Pending if self.runnable.is_empty() => return Poll::Pending,
+                Poll::Pending if paused || self.runnable.is_empty() => return Poll::Pending,
                 // The client does not take what waits for it: the socket wakes us when it does.
                 Poll::Pending if self.driver.connection().output_len() >= OUTPUT_BUDGET => {
                     return Poll::Pending;
@@ -279,11 +287,21 @@ impl ConnectionTask {
             Ok(reply) => {
                 // Some clients look for the reply only once their request has its outcome.
                 self.driver.connection().write_outcomes(session);
-                self.reply(node, session, reply);
+                let ready_at = self.shaper.as_mut().and_then(Shaper::request);
+                match ready_at {
+                    None => self.reply(node, session, reply),
+                    Some(at) => self.late_replies.push(at, node, session, reply),
+                }
             }
             Err(error) => tracing::debug!(%error, "a request cannot be read"),
         }
         self.set_expiry(now);
+    }
+
+    fn send_late_replies(&mut self, cx: &mut Context<'_>) {
+        while let Some((node, session, reply)) = self.late_replies.poll_due(cx) {
+            self.reply(node, session, reply);
+        }
     }
 
     fn reply(&mut self, node: RequestNode, session: SessionId, reply: Reply) {
@@ -400,11 +418,17 @@ impl ConnectionTask {
         }
     }
 
-    /// Lets readers fill the output, each a share, until it is full or none has anything to send.
-    fn deliver(&mut self) {
-        while self.driver.connection().output_len() < OUTPUT_BUDGET {
+    /// Lets readers fill the output, each a share, until it is full or none has anything to send. True when they have to
+    /// wait for a service profile, which then wakes the task.
+    fn deliver(&mut self, cx: &mut Context<'_>) -> bool {
+        while !self.runnable.is_empty() && self.driver.connection().output_len() < OUTPUT_BUDGET {
+            if let Some(shaper) = &mut self.shaper
+                && shaper.poll_deliveries(cx).is_pending()
+            {
+                return true;
+            }
             let Some(index) = self.runnable.pop_front() else {
-                return;
+                break;
             };
             let Some(Some(entry)) = self.links.get_mut(index) else {
                 continue;
@@ -413,7 +437,12 @@ impl ConnectionTask {
                 continue;
             };
             link.queued = false;
-            match link.deliver(self.driver.connection(), READER_SHARE) {
+            let stopped = link.deliver(self.driver.connection(), READER_SHARE);
+            if let Some(shaper) = &self.shaper {
+                let Delivered { events, bytes } = link.take_delivered();
+                shaper.delivered(events, bytes);
+            }
+            match stopped {
                 Stopped::ShareUsed => {
                     link.queued = true;
                     self.runnable.push_back(index);
@@ -427,6 +456,24 @@ impl ConnectionTask {
                 Stopped::Blocked => {}
                 Stopped::Over => self.end(index),
             }
+        }
+        false
+    }
+
+    /// Detaches receivers whose turn a service profile says it is.
+    fn detach_by_profile(&mut self, cx: &mut Context<'_>) {
+        let Some(shaper) = &mut self.shaper else {
+            return;
+        };
+        let links = self.links.iter().flatten();
+        let mut receivers = links.filter(|entry| matches!(entry.node, Node::Deliver(_)));
+        if let Poll::Ready((which, error)) = shaper.poll_detachment(cx, receivers.clone().count())
+            && let Some(entry) = receivers.nth(which)
+        {
+            let link = entry.id;
+            self.detach(link, error);
+            // For the next one.
+            cx.waker().wake_by_ref();
         }
     }
 

@@ -18,6 +18,7 @@ use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, SendError};
 
 use super::runtime_metrics::RuntimeMetrics;
+use crate::log::disk::Damage;
 use crate::log::{Cursor, LogChunk, Readiness, Record, Subscription};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
 
@@ -29,8 +30,17 @@ pub(super) struct DeliverLink {
     template: AnnotationTemplate,
     /// What the client wants to be told of the partition with each event.
     metrics: Option<Box<RuntimeMetrics>>,
+    /// What was sent since it was last asked for.
+    delivered: Delivered,
     /// Whether it stands in the queue of those that may have something to send.
     pub(super) queued: bool,
+}
+
+/// What a link sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Delivered {
+    pub(super) events: u64,
+    pub(super) bytes: u64,
 }
 
 /// Who reads what, and from where.
@@ -53,7 +63,7 @@ pub(super) enum Stopped {
     Blocked,
     /// It had its share; there may be more.
     ShareUsed,
-    /// It has to end: what it reads is gone, or belongs to another.
+    /// It has to end: what it reads is gone, is damaged, or belongs to another.
     Over,
 }
 
@@ -68,8 +78,14 @@ impl DeliverLink {
             reading,
             template: AnnotationTemplate::new(),
             metrics,
+            delivered: Delivered::default(),
             queued: false,
         }
+    }
+
+    /// What was sent since the last call.
+    pub(super) fn take_delivered(&mut self) -> Delivered {
+        std::mem::take(&mut self.delivered)
     }
 
     /// Who has taken over, if anyone.
@@ -101,6 +117,10 @@ impl DeliverLink {
                 match reading.subscription.arm(&reading.cursor) {
                     Readiness::Ready => continue,
                     Readiness::Waiting => return Stopped::AtEnd,
+                    Readiness::Damaged(damage) => {
+                        self.damage = Some(damage);
+                        return Stopped::Over;
+                    }
                 }
             };
             if chunk.skipped() > 0 {
@@ -147,6 +167,8 @@ impl DeliverLink {
         }
         if events > 0 {
             self.reading.partition.counters().delivered(events, bytes);
+            self.delivered.events += events;
+            self.delivered.bytes += bytes;
         }
         stopped
     }

@@ -7,7 +7,7 @@
 //! * `address` and `start` read what clients put into link addresses and filters.
 //! * `connection` is the task: links come and go, events go to the right place. `links` says which links there can be.
 //! * `outcomes` are those that wait: for a durable log, or for a service profile.
-//! * `shaped` is what a service profile makes of a send.
+//! * `shaped` is what a service profile makes of a send; `late_replies` are those that it holds back.
 //! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `requests` answers `$cbs`, and with `management` also `$management`.
@@ -17,6 +17,7 @@ mod address;
 mod connection;
 mod deliver;
 mod idempotent;
+mod late_replies;
 mod links;
 mod management;
 mod outcomes;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use ::amqp::Connection;
 use ::amqp::connection::{Config, Credentials, CreditOverrun, SaslServer};
-use amqp_tokio::{Driver, Stream};
+use amqp_tokio::{Driver, Socket, Stream};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -42,6 +43,7 @@ use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use crate::namespace::Namespace;
+use crate::profile::Shaper;
 use connection::ConnectionTask;
 use idempotent::IdempotentProducers;
 use refusal::REFUSALS_MAX;
@@ -159,7 +161,8 @@ impl AmqpFront {
                 }
             }
         };
-        let stream = match open_stream(socket, transport).await {
+        let shaper = self.namespace.profile().map(|profile| profile.shaper());
+        let stream = match open_stream(socket, transport, shaper.as_ref()).await {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%error, "the handshake of the transport failed"),
         };
@@ -168,7 +171,6 @@ impl AmqpFront {
             return refusal::refuse(driver, maximum).await;
         }
         self.accepted_connections.fetch_add(1, Ordering::Relaxed);
-        let shaper = self.namespace.profile().map(|profile| profile.shaper());
         ConnectionTask::new(
             driver,
             Arc::clone(&self.namespace),
@@ -225,10 +227,29 @@ fn report(ended: Result<(), JoinError>) {
     }
 }
 
-async fn open_stream(socket: TcpStream, transport: Transport) -> io::Result<Stream> {
-    let stream = match transport.tls {
-        None => amqp_tokio::accept(socket)?,
-        Some(config) => amqp_tokio::accept_tls(socket, config, TRANSPORT_HANDSHAKE_TIMEOUT).await?,
+async fn open_stream(
+    socket: TcpStream,
+    transport: Transport,
+    shaper: Option<&Shaper>,
+) -> io::Result<Stream> {
+    let shaper = shaper.filter(|shaper| shaper.shapes_bytes());
+    let stream = match (shaper, transport.tls) {
+        (None, None) => amqp_tokio::accept(socket)?,
+        (None, Some(config)) => {
+            amqp_tokio::accept_tls(socket, config, TRANSPORT_HANDSHAKE_TIMEOUT).await?
+        }
+        // What delays bytes lies beneath everything that takes round trips.
+        (Some(shaper), tls) => {
+            socket.set_nodelay(true)?;
+            let line = shaper.delay_line(Socket::from(socket));
+            let line = Stream::Other(Box::new(line));
+            match tls {
+                None => line,
+                Some(config) => {
+                    amqp_tokio::accept_tls_over(line, config, TRANSPORT_HANDSHAKE_TIMEOUT).await?
+                }
+            }
+        }
     };
     if transport.web_socket {
         amqp_tokio::accept_web_socket(stream, TRANSPORT_HANDSHAKE_TIMEOUT).await

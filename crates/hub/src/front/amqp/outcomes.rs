@@ -15,16 +15,15 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::task::Context;
 
 use amqp::connection::{LinkId, SessionId};
 use amqp::performative::DeliveryState;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::publish::server_busy;
 use crate::log::disk::{CommitNumber, CommitState, CommitWatch};
+use crate::profile::Alarm;
 
 /// The outcomes of one connection that wait.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ pub(super) struct Outcomes {
     commits: Option<CommitWatch>,
     uncommitted: VecDeque<Waiting>,
     timed: TimedOutcomes,
-    alarm: Option<Pin<Box<Sleep>>>,
+    alarm: Alarm,
 }
 
 /// The outcome of one delivery.
@@ -57,13 +56,13 @@ pub(super) struct Waiting {
 }
 
 impl Outcomes {
-    /// None yet; those of durable logs wait for `commits`.
-    pub(super) fn new(commits: Option<CommitWatch>) -> Self {
+    /// None yet; those of durable logs wait for `commits`, those of a service profile for `alarm`.
+    pub(super) fn new(commits: Option<CommitWatch>, alarm: Alarm) -> Self {
         Self {
             commits,
             uncommitted: VecDeque::new(),
             timed: TimedOutcomes::default(),
-            alarm: None,
+            alarm,
         }
     }
 
@@ -121,13 +120,7 @@ impl Outcomes {
 
     fn poll_time(&mut self, cx: &mut Context<'_>, due: &mut Vec<Outcome>) {
         while let Some(at) = self.timed.next_at() {
-            let alarm = self
-                .alarm
-                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-            if alarm.deadline() != at {
-                alarm.as_mut().reset(at);
-            }
-            if alarm.as_mut().poll(cx).is_pending() {
+            if self.alarm.poll(cx, at).is_pending() {
                 return;
             }
             self.timed.pop_until(Instant::now(), due);

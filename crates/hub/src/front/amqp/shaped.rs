@@ -49,7 +49,7 @@ pub(super) fn shaped(
     store: impl FnOnce() -> (DeliveryState, CommitNumber),
 ) -> Result<Told, Breakage> {
     let rejected = |error| DeliveryState::Rejected(Some(error));
-    let (told, ready_at) = match shaper.publish(Instant::now().into_std(), format, message) {
+    let (told, ready_at) = match shaper.publish(Instant::now(), format, message) {
         Admission::Accept { ready_at } => (Told::stored(store()), ready_at),
         Admission::Refuse { error, ready_at } => (Told::now(rejected(error)), ready_at),
         Admission::AcceptWithoutAcknowledgement { error, ready_at } => {
@@ -63,7 +63,7 @@ pub(super) fn shaped(
         }
     };
     Ok(Told {
-        not_before: ready_at.map(Instant::from_std),
+        not_before: ready_at,
         ..told
     })
 }

@@ -27,7 +27,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Instant};
 
 use self::lane::{Burst, Lane};
-use super::alarm::{Alarm, Clock};
 use super::distribution::Distribution;
 use super::shaper::{Concern, ServiceProfile, Shaper, arrival};
 
@@ -58,25 +57,28 @@ impl Shaper {
 
     /// The line between a socket that was accepted just now and the service. Must be called inside a tokio runtime.
     pub fn delay_line<S: AsyncRead + AsyncWrite + Unpin>(&self, socket: S) -> DelayLine<S> {
-        DelayLine::new(socket, self, self.profile().clock())
+        DelayLine::new(socket, self)
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> DelayLine<S> {
-    /// On the runtime's time without a clock.
-    fn new(socket: S, shaper: &Shaper, clock: Option<&Arc<Clock>>) -> Self {
+    fn new(socket: S, shaper: &Shaper) -> Self {
         let config = shaper.profile().config();
         let now = Instant::now();
         let lane = |concern| {
-            let alarm = Alarm::new(clock);
-            Lane::new(now, config.round_trip, shaper.random(concern), alarm)
+            Lane::new(
+                now,
+                config.round_trip,
+                shaper.random(concern),
+                shaper.alarm(),
+            )
         };
         let mut inbound = lane(Concern::Arriving);
         // TCP's handshake.
         let handshake = inbound.one_way() + inbound.one_way();
         inbound.not_before = Some(now + handshake);
         let setup = |setup: Distribution| setup.sample(&mut shaper.random(Concern::Setup));
-        let breakage = |rate| arrival(now.into_std(), rate, &mut shaper.random(Concern::Breakage));
+        let breakage = |rate| arrival(now, rate, &mut shaper.random(Concern::Breakage));
         let breaks_at = config.failures.disconnect_per_s.map(breakage);
         Self {
             socket,
@@ -84,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> DelayLine<S> {
             outbound: lane(Concern::Leaving),
             input_ended: None,
             setup: config.connection_setup.map(setup),
-            breaks_at: breaks_at.map(Instant::from_std),
+            breaks_at,
             broken: false,
             profile: Arc::clone(shaper.profile()),
             scratch: vec![0; BURST_MAX].into_boxed_slice(),

@@ -29,8 +29,8 @@ fn round_trip(round_trip: Distribution) -> ProfileConfig {
 /// A client's socket and the service's end of the line. The socket holds more than a line may.
 fn line(config: &ProfileConfig) -> (DuplexStream, DelayLine<DuplexStream>) {
     let (client, socket) = tokio::io::duplex(4 * BYTES_MAX);
-    let shaper = profile(config).shaper();
-    (client, DelayLine::new(socket, &shaper, None))
+    let shaper = Shaper::new(&profile(config), None);
+    (client, shaper.delay_line(socket))
 }
 
 fn virtual_time() -> Runtime {
@@ -153,8 +153,7 @@ async fn a_line_breaks_at_the_same_instant_in_every_run_with_the_same_seed() {
         let mut lifetimes = Vec::new();
         for _ in 0..5 {
             let (_client, socket) = tokio::io::duplex(1);
-            let shaper = profile.shaper();
-            let mut line = DelayLine::new(socket, &shaper, None);
+            let mut line = Shaper::new(&profile, None).delay_line(socket);
             let start = Instant::now();
             let error = line.read_u8().await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
