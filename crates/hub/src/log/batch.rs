@@ -163,6 +163,18 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     }
 }
 
+/// Whether `bytes` begin with as many bytes as they say, under the right checksum: true of batches of every version.
+pub(crate) fn has_intact_checksum(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<{ BatchHeader::LENGTH }>() else {
+        return false;
+    };
+    let length = u32::from_le_bytes(part(header, 0)) as usize;
+    let checksum = u32::from_le_bytes(part(header, 4));
+    bytes
+        .get(8..length)
+        .is_some_and(|covered| crc32c::crc32c(covered) == checksum)
+}
+
 /// The record at the start of `bytes`, and the bytes after it.
 #[inline]
 #[must_use]

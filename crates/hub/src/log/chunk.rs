@@ -128,6 +128,7 @@ impl LogChunk {
         Cursor {
             next_sequence_number: self.next_sequence_number,
             place: Some(place),
+            since: None,
         }
     }
 }
@@ -149,6 +150,7 @@ impl Records<'_> {
         Cursor {
             next_sequence_number: self.next_sequence_number,
             place: Some(place),
+            since: None,
         }
     }
 

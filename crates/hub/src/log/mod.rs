@@ -33,6 +33,7 @@ mod partition_log;
 mod position;
 pub mod recovery;
 mod segment;
+mod state;
 mod subscription;
 
 pub use block::BlockSlice;

@@ -2,14 +2,16 @@
 
 use super::block_pool::BlockPool;
 use super::chunk::LogChunk;
-use super::disk::{CommitNumber, Unavailable};
+use super::disk::{
+    CommitNumber, OpenError, PartitionDirectory, PartitionDisk, RecoveryReport, Unavailable,
+};
 use super::encoder::{BatchEncoder, NewRecord};
 use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
-use super::position::{Cursor, Edge, Place, PositionError, Start};
-use super::segment::{Segment, SpareIndex};
-use super::subscription::{Readiness, Subscriber, Subscription, Subscriptions};
+use super::position::{Cursor, PositionError, Start};
+use super::segment::{Availability, Segment, Storage};
+use super::state::State;
+use super::subscription::{Readiness, Subscriber, Subscription};
 use crate::unix_time::UnixTime;
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,26 +23,16 @@ use units::ByteSize;
 /// * Read: [`position`](Self::position) makes a cursor, [`read`](Self::read) moves it,
 ///   [`subscribe`](Self::subscribe) wakes whoever reached the end.
 /// * Keep house: [`enforce_retention`](Self::enforce_retention), [`stats`](Self::stats).
+///
+/// A log is in memory ([`new`](Self::new)) or durable ([`open`](Self::open)); the rest of its face is the same. Of a
+/// durable log readers see what is [committed](super::disk).
 pub struct PartitionLog {
     state: Mutex<State>,
     limits: LogLimits,
     largest_block: usize,
-    pool: Arc<BlockPool>,
-}
-
-struct State {
-    /// Oldest first; the last one is being written. Empty before the first append and when retention took all.
-    segments: VecDeque<Segment>,
-    /// How many segments were dropped: the ordinal number of `segments[0]`.
-    dropped_segments: u64,
-    next_sequence_number: u64,
-    last_append_time: Option<UnixTime>,
-    /// Bytes of all batches that are held.
-    bytes: u64,
-    /// The size of the next ordinary block.
-    next_capacity: usize,
-    spare_index: SpareIndex,
-    subscriptions: Subscriptions,
+    pub(super) pool: Arc<BlockPool>,
+    /// The files of a durable log.
+    pub(super) disk: Option<PartitionDisk>,
 }
 
 /// What an append achieved.
@@ -98,24 +90,43 @@ pub struct LogStats {
 }
 
 impl PartitionLog {
-    /// An empty log. It takes no block from `pool` until the first append.
+    /// An empty log in memory. It takes no block from `pool` until the first append.
     #[must_use]
     pub fn new(limits: LogLimits, pool: Arc<BlockPool>) -> Self {
-        let state = State {
-            segments: VecDeque::new(),
-            dropped_segments: 0,
-            next_sequence_number: 0,
-            last_append_time: None,
-            bytes: 0,
-            next_capacity: SMALLEST_BLOCK,
-            spare_index: SpareIndex::default(),
-            subscriptions: Subscriptions::default(),
-        };
+        Self::with_state(State::new(0, None), None, limits, pool)
+    }
+
+    /// The durable log that is kept in `directory`, with what was found there. What is not in the last segment is not
+    /// read: that happens when a reader wants it.
+    ///
+    /// # Errors
+    /// If the directory can't be read, or holds what this program must not touch. Nothing was changed then.
+    pub fn open(
+        limits: LogLimits,
+        pool: Arc<BlockPool>,
+        directory: PartitionDirectory,
+    ) -> Result<(Arc<Self>, RecoveryReport), OpenError> {
+        let (mut state, report) = directory.recover()?;
+        let committer = Arc::clone(&directory.committer);
+        let log = Arc::new_cyclic(|log| {
+            state.durable = Some(committer.register(log.clone()));
+            Self::with_state(state, Some(PartitionDisk::new(directory)), limits, pool)
+        });
+        Ok((log, report))
+    }
+
+    fn with_state(
+        state: State,
+        disk: Option<PartitionDisk>,
+        limits: LogLimits,
+        pool: Arc<BlockPool>,
+    ) -> Self {
         Self {
             state: Mutex::new(state),
             limits,
             largest_block: limits.largest_block(),
             pool,
+            disk,
         }
     }
 
@@ -130,23 +141,26 @@ impl PartitionLog {
     ) -> Result<Appended, AppendError<E>> {
         let mut guard = self.lock();
         let state = &mut *guard;
+        if let Some(reason) = state
+            .durable
+            .as_ref()
+            .and_then(|durable| durable.unavailable)
+        {
+            return Err(AppendError::Unavailable(reason));
+        }
         let append_time = state.last_append_time.map_or(now, |last| last.max(now));
         let first_sequence_number = state.next_sequence_number;
 
-        if state.segments.is_empty() {
+        if state.segments.back().is_none_or(|last| last.sealed) {
             let writer = self.pool.take(state.next_capacity);
             self.grow_next_capacity(state);
-            state.segments.push_back(Segment::new(
-                writer,
-                first_sequence_number,
-                &mut state.spare_index,
-            ));
+            let segment = Segment::new(writer, first_sequence_number, &mut state.spare_index);
+            state.push_segment(segment);
         }
-        let segment = state
-            .segments
-            .back_mut()
-            .expect("pushed above if there was none");
-        let mut encoder = BatchEncoder::new(&mut segment.writer, &self.pool, state.next_capacity);
+        let writer = state.segments.back_mut().and_then(Segment::writer).expect(
+            "a segment that is not sealed is in memory, and one was pushed if there was none",
+        );
+        let mut encoder = BatchEncoder::new(writer, &self.pool, state.next_capacity);
         encode(&mut encoder).map_err(AppendError::Encoding)?;
         let batch = encoder
             .finish(first_sequence_number, append_time)
@@ -181,11 +195,8 @@ impl PartitionLog {
                 // A first batch that is larger than the first block; the larger one takes its place.
                 unused = state.segments.pop_back();
             }
-            state.segments.push_back(Segment::new(
-                writer,
-                first_sequence_number,
-                &mut state.spare_index,
-            ));
+            let segment = Segment::new(writer, first_sequence_number, &mut state.spare_index);
+            state.push_segment(segment);
         }
         let segment = state.segments.back_mut().expect("there is one at least");
         segment.publish_batch(first_sequence_number, append_time);
@@ -193,7 +204,13 @@ impl PartitionLog {
         state.last_append_time = Some(append_time);
         state.bytes += batch.length as u64;
         let dropped = self.drop_excess(state, append_time);
-        let wakers = state.subscriptions.take_wakers();
+        let (commit, wakers) = match &mut state.durable {
+            None => {
+                state.show_all();
+                (CommitNumber::DONE, state.subscriptions.take_wakers())
+            }
+            Some(durable) => (durable.enqueue(), None),
+        };
         drop(guard);
         // Giving memory back and waking tasks can take long; nobody waits for it.
         drop((dropped, unused));
@@ -205,7 +222,7 @@ impl PartitionLog {
             record_count: batch.record_count,
             bytes: batch.length,
             append_time,
-            commit: CommitNumber::DONE,
+            commit,
         })
     }
 
@@ -223,59 +240,37 @@ impl PartitionLog {
 
     /// A cursor at `start`. A place that retention has dropped means the oldest record.
     pub fn position(&self, start: Start) -> Result<Cursor, PositionError> {
-        let state = self.lock();
-        let end = state.next_sequence_number;
-        let next = match start {
-            Start::Earliest => state.begin_sequence_number(),
-            Start::Latest(Edge::Exclusive) => end,
-            Start::Latest(Edge::Inclusive) => end.saturating_sub(1),
-            Start::SequenceNumber(requested, edge) => {
-                // A log where nothing was ever appended has a beginning all the same: number 0.
-                let exists = requested < end || (requested == 0 && edge == Edge::Inclusive);
-                if !exists {
-                    return Err(PositionError::BeyondEnd {
-                        requested,
-                        last: end.checked_sub(1),
-                    });
-                }
-                match edge {
-                    Edge::Inclusive => requested,
-                    Edge::Exclusive => requested + 1,
-                }
-            }
-            Start::AppendTime(time, Edge::Inclusive) => state.first_sequence_number_since(time),
-            Start::AppendTime(time, Edge::Exclusive) => match time.milliseconds().checked_add(1) {
-                Some(after) => {
-                    state.first_sequence_number_since(UnixTime::from_milliseconds(after))
-                }
-                None => end,
-            },
-        };
-        Ok(Cursor::before(next.max(state.begin_sequence_number())))
+        self.lock().position(start)
     }
 
     /// The batches from `cursor` on, up to `max_bytes` of them but at least one, and moves the cursor behind them.
-    /// `None` at the end of the log.
+    /// `None` at the end of the log, and where it can't be read, or not yet, because it is on disk only:
+    /// [`Subscription::arm`] tells which.
     #[must_use]
     pub fn read(&self, cursor: &mut Cursor, max_bytes: usize) -> Option<LogChunk> {
-        let state = self.lock();
+        let mut state = self.lock();
         let begin = state.begin_sequence_number();
         let skipped = begin.saturating_sub(cursor.next_sequence_number);
         let next = cursor.next_sequence_number.max(begin);
-        if next >= state.next_sequence_number {
+        if next >= state.readable.next_sequence_number {
             return None;
         }
-        let place = match cursor.place {
-            Some(place) if skipped == 0 => state.still_there(place).or_else(|| state.search(next)),
-            _ => state.search(next),
-        }?;
-        let index = (place.segment - state.dropped_segments) as usize;
-        let segment = state.segments.get(index)?;
-        let end = match state.segments.get(index + 1) {
-            Some(following) => following.first_sequence_number,
-            None => state.next_sequence_number,
+        let known = cursor.place.filter(|_| skipped == 0);
+        let (place, next) = match state.place(next, known, cursor.since) {
+            Ok(found) => found,
+            Err(index) => {
+                state.request_load(index);
+                return None;
+            }
         };
-        let available = segment.writer.slice(place.batch..segment.length());
+        let index = (place.segment - state.dropped_segments) as usize;
+        let Some(available) = state.segments.get(index)?.readable_from(place.batch) else {
+            state.request_load(index);
+            return None;
+        };
+        let end = state
+            .next_number_after(index)
+            .min(state.readable.next_sequence_number);
         drop(state);
 
         let chunk = LogChunk::new(available, max_bytes, place, next..end, skipped);
@@ -292,8 +287,19 @@ impl PartitionLog {
 
     pub(super) fn arm(&self, slot: usize, cursor: &Cursor) -> Readiness {
         let mut state = self.lock();
-        if cursor.next_sequence_number < state.next_sequence_number {
-            return Readiness::Ready;
+        if cursor.next_sequence_number < state.readable.next_sequence_number {
+            let next = cursor
+                .next_sequence_number
+                .max(state.begin_sequence_number());
+            let (index, availability) = state.availability(next);
+            match availability {
+                Availability::Resident => return Readiness::Ready,
+                Availability::Damaged(damage) => {
+                    state.forget_failed_reading(index, &damage);
+                    return Readiness::Damaged(damage);
+                }
+                Availability::OnDisk | Availability::Loading => state.request_load(index),
+            }
         }
         state.subscriptions.arm(slot);
         Readiness::Waiting
@@ -311,23 +317,26 @@ impl PartitionLog {
     }
 
     /// Drops the segments whose records are all older than the limits allow at `now`, the one being written
-    /// included. Appends do this too, for all but that one; a log that gets none needs to be told.
+    /// included. Appends do this too, for all but that one; a log that gets none needs to be told. Of a durable log a
+    /// segment goes once it is completely on disk, so the last one goes at the second call.
     pub fn enforce_retention(&self, now: UnixTime) {
         let mut guard = self.lock();
         let state = &mut *guard;
         let mut dropped = Vec::new();
-        if let Some(retention) = self.limits.retention {
-            let oldest_kept = now.saturating_sub(retention);
-            while state
-                .segments
-                .front()
-                .is_some_and(|segment| segment.last_append_time < oldest_kept)
-            {
-                dropped.extend(state.drop_oldest());
+        while state.oldest_is_too_old(&self.limits, now) {
+            if !self.may_drop_oldest(state) {
+                state.seal_last();
+                break;
             }
+            dropped.extend(state.drop_oldest());
         }
         if state.segments.is_empty() {
             state.next_capacity = SMALLEST_BLOCK;
+        }
+        if let Some(durable) = &mut state.durable
+            && !dropped.is_empty()
+        {
+            durable.enqueue();
         }
         drop(guard);
         drop(dropped);
@@ -336,15 +345,7 @@ impl PartitionLog {
     /// What the log holds now.
     #[must_use]
     pub fn stats(&self) -> LogStats {
-        let state = self.lock();
-        let begin_sequence_number = state.begin_sequence_number();
-        LogStats {
-            begin_sequence_number,
-            last_sequence_number: state.next_sequence_number.checked_sub(1),
-            last_append_time: state.last_append_time,
-            bytes: state.bytes,
-            is_empty: begin_sequence_number == state.next_sequence_number,
-        }
+        self.lock().stats()
     }
 
     /// What the log may hold.
@@ -358,91 +359,31 @@ impl PartitionLog {
     #[inline]
     fn drop_excess(&self, state: &mut State, now: UnixTime) -> Option<Segment> {
         let mut dropped = None;
-        while state.segments.len() > 1 {
-            let too_many = self.limits.when_full == WhenFull::Retention
-                && state.bytes > self.limits.bytes.bytes();
-            let too_old = self.limits.retention.is_some_and(|retention| {
-                state
-                    .segments
-                    .front()
-                    .is_some_and(|oldest| oldest.last_append_time < now.saturating_sub(retention))
-            });
-            if !(too_many || too_old) {
-                break;
-            }
+        while state.segments.len() > 1
+            && state.has_excess(&self.limits, now)
+            && self.may_drop_oldest(state)
+        {
             dropped = state.drop_oldest();
         }
         dropped
+    }
+
+    /// Whether the oldest segment is at rest: what is on its way to the disk must arrive first.
+    fn may_drop_oldest(&self, state: &State) -> bool {
+        self.disk.is_none()
+            || state
+                .segments
+                .front()
+                .is_some_and(|oldest| oldest.storage != Storage::Unfinished)
     }
 
     fn grow_next_capacity(&self, state: &mut State) {
         state.next_capacity = (state.next_capacity * 2).min(self.largest_block);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Only the caller's `encode` can panic in a locked section, and what it wrote is discarded by the next append.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn begin_sequence_number(&self) -> u64 {
-        self.segments
-            .front()
-            .map_or(self.next_sequence_number, |oldest| {
-                oldest.first_sequence_number
-            })
-    }
-
-    /// `place`, moved to the next segment if it is the end of one; `None` if it is gone or can't be.
-    fn still_there(&self, place: Place) -> Option<Place> {
-        let index = usize::try_from(place.segment.checked_sub(self.dropped_segments)?).ok()?;
-        let segment = self.segments.get(index)?;
-        if place.batch < segment.length() {
-            return Some(place);
-        }
-        let at_the_end = place.batch == segment.length() && index + 1 < self.segments.len();
-        at_the_end.then_some(Place {
-            segment: place.segment + 1,
-            batch: 0,
-            record: None,
-        })
-    }
-
-    /// The place of the batch that holds the record of this number, which is kept.
-    fn search(&self, sequence_number: u64) -> Option<Place> {
-        let following = self
-            .segments
-            .partition_point(|segment| segment.first_sequence_number <= sequence_number);
-        let index = following.checked_sub(1)?;
-        let (batch, _header) = self.segments[index].batch_of(sequence_number)?;
-        Some(Place {
-            segment: self.dropped_segments + index as u64,
-            batch,
-            record: None,
-        })
-    }
-
-    /// The number of the first record appended at `time` or later; the next number, if there is none.
-    fn first_sequence_number_since(&self, time: UnixTime) -> u64 {
-        let index = self
-            .segments
-            .partition_point(|segment| segment.last_append_time < time);
-        let found = self
-            .segments
-            .get(index)
-            .and_then(|segment| segment.first_batch_since(time));
-        found.map_or(self.next_sequence_number, |(_position, header)| {
-            header.first_sequence_number
-        })
-    }
-
-    fn drop_oldest(&mut self) -> Option<Segment> {
-        let mut oldest = self.segments.pop_front()?;
-        self.dropped_segments += 1;
-        self.bytes -= oldest.length() as u64;
-        self.spare_index = oldest.take_index();
-        Some(oldest)
     }
 }
 

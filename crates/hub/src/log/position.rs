@@ -46,6 +46,8 @@ pub struct Cursor {
     pub(super) next_sequence_number: u64,
     /// Where that record is, if the reader has just been there; spares the search.
     pub(super) place: Option<Place>,
+    /// Records before the first batch of this time are passed over, once the segment that has both is in memory.
+    pub(super) since: Option<UnixTime>,
 }
 
 /// The place of a record in a log's memory.
@@ -65,10 +67,12 @@ impl Cursor {
         Self {
             next_sequence_number,
             place: None,
+            since: None,
         }
     }
 
-    /// The number of the record that is read next, if retention leaves it.
+    /// The number of the record that is read next, if retention leaves it. For a cursor at an append time it may be
+    /// an earlier one, until the first read: the segment that knows may not be in memory.
     #[must_use]
     pub fn next_sequence_number(&self) -> u64 {
         self.next_sequence_number

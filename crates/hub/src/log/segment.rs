@@ -1,17 +1,70 @@
 //! A run of consecutive batches in one block, with a sparse index.
 
 use super::batch::BatchHeader;
-use super::block::BlockWriter;
+use super::block::{BlockSlice, BlockWriter};
+use super::disk::{Damage, ResidentShare};
 use crate::unix_time::UnixTime;
 
-/// One block of batches. The last segment of a log is being written; the others are only read.
+/// One block of batches. The last segment of a log is usually being written; the others are only read.
 pub(super) struct Segment {
-    pub(super) writer: BlockWriter,
+    content: Content,
     /// The number of the first record.
     pub(super) first_sequence_number: u64,
+    /// The append time of the first batch.
+    pub(super) first_append_time: UnixTime,
     /// The append time of the last batch.
     pub(super) last_append_time: UnixTime,
+    /// Bytes of batches.
+    length: usize,
+    /// How many of them readers may see: all, if the log is in memory.
+    pub(super) readable: usize,
+    /// Nothing will be appended to it any more.
+    pub(super) sealed: bool,
+    /// How far it has got onto the disk, if the log has one.
+    pub(super) storage: Storage,
     index: Vec<IndexEntry>,
+    /// Its part of the memory that is kept of what is on disk.
+    share: Option<ResidentShare>,
+}
+
+/// Where the batches are.
+enum Content {
+    /// In memory.
+    Resident(BlockWriter),
+    /// In the segment's file only.
+    OnDisk,
+    /// In the file, and about to be read.
+    Loading,
+    /// In the file, or not: they are not what was written.
+    Damaged(Damage),
+}
+
+/// Whether a segment can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Availability {
+    Resident,
+    OnDisk,
+    Loading,
+    Damaged(Damage),
+}
+
+/// How far a segment has got onto the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// Not completely, or the log has no disk.
+    Unfinished,
+    /// Handed to the operating system to the last byte, which is all that the policy asks for.
+    Written,
+    /// On the device to the last byte.
+    Synced,
+}
+
+/// A segment that was read from its file and checked.
+pub(super) struct LoadedSegment {
+    /// The block with all batches, published.
+    pub(super) writer: BlockWriter,
+    pub(super) index: SegmentIndex,
+    pub(super) share: ResidentShare,
 }
 
 /// Where a batch begins, noted for about one batch in every [`INDEX_INTERVAL`] bytes.
@@ -22,9 +75,9 @@ struct IndexEntry {
     position: usize,
 }
 
-/// Index space of a dropped segment, to be used again.
+/// The sparse index of a segment; for a new segment, space that a dropped one had.
 #[derive(Default)]
-pub(super) struct SpareIndex {
+pub(super) struct SegmentIndex {
     entries: Vec<IndexEntry>,
 }
 
@@ -33,23 +86,68 @@ impl Segment {
     pub(super) fn new(
         writer: BlockWriter,
         first_sequence_number: u64,
-        spare: &mut SpareIndex,
+        spare: &mut SegmentIndex,
     ) -> Self {
         let mut index = std::mem::take(&mut spare.entries);
         index.clear();
         Self {
-            writer,
+            content: Content::Resident(writer),
             first_sequence_number,
+            first_append_time: UnixTime::MIN,
             last_append_time: UnixTime::MIN,
+            length: 0,
+            readable: 0,
+            sealed: false,
+            storage: Storage::Unfinished,
             index,
+            share: None,
+        }
+    }
+
+    /// A segment of `length` bytes that is on disk.
+    pub(super) fn on_disk(
+        first_sequence_number: u64,
+        append_times: (UnixTime, UnixTime),
+        length: usize,
+        storage: Storage,
+        damage: Option<Damage>,
+    ) -> Self {
+        Self {
+            content: damage.map_or(Content::OnDisk, Content::Damaged),
+            first_sequence_number,
+            first_append_time: append_times.0,
+            last_append_time: append_times.1,
+            length,
+            readable: length,
+            sealed: true,
+            storage,
+            index: Vec::new(),
+            share: None,
+        }
+    }
+
+    /// The block that is written to; `None` if the batches are not in memory.
+    #[inline]
+    pub(super) fn writer(&mut self) -> Option<&mut BlockWriter> {
+        match &mut self.content {
+            Content::Resident(writer) => Some(writer),
+            Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
         }
     }
 
     /// Publishes the batch that was written at the end.
+    #[inline]
     pub(super) fn publish_batch(&mut self, first_sequence_number: u64, append_time: UnixTime) {
-        let position = self.writer.published_length();
-        self.writer.publish();
+        let Content::Resident(writer) = &mut self.content else {
+            return;
+        };
+        let position = self.length;
+        writer.publish();
+        self.length = writer.published_length();
         self.last_append_time = append_time;
+        if position == 0 {
+            self.first_append_time = append_time;
+        }
         let next_indexed = self
             .index
             .last()
@@ -64,18 +162,94 @@ impl Segment {
     }
 
     /// Bytes of batches.
+    #[inline]
     pub(super) fn length(&self) -> usize {
-        self.writer.published_length()
+        self.length
+    }
+
+    /// Whether it can be read.
+    pub(super) fn availability(&self) -> Availability {
+        match &self.content {
+            Content::Resident(_) => Availability::Resident,
+            Content::OnDisk => Availability::OnDisk,
+            Content::Loading => Availability::Loading,
+            Content::Damaged(damage) => Availability::Damaged(*damage),
+        }
+    }
+
+    /// What readers may see from `position` on; `None` if it is not in memory.
+    #[inline]
+    pub(super) fn readable_from(&self, position: usize) -> Option<BlockSlice> {
+        match &self.content {
+            Content::Resident(writer) => Some(writer.slice(position..self.readable)),
+            Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
+        }
+    }
+
+    /// All batches; `None` if they are not in memory.
+    pub(super) fn batches(&self) -> Option<BlockSlice> {
+        match &self.content {
+            Content::Resident(writer) => Some(writer.slice(0..self.length)),
+            Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
+        }
+    }
+
+    /// It is about to be loaded.
+    pub(super) fn start_loading(&mut self) {
+        self.content = Content::Loading;
+    }
+
+    /// It was loaded, unless that failed.
+    pub(super) fn finish_loading(&mut self, loaded: Result<LoadedSegment, Damage>) {
+        match loaded {
+            Ok(loaded) => {
+                self.index = loaded.index.entries;
+                self.content = Content::Resident(loaded.writer);
+                self.share = Some(loaded.share);
+            }
+            Err(damage) => self.content = Content::Damaged(damage),
+        }
+    }
+
+    /// Counts it among what is on disk and in memory.
+    pub(super) fn set_share(&mut self, share: ResidentShare) {
+        self.share = Some(share);
+    }
+
+    /// The size of its block; 0 if it is not in memory.
+    pub(super) fn capacity(&self) -> usize {
+        match &self.content {
+            Content::Resident(writer) => writer.published_length() + writer.remaining(),
+            Content::OnDisk | Content::Loading | Content::Damaged(_) => 0,
+        }
+    }
+
+    /// Takes the memory of a segment that is on disk as well, to be dropped.
+    pub(super) fn evict(&mut self) -> Option<(BlockWriter, Option<ResidentShare>)> {
+        if self.storage == Storage::Unfinished || !matches!(self.content, Content::Resident(_)) {
+            return None;
+        }
+        self.index = Vec::new();
+        match std::mem::replace(&mut self.content, Content::OnDisk) {
+            Content::Resident(writer) => Some((writer, self.share.take())),
+            Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
+        }
+    }
+
+    /// It may be tried again to load it: what failed was the reading, not what was read.
+    pub(super) fn forget_damage(&mut self) {
+        self.content = Content::OnDisk;
     }
 
     /// Gives the index space away when the segment is dropped.
-    pub(super) fn take_index(&mut self) -> SpareIndex {
-        SpareIndex {
+    pub(super) fn take_index(&mut self) -> SegmentIndex {
+        SegmentIndex {
             entries: std::mem::take(&mut self.index),
         }
     }
 
-    /// The position and header of the batch that holds `sequence_number`, which is in this segment.
+    /// The position and header of the batch that holds `sequence_number`, which is in this segment. `None` also if
+    /// the segment is not in memory.
     pub(super) fn batch_of(&self, sequence_number: u64) -> Option<(usize, BatchHeader)> {
         let entries = self
             .index
@@ -85,7 +259,8 @@ impl Segment {
         })
     }
 
-    /// The position and header of the first batch appended at `time` or later.
+    /// The position and header of the first batch appended at `time` or later. `None` also if the segment is not in
+    /// memory.
     pub(super) fn first_batch_since(&self, time: UnixTime) -> Option<(usize, BatchHeader)> {
         let entries = self.index.partition_point(|entry| entry.append_time < time);
         self.find_from(entries, |header| header.append_time >= time)
@@ -97,7 +272,10 @@ impl Segment {
         entries: usize,
         wanted: impl Fn(&BatchHeader) -> bool,
     ) -> Option<(usize, BatchHeader)> {
-        let published = self.writer.published();
+        let Content::Resident(writer) = &self.content else {
+            return None;
+        };
+        let published = writer.published();
         let mut position = match entries.checked_sub(1) {
             Some(last) => self.index[last].position,
             None => 0,
@@ -109,6 +287,26 @@ impl Segment {
             }
             position += header.length as usize;
         }
+    }
+}
+
+impl SegmentIndex {
+    /// The index of `batches`, as they would have been appended.
+    pub(super) fn of(batches: &[u8]) -> Self {
+        let mut entries = Vec::new();
+        let (mut position, mut next_indexed) = (0, 0);
+        while let Some(Ok(header)) = batches.get(position..).map(BatchHeader::read) {
+            if position >= next_indexed {
+                entries.push(IndexEntry {
+                    first_sequence_number: header.first_sequence_number,
+                    append_time: header.append_time,
+                    position,
+                });
+                next_indexed = position + INDEX_INTERVAL;
+            }
+            position += header.length as usize;
+        }
+        Self { entries }
     }
 }
 

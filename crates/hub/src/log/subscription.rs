@@ -8,6 +8,7 @@
 //! subscriptions, and the list is checked and the waker stored under one mutex as well. An append to a log where
 //! nobody is armed looks at one number. Lock order is log, then subscriber; wakers run outside of both.
 
+use super::disk::Damage;
 use super::partition_log::PartitionLog;
 use super::position::Cursor;
 use std::fmt;
@@ -40,6 +41,9 @@ pub enum Readiness {
     Ready,
     /// There are none; the subscription's key will be reported when there are.
     Waiting,
+    /// The next records are in a segment that is damaged; the subscription is not armed. A cursor behind that segment
+    /// can be read again.
+    Damaged(Damage),
 }
 
 impl Subscriber {

@@ -32,6 +32,8 @@ pub(super) struct DeliverLink {
     metrics: Option<Box<RuntimeMetrics>>,
     /// What was sent since it was last asked for.
     delivered: Delivered,
+    /// What it met instead of the next event.
+    damage: Option<Damage>,
     /// Whether it stands in the queue of those that may have something to send.
     pub(super) queued: bool,
 }
@@ -79,6 +81,7 @@ impl DeliverLink {
             template: AnnotationTemplate::new(),
             metrics,
             delivered: Delivered::default(),
+            damage: None,
             queued: false,
         }
     }
@@ -91,6 +94,11 @@ impl DeliverLink {
     /// Who has taken over, if anyone.
     pub(super) fn displacement(&self) -> Option<&Displacement> {
         self.reading.receiver.displacement()
+    }
+
+    /// Why it can't be told the next event, if that is damaged.
+    pub(super) fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
     }
 
     /// Whether the hub or the consumer group was deleted.

@@ -87,13 +87,17 @@ pub(super) struct Admission<'a> {
 }
 
 impl LinkEntry {
-    /// Why the link has to end, if what it leads to is gone or belongs to another.
+    /// Why the link has to end, if what it leads to is gone, is damaged or belongs to another.
     pub(super) fn end_reason(&self, namespace: &Namespace) -> Option<Error> {
         let is_deleted = match &self.node {
             Node::Deliver(link) => {
                 if let Some(displacement) = link.displacement() {
                     let text = displacement.to_string();
                     return Some(Error::new(ErrorCondition::STOLEN, text));
+                }
+                if let Some(damage) = link.damage() {
+                    let text = format!("The partition can't be read further: {damage}.");
+                    return Some(Error::new(ErrorCondition::INTERNAL_ERROR, text));
                 }
                 link.is_deleted()
             }

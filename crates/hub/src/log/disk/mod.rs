@@ -38,9 +38,25 @@
 //! any error.
 
 mod commits;
+mod committer;
+mod directory;
 mod fault;
+mod files;
 mod options;
+mod partition;
+mod recover;
+mod residency;
+mod rounds;
+mod segment_files;
+pub mod sidecar;
 
 pub use commits::{CommitNumber, CommitState, CommitWatch};
+pub use committer::{CloseError, Committer, StorageCounters};
+pub use directory::{Damage, DamageCause, OpenError, PartitionDirectory, Presence};
 pub use fault::Unavailable;
-pub use options::{StorageOptions, SyncPolicy};
+pub use files::{Access, DiskFile, DiskFiles, SystemFiles};
+pub use options::{StorageOptions, SyncPolicy, SyncPolicyError};
+pub use recover::{RecoveryReport, Torn};
+
+pub(in crate::log) use partition::{Durable, PartitionDisk};
+pub(in crate::log) use residency::ResidentShare;

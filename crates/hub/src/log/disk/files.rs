@@ -1,0 +1,146 @@
+//! What durable logs do with files, behind traits, so that tests can put faults in between.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Operations on paths. Called by the committer's threads, and while logs are opened.
+pub trait DiskFiles: fmt::Debug + Send + Sync {
+    /// The names in a directory, in no particular order.
+    fn list(&self, directory: &Path) -> io::Result<Vec<OsString>>;
+
+    /// Makes a directory whose parent exists. It is no error if it exists itself.
+    fn create_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Brings the entries of a directory to the device, as they were made and removed.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Opens a file.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// How many bytes a file has.
+    fn length(&self, path: &Path) -> io::Result<u64>;
+
+    /// Removes a file. Whoever has it open may go on.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// Operations on an open file.
+pub trait DiskFile: fmt::Debug + Send + Sync {
+    /// Reads up to `bytes.len()` bytes at `position`; 0 at the end of the file.
+    fn read_at(&self, bytes: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// Writes the beginning of `bytes` at `position` and says how many that were.
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize>;
+
+    /// Cuts the file to `length` bytes.
+    fn truncate(&self, length: u64) -> io::Result<()>;
+
+    /// Brings what was written to the device, and so much about the file as is needed to read it again.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading; it must exist.
+    Read,
+    /// Reading and writing; made if it does not exist, and otherwise left as it is.
+    Write,
+}
+
+/// The files of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemFiles;
+
+#[derive(Debug)]
+struct SystemFile(File);
+
+impl DiskFiles for SystemFiles {
+    fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(directory)?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect()
+    }
+
+    fn create_directory(&self, directory: &Path) -> io::Result<()> {
+        match fs::create_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        if access == Access::Write {
+            options.write(true).create(true).truncate(false);
+        }
+        Ok(Arc::new(SystemFile(options.open(path)?)))
+    }
+
+    fn length(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+}
+
+impl DiskFile for SystemFile {
+    fn read_at(&self, bytes: &mut [u8], position: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(&self.0, bytes, position)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::write_at(&self.0, bytes, position)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+/// Reads until `bytes` is full or the file ends; how many bytes that were.
+pub(super) fn read_fully(
+    file: &dyn DiskFile,
+    bytes: &mut [u8],
+    position: u64,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.read_at(&mut bytes[done..], position + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `bytes`.
+pub(super) fn write_fully(file: &dyn DiskFile, bytes: &[u8], position: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.write_at(&bytes[done..], position + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

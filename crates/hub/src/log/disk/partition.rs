@@ -1,0 +1,455 @@
+//! The durable side of a partition log: what the committer takes from it and tells it, and what is read back.
+//!
+//! Lock order: the partition's files, then the log's state, then the committer's lists. No lock of a log is held during a
+//! file operation.
+
+use super::commits::CommitNumber;
+use super::committer::Committer;
+use super::directory::{
+    Damage, DamageCause, OpenError, PartitionDirectory, Presence, segment_path,
+};
+use super::fault::Unavailable;
+use super::files::{Access, DiskFile, read_fully};
+use super::recover::{RecoveryReport, recover};
+use super::segment_files::SegmentFiles;
+use super::sidecar::{Assurance, Sidecar};
+use crate::log::block::{BlockSlice, BlockWriter};
+use crate::log::partition_log::PartitionLog;
+use crate::log::recovery::{TornTail, scan};
+use crate::log::segment::{Availability, LoadedSegment, Segment, SegmentIndex, Storage};
+use crate::log::state::{State, Watermark};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The files of one durable log. Apart from its state, since file operations take their time.
+pub(in crate::log) struct PartitionDisk {
+    pub(super) path: PathBuf,
+    pub(super) committer: Arc<Committer>,
+    files: Mutex<SegmentFiles>,
+}
+
+/// What the state of a durable log has in addition: its way to the committer.
+pub(in crate::log) struct Durable {
+    committer: Arc<Committer>,
+    log: Weak<PartitionLog>,
+    /// The number under which the log stands in the committer's list; done, if it does not.
+    pending: CommitNumber,
+    /// Why nothing may be appended.
+    pub(in crate::log) unavailable: Option<Unavailable>,
+    /// Segments that were dropped and whose files are still there.
+    pub(in crate::log) removals: Vec<u64>,
+    /// The directory belongs to somebody else now: nothing more is written.
+    retired: bool,
+}
+
+/// What is to be brought onto the disk, as it stood at one moment.
+pub(super) struct Work {
+    /// All segments that are not finished, oldest first.
+    pub(super) pieces: Vec<Piece>,
+    /// Segments whose files are to go.
+    pub(super) removals: Vec<u64>,
+    /// If no segment is left: what an empty one must tell the next start.
+    pub(super) marker: Option<Sidecar>,
+}
+
+/// One segment's batches.
+pub(super) struct Piece {
+    pub(super) ordinal: u64,
+    pub(super) bytes: BlockSlice,
+    /// What its sidecar would say now.
+    pub(super) sidecar: Sidecar,
+    /// Nothing will be added.
+    pub(super) sealed: bool,
+}
+
+impl PartitionDirectory {
+    /// The state that a log begins with.
+    pub(in crate::log) fn recover(&self) -> Result<(State, RecoveryReport), OpenError> {
+        if self.presence == Presence::Absent {
+            return Ok((State::new(0, None), RecoveryReport::default()));
+        }
+        let (recovered, report) =
+            recover(self.committer.files(), &self.path, self.committer.syncs())?;
+        for (path, damage) in &report.damaged {
+            tracing::error!(segment = %path.display(), %damage, "a segment is damaged; its events can't be read");
+        }
+        let mut state = State::new(recovered.next_sequence_number, recovered.last_append_time);
+        for segment in recovered.segments {
+            let sidecar = segment.sidecar;
+            let storage = match sidecar.assurance {
+                Assurance::Synced => Storage::Synced,
+                Assurance::Written(_) => Storage::Written,
+            };
+            state.bytes += sidecar.length;
+            state.segments.push_back(Segment::on_disk(
+                sidecar.first_sequence_number,
+                (sidecar.first_append_time, sidecar.last_append_time),
+                sidecar.length as usize,
+                storage,
+                segment.damage,
+            ));
+        }
+        Ok((state, report))
+    }
+}
+
+impl PartitionDisk {
+    pub(in crate::log) fn new(directory: PartitionDirectory) -> Self {
+        Self {
+            path: directory.path,
+            committer: directory.committer,
+            files: Mutex::new(SegmentFiles::new(directory.presence)),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, SegmentFiles> {
+        // What the files' progress says is set after the operation that it stands for.
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Durable {
+    pub(super) fn new(committer: Arc<Committer>, log: Weak<PartitionLog>) -> Self {
+        Self {
+            committer,
+            log,
+            pending: CommitNumber::DONE,
+            unavailable: None,
+            removals: Vec::new(),
+            retired: false,
+        }
+    }
+
+    /// Sees to it that the committer comes by, and gives the number under which it will have.
+    #[inline]
+    pub(in crate::log) fn enqueue(&mut self) -> CommitNumber {
+        if self.pending.is_done() {
+            self.pending = self.committer.enqueue(self.log.clone());
+        }
+        self.pending
+    }
+}
+
+impl State {
+    /// Has the segment at `index` loaded, if it is on disk and nobody has asked for it yet.
+    pub(in crate::log) fn request_load(&mut self, index: usize) {
+        let ordinal = self.dropped_segments + index as u64;
+        if let Some(durable) = &self.durable
+            && let Some(segment) = self.segments.get_mut(index)
+            && segment.availability() == Availability::OnDisk
+        {
+            segment.start_loading();
+            durable.committer.load(durable.log.clone(), ordinal);
+        }
+    }
+
+    /// Lets the next reader try again, if it was the reading that failed.
+    pub(in crate::log) fn forget_failed_reading(&mut self, index: usize, damage: &Damage) {
+        if matches!(damage.cause, DamageCause::Read(_))
+            && let Some(segment) = self.segments.get_mut(index)
+        {
+            segment.forget_damage();
+        }
+    }
+
+    /// Ends the segment that is being written, so that it can be finished.
+    pub(in crate::log) fn seal_last(&mut self) {
+        if let Some(last) = self.segments.back_mut()
+            && !last.sealed
+            && last.length() > 0
+        {
+            last.sealed = true;
+            if let Some(durable) = &mut self.durable {
+                durable.enqueue();
+            }
+        }
+    }
+}
+
+/// For the committer's threads.
+impl PartitionLog {
+    /// Ends all writing for this log, whose directory is to be removed: appends are refused, and senders who still wait get
+    /// a failure. A file operation under way may still end after this returns, so rename the directory before removing
+    /// it. A log in memory is not concerned.
+    pub fn retire(&self) {
+        if let Some(durable) = &mut self.lock().durable {
+            durable.unavailable = Some(Unavailable::Closed);
+            durable.retired = true;
+        }
+    }
+
+    /// What is to be written now. Appends that come after this make the log enter the committer's list again. `None`
+    /// if the log is retired.
+    pub(super) fn collect(&self) -> Option<Work> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let durable = state.durable.as_mut()?;
+        durable.pending = CommitNumber::DONE;
+        if durable.retired {
+            return None;
+        }
+        let removals = std::mem::take(&mut durable.removals);
+        let mut pieces = Vec::new();
+        let mut next_sequence_number = state.next_sequence_number;
+        for (index, segment) in state.segments.iter().enumerate().rev() {
+            if segment.storage != Storage::Unfinished {
+                break;
+            }
+            if segment.length() > 0
+                && let Some(bytes) = segment.batches()
+            {
+                pieces.push(Piece {
+                    ordinal: state.dropped_segments + index as u64,
+                    sidecar: Sidecar {
+                        length: bytes.len() as u64,
+                        first_sequence_number: segment.first_sequence_number,
+                        next_sequence_number,
+                        first_append_time: segment.first_append_time,
+                        last_append_time: segment.last_append_time,
+                        assurance: Assurance::Synced,
+                    },
+                    bytes,
+                    sealed: segment.sealed,
+                });
+            }
+            next_sequence_number = segment.first_sequence_number;
+        }
+        pieces.reverse();
+        let is_empty = state.segments.iter().all(|segment| segment.length() == 0);
+        let last_append_time = state.last_append_time.unwrap_or_default();
+        let marker = (is_empty && !removals.is_empty()).then_some(Sidecar {
+            length: 0,
+            first_sequence_number: state.next_sequence_number,
+            next_sequence_number: state.next_sequence_number,
+            first_append_time: last_append_time,
+            last_append_time,
+            assurance: Assurance::Synced,
+        });
+        Some(Work {
+            pieces,
+            removals,
+            marker,
+        })
+    }
+
+    /// What `pieces` hold is committed: readers may see it and are woken.
+    pub(super) fn publish(&self, pieces: &[Piece]) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        for piece in pieces {
+            if let Some(segment) = state.segment(piece.ordinal) {
+                segment.readable = piece.bytes.len();
+            }
+        }
+        if let Some(last) = pieces.last() {
+            state.readable = Watermark {
+                next_sequence_number: last.sidecar.next_sequence_number,
+                append_time: Some(last.sidecar.last_append_time),
+            };
+        }
+        if let Some(durable) = &mut state.durable
+            && durable.unavailable != Some(Unavailable::Closed)
+        {
+            durable.unavailable = None;
+        }
+        let wakers = state.subscriptions.take_wakers();
+        drop(guard);
+        if let Some(wakers) = wakers {
+            wakers.wake();
+        }
+    }
+
+    /// Refuses appends until a later attempt to write succeeds. `removals` are still to be done.
+    pub(super) fn fail(&self, reason: Unavailable, removals: Vec<u64>) {
+        if let Some(durable) = &mut self.lock().durable {
+            durable.unavailable.get_or_insert(reason);
+            durable.removals.extend(removals);
+        }
+    }
+
+    /// A segment is completely on disk and may leave memory.
+    pub(super) fn finish_segment(&self, ordinal: u64, storage: Storage) {
+        let mut state = self.lock();
+        let State {
+            durable: Some(durable),
+            ..
+        } = &*state
+        else {
+            return;
+        };
+        let (log, residency) = (durable.log.clone(), durable.committer.residency());
+        if let Some(segment) = state.segment(ordinal) {
+            segment.storage = storage;
+            let share = residency.admit(log, ordinal, segment.capacity() as u64);
+            segment.set_share(share);
+        }
+    }
+
+    /// Refuses appends from now on, and ends the segment that is being written.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.seal_last();
+        if let Some(durable) = &mut state.durable {
+            durable.unavailable = Some(Unavailable::Closed);
+        }
+    }
+
+    /// Whether something is in memory only, or not completely on disk.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let state = self.lock();
+        let is_retired = state.durable.as_ref().is_none_or(|durable| durable.retired);
+        !is_retired
+            && state
+                .segments
+                .iter()
+                .any(|segment| segment.storage == Storage::Unfinished && segment.length() > 0)
+    }
+
+    /// The numbers of segments that were written and never synced.
+    pub(super) fn written_segments(&self) -> Vec<(u64, Sidecar)> {
+        let state = self.lock();
+        let written = |(index, segment): (usize, &Segment)| {
+            (segment.storage == Storage::Written).then(|| {
+                let sidecar = Sidecar {
+                    length: segment.length() as u64,
+                    first_sequence_number: segment.first_sequence_number,
+                    next_sequence_number: state.next_number_after(index),
+                    first_append_time: segment.first_append_time,
+                    last_append_time: segment.last_append_time,
+                    assurance: Assurance::Synced,
+                };
+                (state.dropped_segments + index as u64, sidecar)
+            })
+        };
+        state
+            .segments
+            .iter()
+            .enumerate()
+            .filter_map(written)
+            .collect()
+    }
+
+    /// A written segment was synced.
+    pub(super) fn mark_synced(&self, ordinal: u64) {
+        if let Some(segment) = self.lock().segment(ordinal) {
+            segment.storage = Storage::Synced;
+        }
+    }
+
+    /// Drops the memory of a segment that is on disk as well.
+    pub(super) fn evict(&self, ordinal: u64) {
+        let evicted = self.lock().segment(ordinal).and_then(Segment::evict);
+        // Outside of the lock: giving memory back can take long.
+        drop(evicted);
+    }
+
+    /// Reads a segment back from its file, checks all of it, and wakes who waits for it. `Err` is the damage that
+    /// was found.
+    pub(super) fn load(&self, ordinal: u64) -> Result<(), Damage> {
+        let Some((disk, first, next, length)) = self.loading(ordinal) else {
+            return Ok(());
+        };
+        let loaded = self.read_segment(disk, first, next, length);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let log = state.durable.as_ref().map(|durable| durable.log.clone());
+        let (Some(log), Some(segment)) = (log, state.segment(ordinal)) else {
+            return Ok(());
+        };
+        let damage = loaded.as_ref().err().copied();
+        segment.finish_loading(loaded.map(|(writer, index)| LoadedSegment {
+            share: disk.committer.residency().admit(
+                log,
+                ordinal,
+                (writer.published_length() + writer.remaining()) as u64,
+            ),
+            writer,
+            index,
+        }));
+        let wakers = state.subscriptions.take_wakers();
+        drop(guard);
+        if let Some(wakers) = wakers {
+            wakers.wake();
+        }
+        damage.map_or(Ok(()), Err)
+    }
+
+    fn loading(&self, ordinal: u64) -> Option<(&PartitionDisk, u64, u64, usize)> {
+        let mut state = self.lock();
+        let index = usize::try_from(ordinal.checked_sub(state.dropped_segments)?).ok()?;
+        let next = state.next_number_after(index);
+        let segment = state.segment(ordinal)?;
+        Some((
+            self.disk.as_ref()?,
+            segment.first_sequence_number,
+            next,
+            segment.length(),
+        ))
+    }
+
+    fn read_segment(
+        &self,
+        disk: &PartitionDisk,
+        first: u64,
+        next: u64,
+        length: usize,
+    ) -> Result<(BlockWriter, SegmentIndex), Damage> {
+        let damage = |position, cause| Damage {
+            segment: first,
+            position,
+            cause,
+        };
+        let unreadable = |error: io::Error| damage(0, DamageCause::Read(error.kind()));
+        let path = segment_path(&disk.path, first);
+        let file = disk
+            .committer
+            .files()
+            .open(&path, Access::Read)
+            .map_err(unreadable)?;
+        let mut writer = self.pool.take(length.next_power_of_two());
+        fill(&*file, &mut writer, length).map_err(unreadable)?;
+        writer.publish();
+        let batches = writer.published();
+        if batches.len() < length {
+            return Err(damage(batches.len() as u64, DamageCause::Length));
+        }
+        let found = scan(batches);
+        if let Some(torn) = found.torn {
+            return Err(damage(found.valid_length as u64, DamageCause::Batch(torn)));
+        }
+        match found.sequence_numbers {
+            Some((from, to)) if (from, to) == (first, next) => {
+                let index = SegmentIndex::of(batches);
+                Ok((writer, index))
+            }
+            Some((from, _to)) if from != first => {
+                let torn = TornTail::SequenceNumber {
+                    expected: first,
+                    found: from,
+                };
+                Err(damage(0, DamageCause::Batch(torn)))
+            }
+            _ => Err(damage(length as u64, DamageCause::Length)),
+        }
+    }
+}
+
+/// Reads up to `length` bytes from the beginning of a file.
+fn fill(file: &dyn DiskFile, writer: &mut BlockWriter, length: usize) -> io::Result<()> {
+    let mut buffer = vec![0; length.min(READ_LENGTH)];
+    let mut position = 0;
+    while position < length {
+        let wanted = buffer.len().min(length - position);
+        let count = read_fully(file, &mut buffer[..wanted], position as u64)?;
+        if count == 0 {
+            break;
+        }
+        writer.write(&buffer[..count]);
+        position += count;
+    }
+    Ok(())
+}
+
+/// Small enough to stay in the cache between reading and copying.
+const READ_LENGTH: usize = 256 * 1024;

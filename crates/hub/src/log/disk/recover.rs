@@ -1,0 +1,492 @@
+//! Finding out what a partition's directory holds, after whatever ended the process before.
+//!
+//! Segments with a sidecar that fits are taken at its word; that is all of them, except the last one after a crash.
+//! The others are scanned. What to do about a scan that stops before the end depends on where it stops:
+//!
+//! * After the last segment with a sidecar it is a torn tail. The file is cut there, and files after it, which can
+//!   only hold what was never promised, go. Nothing acknowledged is lost beyond what the policy allows.
+//! * Before that it is damage: events that were safe are not there. The segment stays as it is, its readers get an
+//!   error, and the segments around it serve.
+//!
+//! The whole directory is looked at before anything is changed, so a start that is refused changes nothing.
+
+use super::directory::{
+    Damage, DamageCause, Kind, OpenError, parse_name, segment_path, sidecar_path,
+};
+use super::files::{Access, DiskFiles, read_fully, write_fully};
+use super::sidecar::{Assurance, BootId, Sidecar, SidecarError};
+use crate::log::batch::{self, BatchError, BatchHeader};
+use crate::log::recovery::{TornTail, scan};
+use crate::unix_time::UnixTime;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use units::ByteSize;
+
+/// What opening durable logs found. Reports of several partitions can be added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Segments that were kept.
+    pub segments: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their records.
+    pub records: u64,
+    /// Bytes that had to be scanned, because no sidecar vouched for them.
+    pub scanned_bytes: u64,
+    /// Sidecars that were written anew.
+    pub rebuilt_sidecars: u64,
+    /// What was cut off at the end.
+    pub torn: Vec<Torn>,
+    /// What is damaged before the end: these events can't be read.
+    pub damaged: Vec<(PathBuf, Damage)>,
+}
+
+/// The end of a segment file that was cut off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// The file; it is gone, if nothing of it was kept.
+    pub path: PathBuf,
+    /// Where it was cut.
+    pub position: u64,
+    /// How many bytes went.
+    pub bytes: u64,
+    /// What was wrong with them.
+    pub cause: TornTail,
+}
+
+/// What a log begins with.
+#[derive(Debug, Default)]
+pub(in crate::log) struct Recovered {
+    /// Oldest first, without gaps, none of them empty.
+    pub(in crate::log) segments: Vec<RecoveredSegment>,
+    pub(in crate::log) next_sequence_number: u64,
+    pub(in crate::log) last_append_time: Option<UnixTime>,
+}
+
+/// A segment file that was there.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::log) struct RecoveredSegment {
+    pub(in crate::log) sidecar: Sidecar,
+    pub(in crate::log) damage: Option<Damage>,
+}
+
+/// Looks at the partition's `directory` and mends it. Segments that were scanned are synced if `sync` says so.
+pub(in crate::log) fn recover(
+    files: &dyn DiskFiles,
+    directory: &Path,
+    sync: bool,
+) -> Result<(Recovered, RecoveryReport), OpenError> {
+    let boot = BootId::present();
+    let (segments, sidecars) = list(files, directory)?;
+    let mut survey = Survey {
+        files,
+        directory,
+        boot,
+        expected: None,
+        tail: Tail::NotReached,
+        recovered: Recovered::default(),
+        report: RecoveryReport::default(),
+        mending: Vec::new(),
+    };
+    let trusted = segments
+        .iter()
+        .map(|number| survey.trusted_sidecar(*number, sidecars.contains(number)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let sealed = trusted
+        .iter()
+        .rposition(Option::is_some)
+        .map_or(0, |last| last + 1);
+    for (place, (&number, trusted)) in segments.iter().zip(&trusted).enumerate() {
+        match trusted {
+            Some(sidecar) => survey.keep_trusted(number, sidecar)?,
+            None if place < sealed => {
+                survey.survey_inner(number, segments.get(place + 1).copied())?;
+            }
+            None => survey.survey_tail(number)?,
+        }
+    }
+    for &orphan in sidecars
+        .iter()
+        .filter(|number| segments.binary_search(number).is_err())
+    {
+        survey
+            .mending
+            .push(Mending::Remove(sidecar_path(directory, orphan)));
+    }
+    survey.finish(sync)
+}
+
+/// One pass over the segments of a directory, oldest first.
+struct Survey<'a> {
+    files: &'a dyn DiskFiles,
+    directory: &'a Path,
+    boot: Option<BootId>,
+    /// The number with which the next segment must begin.
+    expected: Option<u64>,
+    tail: Tail,
+    recovered: Recovered,
+    report: RecoveryReport,
+    mending: Vec<Mending>,
+}
+
+/// How far the survey is with the segments after the last one that has a sidecar.
+#[derive(Clone, Copy, PartialEq)]
+enum Tail {
+    NotReached,
+    Whole,
+    Torn,
+}
+
+/// A change to be made once everything was looked at.
+enum Mending {
+    Cut(PathBuf, u64),
+    Remove(PathBuf),
+    /// Writes the sidecar of a segment that was scanned.
+    Vouch(Sidecar),
+}
+
+/// What was found in a segment file.
+struct Found {
+    sidecar: Sidecar,
+    file_length: u64,
+    torn: Option<TornTail>,
+}
+
+impl Survey<'_> {
+    /// The sidecar of a segment, if it can be believed.
+    fn trusted_sidecar(&self, number: u64, exists: bool) -> Result<Option<Sidecar>, OpenError> {
+        if !exists {
+            return Ok(None);
+        }
+        let path = sidecar_path(self.directory, number);
+        let sidecar = match read_sidecar(self.files, &path).map_err(OpenError::io(&path))? {
+            Ok(sidecar) => sidecar,
+            Err(SidecarError::Version { version }) => {
+                return Err(OpenError::NewerVersion { path, version });
+            }
+            Err(SidecarError::Form | SidecarError::Checksum | SidecarError::Fields) => {
+                return Ok(None);
+            }
+        };
+        let vouches = match sidecar.assurance {
+            Assurance::Synced => true,
+            Assurance::Written(boot) => Some(boot) == self.boot,
+        };
+        let segment = segment_path(self.directory, number);
+        let length = self
+            .files
+            .length(&segment)
+            .map_err(OpenError::io(&segment))?;
+        let fits = sidecar.first_sequence_number == number && sidecar.length == length;
+        Ok((vouches && fits).then_some(sidecar))
+    }
+
+    fn keep_trusted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
+        self.expect(number)?;
+        self.keep(*sidecar, None);
+        Ok(())
+    }
+
+    /// A segment without sidecar that others with one follow: it was complete.
+    fn survey_inner(&mut self, number: u64, following: Option<u64>) -> Result<(), OpenError> {
+        self.expect(number)?;
+        let found = self.scan(number)?;
+        let next = following.unwrap_or(found.sidecar.next_sequence_number);
+        if found.torn.is_none() && found.sidecar.next_sequence_number == next {
+            self.mending.push(Mending::Vouch(found.sidecar));
+            self.keep(found.sidecar, None);
+            return Ok(());
+        }
+        let damage = Damage {
+            segment: number,
+            position: found.sidecar.length,
+            cause: found.torn.map_or(DamageCause::Length, DamageCause::Batch),
+        };
+        let whole = Sidecar {
+            length: found.file_length,
+            next_sequence_number: next,
+            ..found.sidecar
+        };
+        self.report
+            .damaged
+            .push((segment_path(self.directory, number), damage));
+        self.keep(whole, Some(damage));
+        Ok(())
+    }
+
+    /// A segment that no segment with a sidecar follows: what was written last.
+    fn survey_tail(&mut self, number: u64) -> Result<(), OpenError> {
+        let path = segment_path(self.directory, number);
+        let expected = self.expected.unwrap_or(number);
+        if self.tail == Tail::Torn || (self.tail == Tail::Whole && expected != number) {
+            let bytes = self.files.length(&path).map_err(OpenError::io(&path))?;
+            let cause = TornTail::SequenceNumber {
+                expected,
+                found: number,
+            };
+            self.tear(path, 0, bytes, cause);
+            return Ok(());
+        }
+        self.expect(number)?;
+        let found = self.scan(number)?;
+        self.tail = Tail::Whole;
+        let kept = found.sidecar.length;
+        if let Some(cause) = found.torn {
+            self.tail = Tail::Torn;
+            self.tear(path, kept, found.file_length - kept, cause);
+        }
+        if kept > 0 {
+            self.mending.push(Mending::Vouch(found.sidecar));
+        }
+        self.keep(found.sidecar, None);
+        Ok(())
+    }
+
+    fn expect(&self, number: u64) -> Result<(), OpenError> {
+        match self.expected {
+            Some(expected) if expected != number => Err(OpenError::Missing {
+                path: self.directory.to_owned(),
+                expected,
+                found: number,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, mut sidecar: Sidecar, damage: Option<Damage>) {
+        if let Some(last) = self.recovered.last_append_time {
+            sidecar.first_append_time = sidecar.first_append_time.max(last);
+            sidecar.last_append_time = sidecar.last_append_time.max(last);
+        }
+        self.expected = Some(sidecar.next_sequence_number);
+        if sidecar.last_append_time > UnixTime::MIN {
+            self.recovered.last_append_time = Some(sidecar.last_append_time);
+        }
+        if sidecar.records() > 0 || damage.is_some() {
+            self.report.segments += 1;
+            self.report.bytes += sidecar.length;
+            self.report.records += sidecar.records();
+            self.recovered
+                .segments
+                .push(RecoveredSegment { sidecar, damage });
+        }
+    }
+
+    fn tear(&mut self, path: PathBuf, position: u64, bytes: u64, cause: TornTail) {
+        self.mending.push(match position {
+            // An empty first file still tells the next sequence number.
+            0 if self.expected.is_some() => Mending::Remove(path.clone()),
+            _ => Mending::Cut(path.clone(), position),
+        });
+        self.report.torn.push(Torn {
+            path,
+            position,
+            bytes,
+            cause,
+        });
+    }
+
+    fn scan(&mut self, number: u64) -> Result<Found, OpenError> {
+        let path = segment_path(self.directory, number);
+        let (bytes, file_length) = read_segment(self.files, &path).map_err(OpenError::io(&path))?;
+        self.report.scanned_bytes += bytes.len() as u64;
+        let (sidecar, torn) = describe(&bytes, number, file_length);
+        if let Some(TornTail::Batch(BatchError::Version { version })) = torn
+            && batch::has_intact_checksum(&bytes[sidecar.length as usize..])
+        {
+            let version = u32::from(version);
+            return Err(OpenError::NewerVersion { path, version });
+        }
+        Ok(Found {
+            sidecar,
+            file_length,
+            torn,
+        })
+    }
+
+    fn finish(mut self, sync: bool) -> Result<(Recovered, RecoveryReport), OpenError> {
+        for mending in std::mem::take(&mut self.mending) {
+            match mending {
+                Mending::Cut(path, length) => {
+                    let cut = || {
+                        let file = self.files.open(&path, Access::Write)?;
+                        file.truncate(length)?;
+                        file.sync()
+                    };
+                    cut().map_err(OpenError::io(&path))?;
+                }
+                Mending::Remove(path) => {
+                    self.files.remove(&path).map_err(OpenError::io(&path))?;
+                }
+                Mending::Vouch(sidecar) => self.vouch(sidecar, sync)?,
+            }
+        }
+        self.recovered.next_sequence_number = self.expected.unwrap_or(0);
+        Ok((self.recovered, self.report))
+    }
+
+    /// Makes a scanned segment like one that was completed. A sidecar that can't be written costs time at the next
+    /// start and nothing else.
+    fn vouch(&mut self, sidecar: Sidecar, sync: bool) -> Result<(), OpenError> {
+        let path = segment_path(self.directory, sidecar.first_sequence_number);
+        if sync {
+            // Reading is enough to be allowed to sync, so this works on a read-only file system as well.
+            self.files
+                .open(&path, Access::Read)
+                .and_then(|file| file.sync())
+                .map_err(OpenError::io(&path))?;
+        }
+        let assurance = match (sync, self.boot) {
+            (true, _) => Assurance::Synced,
+            (false, Some(boot)) => Assurance::Written(boot),
+            (false, None) => return Ok(()),
+        };
+        let sidecar = Sidecar {
+            assurance,
+            ..sidecar
+        };
+        match write_sidecar(self.files, self.directory, &sidecar) {
+            Ok(()) => self.report.rebuilt_sidecars += 1,
+            Err(error) => {
+                tracing::warn!(segment = %path.display(), %error, "the sidecar of a segment can't be written");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RecoveryReport {
+    /// Adds what was found elsewhere.
+    pub fn add(&mut self, other: Self) {
+        self.segments += other.segments;
+        self.bytes += other.bytes;
+        self.records += other.records;
+        self.scanned_bytes += other.scanned_bytes;
+        self.rebuilt_sidecars += other.rebuilt_sidecars;
+        self.torn.extend(other.torn);
+        self.damaged.extend(other.damaged);
+    }
+}
+
+/// One line: what was kept, and what was not.
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes| ByteSize::from_bytes(bytes).approximate();
+        write!(
+            f,
+            "kept {} records in {} segments ({})",
+            self.records,
+            self.segments,
+            size(self.bytes)
+        )?;
+        if self.scanned_bytes > 0 {
+            write!(f, ", scanned {}", size(self.scanned_bytes))?;
+        }
+        if self.rebuilt_sidecars > 0 {
+            write!(f, ", rebuilt {} sidecars", self.rebuilt_sidecars)?;
+        }
+        for torn in &self.torn {
+            write!(
+                f,
+                ", cut {} bytes off {} at {} ({})",
+                torn.bytes,
+                torn.path.display(),
+                torn.position,
+                torn.cause
+            )?;
+        }
+        for (path, damage) in &self.damaged {
+            write!(f, ", found {} damaged ({damage})", path.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the file beside a segment.
+pub(super) fn write_sidecar(
+    files: &dyn DiskFiles,
+    directory: &Path,
+    sidecar: &Sidecar,
+) -> io::Result<()> {
+    let path = sidecar_path(directory, sidecar.first_sequence_number);
+    let file = files.open(&path, Access::Write)?;
+    write_fully(&*file, &sidecar.encode(), 0)?;
+    file.truncate(Sidecar::LENGTH as u64)
+}
+
+/// The bytes of a segment file, and how many there are; more than any segment has are not read.
+pub(super) fn read_segment(files: &dyn DiskFiles, path: &Path) -> io::Result<(Vec<u8>, u64)> {
+    let file_length = files.length(path)?;
+    let mut bytes = vec![0; file_length.min(MAXIMUM_SEGMENT_LENGTH) as usize];
+    let file = files.open(path, Access::Read)?;
+    let length = read_fully(&*file, &mut bytes, 0)?;
+    bytes.truncate(length);
+    Ok((bytes, file_length))
+}
+
+/// The sidecar that the valid prefix of a segment's bytes would have, and what stops it.
+pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar, Option<TornTail>) {
+    let mut found = scan(bytes);
+    if let Some((first, _next)) = found.sequence_numbers
+        && first != number
+    {
+        found = scan(&[]);
+        found.torn = Some(TornTail::SequenceNumber {
+            expected: number,
+            found: first,
+        });
+    }
+    if found.torn.is_none() && (found.valid_length as u64) < file_length {
+        found.torn = Some(TornTail::Batch(BatchError::Incomplete {
+            needed: file_length as usize,
+            available: found.valid_length,
+        }));
+    }
+    let (first, next) = found.sequence_numbers.unwrap_or((number, number));
+    let first_append_time = BatchHeader::read(&bytes[..found.valid_length])
+        .map_or(UnixTime::MIN, |header| header.append_time);
+    let sidecar = Sidecar {
+        length: found.valid_length as u64,
+        first_sequence_number: first,
+        next_sequence_number: next,
+        first_append_time,
+        last_append_time: found.last_append_time.unwrap_or(UnixTime::MIN),
+        assurance: Assurance::Synced,
+    };
+    (sidecar, found.torn)
+}
+
+fn read_sidecar(files: &dyn DiskFiles, path: &Path) -> io::Result<Result<Sidecar, SidecarError>> {
+    let file = files.open(path, Access::Read)?;
+    let mut bytes = [0; LARGEST_SIDECAR];
+    let length = read_fully(&*file, &mut bytes, 0)?;
+    Ok(Sidecar::decode(&bytes[..length]))
+}
+
+/// The numbers of the segments, ascending, and those of the sidecars.
+fn list(files: &dyn DiskFiles, directory: &Path) -> Result<(Vec<u64>, BTreeSet<u64>), OpenError> {
+    let mut segments = Vec::new();
+    let mut sidecars = BTreeSet::new();
+    let names = match files.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        result => result.map_err(OpenError::io(directory))?,
+    };
+    for (number, kind) in names.iter().filter_map(|name| parse_name(name.to_str()?)) {
+        match kind {
+            Kind::Segment => segments.push(number),
+            Kind::Sidecar => {
+                sidecars.insert(number);
+            }
+        }
+    }
+    segments.sort_unstable();
+    Ok((segments, sidecars))
+}
+
+/// A newer form may be longer than ours; this much of it is enough to know it by.
+const LARGEST_SIDECAR: usize = 4096;
+
+/// A batch of the largest size, in the block that it gets.
+const MAXIMUM_SEGMENT_LENGTH: u64 = 4 * batch::MAXIMUM_BATCH_LENGTH as u64;

@@ -1,0 +1,97 @@
+//! How much of what is on disk is kept in memory as well.
+//!
+//! Segments are let go of in the order in which they came, the ones just completed and the ones just loaded alike:
+//! readers go forwards, so what came first has been read. The newest one always stays, or a reader that waits for it would never
+//! get it.
+
+use crate::log::partition_log::PartitionLog;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The memory of all segments that are on disk, of all logs of a service.
+pub(in crate::log) struct Residency {
+    bound: u64,
+    bytes: AtomicU64,
+    /// May hold segments that are gone.
+    oldest_first: Mutex<VecDeque<(Weak<PartitionLog>, u64)>>,
+}
+
+/// A segment's part of that memory, for as long as this exists.
+pub(in crate::log) struct ResidentShare {
+    residency: Arc<Residency>,
+    bytes: u64,
+}
+
+impl Residency {
+    pub(super) fn new(bound: u64) -> Arc<Self> {
+        Arc::new(Self {
+            bound,
+            bytes: AtomicU64::new(0),
+            oldest_first: Mutex::default(),
+        })
+    }
+
+    /// Counts a segment of `bytes` bytes.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        log: Weak<PartitionLog>,
+        segment: u64,
+        bytes: u64,
+    ) -> ResidentShare {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.lock().push_back((log, segment));
+        ResidentShare {
+            residency: Arc::clone(self),
+            bytes,
+        }
+    }
+
+    /// Lets go of the oldest segments until the bound holds. No lock of a log may be held.
+    pub(super) fn enforce(&self) {
+        while self.bytes.load(Ordering::Relaxed) > self.bound {
+            let oldest = {
+                let mut segments = self.lock();
+                match segments.len() {
+                    0 | 1 => return,
+                    _ => segments.pop_front(),
+                }
+            };
+            if let Some((log, segment)) = oldest
+                && let Some(log) = log.upgrade()
+            {
+                log.evict(segment);
+            }
+        }
+    }
+
+    /// Bytes held at present.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Weak<PartitionLog>, u64)>> {
+        // Locked sections only push and pop.
+        self.oldest_first
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ResidentShare {
+    fn drop(&mut self) {
+        self.residency
+            .bytes
+            .fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Residency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Residency")
+            .field("bound", &self.bound)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
