@@ -40,6 +40,7 @@ pub struct EventHubsSource {
     /// How many events of a partition may be with us or with the user.
     window: u32,
     consumer_group: String,
+    owner_level: Option<i64>,
     connection: Reconnecting,
     partitions: Vec<PartitionId>,
     /// By partition id; none for partitions that are not open.
@@ -85,6 +86,7 @@ impl EventHubsSource {
         Ok(Self {
             window: u32::try_from(source.unreleased_limit()).unwrap_or(u32::MAX),
             consumer_group: consumer_group.to_owned(),
+            owner_level: None,
             connection: Reconnecting::new(endpoint, connection),
             partitions,
             readers: (0..count).map(|_| None).collect(),
@@ -101,6 +103,14 @@ impl EventHubsSource {
     /// called before any is opened.
     pub fn retain_partitions(&mut self, keep: impl Fn(PartitionId) -> bool) {
         self.partitions.retain(|&partition| keep(partition));
+    }
+
+    /// Makes the receiver of every partition that is opened from now on the only one of its consumer group: it takes the
+    /// partition from any receiver of the same level or a lower one, which is told so (see
+    /// [`SourceError::is_stolen`]), and a later one may take it from us. Processors that share partitions all use
+    /// level 0.
+    pub fn set_owner_level(&mut self, owner_level: i64) {
+        self.owner_level = Some(owner_level);
     }
 
     /// Closes the connection in good order. Dropping the source just ends it.
@@ -121,6 +131,7 @@ impl EventHubsSource {
             &self.consumer_group,
             partition,
             &reader.position,
+            self.owner_level,
             self.links_attached,
         );
         let Some(connection) = self.connection.up() else {
@@ -384,18 +395,21 @@ fn link_options(
     consumer_group: &str,
     partition: PartitionId,
     position: &StartPosition,
+    owner_level: Option<i64>,
     number: u64,
 ) -> LinkOptions {
     let hub = &endpoint.options.hub;
     let name = format!("{}-{partition}-{number}", endpoint.container_id);
     let address = format!("{hub}/ConsumerGroups/{consumer_group}/Partitions/{partition}");
+    let mut properties = vec![(RECEIVER_NAME, Value::from(name.as_str()))];
+    properties.extend(owner_level.map(|level| (OWNER_LEVEL, Value::Long(level))));
     LinkOptions {
         source: performative::Source {
             filter: start_filter(position),
             ..performative::Source::new(address)
         },
         target: Target::new(name.as_str()),
-        properties: vec![(RECEIVER_NAME, Value::from(name.as_str()))],
+        properties,
         name,
         ..LinkOptions::default()
     }
@@ -403,3 +417,6 @@ fn link_options(
 
 /// What the service calls a receiver by in its errors.
 const RECEIVER_NAME: Symbol = Symbol::from_static("com.microsoft:receiver-name");
+
+/// The owner level of a receiver, which the protocol calls its epoch.
+const OWNER_LEVEL: Symbol = Symbol::from_static("com.microsoft:epoch");

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::batch_builder::BatchBuilder;
 use crate::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
+use crate::sink::ErrorClass;
 use crate::source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
 /// The partitions that a [`MemorySource`] reads; clones share them. Sequence numbers count from 0, and offsets are ten
@@ -29,6 +30,8 @@ pub struct MemorySource {
     builder: BatchBuilder,
     closed: VecDeque<SourceEvent>,
     timer: Pin<Box<Sleep>>,
+    /// This source among those that own what they open, if it is one of them.
+    owner: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -38,7 +41,12 @@ struct Shared {
     opened: Vec<(PartitionId, StartPosition)>,
     failures: Vec<(PartitionId, SourceError)>,
     failure: Option<SourceError>,
-    reader: Option<Waker>,
+    /// How many sources own what they open.
+    owners: u64,
+    /// Which of them owns each partition.
+    owner_of: Vec<Option<u64>>,
+    /// The tasks that have polled and not been woken since.
+    pollers: Vec<Waker>,
 }
 
 /// One event: its chunk is the partition key, the offset and the message, one after the other.
@@ -64,7 +72,9 @@ impl MemoryLog {
             opened: Vec::new(),
             failures: Vec::new(),
             failure: None,
-            reader: None,
+            owners: 0,
+            owner_of: (0..partitions).map(|_| None).collect(),
+            pollers: Vec::new(),
         };
         Self {
             shared: Arc::new(Mutex::new(shared)),
@@ -108,7 +118,7 @@ impl MemoryLog {
             enqueued_time,
         };
         stored.push(Stored { chunk, parts });
-        shared.wake_reader();
+        shared.wake_pollers();
         sequence_number
     }
 
@@ -116,14 +126,14 @@ impl MemoryLog {
     pub fn fail_partition(&self, partition: PartitionId, error: SourceError) {
         let mut shared = self.shared();
         shared.failures.push((partition, error));
-        shared.wake_reader();
+        shared.wake_pollers();
     }
 
     /// Lets the source fail as a whole.
     pub fn fail(&self, error: SourceError) {
         let mut shared = self.shared();
         shared.failure = Some(error);
-        shared.wake_reader();
+        shared.wake_pollers();
     }
 
     /// Every opening of a partition, in order, with the position that was asked for.
@@ -150,6 +160,41 @@ impl MemorySource {
             builder: BatchBuilder::new(options.batch, count),
             closed: VecDeque::new(),
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
+            owner: None,
+        }
+    }
+
+    /// A source that takes every partition it opens from the others of this kind, as receivers with an owner level do.
+    #[must_use]
+    pub fn owning(log: &MemoryLog, options: SourceOptions) -> Self {
+        let mut shared = log.shared();
+        shared.owners += 1;
+        let owner = Some(shared.owners);
+        drop(shared);
+        Self {
+            owner,
+            ..Self::new(log, options)
+        }
+    }
+
+    /// Closes the partitions that others have taken.
+    fn take_thefts(&mut self) {
+        if self.owner.is_none() {
+            return;
+        }
+        for id in (0..).take(self.readers.len()) {
+            let partition = PartitionId(id);
+            let owner = self.log.shared().owner_of[id as usize];
+            if self.readers[id as usize].is_some() && owner != self.owner {
+                self.close(partition);
+                let error = SourceError {
+                    class: ErrorClass::Retryable,
+                    condition: "amqp:link:stolen".to_owned(),
+                    description: "another source has opened the partition".to_owned(),
+                };
+                self.closed
+                    .push_back(SourceEvent::PartitionClosed { partition, error });
+            }
         }
     }
 
@@ -204,6 +249,10 @@ impl Source for MemorySource {
             next
         };
         shared.opened.push((partition, position));
+        if self.owner.is_some() {
+            shared.owner_of[partition.0 as usize] = self.owner;
+            shared.wake_pollers();
+        }
         self.readers[partition.0 as usize] = Some(Reader {
             next,
             unreleased: 0,
@@ -216,8 +265,9 @@ impl Source for MemorySource {
     }
 
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
-        self.log.shared().reader = Some(context.waker().clone());
+        self.log.shared().await_change(context.waker());
         self.take_failures()?;
+        self.take_thefts();
         if let Some(event) = self.closed.pop_front() {
             return Poll::Ready(Ok(event));
         }
@@ -247,9 +297,13 @@ impl Source for MemorySource {
 }
 
 impl Shared {
-    fn wake_reader(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            reader.wake();
+    fn wake_pollers(&mut self) {
+        self.pollers.drain(..).for_each(Waker::wake);
+    }
+
+    fn await_change(&mut self, waker: &Waker) {
+        if !self.pollers.iter().any(|poller| poller.will_wake(waker)) {
+            self.pollers.push(waker.clone());
         }
     }
 }
@@ -283,7 +337,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sink::ErrorClass;
     use crate::source::BatchOptions;
 
     const PARTITION: PartitionId = PartitionId(0);
@@ -420,5 +473,21 @@ mod tests {
         );
         source.open(PARTITION, StartPosition::Earliest);
         assert_eq!(numbers(&next(&mut source).await), [0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_sources_that_own_what_they_open_the_later_one_has_it() {
+        let log = MemoryLog::new(1);
+        log.append(PARTITION, b"event");
+        let options = source(&log, 1, 1).options;
+        let mut first = MemorySource::owning(&log, options);
+        let mut second = MemorySource::owning(&log, options);
+        first.open(PARTITION, StartPosition::Latest);
+        second.open(PARTITION, StartPosition::Earliest);
+        let closed = poll_fn(|context| first.poll_batch(context)).await;
+        assert!(
+            matches!(closed, Ok(SourceEvent::PartitionClosed { partition: PARTITION, error }) if error.is_stolen())
+        );
+        assert_eq!(numbers(&next(&mut second).await), [0]);
     }
 }

@@ -99,6 +99,25 @@ async fn a_partition_is_opened_by_its_address_with_a_selector_and_the_whole_wind
 }
 
 #[tokio::test]
+async fn an_owner_level_is_told_when_a_partition_is_opened_and_none_without() {
+    let mut service = Service::start(2).await;
+    let mut source = source(&service, 10, 77, SOON).await;
+    let epoch = |attach: &amqp::performative::Attach| {
+        let mut properties = attach.properties.iter();
+        properties
+            .find(|(name, _)| name.as_str() == "com.microsoft:epoch")
+            .map(|(_, value)| value.clone())
+    };
+    source.open(ZERO, StartPosition::Earliest);
+    let attach = while_quiet(&mut source, service.attached(&receive_address(0))).await;
+    assert_eq!(epoch(&attach), None);
+    source.set_owner_level(0);
+    source.open(ONE, StartPosition::Earliest);
+    let attach = while_quiet(&mut source, service.attached(&receive_address(1))).await;
+    assert_eq!(epoch(&attach), Some(Value::Long(0)));
+}
+
+#[tokio::test]
 async fn events_come_in_batches_with_what_the_service_said_of_them() {
     let mut service = Service::start(1).await;
     let mut source = source(&service, 3, 100, SOON).await;

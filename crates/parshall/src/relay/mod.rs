@@ -1,12 +1,14 @@
 //! `parshall relay`: one pipeline on its own, until it is interrupted.
 //!
 //! * `plan` tells what a pipeline does, before it does it.
+//! * `identity` names a relay among those that it shares partitions with.
 //!
 //! ```text
 //!   first signal    no more batches; those under way are finished or given back; checkpoints; status 0
 //!   second signal   the end at once, status 130: what was under way is read and sent again by the next relay
 //! ```
 
+mod identity;
 mod plan;
 
 use std::error::Error;
@@ -56,6 +58,8 @@ A pipeline:
     write: each-batch                  # or {every: 1 s}
   route: key                           # or random, round-robin
   batch: {events: 128, wait: 10 ms}
+  ownership: {mode: greedy}            # share the partitions with other relays on the same store;
+                                       # or balanced; renew: 10 s, expire: 60 s, identity: a name
   metrics: 127.0.0.1:9464              # /metrics and /health
 
 Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops in good order: what is under way is finished,
@@ -162,9 +166,14 @@ async fn connect(
         FileCheckpointStore::open(folder)
             .map_err(|error| unavailable("the checkpoints can't be kept", &error))?,
     );
-    let source = source(document, config).await?;
+    let mut source = source(document, config).await?;
     let sink = sink(config).await?;
-    let options = config.relay_options(sink.destinations());
+    let options = config.relay_options(sink.destinations(), &identity::made_up());
+    if let Some(ownership) = &options.ownership {
+        // As all processors that share partitions do: who claims a partition also takes over its link.
+        source.set_owner_level(0);
+        tracing::info!(identity = ownership.identity, "sharing partitions");
+    }
     Relay::new(options, source, sink, store).map_err(|error| match &error {
         RelayError::FanOut { destinations, .. } => {
             let advice = format!(
@@ -172,7 +181,10 @@ async fn connect(
             );
             document.mistake("fan_out", error.to_string(), advice).into()
         }
-        RelayError::Source(_) | RelayError::Sink(_) | RelayError::Store(_) => {
+        RelayError::Source(_)
+        | RelayError::Sink(_)
+        | RelayError::Store(_)
+        | RelayError::Ownership(_) => {
             unavailable("the pipeline can't begin", &error)
         }
     })
@@ -281,6 +293,9 @@ fn told(summary: &Summary) -> String {
         doubtful_events,
         checkpoints,
         failed_checkpoints,
+        claimed_partitions,
+        lost_partitions,
+        returned_partitions,
         ..
     } = summary.metrics;
     let ended = match summary.ended {
@@ -289,6 +304,14 @@ fn told(summary: &Summary) -> String {
             format!("Stopped with {batches} batches under way, which will be read and sent again.")
         }
     };
+    let shared = if claimed_partitions == 0 {
+        String::new()
+    } else {
+        format!(
+            "ownership    {claimed_partitions} partitions claimed, {lost_partitions} lost, {returned_partitions} given \
+             back\n"
+        )
+    };
     format!(
         "{ended}\n\
          received     {received_events} events in {received_batches} batches\n\
@@ -296,6 +319,6 @@ fn told(summary: &Summary) -> String {
          completed    {completed_events} events, with all of their batch\n\
          in doubt     {doubtful_events} events of sends without an outcome\n\
          retries      {retries}, failed batches {failed_batches}\n\
-         checkpoints  {checkpoints} written, {failed_checkpoints} failed\n"
+         checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"
     )
 }

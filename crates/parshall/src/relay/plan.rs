@@ -4,6 +4,7 @@ use std::fmt;
 
 use access::{ConnectionString, TransportSecurity};
 use relay::CheckpointPolicy;
+use relay::ownership::OwnershipMode;
 use relay::pipeline::{CheckpointStoreConfig, PipelineConfig, SinkConfig, SourceConfig};
 use relay::route::Route;
 use units::duration;
@@ -23,7 +24,7 @@ impl<'a> Plan<'a> {
 impl fmt::Display for Plan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let config = self.config;
-        let options = config.relay_options(1);
+        let options = config.relay_options(1, "");
         let SourceConfig::EventHubs {
             connection_string,
             hub,
@@ -74,6 +75,18 @@ impl fmt::Display for Plan<'_> {
             CheckpointPolicy::Every(interval) => format!("every {}", duration::text(interval)),
         };
         writeln!(f, "checkpoints  {policy}, in {}", folder.display())?;
+        if let Some(ownership) = &config.ownership {
+            let mode = match ownership.mode {
+                OwnershipMode::Balanced => "balanced",
+                OwnershipMode::Greedy => "greedy",
+            };
+            writeln!(
+                f,
+                "ownership    {mode}, renewed every {}, expires after {}",
+                duration::text(ownership.renew),
+                duration::text(ownership.expire),
+            )?;
+        }
         if options.failure_ratio > 0.0 {
             writeln!(
                 f,

@@ -204,7 +204,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 },
                 Work::Claiming(mut claiming) => match claiming.claimed.as_mut().poll(context) {
                     Poll::Ready(won) => {
-                        self.end_claiming(claiming, won)?;
+                        self.end_claiming(*claiming, won)?;
                         None
                     }
                     Poll::Pending => Some(Work::Claiming(claiming)),
@@ -334,7 +334,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     fn end_claiming(
         &mut self,
-        claiming: Box<Claiming>,
+        claiming: Claiming,
         won: Result<Vec<Ownership>, StoreError>,
     ) -> Result<(), RelayError> {
         let now = self.now;
@@ -343,7 +343,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             renewed,
             claims,
             ..
-        } = *claiming;
+        } = claiming;
         let Some(sharing) = &mut self.sharing else {
             return Ok(());
         };

@@ -11,8 +11,9 @@ use connect::source::{self, BatchOptions, SourceOptions};
 use serde::{Deserialize, Deserializer, de};
 use units::ByteSize;
 
-use super::{CheckpointStoreConfig, PipelineConfig, SinkConfig, SourceConfig};
+use super::{CheckpointStoreConfig, OwnershipConfig, PipelineConfig, SinkConfig, SourceConfig};
 use crate::options::{CheckpointPolicy, RelayOptions};
+use crate::ownership::{OwnershipMode, OwnershipOptions};
 use crate::route;
 
 /// The whole file.
@@ -49,6 +50,9 @@ pub(super) struct Pipeline {
     /// For tests of what comes after: the probability that a send fails on purpose.
     #[serde(default)]
     pub(super) failure_ratio: f64,
+    /// How the partitions are shared with other relays.
+    #[serde(default)]
+    pub(super) ownership: Ownership,
     pub(super) metrics: Option<SocketAddr>,
 }
 
@@ -148,6 +152,28 @@ pub(super) struct Retry {
     pub(super) max_delay: Duration,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Ownership {
+    pub(super) mode: Mode,
+    #[serde(with = "units::duration")]
+    pub(super) renew: Duration,
+    #[serde(with = "units::duration")]
+    pub(super) expire: Duration,
+    /// The relay's name; one of its own making if left out.
+    pub(super) identity: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Mode {
+    /// All partitions are this relay's alone.
+    #[default]
+    Static,
+    Balanced,
+    Greedy,
+}
+
 impl Pipeline {
     pub(super) fn into_config(self) -> PipelineConfig {
         let relay = self.relay_options();
@@ -166,6 +192,7 @@ impl Pipeline {
             source: from.into_config(),
             sink: to.into_config(),
             checkpoint_store: CheckpointStoreConfig::Files(folder),
+            ownership: self.ownership.into_config(),
             fan_out: self.fan_out,
             metrics: self.metrics,
             relay,
@@ -198,6 +225,22 @@ impl Pipeline {
             stop_timeout: self.stop_timeout,
             ..RelayOptions::new(source.group())
         }
+    }
+}
+
+impl Ownership {
+    fn into_config(self) -> Option<OwnershipConfig> {
+        let mode = match self.mode {
+            Mode::Static => return None,
+            Mode::Balanced => OwnershipMode::Balanced,
+            Mode::Greedy => OwnershipMode::Greedy,
+        };
+        Some(OwnershipConfig {
+            mode,
+            renew: self.renew,
+            expire: self.expire,
+            identity: self.identity,
+        })
     }
 }
 
@@ -278,6 +321,18 @@ impl Default for Batch {
         Self {
             events: u32::try_from(max_events).unwrap_or(u32::MAX),
             wait: max_wait,
+        }
+    }
+}
+
+impl Default for Ownership {
+    fn default() -> Self {
+        let OwnershipOptions { renew, expire, .. } = OwnershipOptions::new("");
+        Self {
+            mode: Mode::default(),
+            renew,
+            expire,
+            identity: None,
         }
     }
 }

@@ -16,6 +16,7 @@
 //! route: key                       # random, key, round-robin
 //! batch: {events: 128, wait: 10 ms}
 //! prefetch: 300
+//! ownership: {mode: greedy, renew: 10 s, expire: 60 s}     # or balanced, static; with an `identity`
 //! metrics: 127.0.0.1:9464
 //! ```
 //!
@@ -24,6 +25,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use access::ConnectionString;
 use connect::checkpoint::ConsumerGroup;
@@ -31,6 +33,7 @@ use connect::source::SourceOptions;
 use settings::{Document, SettingsError};
 
 use crate::options::RelayOptions;
+use crate::ownership::{OwnershipMode, OwnershipOptions};
 
 mod file;
 #[cfg(test)]
@@ -48,6 +51,8 @@ pub struct PipelineConfig {
     pub sink: SinkConfig,
     /// Where progress is kept.
     pub checkpoint_store: CheckpointStoreConfig,
+    /// How the partitions are shared with other relays; not at all if left out.
+    pub ownership: Option<OwnershipConfig>,
     /// Events go to the first this many destinations; to all of them where it is left out.
     pub fan_out: Option<u32>,
     /// Where the metrics are to be had over HTTP; nowhere if left out.
@@ -87,6 +92,19 @@ pub enum SinkConfig {
     },
 }
 
+/// How the partitions are shared with other relays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnershipConfig {
+    /// How much is claimed at once.
+    pub mode: OwnershipMode,
+    /// How long from one cycle to the next.
+    pub renew: Duration,
+    /// A claim that was not renewed for so long is free for others.
+    pub expire: Duration,
+    /// The relay's name among the others, if it was given one.
+    pub identity: Option<String>,
+}
+
 /// A kind of checkpoint store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointStoreConfig {
@@ -115,11 +133,19 @@ impl PipelineConfig {
         Ok(file.into_config())
     }
 
-    /// The relay's options for a sink of so many destinations.
+    /// The relay's options for a sink of so many destinations. `identity` names the relay among those that it shares
+    /// partitions with, unless the file does.
     #[must_use]
-    pub fn relay_options(&self, destinations: u32) -> RelayOptions {
+    pub fn relay_options(&self, destinations: u32, identity: &str) -> RelayOptions {
+        let ownership = self.ownership.as_ref().map(|config| OwnershipOptions {
+            mode: config.mode,
+            identity: config.identity.as_deref().unwrap_or(identity).to_owned(),
+            renew: config.renew,
+            expire: config.expire,
+        });
         RelayOptions {
             fan_out: self.fan_out.unwrap_or(destinations),
+            ownership,
             ..self.relay.clone()
         }
     }

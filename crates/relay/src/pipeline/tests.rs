@@ -8,6 +8,7 @@ use connect::source::StartPosition;
 
 use super::*;
 use crate::options::CheckpointPolicy;
+use crate::ownership::{OwnershipMode, OwnershipOptions};
 use crate::route::Route;
 
 const NAMESPACE: &str = "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
@@ -50,7 +51,7 @@ fn what_is_left_out_has_its_default() {
         CheckpointStoreConfig::Files("./checkpoints".into())
     );
     assert_eq!(config.metrics, None);
-    let options = config.relay_options(32);
+    let options = config.relay_options(32, "me");
     assert_eq!(options.fan_out, 32, "all destinations");
     assert_eq!(
         options.group,
@@ -65,6 +66,49 @@ fn what_is_left_out_has_its_default() {
         (defaults.restart_after, defaults.stop_timeout)
     );
     assert_eq!(options.start_position, defaults.start_position);
+    assert_eq!(options.ownership, None);
+}
+
+#[test]
+fn partitions_can_be_shared() {
+    let pipeline = |ownership: &str| {
+        let text = format!(
+            "source: {{event_hubs: {{connection_string: '${{NAMESPACE}};EntityPath=orders'}}}}
+sink: {{event_hubs: {{connection_string: '${{NAMESPACE}}', hub: copies}}}}
+checkpoint: {{store: {{files: ./checkpoints}}}}
+ownership: {ownership}
+"
+        );
+        read_text(&text)
+    };
+    let options = |ownership: &str| {
+        let config = pipeline(ownership).expect("a whole pipeline");
+        config.relay_options(32, "me").ownership
+    };
+    assert_eq!(options("{}"), None);
+    assert_eq!(options("{mode: static, renew: 1 s}"), None);
+    let greedy = OwnershipOptions::new("me");
+    assert_eq!(options("{mode: greedy}"), Some(greedy.clone()));
+    let chosen = OwnershipOptions {
+        mode: OwnershipMode::Balanced,
+        identity: "relay-7".to_owned(),
+        renew: Duration::from_millis(200),
+        expire: Duration::from_secs(1),
+    };
+    let text = "{mode: balanced, renew: 200 ms, expire: 1 s, identity: relay-7}";
+    assert_eq!(options(text), Some(chosen));
+    let mistake = |ownership: &str| {
+        let error = pipeline(ownership).expect_err("a mistake");
+        error.to_string()
+    };
+    let short = mistake("{mode: greedy, renew: 10 s, expire: 20 s}");
+    assert!(short.contains("ownership.expire"), "{short}");
+    let often = mistake("{mode: greedy, renew: 9 ms}");
+    assert!(often.contains("ownership.renew"), "{often}");
+    let nameless = mistake("{mode: greedy, identity: ''}");
+    assert!(nameless.contains("ownership.identity"), "{nameless}");
+    let unknown = mistake("{mode: greedy, stel: true}");
+    assert!(unknown.contains("stel"), "{unknown}");
 }
 
 #[test]
@@ -123,7 +167,7 @@ metrics: 127.0.0.1:9464
         (500, Some(7))
     );
     assert_eq!(config.metrics.map(|address| address.port()), Some(9464));
-    let options = config.relay_options(32);
+    let options = config.relay_options(32, "me");
     assert_eq!(
         (options.fan_out, options.seed, options.in_flight),
         (7, 99, 3)
@@ -163,7 +207,7 @@ fn each_start_is_read() {
         ),
     ] {
         let config = read(&format!("start: {text}\n")).expect("a whole pipeline");
-        assert_eq!(config.relay_options(1).start_position, position);
+        assert_eq!(config.relay_options(1, "me").start_position, position);
     }
 }
 
@@ -190,7 +234,7 @@ fn the_example_in_the_documentation_is_a_pipeline() {
         .fill_in(|_| Some(NAMESPACE.to_owned()))
         .expect("variables with values");
     let config = PipelineConfig::from_document(&document).expect("a whole pipeline");
-    assert_eq!(config.relay_options(4).route, Route::Key);
+    assert_eq!(config.relay_options(4, "me").route, Route::Key);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
-use super::file::{EventHubsSink, EventHubsSource, Pipeline, Sink, Source, Write};
+use super::file::{EventHubsSink, EventHubsSource, Ownership, Pipeline, Sink, Source, Write};
+use crate::ownership::RENEW_MIN;
 
 /// Checks `pipeline`, which was read from `document`.
 pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), SettingsError> {
@@ -66,6 +67,7 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         pipeline.stop_timeout,
         Duration::from_secs(86_400),
     )?;
+    rules.ownership(&pipeline.ownership)?;
     if let Write::Every(interval) = pipeline.checkpoint.write {
         rules.at_least("checkpoint.write.every", interval, Duration::from_millis(1))?;
         rules.at_most(
@@ -135,6 +137,27 @@ impl Rules<'_> {
                 ))
             }
             _ => Ok(hub),
+        }
+    }
+
+    fn ownership(&self, ownership: &Ownership) -> Result<(), SettingsError> {
+        let &Ownership { renew, expire, .. } = ownership;
+        self.at_least("ownership.renew", renew, RENEW_MIN)?;
+        self.at_most("ownership.renew", renew, Duration::from_secs(3_600))?;
+        // One renewal may fail, and the next one takes its time.
+        self.at_least(
+            "ownership.expire",
+            expire,
+            2 * renew + Duration::from_millis(1),
+        )?;
+        self.at_most("ownership.expire", expire, Duration::from_secs(86_400))?;
+        match &ownership.identity {
+            Some(identity) if identity.is_empty() => Err(self.document.mistake(
+                "ownership.identity",
+                "the name is empty",
+                "leave it out for one of the relay's own making",
+            )),
+            _ => Ok(()),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::route::Route;
 mod delivery;
 mod failure;
 mod progress;
+mod sharing;
 mod stop;
 
 /// A log, a sink and a store, through which any number of relays run one after the other.

@@ -5,6 +5,9 @@
 //! long as that one has at least two more than itself. Each such theft makes the shares more equal, so they come to rest,
 //! and once no two differ by more than one nothing is stolen any more. An owner with too much gives nothing away by itself:
 //! others cannot be seen until they own something.
+//!
+//! What nobody has taken although it was there for a while is taken even by those who have their share: whose it would be
+//! is perhaps about to leave. The official SDKs let it lie.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,6 +26,8 @@ pub struct Balancer {
     identity: String,
     mode: OwnershipMode,
     expire: Duration,
+    /// How long a partition may lie there for those who lack it.
+    patience: Duration,
     /// All partitions that are to be shared, in order.
     partitions: Vec<PartitionId>,
     random: Random,
@@ -84,8 +89,8 @@ struct Survey<'a> {
     others: BTreeMap<&'a str, Vec<&'a Ownership>>,
     /// Claims in this relay's name that it does not hold.
     own: Vec<Claim>,
-    /// What nobody owns.
-    free: Vec<Claim>,
+    /// What nobody owns, and whether it has been so for a while.
+    free: Vec<(Claim, bool)>,
 }
 
 impl Balancer {
@@ -109,6 +114,11 @@ impl Balancer {
             identity: options.identity.clone(),
             mode: options.mode,
             expire: options.expire,
+            patience: match options.mode {
+                // Everybody has had the time to take all it lacks.
+                OwnershipMode::Greedy => 2 * options.renew,
+                OwnershipMode::Balanced => options.expire,
+            },
             partitions,
             random: Random::from_seed(mix(seed, name, CLAIMS)),
         }
@@ -144,6 +154,13 @@ impl Balancer {
             mine += 1;
             allowed -= 1;
         }
+        let allowed = match self.mode {
+            OwnershipMode::Balanced => usize::from(missing == 0),
+            OwnershipMode::Greedy => usize::MAX,
+        };
+        let left_over = survey.free.into_iter().filter(|&(_, left_over)| left_over);
+        let left_over = left_over.map(|(claim, _)| claim).take(allowed);
+        plan.claims.extend(left_over);
         plan
     }
 
@@ -175,16 +192,19 @@ impl Balancer {
                 ownership: self.claim(partition, etag),
                 kind,
             };
+            let older_than = |age| found.is_some_and(|found| is_older(found, now, age));
             match found {
-                None => survey.free.push(claim(ClaimKind::Free)),
+                None => survey.free.push((claim(ClaimKind::Free), false)),
                 Some(found) if found.owner_id.is_empty() => {
-                    survey.free.push(claim(ClaimKind::Free));
+                    let left_over = older_than(self.patience);
+                    survey.free.push((claim(ClaimKind::Free), left_over));
                 }
                 Some(found) if found.owner_id == self.identity => {
                     survey.own.push(claim(ClaimKind::Own));
                 }
-                Some(found) if self.is_expired(found, now) => {
-                    survey.free.push(claim(ClaimKind::Expired));
+                Some(_) if older_than(self.expire) => {
+                    let left_over = older_than(self.expire + self.patience);
+                    survey.free.push((claim(ClaimKind::Expired), left_over));
                 }
                 Some(found) => {
                     let owned = survey.others.entry(found.owner_id.as_str()).or_default();
@@ -201,10 +221,10 @@ impl Balancer {
     }
 
     /// Takes any one.
-    fn draw(&mut self, free: &mut Vec<Claim>) -> Option<Claim> {
+    fn draw(&mut self, free: &mut Vec<(Claim, bool)>) -> Option<Claim> {
         let index = self.random.below(free.len() as u64);
         // An index below a length.
-        (!free.is_empty()).then(|| free.swap_remove(index as usize))
+        (!free.is_empty()).then(|| free.swap_remove(index as usize).0)
     }
 
     /// Takes any one from any of those who have most, if that makes shares more equal.
@@ -248,14 +268,14 @@ impl Balancer {
             last_modified: None,
         }
     }
+}
 
-    /// A claim without a time is as good as one that has just been made. So is one from the future: clocks differ.
-    fn is_expired(&self, ownership: &Ownership, now: SystemTime) -> bool {
-        ownership.last_modified.is_some_and(|modified| {
-            now.duration_since(modified)
-                .is_ok_and(|age| age > self.expire)
-        })
-    }
+/// A claim without a time is as good as one that has just been made. So is one from the future: clocks differ.
+fn is_older(ownership: &Ownership, now: SystemTime, age: Duration) -> bool {
+    ownership
+        .last_modified
+        .and_then(|modified| now.duration_since(modified).ok())
+        .is_some_and(|since| since > age)
 }
 
 /// The concern of the random numbers that choose what is claimed.

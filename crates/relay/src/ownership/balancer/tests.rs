@@ -89,6 +89,26 @@ fn what_was_given_back_or_has_expired_is_claimed_before_anything_is_stolen() {
 }
 
 #[test]
+fn what_lies_there_for_long_is_taken_even_beyond_the_share() {
+    // `you` is about to leave and takes nothing more; renewals are 10 s apart. Three is the share of each.
+    let listed = [
+        owned(0, "me", "a", 100),
+        owned(1, "me", "a", 100),
+        owned(2, "me", "a", 100),
+        owned(3, "", "b", 79),
+        owned(4, "", "c", 80),
+        owned(5, "you", "d", 100),
+    ];
+    let held = held(&[(0, "a"), (1, "a"), (2, "a")]);
+    let plan = balancer("me", OwnershipMode::Greedy, 6, 3).plan(at(100), &held, &listed);
+    assert_eq!(kinds(&plan), [(3, ClaimKind::Free)].into());
+    let plan = balancer("me", OwnershipMode::Balanced, 6, 3).plan(at(100), &held, &listed);
+    assert_eq!(plan.claims, []);
+    let plan = balancer("me", OwnershipMode::Balanced, 6, 3).plan(at(140), &held, &listed);
+    assert_eq!(kinds(&plan), [(3, ClaimKind::Free)].into());
+}
+
+#[test]
 fn a_newcomer_steals_its_share_from_who_has_most() {
     let listed: Vec<_> = (0..7)
         .map(|id| owned(id, if id < 5 { "rich" } else { "poor" }, "a", 0))
