@@ -12,9 +12,9 @@ use amqp::connection::{
     SessionId,
 };
 use amqp::message::{FORMAT_AMQP, MessageView, Properties, encode};
-use amqp::performative::{DeliveryState, Error, Source, Target};
+use amqp::performative::{Attach, DeliveryState, Error, Source, Target};
 use amqp::{Connection, Value};
-use amqp_tokio::Driver;
+use amqp_tokio::{Driver, Stream};
 use bytes::BytesMut;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
@@ -27,11 +27,13 @@ pub(crate) async fn service() -> Service {
 }
 
 pub(crate) async fn service_of(hub: HubConfig) -> Service {
-    Service::start(ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![
-        hub,
-    ])))
-    .await
-    .unwrap()
+    service_with(vec![hub]).await
+}
+
+pub(crate) async fn service_with(hubs: Vec<HubConfig>) -> Service {
+    Service::start(ServiceConfig::loopback(NamespaceConfig::with_hubs(hubs)))
+        .await
+        .unwrap()
 }
 
 /// What must come comes within this, on however slow a machine.
@@ -74,10 +76,11 @@ impl Client {
         address: SocketAddr,
         sasl: SaslClient,
     ) -> Result<Self, ConnectionError> {
-        let stream =
-            amqp_tokio::connect("127.0.0.1", address.port(), None, Duration::from_secs(10))
-                .await
-                .unwrap();
+        Self::open(connected(address).await, sasl).await
+    }
+
+    /// Opens a connection over a stream that leads to the service.
+    pub(crate) async fn open(stream: Stream, sasl: SaslClient) -> Result<Self, ConnectionError> {
         let config = Config {
             links_max: 100_000,
             ..client_config()
@@ -142,10 +145,15 @@ impl Client {
 
     /// Presents a token for the namespace, and gives the status of the answer.
     pub(crate) async fn put_token(&mut self, token: &str) -> i64 {
+        self.put_token_for("sb://localhost/", token).await
+    }
+
+    /// Presents a token for `audience`, and gives the status of the answer.
+    pub(crate) async fn put_token_for(&mut self, audience: &str, token: &str) -> i64 {
         let properties = [
             ("operation", Value::from("put-token")),
             ("type", Value::from("servicebus.windows.net:sastoken")),
-            ("name", Value::from("sb://localhost/")),
+            ("name", Value::from(audience)),
         ];
         self.request("$cbs", &properties, &Value::from(token))
             .await
@@ -228,6 +236,48 @@ impl Client {
         Ok(link)
     }
 
+    /// A link from `address` with what `ask` adds to it, and what the service answered.
+    pub(crate) async fn ask_to_receive(
+        &mut self,
+        address: &str,
+        ask: impl FnOnce(&mut LinkOptions),
+    ) -> Result<(LinkId, Attach), Error> {
+        let mut options = LinkOptions {
+            source: Source::new(address),
+            target: Target::new("here"),
+            ..self.options()
+        };
+        ask(&mut options);
+        let session = self.session;
+        let link = self.connection().attach_receiver(session, options).unwrap();
+        self.answer_to(link).await
+    }
+
+    /// A link to `address` with what `ask` adds to it, and what the service answered.
+    pub(crate) async fn ask_to_send(
+        &mut self,
+        address: &str,
+        ask: impl FnOnce(&mut LinkOptions),
+    ) -> Result<(LinkId, Attach), Error> {
+        let mut options = LinkOptions {
+            target: Target::new(address),
+            ..self.options()
+        };
+        ask(&mut options);
+        let session = self.session;
+        let link = self.connection().attach_sender(session, options).unwrap();
+        self.answer_to(link).await
+    }
+
+    /// Waits for the service to end a link, and gives its reason.
+    pub(crate) async fn detached(&mut self, link: LinkId) -> Error {
+        self.until("the detach", |event| match event {
+            Event::LinkDetached { link: gone, error } if gone == link => error,
+            _ => None,
+        })
+        .await
+    }
+
     /// Sends one event and waits for its outcome.
     pub(crate) async fn send(&mut self, link: LinkId, body: &[u8]) -> DeliveryState {
         let mut message = Vec::with_capacity(body.len() + 8);
@@ -257,6 +307,27 @@ impl Client {
             Event::Outcome {
                 first, last, state, ..
             } if first <= id && id <= last => Some(state.unwrap()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Sends one event and waits for its outcome, or for the end of the link.
+    pub(crate) async fn try_send(&mut self, link: LinkId, body: &[u8]) -> Option<DeliveryState> {
+        let mut message = Vec::new();
+        encode::data(&mut message, body);
+        let delivery = NewDelivery {
+            tag: b"tag",
+            format: FORMAT_AMQP,
+            settled: false,
+        };
+        let sent = self.connection().sender(link)?.send(&delivery, &[&message]);
+        let id = sent.ok()?;
+        self.until("the outcome", |event| match event {
+            Event::Outcome {
+                first, last, state, ..
+            } if first <= id && id <= last => Some(state),
+            Event::LinkDetached { link: gone, .. } if gone == link => Some(None),
             _ => None,
         })
         .await
@@ -336,13 +407,24 @@ impl Client {
     }
 
     async fn attached(&mut self, asked: LinkId) -> Result<LinkId, Error> {
+        self.answer_to(asked).await.map(|(link, _)| link)
+    }
+
+    async fn answer_to(&mut self, asked: LinkId) -> Result<(LinkId, Attach), Error> {
         self.until("the attach", |event| match event {
-            Event::LinkAttached { link, .. } if link == asked => Some(Ok(link)),
+            Event::LinkAttached { link, attach } if link == asked => Some(Ok((link, *attach))),
             Event::LinkDetached { link, error } if link == asked => Some(Err(error.unwrap())),
             _ => None,
         })
         .await
     }
+}
+
+/// A socket to the service.
+pub(crate) async fn connected(address: SocketAddr) -> Stream {
+    amqp_tokio::connect("127.0.0.1", address.port(), None, Duration::from_secs(10))
+        .await
+        .unwrap()
 }
 
 /// A client whose socket is in the test's own hands: it reads when told to and writes whatever it is told to.

@@ -250,7 +250,7 @@ fn count_panics() -> Arc<AtomicUsize> {
     std::panic::set_hook(Box::new(move |panic| {
         let of_the_test = panic
             .location()
-            .is_some_and(|location| location.file().contains("tests/hostile"));
+            .is_some_and(|location| location.file().contains("tests/front"));
         counted.fetch_add(usize::from(!of_the_test), Ordering::Relaxed);
         report(panic);
     }));

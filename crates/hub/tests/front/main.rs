@@ -1,0 +1,30 @@
+//! The service as clients see it, over real sockets, with everyone else served all the while.
+//!
+//! What the service does for them:
+//! * `receivers`: who may read a partition, who takes over from whom, what they are told of it.
+//! * `publishers`: addresses of publishers, and producers that number their events.
+//! * `deletion`: links to what is deleted.
+//! * `transports`: AMQP over WebSocket.
+//!
+//! And against those who mean no good, or are gone:
+//! * `bytes`: random streams and malformed frames.
+//! * `greed`: clients that take without end, or take nothing.
+//! * `intrusion`: wrong, expired and missing proof; what does not exist; what is too large; what is full.
+//! * `silence`: clients that have stopped.
+//!
+//! No test waits for a time to pass: each waits for what must come, under a deadline that only a failure reaches.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what panics in a test fails it, and says where"
+)]
+
+mod bytes;
+mod client;
+mod deletion;
+mod greed;
+mod intrusion;
+mod publishers;
+mod receivers;
+mod silence;
+mod transports;
