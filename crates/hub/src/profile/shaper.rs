@@ -369,3 +369,158 @@ fn injected(condition: ErrorCondition, text: &str) -> Error {
 
 /// Longer than any connection lives: 10 years.
 const NEVER: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::num::NonZeroU64;
+
+    use super::*;
+    use crate::profile::{FailureConfig, QuotaConfig, Ratio};
+
+    fn profile(config: &ProfileConfig) -> Arc<ServiceProfile> {
+        ServiceProfile::new(config, "localhost")
+            .unwrap()
+            .expect("the profile is not off")
+    }
+
+    fn failing(seed: u64) -> ProfileConfig {
+        let ratio = |ratio| Ratio::new(ratio).unwrap();
+        ProfileConfig {
+            failures: FailureConfig {
+                send_ratio: ratio(0.1),
+                acknowledgement_ratio: ratio(0.1),
+                detach_ratio: ratio(0.1),
+                disconnect_ratio: ratio(0.1),
+                receiver_detach_per_s: Some(Rate::per_second(10.0).unwrap()),
+                ..FailureConfig::default()
+            },
+            seed,
+            ..ProfileConfig::default()
+        }
+    }
+
+    fn fates(shaper: &mut Shaper, count: usize) -> Vec<Admission> {
+        let now = Instant::now();
+        (0..count).map(|_| shaper.publish(now, 0, b"")).collect()
+    }
+
+    #[test]
+    fn a_profile_that_is_off_is_none() {
+        let off = ServiceProfile::new(&ProfileConfig::default(), "localhost");
+        assert!(off.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn each_connection_has_fates_of_its_own_which_the_seed_repeats() {
+        let (first, second) = (profile(&failing(1)), profile(&failing(1)));
+        let mut shapers = [Shaper::new(&first, None), Shaper::new(&first, None)];
+        let [mut a, mut b] = [Shaper::new(&second, None), Shaper::new(&second, None)];
+        // In another order of connections, the second time.
+        let of_b = fates(&mut b, 500);
+        let of_a = fates(&mut a, 500);
+        assert_eq!(fates(&mut shapers[0], 500), of_a);
+        assert_eq!(fates(&mut shapers[1], 500), of_b);
+        assert_ne!(of_a, of_b);
+        let other = profile(&failing(2));
+        assert_ne!(fates(&mut Shaper::new(&other, None), 500), of_a);
+        assert_eq!(first.counters(), second.counters());
+    }
+
+    #[tokio::test]
+    async fn each_fate_comes_as_often_as_its_ratio_says_and_is_counted() {
+        let profile = profile(&failing(3));
+        let mut shaper = Shaper::new(&profile, None);
+        let fates = fates(&mut shaper, 10_000);
+        let counters = profile.counters();
+        let accepted = fates
+            .iter()
+            .filter(|fate| matches!(fate, Admission::Accept { .. }));
+        let counts = [
+            counters.failed_sends,
+            counters.unacknowledged_sends,
+            counters.detached_links,
+            counters.disconnects,
+        ];
+        assert_eq!(counts.iter().sum::<u64>() + accepted.count() as u64, 10_000);
+        // Six standard deviations of a binomial count.
+        assert!(
+            counts.iter().all(|count| count.abs_diff(1_000) < 180),
+            "{counts:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_quota_counts_the_events_in_a_batch_and_the_bytes_of_its_message() {
+        let config = ProfileConfig {
+            quota: QuotaConfig {
+                ingress_events_per_s: NonZeroU64::new(5),
+                ..QuotaConfig::default()
+            },
+            ..ProfileConfig::default()
+        };
+        let profile = profile(&config);
+        let mut shaper = Shaper::new(&profile, None);
+        let now = Instant::now();
+        let three = b"\x00\x53\x75\xa0\x01a\x00\x53\x75\xa0\x01b\x00\x53\x75\xa0\x01c";
+        let first = shaper.publish(now, FORMAT_BATCH, three);
+        assert_eq!(first, Admission::Accept { ready_at: None });
+        let Admission::Refuse { error, .. } = shaper.publish(now, FORMAT_BATCH, three) else {
+            panic!("there is no room for six")
+        };
+        assert_eq!(error.condition, ErrorCondition::SERVER_BUSY);
+        let counters = profile.counters();
+        let throttled = (
+            counters.throttled_sends,
+            counters.throttled_events,
+            counters.throttled_bytes,
+        );
+        assert_eq!(throttled, (1, 3, 18));
+        // What is no batch is one event, whatever it looks like.
+        for _ in 0..2 {
+            let one = shaper.publish(now, 0, three);
+            assert_eq!(one, Admission::Accept { ready_at: None });
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_get_the_rate_and_one_second_to_begin_with() {
+        let config = ProfileConfig {
+            quota: QuotaConfig {
+                egress_events_per_s: NonZeroU64::new(1_000),
+                ..QuotaConfig::default()
+            },
+            ..ProfileConfig::default()
+        };
+        let profile = profile(&config);
+        let mut shaper = Shaper::new(&profile, None);
+        let start = Instant::now();
+        for _ in 0..60 {
+            poll_fn(|cx| shaper.poll_deliveries(cx)).await;
+            shaper.delivered(100, 1);
+        }
+        // 5,900 had gone out when the last hundred were allowed: 1,000 that were there, and 4,900 at the rate.
+        assert_eq!(start.elapsed(), Duration::from_millis(4_900));
+        // Ten found tokens, the next one nothing owed; each of the others had to wait.
+        assert_eq!(profile.counters().delivery_pauses, 49);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn receivers_are_detached_at_the_same_instants_with_the_same_seed() {
+        async fn detachments() -> Vec<(Duration, usize)> {
+            let profile = profile(&failing(5));
+            let mut shaper = Shaper::new(&profile, None);
+            let start = Instant::now();
+            let mut detachments = Vec::new();
+            for _ in 0..20 {
+                let (which, error) = poll_fn(|cx| shaper.poll_detachment(cx, 7)).await;
+                assert_eq!(error.condition, ErrorCondition::DETACH_FORCED);
+                detachments.push((start.elapsed(), which));
+            }
+            detachments
+        }
+        let first = detachments().await;
+        assert!(first.iter().all(|(_, which)| *which < 7));
+        assert_eq!(detachments().await, first);
+    }
+}
