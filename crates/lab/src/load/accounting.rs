@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{plan::LoadPlan, schedule::Run};
 use crate::{
     clock::RunTime,
-    record::{DecodeError, Recorder, Recording},
+    record::{DecodeError, Recorder, Recording, Window},
     verify::StreamSends,
 };
 
@@ -19,10 +19,17 @@ pub struct Accounting {
     streams: Vec<StreamSends>,
     counts: LoadCounts,
     late_after_us: i64,
+    measurement: Option<Measurement>,
+    has_schedule: bool,
+}
+
+/// What is recorded of the events that were meant for the measured phase.
+#[derive(Debug, Clone)]
+struct Measurement {
+    window: Window,
     lateness: Recorder,
     acknowledge: Recorder,
     acknowledge_corrected: Recorder,
-    has_schedule: bool,
 }
 
 /// Events so far, by what became of them.
@@ -48,7 +55,7 @@ pub struct PendingSend {
     pub sent: RunTime,
 }
 
-/// The distributions that a load recorded since it was last told to begin a measurement.
+/// The distributions that a load recorded of the events that it was meant to send in the measured phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadRecordings {
@@ -87,14 +94,12 @@ impl Accounting {
     /// Empty books for the streams of `plan`. An event that leaves more than `late_after_us`
     /// microseconds after its intended instant counts as late.
     #[must_use]
-    pub fn new(plan: &LoadPlan, late_after_us: u64, now: RunTime) -> Self {
+    pub fn new(plan: &LoadPlan, late_after_us: u64) -> Self {
         Self {
             streams: vec![StreamSends::default(); usize::from(plan.streams)],
             counts: LoadCounts::default(),
             late_after_us: i64::try_from(late_after_us).unwrap_or(i64::MAX),
-            lateness: Recorder::starting_at(now),
-            acknowledge: Recorder::starting_at(now),
-            acknowledge_corrected: Recorder::starting_at(now),
+            measurement: None,
             has_schedule: matches!(plan.pace, super::Pace::Open { .. }),
         }
     }
@@ -106,8 +111,12 @@ impl Accounting {
         self.counts.sent += u64::from(run.count());
         if self.has_schedule {
             for (_, intended) in run.events() {
-                self.lateness.record(intended, now);
                 self.counts.late += u64::from(now.micros_since(intended) > self.late_after_us);
+                if let Some(measurement) = &mut self.measurement
+                    && measurement.window.contains(intended)
+                {
+                    measurement.lateness.record(intended, now);
+                }
             }
         }
         PendingSend { run, sent: now }
@@ -121,13 +130,22 @@ impl Accounting {
         self.streams[usize::from(run.stream)]
             .acknowledged
             .insert(run.sequences());
-        self.acknowledge.record_many(pending.sent, now, count);
+        let Some(measurement) = &mut self.measurement else {
+            return;
+        };
         if self.has_schedule {
             for (_, intended) in run.events() {
-                self.acknowledge_corrected.record(intended, now);
+                if measurement.window.contains(intended) {
+                    measurement.acknowledge.record(pending.sent, now);
+                    measurement.acknowledge_corrected.record(intended, now);
+                }
             }
-        } else {
-            self.acknowledge_corrected
+        } else if measurement.window.contains(run.released) {
+            measurement
+                .acknowledge
+                .record_many(pending.sent, now, count);
+            measurement
+                .acknowledge_corrected
                 .record_many(run.released, now, count);
         }
     }
@@ -151,34 +169,39 @@ impl Accounting {
 
     /// Closes recording intervals that are over. To be called a few times per second.
     pub fn tick(&mut self, now: RunTime) {
-        self.lateness.tick(now);
-        self.acknowledge.tick(now);
-        self.acknowledge_corrected.tick(now);
-    }
-
-    /// Forgets the distributions: what is recorded from `now` on is the measurement. Counts and
-    /// acknowledged ranges go on.
-    pub fn begin_measurement(&mut self, now: RunTime) {
-        self.take_recorders(now);
-    }
-
-    /// The distributions recorded since [`Self::begin_measurement`], up to `now`.
-    pub fn end_measurement(&mut self, now: RunTime) -> LoadRecordings {
-        let [lateness, acknowledge, acknowledge_corrected] = self.take_recorders(now);
-        LoadRecordings {
-            lateness: self.has_schedule.then(|| lateness.finish(now)),
-            acknowledge: acknowledge.finish(now),
-            acknowledge_corrected: acknowledge_corrected.finish(now),
+        if let Some(measurement) = &mut self.measurement {
+            measurement.lateness.tick(now);
+            measurement.acknowledge.tick(now);
+            measurement.acknowledge_corrected.tick(now);
         }
     }
 
-    fn take_recorders(&mut self, now: RunTime) -> [Recorder; 3] {
-        [
-            &mut self.lateness,
-            &mut self.acknowledge,
-            &mut self.acknowledge_corrected,
-        ]
-        .map(|recorder| std::mem::replace(recorder, Recorder::starting_at(now)))
+    /// The measured phase begins: what is meant for `now` or later is recorded.
+    pub fn begin_measurement(&mut self, now: RunTime) {
+        self.measurement = Some(Measurement {
+            window: Window::beginning_at(now),
+            lateness: Recorder::starting_at(now),
+            acknowledge: Recorder::starting_at(now),
+            acknowledge_corrected: Recorder::starting_at(now),
+        });
+    }
+
+    /// It ends: what is meant for `now` or later is not recorded any more. Events that were meant for it before are, even
+    /// if they leave or are acknowledged later.
+    pub const fn end_measurement(&mut self, now: RunTime) {
+        if let Some(measurement) = &mut self.measurement {
+            measurement.window.end_at(now);
+        }
+    }
+
+    /// What was recorded, up to `now`; `None` if no measurement was begun.
+    pub fn take_recordings(&mut self, now: RunTime) -> Option<LoadRecordings> {
+        let measurement = self.measurement.take()?;
+        Some(LoadRecordings {
+            lateness: self.has_schedule.then(|| measurement.lateness.finish(now)),
+            acknowledge: measurement.acknowledge.finish(now),
+            acknowledge_corrected: measurement.acknowledge_corrected.finish(now),
+        })
     }
 }
 
@@ -212,7 +235,7 @@ mod tests {
     #[test]
     fn answers_in_any_order_become_ranges_and_a_refusal_leaves_a_gap() {
         let plan = plan(Pace::Backlog { events: 60 });
-        let mut accounting = Accounting::new(&plan, 0, at(0));
+        let mut accounting = Accounting::new(&plan, 0);
         let pending: Vec<_> = runs(plan, 1)
             .into_iter()
             .map(|run| accounting.sent(run, at(2)))
@@ -241,36 +264,71 @@ mod tests {
             rate: Rate::per_second(1e6).expect("a positive rate"),
             arrivals: Arrivals::Constant,
         });
-        let mut accounting = Accounting::new(&plan, 25, at(0));
+        let mut accounting = Accounting::new(&plan, 25);
+        accounting.begin_measurement(at(0));
         // Stream 0 is due at 0, 2, 4, 6, 8 and stream 1 at 1, 3, 5, 7, 9.
         for run in runs(plan, 9) {
             let pending = accounting.sent(run, at(30));
             accounting.acknowledged(&pending, at(100));
         }
         assert_eq!(accounting.counts().late, 5, "0 to 4 are later than 25 µs");
-        let recordings = accounting.end_measurement(at(200));
+        let recordings = accounting.take_recordings(at(200)).expect("begun");
         let summary = |recording: &Recording| {
             let distribution = recording.total.decode().expect("our own text");
             let summary = distribution.summary().expect("ten events");
             (summary.count, summary.min, summary.max)
         };
         let lateness = recordings.lateness.expect("an open load has a schedule");
-        assert_eq!(summary(&lateness), (10, 21, 30));
-        assert_eq!(summary(&recordings.acknowledge), (10, 70, 70));
-        assert_eq!(summary(&recordings.acknowledge_corrected), (10, 91, 100));
+        assert_eq!(summary(&lateness), (10, Some(21), Some(30)));
+        assert_eq!(summary(&recordings.acknowledge), (10, Some(70), Some(70)));
+        assert_eq!(
+            summary(&recordings.acknowledge_corrected),
+            (10, Some(91), Some(100))
+        );
     }
 
     #[test]
-    fn a_measurement_forgets_what_was_recorded_before_and_keeps_the_counts() {
+    fn what_was_meant_for_the_phase_is_recorded_whenever_it_is_acknowledged_and_nothing_else_is() {
+        let plan = plan(Pace::Open {
+            rate: Rate::per_second(1e6).expect("a positive rate"),
+            arrivals: Arrivals::Constant,
+        });
+        let mut accounting = Accounting::new(&plan, 0);
+        // Stream 0 is due at 0, 2, 4, …, 18 and stream 1 at 1, 3, 5, …, 19.
+        accounting.begin_measurement(at(5));
+        accounting.end_measurement(at(15));
+        let pending: Vec<_> = runs(plan, 19)
+            .into_iter()
+            .map(|run| accounting.sent(run, at(19)))
+            .collect();
+        for pending in &pending {
+            accounting.acknowledged(pending, at(5_000_000));
+        }
+        let recordings = accounting.take_recordings(at(5_000_001)).expect("begun");
+        for recording in [
+            recordings.lateness.expect("an open load has a schedule"),
+            recordings.acknowledge,
+            recordings.acknowledge_corrected.clone(),
+        ] {
+            let recorded = recording.total.decode().expect("our own text");
+            assert_eq!(recorded.histogram.len(), 10, "5 to 14");
+        }
+        let corrected = recordings.acknowledge_corrected.total;
+        let corrected = corrected.decode().expect("our own text");
+        assert!(
+            corrected.histogram.min() >= 4_990_000,
+            "after the end of the phase"
+        );
+        assert_eq!(accounting.counts().acknowledged, 20);
+    }
+
+    #[test]
+    fn without_a_measurement_nothing_is_recorded_and_everything_is_counted() {
         let plan = plan(Pace::Closed);
-        let mut accounting = Accounting::new(&plan, 0, at(0));
+        let mut accounting = Accounting::new(&plan, 0);
         let pending = accounting.sent(runs(plan, 1).remove(0), at(1));
         accounting.acknowledged(&pending, at(50));
-        accounting.begin_measurement(at(60));
-        let recordings = accounting.end_measurement(at(70));
-        assert_eq!(recordings.lateness, None);
-        let recorded = recordings.acknowledge.total.decode().expect("our own text");
-        assert!(recorded.is_empty());
+        assert_eq!(accounting.take_recordings(at(70)), None);
         assert_eq!(accounting.counts().acknowledged, 10);
     }
 }

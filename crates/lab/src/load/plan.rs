@@ -165,12 +165,33 @@ impl StreamPlan {
     #[must_use]
     pub fn due_by(&self, now: RunTime) -> u64 {
         let mut plan = self.clone();
-        let mut due = 0;
+        let mut due = plan.skip_nearly_to(now);
         while plan.intended() <= now && plan.intended() < RunTime::LATEST {
             plan.advance();
             due += 1;
         }
         due
+    }
+
+    /// Skips events at equal distances that are due by `now`, all but the last few, and returns how many. A generator
+    /// that is far behind asks for this ten times a second: it must not fall further behind by counting.
+    fn skip_nearly_to(&mut self, now: RunTime) -> u64 {
+        let Instants::Constant {
+            number,
+            streams,
+            interval_us,
+            start_us,
+        } = &mut self.instants
+        else {
+            return 0;
+        };
+        let next_us = *start_us + *number as f64 * *interval_us;
+        let distance_us = *interval_us * *streams as f64;
+        let due = (now.as_micros() as f64 - next_us) / distance_us;
+        // A cast of what is negative or infinite ends at the type's limits, and few enough are left for rounding.
+        let skipped = (due as u64).saturating_sub(2);
+        *number += skipped * *streams;
+        skipped
     }
 }
 

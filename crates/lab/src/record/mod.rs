@@ -5,9 +5,10 @@
 //! once, in memory that stays in the cache. Roles read the clock once per chunk of received events
 //! and record each event against that reading.
 //!
-//! Three rules keep the figures honest:
+//! Four rules keep the figures honest:
 //! * the latency of an event counts from its *intended* instant, so that a generator that falls behind
 //!   makes latencies longer, not fewer;
+//! * an event belongs to the phase that it was meant for ([`Window`]), even if it arrives after its end;
 //! * nothing is clamped: histograms grow, and negative differences are counted with the worst of them;
 //! * a phase starts with a new recorder state, never with single fields reset.
 //!
@@ -15,8 +16,10 @@
 //! processes sample by sample.
 
 mod encoded;
+mod window;
 
 pub use encoded::{DecodeError, EncodedDistribution};
+pub use window::Window;
 
 use std::time::Duration;
 

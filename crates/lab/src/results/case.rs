@@ -140,6 +140,8 @@ impl Case {
         };
         let latency = merged(recorded().map(|each| &each.latency));
         let uncorrected_latency = merged(recorded().map(|each| &each.uncorrected_latency));
+        let seconds = recorded().flat_map(|each| &each.intervals);
+        let latency_us = latency.summary_of_seconds(seconds.map(|second| &second.latency));
         let mut stages: BTreeMap<Stage, LatencyDistribution> = BTreeMap::new();
         for (stage, distribution) in recorded().flat_map(|each| &each.stages) {
             stages.entry(*stage).or_default().merge(distribution);
@@ -165,7 +167,7 @@ impl Case {
             forwarded_per_s,
             cpu_percent,
             memory_peak_bytes,
-            latency_us: latency.summary(),
+            latency_us,
             uncorrected_latency_us: uncorrected_latency.summary(),
             latency_curve: latency.curve(),
             uncorrected_latency_curve: uncorrected_latency.curve(),
@@ -501,7 +503,7 @@ mod tests {
         let case = Case::from_trials(&plan(2), &[record(1, 7.0, [3]), interrupted]);
         assert_eq!(case.status, Status::Incomplete);
         assert_eq!(case.forwarded_per_s.unwrap().max, 7.0);
-        assert_eq!(case.latency_us.unwrap().max, 3);
+        assert_eq!(case.latency_us.unwrap().max, Some(3));
         assert_eq!((case.delivery.unwrap().lost, case.trials.len()), (0, 2));
     }
 

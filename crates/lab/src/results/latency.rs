@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::percentile::{CurvePoint, Percentile, curve};
+use super::precision::LatencyPrecision;
 
 /// Latencies in microseconds, as recorded. Distributions merge, so percentiles over several processes or
 /// trials come from all samples and are never an average of percentiles.
@@ -32,16 +33,18 @@ pub struct NegativeLatencies {
 /// The summary of a distribution, in microseconds (to the histogram's three significant digits).
 ///
 /// Percentiles that the samples do not support are absent; see [`Percentile`] for the rule. Negative samples
-/// are not part of the other figures.
+/// are not part of the other figures, which are absent if there are no others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LatencySummary {
     /// Number of samples that are not negative.
     pub count: u64,
     /// The shortest.
-    pub min: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<u64>,
     /// The arithmetic mean.
-    pub mean: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
     /// The median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<u64>,
@@ -58,10 +61,14 @@ pub struct LatencySummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p999: Option<u64>,
     /// The longest.
-    pub max: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u64>,
     /// Samples below zero, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative: Option<NegativeLatencies>,
+    /// How far the percentiles can be trusted, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<LatencyPrecision>,
 }
 
 impl LatencyDistribution {
@@ -117,21 +124,35 @@ impl LatencyDistribution {
         self.histogram.is_empty() && self.negative.is_none()
     }
 
-    /// The summary; `None` if no sample, or no sample that is not negative, was recorded.
+    /// The summary; `None` if nothing was recorded.
     #[must_use]
     pub fn summary(&self) -> Option<LatencySummary> {
         let histogram = &self.histogram;
-        (!histogram.is_empty()).then(|| LatencySummary {
+        let has_samples = !histogram.is_empty();
+        (!self.is_empty()).then(|| LatencySummary {
             count: histogram.len(),
-            min: histogram.min(),
-            mean: (histogram.mean() * 1_000.0).round() / 1_000.0,
+            min: has_samples.then(|| histogram.min()),
+            mean: has_samples.then(|| (histogram.mean() * 1_000.0).round() / 1_000.0),
             p50: Percentile::P50.of(histogram),
             p75: Percentile::P75.of(histogram),
             p95: Percentile::P95.of(histogram),
             p99: Percentile::P99.of(histogram),
             p999: Percentile::P999.of(histogram),
-            max: histogram.max(),
+            max: has_samples.then(|| histogram.max()),
             negative: self.negative,
+            precision: None,
+        })
+    }
+
+    /// The summary with its precision, which the distributions of the single seconds tell.
+    #[must_use]
+    pub fn summary_of_seconds<'a>(
+        &self,
+        seconds: impl Iterator<Item = &'a Self>,
+    ) -> Option<LatencySummary> {
+        Some(LatencySummary {
+            precision: LatencyPrecision::of(self, seconds),
+            ..self.summary()?
         })
     }
 
@@ -194,7 +215,19 @@ mod tests {
             summary.negative,
             Some(NegativeLatencies { count: 2, min: -70 })
         );
-        assert_eq!((summary.count, summary.min, summary.max), (2, 10, 20));
+        assert_eq!(
+            (summary.count, summary.min, summary.max),
+            (2, Some(10), Some(20))
+        );
+    }
+
+    #[test]
+    fn latencies_that_are_all_negative_are_shown_and_have_no_other_figure() {
+        let summary = distribution([-5, -70]).summary().unwrap();
+        assert_eq!(
+            serde_json::to_value(&summary).unwrap(),
+            serde_json::json!({"count": 0, "negative": {"count": 2, "min": -70}})
+        );
     }
 
     #[test]
@@ -226,6 +259,6 @@ mod tests {
     fn a_latency_of_an_hour_is_not_clamped() {
         let hour_us = 3_600_000_000;
         let summary = distribution([1, hour_us]).summary().unwrap();
-        assert!(summary.max >= hour_us as u64);
+        assert!(summary.max >= Some(hour_us as u64));
     }
 }

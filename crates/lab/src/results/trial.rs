@@ -143,8 +143,11 @@ impl TrialRecord {
     #[must_use]
     pub fn new(trial: Trial, distributions: Distributions) -> Self {
         let stages = distributions.stages.iter();
+        let seconds = distributions.intervals.iter();
         let trial = Trial {
-            latency_us: distributions.latency.summary(),
+            latency_us: distributions
+                .latency
+                .summary_of_seconds(seconds.map(|second| &second.latency)),
             uncorrected_latency_us: distributions.uncorrected_latency.summary(),
             stages: stages
                 .filter_map(|(stage, each)| Some((*stage, each.summary()?)))

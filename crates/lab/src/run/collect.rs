@@ -363,7 +363,7 @@ fn what_limited(
             .stages
             .get(&Stage::Acknowledge)
             .and_then(LatencyDistribution::summary)
-            .map(|summary| summary.mean)
+            .and_then(|summary| summary.mean)
             .filter(|mean_us| *mean_us > 0.0)
     {
         let load = &plan.parameters.load;
@@ -376,17 +376,6 @@ fn what_limited(
                 load.workers,
                 load.batch,
                 rates.offered_per_s.unwrap_or(0.0),
-            ),
-        ));
-    }
-    if let Some(negative) = distributions.latency.negative {
-        findings.push(Finding::new(
-            Severity::Warning,
-            FindingKind::NegativeLatency,
-            format!(
-                "{} events arrived before they were meant to be sent, by up to {} µs: the clocks disagree",
-                negative.count,
-                negative.min.unsigned_abs()
             ),
         ));
     }

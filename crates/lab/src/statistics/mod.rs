@@ -7,7 +7,8 @@
 //! * [`compare`]: the difference of two builds as the Hodges–Lehmann shift of the logarithms, that is, as a ratio, with
 //!   the interval that inverts the exact Wilcoxon test: of rank sums for trials that have no partners
 //!   ([`Design::Independent`]), of signed ranks for trials that ran in pairs ([`Design::Paired`]).
-//! * [`quantile_ranks`]: between which ranks of a sample the true percentile lies, for the precision of a latency.
+//! * [`quantile_ranks`]: between which ranks of an independent sample the true percentile lies.
+//! * [`quantile_shares`]: the same for samples that are not independent, such as the latencies of neighbouring events.
 //!
 //! **What is assumed.** Trials are independent of one another. Independent trials of two builds have distributions of
 //! one shape, shifted; pairs have differences that are symmetric, which holds by construction when the order within a
@@ -21,10 +22,12 @@
 //! **Repeated looks.** The error holds for a number of trials that was fixed beforehand. Who adds trials until a
 //! verdict falls gives chance several tries: take the number that [`Verdict::NoVerdict`] asks for in one go.
 
+mod blocks;
 mod compare;
 mod order;
 mod ranks;
 
+pub use blocks::{Block, LEAST_BLOCKS, quantile_shares};
 pub use compare::{
     Better, Comparison, Design, MOST_MORE_TRIALS, MOST_RANKED_TRIALS, NotComparable, Question,
     Verdict, compare,

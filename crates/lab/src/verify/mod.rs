@@ -151,7 +151,8 @@ impl StreamVerifier {
     }
 
     /// Notes one event that was received from the destination partition `destination`: what parsing
-    /// its payload gave. Returns its header when it is an event of this run, for the latency record.
+    /// its payload gave. Returns its header when it is an event of this run that is seen for the first time, for the
+    /// latency record: an event has one latency, however often it is delivered.
     ///
     /// # Panics
     /// When `destination` is not below the expected number: partitions are ours, not the peer's.
@@ -190,10 +191,11 @@ impl StreamVerifier {
                 // Below the sequence's end, so one more still fits.
                 *reached = header.sequence + 1;
             }
+            Some(header)
         } else {
             self.counts.duplicated += 1;
+            None
         }
-        Some(header)
     }
 
     /// The counts so far.

@@ -252,7 +252,8 @@ proptest! {
             .collect();
         let mut verifier = StreamVerifier::new(EXPECTATION);
         for &(stream, sequence, destination) in &events {
-            prop_assert!(verifier.observe(Ok(header(stream, sequence)), destination).is_some());
+            let is_first = !verifier.has_seen(stream, sequence);
+            prop_assert_eq!(verifier.observe(Ok(header(stream, sequence)), destination).is_some(), is_first);
         }
         let mut delivery = verifier.conclude(&sends);
         let examples: u64 = delivery.lost_examples.iter().map(|range| u64::from(range.count)).sum();

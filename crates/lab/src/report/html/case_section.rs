@@ -6,7 +6,10 @@ use super::overview::case_curve_chart;
 use super::range_chart::range_figure;
 use super::scale::Scale;
 use crate::figure;
-use crate::results::{Case, Delivery, Interval, LatencySummary, Limit, Role, RoleUsage, Trial};
+use crate::results::{
+    Bounds, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Role, RoleUsage,
+    Trial,
+};
 
 /// Everything about one case, ready to be shown.
 #[derive(Debug)]
@@ -158,7 +161,7 @@ fn trials(case: &Case) -> Option<Grid> {
             time(|summary| summary.p50),
             time(|summary| summary.p99),
             time(|summary| summary.p999),
-            time(|summary| Some(summary.max)),
+            time(|summary| summary.max),
         ];
         grid.push(trial.number.to_string(), cells);
         if let (true, Some(row)) = (trial.interrupted, grid.rows.last_mut()) {
@@ -174,8 +177,8 @@ fn trials(case: &Case) -> Option<Grid> {
 
 fn latencies(case: &Case) -> Option<Grid> {
     let headings = [
-        "time of", "samples", "minimum", "mean", "p50", "p75", "p95", "p99", "p99.9", "maximum",
-        "negative",
+        "time of", "samples", "minimum", "mean", "p50", "within", "p75", "p95", "p99", "within",
+        "p99.9", "maximum", "negative",
     ];
     let mut grid = Grid::new(headings);
     let whole = [
@@ -193,16 +196,22 @@ fn latencies(case: &Case) -> Option<Grid> {
         .iter()
         .map(|(stage, summary)| (stage.to_string(), summary));
     for (name, summary) in whole.chain(stages) {
+        let within = |bounds: fn(&LatencyPrecision) -> Option<Bounds>| {
+            let Bounds { low, high } = bounds(summary.precision.as_ref()?)?;
+            Some(format!("{} – {}", duration(low), duration(high)))
+        };
         let cells = [
             Some(figure::count(summary.count)),
-            Some(duration(summary.min)),
-            Some(figure::duration_us(summary.mean)),
+            summary.min.map(duration),
+            summary.mean.map(figure::duration_us),
             summary.p50.map(duration),
+            within(|precision| precision.p50),
             summary.p75.map(duration),
             summary.p95.map(duration),
             summary.p99.map(duration),
+            within(|precision| precision.p99),
             summary.p999.map(duration),
-            Some(duration(summary.max)),
+            summary.max.map(duration),
             summary.negative.map(|negative| {
                 format!(
                     "{}, down to {} µs",
@@ -299,7 +308,7 @@ fn generator(case: &Case) -> Option<Grid> {
             health.never_sent_events.map(figure::count),
             lateness.and_then(|summary| summary.p50).map(duration),
             lateness.and_then(|summary| summary.p99).map(duration),
-            lateness.map(|summary| duration(summary.max)),
+            lateness.and_then(|summary| summary.max).map(duration),
             health.sink_lag_peak_events.map(figure::count),
         ];
         grid.push(trial.number.to_string(), cells);

@@ -7,17 +7,19 @@ use crate::results::LatencySummary;
 
 /// One row per stage: a thin line from minimum to maximum, a bar from p50 to p99, a mark at p50.
 pub(super) fn range_figure(caption: &str, rows: &[(String, &LatencySummary)]) -> Option<String> {
+    let rows: Vec<_> = rows
+        .iter()
+        .filter_map(|(name, summary)| Some((name, *summary, summary.min?, summary.max?)))
+        .collect();
     if rows.is_empty() {
         return None;
     }
     // The axis cannot show zero: whatever takes less than a microsecond lies at its start.
-    let low = |summary: &LatencySummary| (summary.min as f64).max(1.0);
-    let scale = Scale::logarithmic(
-        rows.iter()
-            .flat_map(|(_, summary)| [low(summary), (summary.max as f64).max(1.0)]),
-    );
+    let shown = |latency: u64| (latency as f64).max(1.0);
+    let ends = |(.., min, max): &(_, _, u64, u64)| [shown(*min), shown(*max)];
+    let scale = Scale::logarithmic(rows.iter().flat_map(ends));
     let height = TOP + rows.len() as f64 * ROW + BOTTOM;
-    let mut drawing = Drawing::new(WIDTH, height, caption, &description(rows));
+    let mut drawing = Drawing::new(WIDTH, height, caption, &description(&rows));
     let x = |value: f64| LEFT + scale.position(value) * (WIDTH - LEFT - RIGHT);
     let bottom = height - BOTTOM;
     for tick in scale.ticks() {
@@ -29,10 +31,10 @@ pub(super) fn range_figure(caption: &str, rows: &[(String, &LatencySummary)]) ->
             &figure::compact_duration_us(tick),
         );
     }
-    for (index, (name, summary)) in rows.iter().enumerate() {
+    for (index, (name, summary, min, max)) in rows.iter().enumerate() {
         let y = TOP + (index as f64 + 0.5) * ROW;
         drawing.text("tick", (LEFT - 9.0, y + 4.0), Anchor::End, name);
-        drawing.line("range s1", (x(low(summary)), y), (x(summary.max as f64), y));
+        drawing.line("range s1", (x(shown(*min)), y), (x(shown(*max)), y));
         if let Some(median) = summary.p50 {
             let median = x(median as f64);
             if let Some(p99) = summary.p99 {
@@ -58,13 +60,13 @@ fn hint(name: &str, summary: &LatencySummary) -> String {
         "{name}: p50 {}, p99 {}, max {}",
         time(summary.p50),
         time(summary.p99),
-        time(Some(summary.max))
+        time(summary.max)
     )
 }
 
-fn description(rows: &[(String, &LatencySummary)]) -> String {
+fn description(rows: &[(&String, &LatencySummary, u64, u64)]) -> String {
     rows.iter()
-        .map(|(name, summary)| hint(name, summary))
+        .map(|(name, summary, ..)| hint(name, summary))
         .collect::<Vec<_>>()
         .join("; ")
 }

@@ -34,7 +34,8 @@ pub(super) async fn run<F: Fabric>(
     loop {
         tokio::select! {
             command = channel.next() => match command {
-                Some(Command::Start) => workers.ask(&Ask::Start),
+                // One start for all: the plan counts from it, however the streams are divided.
+                Some(Command::Start) => workers.ask(&Ask::Start(clock.now())),
                 Some(Command::Allow { events }) => workers.ask(&Ask::Allow(events)),
                 Some(Command::Mark { edge }) => {
                     workers.ask(&Ask::Mark(edge));

@@ -27,7 +27,8 @@ use crate::{
 /// What the role asks of a worker.
 #[derive(Debug, Clone)]
 pub(super) enum Ask {
-    Start,
+    /// The instant from which the plan counts.
+    Start(RunTime),
     Allow(u64),
     Mark(Edge),
     Stop,
@@ -82,9 +83,9 @@ pub(super) async fn work<F: Fabric>(
         });
     }
     channel.say(Said::Ready);
-    loop {
+    let start = loop {
         match channel.asks.recv().await {
-            Some(Ask::Start) => break,
+            Some(Ask::Start(start)) => break start,
             Some(Ask::Mark(edge)) => channel.say(Said::Marked(
                 edge,
                 config.clock.now(),
@@ -100,8 +101,7 @@ pub(super) async fn work<F: Fabric>(
                 });
             }
         }
-    }
-    let now = config.clock.now();
+    };
     let worker = Worker {
         index: u16::try_from(channel.index).unwrap_or(u16::MAX),
         count: config.workers,
@@ -112,11 +112,10 @@ pub(super) async fn work<F: Fabric>(
     })?;
     let mut generator = Generator {
         clock: config.clock,
-        schedule: Schedule::new(plan, worker, now),
+        schedule: Schedule::new(plan, worker, start),
         accounting: Accounting::new(
             &plan,
             u64::try_from(LATE_AFTER.as_micros()).unwrap_or(u64::MAX),
-            now,
         ),
         encoder,
         sink,
@@ -130,7 +129,6 @@ pub(super) async fn work<F: Fabric>(
         outcomes: Vec::new(),
         overdue_at_stop: None,
         answers_until: None,
-        recordings: None,
     };
     poll_fn(|context| generator.poll(context)).await
 }
@@ -156,7 +154,6 @@ struct Generator<S, C> {
     overdue_at_stop: Option<u64>,
     /// Until when a stopped load waits for answers.
     answers_until: Option<Instant>,
-    recordings: Option<LoadRecordings>,
 }
 
 impl<S: Sink, C: MessageCodec> Generator<S, C> {
@@ -191,13 +188,13 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
     fn hear(&mut self, context: &mut Context<'_>) -> Result<(), RoleError> {
         while let Poll::Ready(ask) = self.channel.asks.poll_recv(context) {
             match ask {
-                Some(Ask::Start) => {}
+                Some(Ask::Start(_)) => {}
                 Some(Ask::Allow(events)) => self.schedule.allow(events),
                 Some(Ask::Mark(edge)) => {
                     let now = self.clock.now();
                     match edge {
                         Edge::Begin => self.accounting.begin_measurement(now),
-                        Edge::End => self.recordings = Some(self.accounting.end_measurement(now)),
+                        Edge::End => self.accounting.end_measurement(now),
                     }
                     self.channel
                         .say(Said::Marked(edge, now, self.counters(now)));
@@ -319,7 +316,7 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
             at,
             counters: self.counters(at),
             streams: self.accounting.streams().to_vec(),
-            recordings: self.recordings.take(),
+            recordings: self.accounting.take_recordings(at),
         }
     }
 

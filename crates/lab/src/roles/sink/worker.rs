@@ -18,7 +18,7 @@ use tokio::time::{Instant, Interval};
 use crate::{
     clock::RunTime,
     payload::{Corrupted, Header, sent_time},
-    record::{Recorder, Recording},
+    record::{Recorder, Recording, Window},
     roles::{
         RoleError,
         fabric::{Fabric, MessageCodec, REPORT_EVERY},
@@ -98,7 +98,6 @@ pub(super) async fn work<F: Fabric>(
         ticks: tokio::time::interval(REPORT_EVERY),
         verifier: StreamVerifier::new(config.expectation),
         recorders: None,
-        recordings: (None, None),
         reopen: Vec::new(),
         is_started: false,
         expected: None,
@@ -118,7 +117,6 @@ struct Receiver<S, C> {
     ticks: Interval,
     verifier: StreamVerifier,
     recorders: Option<Recorders>,
-    recordings: (Option<Recording>, Option<Recording>),
     /// Partitions that were closed, and when to try them again.
     reopen: Vec<(Instant, PartitionId)>,
     is_started: bool,
@@ -127,8 +125,9 @@ struct Receiver<S, C> {
     quiet: Option<Instant>,
 }
 
-/// The latencies of the measured phase.
+/// The latencies of the events that were meant for the measured phase.
 struct Recorders {
+    window: Window,
     latency: Recorder,
     uncorrected_latency: Option<Recorder>,
 }
@@ -206,18 +205,14 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
         match edge {
             Edge::Begin => {
                 self.recorders = Some(Recorders {
+                    window: Window::beginning_at(now),
                     latency: Recorder::starting_at(now),
                     uncorrected_latency: self.tells_sent_time().then(|| Recorder::starting_at(now)),
                 });
             }
             Edge::End => {
-                if let Some(recorders) = self.recorders.take() {
-                    self.recordings = (
-                        Some(recorders.latency.finish(now)),
-                        recorders
-                            .uncorrected_latency
-                            .map(|recorder| recorder.finish(now)),
-                    );
+                if let Some(recorders) = &mut self.recorders {
+                    recorders.window.end_at(now);
                 }
             }
         }
@@ -248,6 +243,9 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             let Some(recorders) = &mut self.recorders else {
                 continue;
             };
+            if !recorders.window.contains(header.intended) {
+                continue;
+            }
             recorders.latency.record(header.intended, now);
             if let (Some(recorder), Some(message)) = (&mut recorders.uncorrected_latency, decoded)
                 && let Some(sent) = sent_time(message.payload)
@@ -285,10 +283,15 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
     }
 
     fn give_account(&mut self) -> Done {
-        if self.recorders.is_some() {
-            self.mark(Edge::End);
-        }
-        let (latency, uncorrected_latency) = std::mem::take(&mut self.recordings);
+        let now = self.config.clock.now();
+        let (latency, uncorrected_latency) =
+            self.recorders.take().map_or((None, None), |recorders| {
+                let uncorrected = recorders.uncorrected_latency;
+                (
+                    Some(recorders.latency.finish(now)),
+                    uncorrected.map(|recorder| recorder.finish(now)),
+                )
+            });
         Done {
             verifier: self.verifier.clone(),
             latency,
