@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use connect::checkpoint::ConsumerGroup;
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
 use connect::sink::SendToken;
@@ -120,7 +121,11 @@ impl Rig {
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Relaying { child, output }
+        Relaying {
+            child,
+            output,
+            metrics: None,
+        }
     }
 
     /// What the reader has seen by now.
@@ -161,8 +166,20 @@ impl Rig {
         verifier.conclude(sends)
     }
 
+    /// Waits until the reader has seen so much, whatever becomes of relays.
+    pub(crate) async fn until_seen(&self, enough: impl FnMut(&Seen) -> bool) {
+        let mut seen = self.seen.clone();
+        seen.wait_for(enough).await.unwrap();
+    }
+
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.folder.path().join("checkpoints")
+    }
+
+    /// Whose progress the relays keep.
+    pub(crate) fn group(&self) -> ConsumerGroup {
+        let connection_string = self.service.connection_string(None);
+        ConsumerGroup::new(connection_string.endpoint.host(), "source", "$Default")
     }
 }
 
@@ -170,6 +187,7 @@ impl Rig {
 pub(crate) struct Relaying {
     child: Child,
     output: BufReader<tokio::process::ChildStdout>,
+    metrics: Option<String>,
 }
 
 impl Relaying {
@@ -206,6 +224,27 @@ impl Relaying {
         panic!("it ended before it was running");
     }
 
+    /// The value of a metric, once the relay runs.
+    pub(crate) async fn count(&mut self, name: &str) -> u64 {
+        let address = match self.metrics.take() {
+            Some(address) => address,
+            None => self.metrics_address().await,
+        };
+        let value = self.metric(&address, name).await;
+        self.metrics = Some(address);
+        value
+    }
+
+    /// Stops it in the middle of whatever it does, without its knowing.
+    pub(crate) fn pause(&self) {
+        self.send(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&self) {
+        self.send(Signal::CONT);
+    }
+
     /// Waits until it says that it is stopping.
     pub(crate) async fn until_stopping(&mut self) {
         let mut said = BufReader::new(self.child.stderr.as_mut().unwrap()).lines();
@@ -218,8 +257,12 @@ impl Relaying {
     }
 
     pub(crate) fn signal(&self) {
+        self.send(Signal::TERM);
+    }
+
+    fn send(&self, signal: Signal) {
         let id = i32::try_from(self.child.id().unwrap()).unwrap();
-        kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
 
     pub(crate) async fn exit(mut self) -> ExitStatus {
