@@ -162,6 +162,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.metrics.refused_checkpoints += 1;
                 self.lose(self.partitions[index].id, &error);
             }
+            // The fence of a partition that was closed in the meantime: there is nothing to be written again.
+            Err(error) if partition.watermark.position().is_none() => {
+                self.metrics.failed_checkpoints += 1;
+                tracing::warn!(partition = partition.id.0, %error, "the checkpoint cannot be fenced");
+            }
             Err(error) => {
                 self.metrics.failed_checkpoints += 1;
                 progress.dirty = true;

@@ -479,6 +479,27 @@ async fn a_link_that_is_stolen_is_a_lost_partition_and_one_that_breaks_is_not() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_partition_that_breaks_while_its_fence_fails_starts_again() {
+    let group = Group::new();
+    group.append(80);
+    // Longer than the rest of the partition: the fence fails only after that.
+    group.store.delay_updates(ms(2_000));
+    group.store.fail_updates(PARTITIONS);
+    let relay = group.relay("a");
+    group.until_shares_are(&[("a", 8)]).await;
+    tokio::time::sleep(ms(10)).await;
+    let error = SourceError {
+        class: ErrorClass::Retryable,
+        condition: "amqp:link:detach-forced".to_owned(),
+        description: "told to".to_owned(),
+    };
+    group.log.fail_partition(PartitionId(1), error);
+    group.until_done().await;
+    relay.stop().await;
+    assert_eq!(group.duplicates(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_stop_keeps_what_it_has_not_finished_and_gives_back_the_rest() {
     let group = Group::new();
     let relay = group.relay_with("a", |options| {
