@@ -163,6 +163,23 @@ fn a_check_connects_to_nothing_and_makes_no_folder() {
 }
 
 #[test]
+fn how_partitions_are_shared_is_told_and_what_can_not_work_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(repository().join("pipelines/fan-out.yaml")).unwrap();
+    let told = |ownership: &str| {
+        let pipeline = format!("{text}\nownership: {ownership}\n");
+        std::fs::write(folder.path().join("mine.yaml"), pipeline).unwrap();
+        run(parshall(folder.path(), &["mine.yaml", "--check"]))
+    };
+    let shared = told("{mode: balanced, renew: 5 s}");
+    let line = "ownership    balanced, renewed every 5 s, expires after 1 min\n";
+    assert!(shared.contains(line), "{shared}");
+    let impossible = told("{mode: greedy, renew: 30 s}");
+    assert!(impossible.starts_with("exit status: 2"), "{impossible}");
+    assert!(impossible.contains("ownership.expire"), "{impossible}");
+}
+
+#[test]
 fn a_wrong_pipeline_is_refused_with_the_line_that_is_wrong() {
     let wrong = |from: &str, to: &str| {
         let folder = tempfile::tempdir().unwrap();
