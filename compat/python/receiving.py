@@ -24,7 +24,9 @@ async def receive(connection_string, hub, partition, count, position="-1", inclu
     return received
 
 
-async def batches(connection_string, hub, partition, position="-1", inclusive=False, **options):
+async def batches(
+    connection_string, hub, partition, position="-1", inclusive=False, owner_level=None, **options
+):
     """The batches of events of a partition, from `position` on, until the caller has had enough."""
     queue = asyncio.Queue()
 
@@ -44,6 +46,7 @@ async def batches(connection_string, hub, partition, position="-1", inclusive=Fa
                 starting_position=position,
                 starting_position_inclusive=inclusive,
                 max_batch_size=300,
+                owner_level=owner_level,
             )
         )
         try:
@@ -58,7 +61,7 @@ async def batches(connection_string, hub, partition, position="-1", inclusive=Fa
             await asyncio.gather(task, return_exceptions=True)
 
 
-def receiving_error(connection_string, hub, partition, position="-1", **options):
+def receiving_error(connection_string, hub, partition, position="-1", owner_level=None, **options):
     """The error that a receiver gets at once.
 
     It is the synchronous client that is asked: the asynchronous one says nothing about links that are refused, and
@@ -80,6 +83,7 @@ def receiving_error(connection_string, hub, partition, position="-1", **options)
             partition_id=partition,
             starting_position=position,
             max_wait_time=DEADLINE_S,
+            owner_level=owner_level,
         )
     return errors[0]
 

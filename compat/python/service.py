@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 PARTITIONS = 4
@@ -12,12 +14,13 @@ LISTEN_ONLY = ("listener", "listen-only-value")
 class Service:
     """A running service. Every test takes hubs of its own, so that none sees another's events."""
 
-    def __init__(self, directory: Path, hubs: int):
+    def __init__(self, directory: Path, hubs: int, *settings: str):
         self._unused = iter([f"hub-{number}" for number in range(hubs)])
         config = directory / "namespace.yaml"
-        config.write_text(_namespace(hubs))
+        config.write_text("\n".join([_namespace(hubs), *settings]))
         command = [os.environ["PARSHALL_BINARY"], "serve", "--config", str(config)]
         command += ["--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        command += ["--websocket", "127.0.0.1:0", "--websocket-tls", "127.0.0.1:0"]
         command += ["--tls-directory", str(directory / "tls")]
         self._log = open(directory / "service.log", "w")
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
@@ -34,6 +37,9 @@ class Service:
             raise RuntimeError(f"it did not start, see {self._log.name}")
         self.address = "localhost:" + told["AMQP"].split(":")[-1]
         self.tls_address = "localhost:" + told["AMQP over TLS"].split(":")[-1]
+        self.websocket_address = _authority_of(told["AMQP over WS"])
+        self.websocket_tls_address = _authority_of(told["AMQP over WSS"])
+        self._metrics = told["Metrics"]
         self.authority = told["Trusted authority"]
         plain = [string for string in strings if string.endswith("UseDevelopmentEmulator=true")]
         self.connection_string = next(string for string in plain if "EntityPath" not in string)
@@ -59,11 +65,28 @@ class Service:
         return status
 
 
+    def open_connections(self) -> int:
+        with urllib.request.urlopen(self._metrics, timeout=20) as response:
+            for line in response.read().decode().splitlines():
+                if line.startswith("parshall_amqp_connections "):
+                    return int(line.split()[-1])
+        raise RuntimeError("the service does not say how many connections are open")
+
+    def run(self, *arguments: str) -> str:
+        """Runs the program with the service's connection string, and gives what it prints."""
+        command = [os.environ["PARSHALL_BINARY"], *arguments, "--connection-string", self.connection_string]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=20).stdout
+
+
 def connect(client, connection_string: str, hub: str, **options):
     """A client of `hub`, which for consumers reads as `$Default` unless told otherwise."""
     if "Consumer" in client.__name__:
         options.setdefault("consumer_group", "$Default")
     return client.from_connection_string(connection_string, eventhub_name=hub, **options)
+
+
+def _authority_of(url: str) -> str:
+    return "localhost:" + urllib.parse.urlsplit(url).netloc.split(":")[-1]
 
 
 def _namespace(hubs: int) -> str:
