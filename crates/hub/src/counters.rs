@@ -14,11 +14,12 @@ pub struct Counters {
     bytes_in: AtomicU64,
     batches_in: AtomicU64,
     batches_refused: AtomicU64,
+    batches_throttled: AtomicU64,
     events_out: AtomicU64,
     bytes_out: AtomicU64,
 }
 
-/// Counters as they stood at one moment; the six need not be of exactly the same moment.
+/// Counters as they stood at one moment; they need not all be of exactly the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterValues {
     /// Events appended.
@@ -29,6 +30,9 @@ pub struct CounterValues {
     pub batches_in: u64,
     /// Batches that were not appended because the log was full.
     pub batches_refused: u64,
+    /// Batches that were not appended because the namespace's quota was used up. Those sent to a hub, and not to one of
+    /// its partitions, count with the first.
+    pub batches_throttled: u64,
     /// Events handed to readers; an event counts once per reader.
     pub events_out: u64,
     /// Bytes of those events.
@@ -48,6 +52,11 @@ impl Counters {
         self.batches_refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A batch was refused because the namespace's quota was used up.
+    pub fn throttled(&self) {
+        self.batches_throttled.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// `events` events of `bytes` bytes in all were handed to a reader.
     pub fn delivered(&self, events: u64, bytes: u64) {
         self.events_out.fetch_add(events, Ordering::Relaxed);
@@ -62,6 +71,7 @@ impl Counters {
             bytes_in: self.bytes_in.load(Ordering::Relaxed),
             batches_in: self.batches_in.load(Ordering::Relaxed),
             batches_refused: self.batches_refused.load(Ordering::Relaxed),
+            batches_throttled: self.batches_throttled.load(Ordering::Relaxed),
             events_out: self.events_out.load(Ordering::Relaxed),
             bytes_out: self.bytes_out.load(Ordering::Relaxed),
         }
@@ -77,6 +87,7 @@ impl Add for CounterValues {
             bytes_in: self.bytes_in.wrapping_add(other.bytes_in),
             batches_in: self.batches_in.wrapping_add(other.batches_in),
             batches_refused: self.batches_refused.wrapping_add(other.batches_refused),
+            batches_throttled: self.batches_throttled.wrapping_add(other.batches_throttled),
             events_out: self.events_out.wrapping_add(other.events_out),
             bytes_out: self.bytes_out.wrapping_add(other.bytes_out),
         }
@@ -100,12 +111,14 @@ mod tests {
         partitions[0].delivered(8, 200);
         partitions[1].appended(1, 10);
         partitions[1].refused();
+        partitions[1].throttled();
         let hub: CounterValues = partitions.iter().map(Counters::values).sum();
         let expected = CounterValues {
             events_in: 5,
             bytes_in: 110,
             batches_in: 2,
             batches_refused: 1,
+            batches_throttled: 1,
             events_out: 8,
             bytes_out: 200,
         };

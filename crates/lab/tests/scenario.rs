@@ -245,6 +245,22 @@ fn mistakes_in_the_file_are_told_with_their_place() {
             "s.yaml:2:18: `load.payload.reply` is not a known key",
         ),
         (
+            "embedded: {profile: {round_trip: 2}}",
+            "s.yaml:2:34: `embedded.profile.round_trip`: `2` lacks its unit; write `2 ms`, `2 s` or the like",
+        ),
+        (
+            "embedded: {profile: {service_time: {send: {median: 1 ms, p90: 2 ms}}}}",
+            "s.yaml:2:58: `embedded.profile.service_time.send.p90` is not a known key",
+        ),
+        (
+            "embedded: {profile: {failures: {send_ratio: 2}}}",
+            "s.yaml:2:45: `embedded.profile.failures.send_ratio`: a ratio is a number from 0 to 1, such as 0.001",
+        ),
+        (
+            "embedded: {profile: {throughput_units: 1, quota: {egress_events_per_s: 5}}}",
+            "s.yaml:2:43: `embedded.profile.quota`: there are `throughput_units` as well, which mean a quota of their own",
+        ),
+        (
             "load: {mode: open}",
             "s.yaml:2:14: `load.mode`: an open load needs `load.rate`",
         ),
@@ -310,6 +326,27 @@ fn mistakes_in_the_file_are_told_with_their_place() {
             .to_string()
             .contains("lacks the key `scenario`")
     );
+}
+
+#[test]
+fn the_service_profile_is_set_and_swept_like_any_parameter() {
+    let text = "scenario: s\nsweeps: {a: {embedded.profile.round_trip: [1 ms, 2 ms]}}\n";
+    let options = set(&["embedded.profile.service_time.send={median: 1 ms, p99: 9 ms}"]);
+    let cases = cases(text, &options).unwrap();
+    let profiles: Vec<Value> = cases
+        .iter()
+        .map(|case| case.params()["embedded"]["profile"].clone())
+        .collect();
+    assert_eq!(profiles.len(), 2);
+    for (profile, round_trip) in profiles.iter().zip(["1 ms", "2 ms"]) {
+        assert_eq!(profile["round_trip"], round_trip);
+        assert_eq!(
+            profile["service_time"],
+            json!({"send": {"median": "1 ms", "p99": "9 ms"}})
+        );
+    }
+    let options = set(&["embedded.profile.round_trip='2 ms'"]);
+    assert!(crate::cases("scenario: s\n", &options).is_ok());
 }
 
 #[test]
@@ -383,7 +420,12 @@ fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
     file.extend(
         cases(
             "scenario: s\n",
-            &set(&["load.rate=1/s", "limits.hub={cores: 1, memory: 1 GiB}"]),
+            &set(&[
+                "load.rate=1/s",
+                "limits.hub={cores: 1, memory: 1 GiB}",
+                "embedded.profile={round_trip: 2 ms, connection_setup: {mean: 5 ms}, quota: {ingress_bytes_per_s: 1 MB}, \
+                 failures: {disconnect_per_s: 0.1}}",
+            ]),
         )
         .unwrap()[0]
             .params(),

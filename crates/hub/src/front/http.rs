@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::amqp::AmqpFront;
 use crate::counters::CounterValues;
 use crate::namespace::{Namespace, Partition};
+use crate::profile::ProfileCounterValues;
 
 /// What the endpoints report on.
 #[derive(Debug, Clone)]
@@ -93,7 +94,7 @@ impl HttpFront {
                     }
                 }
             };
-        let counters: [(&str, &str, Figure); 6] = [
+        let counters: [(&str, &str, Figure); 7] = [
             (
                 "parshall_hub_events_in_total",
                 "Events appended.",
@@ -111,6 +112,11 @@ impl HttpFront {
                 "parshall_hub_batches_refused_total",
                 "Batches refused because the log was full.",
                 |values| values.batches_refused,
+            ),
+            (
+                "parshall_hub_batches_throttled_total",
+                "Batches refused because the namespace's quota was used up.",
+                |values| values.batches_throttled,
             ),
             (
                 "parshall_hub_events_out_total",
@@ -154,7 +160,11 @@ impl HttpFront {
                 self.amqp.refused_connections(),
             ),
         ];
-        for (name, kind, help, figure) in connections {
+        let profile = self.namespace.profile().map(|profile| profile.counters());
+        let profile = profile.as_ref().map(profile_counters);
+        for (name, kind, help, figure) in
+            connections.into_iter().chain(profile.into_iter().flatten())
+        {
             let _ = writeln!(
                 text,
                 "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {figure}"
@@ -162,4 +172,54 @@ impl HttpFront {
         }
         text
     }
+}
+
+/// Name, kind, help and figure of what a service profile did.
+const fn profile_counters(
+    values: &ProfileCounterValues,
+) -> [(&'static str, &'static str, &'static str, u64); 7] {
+    [
+        (
+            "parshall_hub_throttled_events_total",
+            "counter",
+            "Events of batches refused because the quota was used up.",
+            values.throttled_events,
+        ),
+        (
+            "parshall_hub_throttled_bytes_total",
+            "counter",
+            "Bytes of batches refused because the quota was used up.",
+            values.throttled_bytes,
+        ),
+        (
+            "parshall_hub_delivery_pauses_total",
+            "counter",
+            "Times that a connection's readers waited because the quota was used up.",
+            values.delivery_pauses,
+        ),
+        (
+            "parshall_hub_injected_send_failures_total",
+            "counter",
+            "Batches refused on purpose.",
+            values.failed_sends,
+        ),
+        (
+            "parshall_hub_injected_acknowledgement_failures_total",
+            "counter",
+            "Batches stored and answered with an error on purpose.",
+            values.unacknowledged_sends,
+        ),
+        (
+            "parshall_hub_injected_detaches_total",
+            "counter",
+            "Links detached on purpose.",
+            values.detached_links,
+        ),
+        (
+            "parshall_hub_injected_disconnects_total",
+            "counter",
+            "Connections broken on purpose.",
+            values.disconnects,
+        ),
+    ]
 }

@@ -68,6 +68,13 @@ pub enum Admission {
         /// The earliest instant; at once where there is none.
         ready_at: Option<Instant>,
     },
+    /// The quota is used up: do not store it, count it as throttled, reject it with `error`, not before `ready_at`.
+    Throttle {
+        /// Why.
+        error: Error,
+        /// The earliest instant; at once where there is none.
+        ready_at: Option<Instant>,
+    },
     /// Store it, and reject it with `error` although it is stored, not before `ready_at`.
     AcceptWithoutAcknowledgement {
         /// What the client is told.
@@ -191,7 +198,7 @@ impl Shaper {
                 ProfileCounters::add(&counters.throttled_events, events);
                 ProfileCounters::add(&counters.throttled_bytes, bytes);
                 let error = throttled(&profile.host);
-                return Admission::Refuse { error, ready_at };
+                return Admission::Throttle { error, ready_at };
             }
         }
         match fate {
@@ -465,7 +472,7 @@ mod tests {
         let three = b"\x00\x53\x75\xa0\x01a\x00\x53\x75\xa0\x01b\x00\x53\x75\xa0\x01c";
         let first = shaper.publish(now, FORMAT_BATCH, three);
         assert_eq!(first, Admission::Accept { ready_at: None });
-        let Admission::Refuse { error, .. } = shaper.publish(now, FORMAT_BATCH, three) else {
+        let Admission::Throttle { error, .. } = shaper.publish(now, FORMAT_BATCH, three) else {
             panic!("there is no room for six")
         };
         assert_eq!(error.condition, ErrorCondition::SERVER_BUSY);

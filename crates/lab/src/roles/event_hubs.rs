@@ -111,6 +111,7 @@ impl Fabric for EventHubsFabric {
             })
         });
         let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, FabricError>>()?);
+        namespace.profile = config.profile.clone();
         if config.preallocate {
             let bytes = config.hubs.iter().map(|entity| {
                 entity
@@ -232,7 +233,7 @@ impl HubService for EmbeddedHub {
                 incoming_bytes: Some(values.bytes_in),
                 outgoing_events: values.events_out,
                 outgoing_bytes: Some(values.bytes_out),
-                throttled: Some(values.batches_refused),
+                throttled: Some(values.batches_refused + values.batches_throttled),
             };
             (hub.name().to_owned(), counters)
         };

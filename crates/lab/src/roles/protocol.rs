@@ -17,6 +17,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use hub::profile::ProfileConfig;
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
@@ -55,6 +56,9 @@ pub struct HubConfig {
     pub when_full: WhenFull,
     /// Whether the logs' memory is taken before the role is ready.
     pub preallocate: bool,
+    /// How the service is shaped like the real one.
+    #[serde(default)]
+    pub profile: ProfileConfig,
 }
 
 /// One hub of the embedded service.

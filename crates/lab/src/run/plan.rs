@@ -46,6 +46,7 @@ impl TrialPlan<'_> {
             hubs: hubs.into(),
             when_full: parameters.embedded.when_full,
             preallocate: parameters.embedded.preallocate,
+            profile: parameters.embedded.profile.clone(),
         }
     }
 

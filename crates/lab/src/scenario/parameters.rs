@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hub::profile::ProfileConfig;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::ByteSize;
@@ -71,6 +72,9 @@ pub struct Embedded {
     /// Whether the memory is taken and touched before the trial begins, for an even speed from the first event on. It
     /// costs seconds per GiB where memory is slow to come by.
     pub preallocate: bool,
+    /// How the service is shaped like the real one.
+    #[serde(skip_serializing_if = "ProfileConfig::is_off")]
+    pub profile: ProfileConfig,
 }
 
 /// What happens when the log of a partition is full.
@@ -220,6 +224,7 @@ impl Default for Embedded {
             log_per_hub: ByteSize::from_mebibytes(1024),
             when_full: WhenFull::Retention,
             preallocate: false,
+            profile: ProfileConfig::default(),
         }
     }
 }

@@ -16,6 +16,10 @@ use super::{Checkpoint, Hub, LoadMode, Parameters, Payload, RoleLimits, SMALLEST
 pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), SettingsError> {
     let rules = Rules { document };
     rules.target(&parameters.target)?;
+    if let Err(error) = parameters.embedded.profile.check() {
+        let path = format!("embedded.{}", error.path);
+        return Err(document.mistake(&path, error.reason, error.advice));
+    }
     rules.hubs(parameters)?;
     rules.load(parameters)?;
     rules.relay(parameters)?;

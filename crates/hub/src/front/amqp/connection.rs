@@ -214,7 +214,7 @@ impl ConnectionTask {
                     };
                     let told = match &mut self.shaper {
                         None => Ok(Told::stored(store())),
-                        Some(shaper) => shaped(shaper, delivery.format, message, store),
+                        Some(shaper) => shaped(shaper, target, delivery.format, message, store),
                     };
                     match told {
                         Ok(told) => told,

@@ -59,6 +59,17 @@ impl PublishLink {
         }
     }
 
+    /// Counts a message that the quota refused.
+    #[cold]
+    pub(super) fn count_throttled(&self) {
+        let partition = match &self.target {
+            PublishTarget::Partition(partition) => partition,
+            // It never got as far as one of its own.
+            PublishTarget::Hub(hub) => &hub.partitions()[0],
+        };
+        partition.counters().throttled();
+    }
+
     /// To one partition.
     pub(super) fn to_partition(
         partition: Arc<Partition>,

@@ -3,6 +3,7 @@
 use amqp::performative::{DeliveryState, Error};
 use tokio::time::Instant;
 
+use super::publish::PublishLink;
 use crate::log::disk::CommitNumber;
 use crate::profile::{Admission, Shaper};
 
@@ -44,6 +45,7 @@ impl Told {
 #[cold]
 pub(super) fn shaped(
     shaper: &mut Shaper,
+    link: &PublishLink,
     format: u32,
     message: &[u8],
     store: impl FnOnce() -> (DeliveryState, CommitNumber),
@@ -52,6 +54,10 @@ pub(super) fn shaped(
     let (told, ready_at) = match shaper.publish(Instant::now(), format, message) {
         Admission::Accept { ready_at } => (Told::stored(store()), ready_at),
         Admission::Refuse { error, ready_at } => (Told::now(rejected(error)), ready_at),
+        Admission::Throttle { error, ready_at } => {
+            link.count_throttled();
+            (Told::now(rejected(error)), ready_at)
+        }
         Admission::AcceptWithoutAcknowledgement { error, ready_at } => {
             store();
             (Told::now(rejected(error)), ready_at)
