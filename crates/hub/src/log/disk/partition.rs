@@ -96,10 +96,11 @@ impl PartitionDirectory {
 
 impl PartitionDisk {
     pub(in crate::log) fn new(directory: PartitionDirectory) -> Self {
+        let files = SegmentFiles::new(directory.presence, directory.committer.syncs());
         Self {
             path: directory.path,
             committer: directory.committer,
-            files: Mutex::new(SegmentFiles::new(directory.presence)),
+            files: Mutex::new(files),
         }
     }
 

@@ -143,6 +143,8 @@ enum Tail {
 enum Mending {
     Cut(PathBuf, u64),
     Remove(PathBuf),
+    /// If there is one.
+    RemoveSidecar(u64),
     /// Writes the sidecar of a segment that was scanned.
     Vouch(Sidecar),
 }
@@ -226,7 +228,7 @@ impl Survey<'_> {
                 expected,
                 found: number,
             };
-            self.tear(path, 0, bytes, cause);
+            self.tear(number, 0, bytes, cause);
             return Ok(());
         }
         self.expect(number)?;
@@ -235,7 +237,7 @@ impl Survey<'_> {
         let kept = found.sidecar.length;
         if let Some(cause) = found.torn {
             self.tail = Tail::Torn;
-            self.tear(path, kept, found.file_length - kept, cause);
+            self.tear(number, kept, found.file_length - kept, cause);
         }
         if kept > 0 {
             self.mending.push(Mending::Vouch(found.sidecar));
@@ -274,7 +276,13 @@ impl Survey<'_> {
         }
     }
 
-    fn tear(&mut self, path: PathBuf, position: u64, bytes: u64, cause: TornTail) {
+    /// The segment `number` ends at `position`, and nothing of the segment is left if that is 0.
+    fn tear(&mut self, number: u64, position: u64, bytes: u64, cause: TornTail) {
+        let path = segment_path(self.directory, number);
+        if position == 0 {
+            // Another segment may get the same name, and even the same length.
+            self.mending.push(Mending::RemoveSidecar(number));
+        }
         self.mending.push(match position {
             // An empty first file still tells the next sequence number.
             0 if self.expected.is_some() => Mending::Remove(path.clone()),
@@ -319,6 +327,13 @@ impl Survey<'_> {
                 }
                 Mending::Remove(path) => {
                     self.files.remove(&path).map_err(OpenError::io(&path))?;
+                }
+                Mending::RemoveSidecar(number) => {
+                    let path = sidecar_path(self.directory, number);
+                    match self.files.remove(&path) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        result => result.map_err(OpenError::io(&path))?,
+                    }
                 }
                 Mending::Vouch(sidecar) => self.vouch(sidecar, sync)?,
             }

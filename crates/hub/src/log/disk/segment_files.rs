@@ -28,6 +28,8 @@ pub(in crate::log) struct SegmentFiles {
     /// Oldest first.
     files: VecDeque<SegmentFile>,
     directory: Directory,
+    /// Whether the policy ever syncs.
+    syncs: bool,
     /// Entries were made that the device may not know.
     unsynced_entries: bool,
     /// Attempts that failed since the last that did not.
@@ -71,13 +73,14 @@ pub(super) struct SyncJob {
 }
 
 impl SegmentFiles {
-    pub(super) fn new(presence: Presence) -> Self {
+    pub(super) fn new(presence: Presence, syncs: bool) -> Self {
         Self {
             files: VecDeque::new(),
             directory: match presence {
                 Presence::Absent => Directory::Absent,
                 Presence::Present => Directory::Present,
             },
+            syncs,
             unsynced_entries: false,
             failures: 0,
             last_fault: None,
@@ -240,11 +243,14 @@ impl SegmentFiles {
             disk.create_directory(path)?;
             self.directory = Directory::New;
         }
+        let is_new = self.files[place].written == 0;
+        if is_new && self.syncs {
+            // No crash may leave the later one of two new segments and not the earlier one.
+            self.sync_entries(disk, path)?;
+        }
         let number = self.files[place].sidecar.first_sequence_number;
         let file = disk.open(&segment_path(path, number), Access::Write)?;
-        if self.files[place].written == 0 {
-            self.unsynced_entries = true;
-        }
+        self.unsynced_entries |= is_new;
         self.files[place].open = Some(OpenFile {
             file: Arc::clone(&file),
             _count: open_files.clone(),
