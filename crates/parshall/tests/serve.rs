@@ -226,6 +226,18 @@ fn a_wrong_namespace_is_refused_with_the_place_of_the_mistake() {
         "namespace_log",
         hub("name: two, partitions: 2, log: {bytes: 1 MiB}")
     );
+    insta::assert_snapshot!(
+        "namespace_profile_key",
+        refused("hubs: []\nprofile: {round_trip: 2 ms, sevice_time: {send: 1 ms}}\n")
+    );
+    insta::assert_snapshot!(
+        "namespace_profile_value",
+        refused("hubs: []\nprofile: {service_time: {send: {from: 3 ms, to: 1 ms}}}\n")
+    );
+    insta::assert_snapshot!(
+        "namespace_profile_contradiction",
+        refused("hubs: []\nprofile:\n  throughput_units: 2\n  quota: {egress_bytes_per_s: 1 MB}\n")
+    );
     insta::assert_snapshot!("namespace_no_hubs", refused("host: localhost\n"));
     insta::assert_snapshot!(
         "namespace_no_rule",
