@@ -30,7 +30,8 @@ mod slots;
 mod versions;
 
 /// A checkpoint store in a folder, to be shared by the processes of one machine. Its calls are made within a tokio
-/// runtime.
+/// runtime. At any one time a consumer group is used either with ownership, where checkpoints are replaced, or without,
+/// where they are updated.
 #[derive(Clone, Debug)]
 pub struct FileCheckpointStore {
     folder: Arc<Folder>,
@@ -137,31 +138,27 @@ impl Folder {
 
     fn list_checkpoints(&self, group: &ConsumerGroup) -> Result<Vec<Checkpoint>, StoreError> {
         let folder = self.group_folder(group).join(CHECKPOINT_FOLDER);
-        read_again(|| {
-            let mut checkpoints = Vec::new();
-            for (partition, versions) in versions::of_folder(&folder)? {
-                let Some(version) = versions.newest else {
-                    continue;
-                };
-                let path = versions::path(&folder, partition, version);
-                let Some(newest) = read_newest(&path)? else {
-                    return Ok(None);
-                };
-                let Some(newest) = newest else { continue };
-                let writing = Writing {
-                    version,
-                    generation: newest.slot.generation,
-                };
-                checkpoints.push(Checkpoint {
-                    group: group.clone(),
-                    partition,
-                    sequence_number: newest.slot.sequence_number,
-                    offset: newest.slot.offset,
-                    etag: Some(writing.etag()),
-                });
-            }
-            Ok(Some(checkpoints))
-        })
+        let mut checkpoints = Vec::new();
+        for (partition, versions) in versions::of_folder(&folder)? {
+            let Some(version) = versions.newest else {
+                continue;
+            };
+            let (version, newest) =
+                versions::read_newest(&folder, partition, version, read_newest)?;
+            let Some(newest) = newest else { continue };
+            let writing = Writing {
+                version,
+                generation: newest.slot.generation,
+            };
+            checkpoints.push(Checkpoint {
+                group: group.clone(),
+                partition,
+                sequence_number: newest.slot.sequence_number,
+                offset: newest.slot.offset,
+                etag: Some(writing.etag()),
+            });
+        }
+        Ok(checkpoints)
     }
 
     fn update_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
@@ -385,18 +382,6 @@ fn read_newest(path: &Path) -> Result<Option<Option<slots::Newest>>, StoreError>
     }
 }
 
-/// Reads until nothing is replaced while it is read.
-fn read_again<T>(mut read: impl FnMut() -> Result<Option<T>, StoreError>) -> Result<T, StoreError> {
-    for _ in 0..READINGS_MAX {
-        if let Some(whole) = read()? {
-            return Ok(whole);
-        }
-    }
-    Err(StoreError::Unavailable {
-        reason: "files are replaced faster than they can be read".to_owned(),
-    })
-}
-
 fn file_error(action: &'static str, path: &Path, source: io::Error) -> StoreError {
     StoreError::File {
         action,
@@ -404,9 +389,6 @@ fn file_error(action: &'static str, path: &Path, source: io::Error) -> StoreErro
         source,
     }
 }
-
-/// Two readings that collide with a replacement are rare already.
-const READINGS_MAX: usize = 100;
 
 /// As in the blob layout of the official SDKs.
 const CHECKPOINT_FOLDER: &str = "checkpoint";

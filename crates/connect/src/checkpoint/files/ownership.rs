@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Folder, file_error, names, read_again, versions};
+use super::{Folder, file_error, names, versions};
 use crate::checkpoint::{ConsumerGroup, ETag, Ownership, StoreError};
 use crate::event::PartitionId;
 
@@ -22,20 +22,16 @@ impl Folder {
         group: &ConsumerGroup,
     ) -> Result<Vec<Ownership>, StoreError> {
         let folder = self.ownership_folder(group);
-        read_again(|| {
-            let mut listed = Vec::new();
-            for (partition, versions) in versions::of_folder(&folder)? {
-                let Some(version) = versions.newest else {
-                    continue;
-                };
-                let path = versions::path(&folder, partition, version);
-                let Some(ownership) = read(group, partition, &path)? else {
-                    return Ok(None);
-                };
-                listed.push(ownership);
-            }
-            Ok(Some(listed))
-        })
+        let mut listed = Vec::new();
+        for (partition, versions) in versions::of_folder(&folder)? {
+            let Some(version) = versions.newest else {
+                continue;
+            };
+            let read = |path: &Path| read(group, partition, path);
+            let (_, ownership) = versions::read_newest(&folder, partition, version, read)?;
+            listed.push(ownership);
+        }
+        Ok(listed)
     }
 
     pub(super) fn claim_ownership(

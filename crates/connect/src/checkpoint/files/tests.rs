@@ -129,7 +129,7 @@ fn a_folder_that_cannot_be_made_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_claim_that_was_cut_short_before_the_renaming_changes_nothing() {
+async fn a_claim_that_was_cut_short_before_it_had_its_name_changes_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
     let won = store
@@ -137,7 +137,9 @@ async fn a_claim_that_was_cut_short_before_the_renaming_changes_nothing() {
         .await
         .expect("claimed");
     std::fs::write(
-        folder.path().join("localhost/hub/$Default/ownership/.0"),
+        folder
+            .path()
+            .join("localhost/hub/$Default/ownership/.0.1-0"),
         "owner_id=yo",
     )
     .expect("written");
@@ -154,6 +156,63 @@ async fn a_claim_that_was_cut_short_before_the_renaming_changes_nothing() {
         store.list_ownership(&group()).await.expect("listed"),
         renewed
     );
+}
+
+#[tokio::test]
+async fn what_is_listed_while_others_claim_is_always_whole() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    let claims = (0..8).map(|partition| claim(partition, "me")).collect();
+    let mut held = store.claim_ownership(claims).await.expect("claimed");
+    let reader = store.clone();
+    let reading = tokio::spawn(async move {
+        for _ in 0..200 {
+            let listed = reader.list_ownership(&group()).await.expect("listed");
+            assert_eq!(listed.len(), 8);
+        }
+    });
+    while !reading.is_finished() {
+        held = store.claim_ownership(held).await.expect("claimed");
+        assert_eq!(held.len(), 8, "nobody else claims");
+    }
+    reading.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn who_replaces_a_checkpoint_after_another_process_took_over_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let open = || FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    let (mine, yours) = (open(), open());
+    let replace = |store: &FileCheckpointStore, etag: Option<ETag>, sequence_number| {
+        store.replace_checkpoint(Checkpoint {
+            etag,
+            ..checkpoint(sequence_number)
+        })
+    };
+    let first = replace(&mine, None, 1).await.expect("nobody was there");
+    let second = replace(&mine, Some(first), 2).await.expect("the newest");
+    let found = yours.list_checkpoints(&group()).await.expect("listed");
+    let taken = yours.replace_checkpoint(found[0].clone()).await;
+    let taken = taken.expect("the newest");
+    let refused = replace(&mine, Some(second), 3).await;
+    assert!(
+        matches!(refused, Err(StoreError::NotOwner { .. })),
+        "{refused:?}"
+    );
+    let newest = replace(&yours, Some(taken), 4).await.expect("the newest");
+    assert_eq!(list(&mine).await, [checkpoint(4)]);
+    // And back again.
+    let back = replace(&mine, Some(newest.clone()), 4)
+        .await
+        .expect("the newest");
+    let refused = replace(&yours, Some(newest), 5).await;
+    assert!(
+        matches!(refused, Err(StoreError::NotOwner { .. })),
+        "{refused:?}"
+    );
+    replace(&mine, Some(back), 6).await.expect("the newest");
+    let folder = folder.path().join("localhost/hub/$Default/checkpoint");
+    assert_eq!(std::fs::read_dir(folder).expect("a folder").count(), 1);
 }
 
 #[tokio::test]

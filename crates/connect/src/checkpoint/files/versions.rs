@@ -71,6 +71,24 @@ pub(super) fn path(folder: &Path, partition: PartitionId, version: u64) -> PathB
     })
 }
 
+/// Reads the newest version with `read`, which gives nothing where there is no such file. The version that was seen may
+/// have been replaced since; then there is a higher one.
+pub(super) fn read_newest<T>(
+    folder: &Path,
+    partition: PartitionId,
+    seen: u64,
+    mut read: impl FnMut(&Path) -> Result<Option<T>, StoreError>,
+) -> Result<(u64, T), StoreError> {
+    for version in (seen..=u64::MAX).take(REPLACED_MAX) {
+        if let Some(content) = read(&path(folder, partition, version))? {
+            return Ok((version, content));
+        }
+    }
+    Err(StoreError::Unavailable {
+        reason: format!("the file of partition {partition} is replaced faster than it can be read"),
+    })
+}
+
 /// Makes the version after those that were `seen`, with this content, and tells which it is; nothing if somebody else was
 /// faster. That it has become the highest is for [`is_newest`] to say.
 pub(super) fn make_next(
@@ -144,6 +162,9 @@ fn parse(name: &OsStr) -> Option<(PartitionId, Option<u64>)> {
         Some((id, version)) => Some((partition(id)?, Some(version.parse().ok()?))),
     }
 }
+
+/// How often a file may be replaced between the reading of its folder and its own.
+const REPLACED_MAX: usize = 100;
 
 /// Numbers the hidden files of this process.
 static MADE: AtomicU64 = AtomicU64::new(0);
