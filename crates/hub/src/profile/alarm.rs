@@ -1,7 +1,8 @@
 //! Alarms that are finer than the runtime's timers.
 //!
 //! The timers of tokio go by whole milliseconds, rounded up. Half of a round trip of 2 ms is one: it would come out
-//! anywhere between one and two. So a thread of its own waits for the alarms of a service, to some ten microseconds.
+//! anywhere between one and two. So a thread of its own waits for the alarms of a service, to some ten microseconds where
+//! a CPU is free.
 //! Where there is no such thread, and where time is not real, the runtime's timers do.
 
 use std::collections::BTreeMap;
