@@ -51,6 +51,9 @@ pub struct ServiceConfig {
     pub web_socket_tls: Option<(SocketAddr, Arc<ServerConfig>)>,
     /// The address for `/health` and `/metrics`; none, if `None`.
     pub http: Option<SocketAddr>,
+    /// Whether addresses that other machines reach may be listened on although everyone knows how to get in: inside of a
+    /// container, say.
+    pub open_to_anyone: bool,
 }
 
 impl ServiceConfig {
@@ -65,6 +68,7 @@ impl ServiceConfig {
             web_socket: None,
             web_socket_tls: None,
             http: None,
+            open_to_anyone: false,
         }
     }
 }
@@ -147,26 +151,31 @@ impl Service {
     /// The namespace is refused, an address can't be listened on, or must not be.
     pub async fn start(config: ServiceConfig) -> Result<Self, StartError> {
         let namespace = Arc::new(Namespace::new(&config.namespace, SystemTime::now().into())?);
-        let amqp = listen(&namespace, Protocol::Amqp, config.amqp).await?;
+        let openness = match config.open_to_anyone {
+            true => None,
+            false => openness(&namespace),
+        };
+        let listen = |protocol, address| listen(openness.as_ref(), protocol, address);
+        let amqp = listen(Protocol::Amqp, config.amqp).await?;
         let amqps = match config.amqps {
             Some((address, tls)) => {
-                Some((listen(&namespace, Protocol::Amqps, address).await?, tls))
+                Some((listen(Protocol::Amqps, address).await?, tls))
             }
             None => None,
         };
         let web_socket = match config.web_socket {
-            Some(address) => Some(listen(&namespace, Protocol::WebSocket, address).await?),
+            Some(address) => Some(listen(Protocol::WebSocket, address).await?),
             None => None,
         };
         let web_socket_tls = match config.web_socket_tls {
             Some((address, tls)) => {
-                let bound = listen(&namespace, Protocol::WebSocketTls, address).await?;
+                let bound = listen(Protocol::WebSocketTls, address).await?;
                 Some((bound, tls))
             }
             None => None,
         };
         let http = match config.http {
-            Some(address) => Some(listen(&namespace, Protocol::Http, address).await?),
+            Some(address) => Some(listen(Protocol::Http, address).await?),
             None => None,
         };
 
@@ -329,12 +338,12 @@ struct Bound {
 }
 
 async fn listen(
-    namespace: &Namespace,
+    openness: Option<&Openness>,
     protocol: Protocol,
     address: SocketAddr,
 ) -> Result<Bound, StartError> {
     if !address.ip().to_canonical().is_loopback()
-        && let Some(openness) = openness(namespace)
+        && let Some(openness) = openness.cloned()
     {
         return Err(StartError::OpenToAnyone {
             protocol,
@@ -519,6 +528,13 @@ mod tests {
             ),
             "{error}"
         );
+        unverified.open_to_anyone = true;
+        Service::start(unverified.clone())
+            .await
+            .unwrap()
+            .stop()
+            .await;
+        unverified.open_to_anyone = false;
         unverified.namespace.signatures = SignaturePolicy::Verify;
         Service::start(unverified).await.unwrap().stop().await;
     }

@@ -8,85 +8,13 @@
     reason = "what panics in a test fails it, and says where"
 )]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+mod serving;
+
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
-
-fn parshall(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
-    command.arg("serve").args(arguments).env_clear();
-    command
-}
-
-/// Runs a command line that can't be served, and gives exit status, standard output and standard error.
-fn refusal(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = parshall(arguments).output().unwrap();
-    (
-        status.code(),
-        String::from_utf8(stdout).unwrap(),
-        String::from_utf8(stderr).unwrap(),
-    )
-}
-
-/// A running `serve` on free ports, with what it has printed.
-struct Serving {
-    child: Child,
-    announcement: String,
-}
-
-impl Serving {
-    fn start(arguments: &[&str]) -> Self {
-        let addresses = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-        let mut command = parshall(&[&addresses, arguments].concat());
-        let child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut serving = Self {
-            child,
-            announcement: String::new(),
-        };
-        let lines = BufReader::new(serving.child.stdout.take().unwrap())
-            .lines()
-            .map(Result::unwrap);
-        for line in lines {
-            serving.announcement.push_str(&line);
-            serving.announcement.push('\n');
-            if line == "Ready." {
-                return serving;
-            }
-        }
-        panic!("it ended before it was ready: {}", serving.announcement);
-    }
-
-    /// The last word of the line that begins with `label`.
-    fn told(&self, label: &str) -> &str {
-        let line = self
-            .announcement
-            .lines()
-            .find(|line| line.trim_start().starts_with(label));
-        line.and_then(|line| line.rsplit(' ').next()).unwrap()
-    }
-
-    fn end(mut self, signal: Signal) -> Option<i32> {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use rustix::process::Signal;
+use serving::{Serving, refusal, serve};
 
 #[test]
 fn it_tells_what_to_paste_and_ends_in_good_order_upon_either_signal() {
@@ -197,6 +125,9 @@ fn what_anyone_could_open_is_not_served_to_other_machines() {
     let (status, stdout, stderr) = refusal(&["--amqp", "0.0.0.0:0"]);
     assert_eq!((status, stdout.as_str()), (Some(2), ""));
     insta::assert_snapshot!("open_to_anyone", stderr);
+    let serving = Serving::start(&["--websocket", "0.0.0.0:0", "--open-to-anyone"]);
+    assert!(serving.announcement.contains("0.0.0.0:"));
+    assert_eq!(serving.end(Signal::TERM), Some(0));
 }
 
 #[test]
@@ -204,7 +135,7 @@ fn a_wrong_namespace_is_refused_with_the_place_of_the_mistake() {
     let refused = |content: &str| {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("mine.yaml"), content).unwrap();
-        let output = parshall(&["--config", "mine.yaml"])
+        let output = serve(&["--config", "mine.yaml"])
             .current_dir(directory.path())
             .output()
             .unwrap();
@@ -259,4 +190,71 @@ fn a_wrong_hub_argument_is_refused() {
         assert_eq!((status, stdout.as_str()), (Some(2), ""), "{argument}");
         assert!(stderr.contains(reason), "{argument}: {stderr}");
     }
+}
+
+/// What the emulator of Microsoft is started with: one namespace, of which hubs are what counts.
+const EMULATORS_CONFIG: &str = r#"{
+    "UserConfig": {
+        "NamespaceConfig": [
+            {
+                "Type": "EventHub",
+                "Name": "emulatorNs1",
+                "Entities": [
+                    {
+                        "Name": "telemetry",
+                        "PartitionCount": "2",
+                        "ConsumerGroups": [{ "Name": "dashboard" }]
+                    },
+                    {
+                        "Name": "commands",
+                        "PartitionCount": 40,
+                        "UserMetadata": "for the drivers"
+                    }
+                ]
+            }
+        ],
+        "LoggingConfig": { "Type": "File" }
+    }
+}
+"#;
+
+#[test]
+fn the_emulators_configuration_is_served_as_it_is_and_what_means_nothing_is_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("Config.json");
+    std::fs::write(&path, EMULATORS_CONFIG).unwrap();
+    let serving = Serving::start_with_log(&["--config", path.to_str().unwrap()]);
+    assert_eq!(
+        serving.hubs(),
+        ["telemetry (2 partitions)", "commands (40 partitions)"]
+    );
+    let log = serving.end_with_log();
+    assert!(
+        log.contains(
+            "Config.json:16:25: `UserConfig.NamespaceConfig[0].Entities[1].UserMetadata` means nothing here and is passed \
+             over"
+        ),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
+    let refused = |from: &str, to: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let content = EMULATORS_CONFIG.replace(from, to);
+        assert_ne!(content, EMULATORS_CONFIG);
+        std::fs::write(directory.path().join("Config.json"), content).unwrap();
+        let output = serve(&["--config", "Config.json"])
+            .env("PARSHALL_LOG", "error")
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    insta::assert_snapshot!("emulator_no_name", refused("\"Name\": \"telemetry\",", ""));
+    insta::assert_snapshot!("emulator_repeated", refused("commands", "Telemetry"));
+    insta::assert_snapshot!("emulator_partitions", refused("40", "0"));
+    insta::assert_snapshot!("emulator_group", refused("dashboard", "dash/board"));
 }

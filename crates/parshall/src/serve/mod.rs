@@ -1,9 +1,10 @@
 //! `parshall serve`: the embedded service on its own, until it is interrupted.
 //!
-//! * `namespace` makes hubs and keys of `--hub` arguments or of a file.
+//! * `namespace` makes hubs and keys of `--hub` arguments or of a file, `emulator` of a file of Microsoft's emulator.
 //! * `announcement` is what is printed once clients can connect.
 
 mod announcement;
+mod emulator;
 mod namespace;
 
 use std::net::SocketAddr;
@@ -27,6 +28,7 @@ Examples:
   parshall serve                                        one hub `events` with 4 partitions
   parshall serve --hub orders:32 --hub audit            two hubs
   parshall serve --config namespace.yaml                hubs, consumer groups and keys from a file
+  parshall serve --config Config.json                   the file of Microsoft's Event Hubs emulator
   parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, told on standard output
   parshall serve --amqps 127.0.0.1:5671                 TLS too, with a certificate made for it
 
@@ -45,7 +47,7 @@ SIGTERM ends the service in good order, with exit status 0.")]
 pub(crate) struct ServeArguments {
     /// The address for AMQP clients; port 0 takes any free one
     ///
-    /// Addresses beyond loopback need keys of their own, from a file. Example: --amqp 127.0.0.1:5673
+    /// Addresses beyond loopback need keys of their own, from a file, or --open-to-anyone. Example: --amqp 127.0.0.1:5673
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -93,6 +95,11 @@ pub(crate) struct ServeArguments {
     )]
     http: SocketAddr,
 
+    /// Listen beyond loopback although everyone knows the key, or nothing is verified: whoever reaches the address can
+    /// do everything. For containers and closed networks
+    #[arg(long, help_heading = "Addresses")]
+    open_to_anyone: bool,
+
     /// The directory with the certificate for TLS and the authority that clients are to trust (ca.pem); both are
     /// made if it has none [default: parshall-tls]
     ///
@@ -132,7 +139,8 @@ pub(crate) struct ServeArguments {
     )]
     hub: Vec<HubArgument>,
 
-    /// The file that describes the namespace: hubs, consumer groups, limits, keys
+    /// The file that describes the namespace: hubs, consumer groups, limits, keys; or the Config.json of Microsoft's
+    /// emulator
     ///
     /// Example: --config namespace.yaml
     #[arg(
@@ -190,6 +198,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         web_socket: arguments.websocket,
         web_socket_tls: with_certificate(arguments.websocket_tls),
         http: Some(arguments.http),
+        open_to_anyone: arguments.open_to_anyone,
     };
     let service = Service::start(config).await.map_err(|error| match error {
         StartError::Namespace(error) => source.mistake(&error),
@@ -217,7 +226,9 @@ impl From<StartError> for CommandError {
         match error {
             StartError::Listen { .. } => Self::Unavailable { message },
             StartError::OpenToAnyone { .. } => {
-                let advice = "give a file with keys of your own to --config, or listen on a loopback address".to_owned();
+                let advice = "give a file with keys of your own to --config, listen on a loopback address, or allow it with \
+                              --open-to-anyone"
+                    .to_owned();
                 Self::Usage {
                     message,
                     advice: Some(advice),

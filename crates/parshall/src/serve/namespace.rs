@@ -1,4 +1,5 @@
-//! The namespace to serve: from a file, every mistake of which has its place, or from `--hub` arguments.
+//! The namespace to serve: from a file of ours or of Microsoft's emulator, every mistake of which has its place, or from
+//! `--hub` arguments.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -6,13 +7,25 @@ use std::str::FromStr;
 use hub::namespace::{HubConfig, HubError, NamespaceConfig, NamespaceError};
 use settings::{Document, Node};
 
+use super::emulator;
 use crate::exit::CommandError;
 
 /// A namespace, and where its description can be blamed.
 #[derive(Debug)]
 pub(super) struct NamespaceSource {
     config: NamespaceConfig,
-    document: Option<Document>,
+    origin: Origin,
+}
+
+/// What there is to point at.
+#[derive(Debug)]
+enum Origin {
+    /// A file in our own words.
+    Ours(Document),
+    /// The emulator's `Config.json`.
+    Emulators(Document),
+    /// The command line.
+    Arguments,
 }
 
 /// `NAME[:PARTITIONS]`.
@@ -26,10 +39,16 @@ impl NamespaceSource {
     /// The namespace that the file at `path` describes.
     pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
         let mut document = Document::read(path)?;
+        if emulator::is_emulators(&document) {
+            return Ok(Self {
+                config: emulator::read(&document)?,
+                origin: Origin::Emulators(document),
+            });
+        }
         document.fill_in_environment()?;
         Ok(Self {
             config: document.typed()?,
-            document: Some(document),
+            origin: Origin::Ours(document),
         })
     }
 
@@ -40,7 +59,7 @@ impl NamespaceSource {
             .map(|hub| HubConfig::new(hub.name.clone(), hub.partitions));
         Self {
             config: NamespaceConfig::with_hubs(hubs.collect()),
-            document: None,
+            origin: Origin::Arguments,
         }
     }
 
@@ -48,20 +67,15 @@ impl NamespaceSource {
         &self.config
     }
 
+    /// The namespace, for what the command line says besides.
+    pub(super) fn config_mut(&mut self) -> &mut NamespaceConfig {
+        &mut self.config
+    }
+
     /// What is wrong with the namespace, told at its place in the file or as a wrong command line.
     pub(super) fn mistake(&self, error: &NamespaceError) -> CommandError {
         let message = error.to_string();
-        let Some(document) = &self.document else {
-            return CommandError::Usage {
-                message,
-                advice: None,
-            };
-        };
         let (list, index, field) = place_of(error);
-        let key = match index {
-            Some(index) => format!("{list}[{index}].{field}"),
-            None => list.to_owned(),
-        };
         // The message begins with its place in the words of the library, which this place says more exactly.
         let mut reason = message
             .split_once(": ")
@@ -69,12 +83,38 @@ impl NamespaceSource {
         if matches!(error, NamespaceError::Hub { .. }) {
             reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
         }
-        let element = index.and_then(|index| document.value(list)?.elements()?.get(index));
-        let error = match element.map(|element| nearest_value(element, field)) {
-            Some(node) => node.mistake(&key, reason, ""),
-            None => document.mistake(list, reason, ""),
+        let mistake = match &self.origin {
+            Origin::Arguments => {
+                return CommandError::Usage {
+                    message,
+                    advice: None,
+                };
+            }
+            Origin::Emulators(document) => {
+                let hub = index
+                    .and_then(|index| Some((index, emulator::hub_nodes(document)?.get(index)?)));
+                match hub {
+                    Some((index, hub)) => {
+                        let (name, value) = emulator::field(hub, field);
+                        let key = format!("{}[{index}].{name}", emulator::HUBS);
+                        value.unwrap_or(hub).mistake(&key, reason, "")
+                    }
+                    None => document.mistake(list, reason, ""),
+                }
+            }
+            Origin::Ours(document) => {
+                let element = index.and_then(|index| document.value(list)?.elements()?.get(index));
+                let key = match index {
+                    Some(index) => format!("{list}[{index}].{field}"),
+                    None => list.to_owned(),
+                };
+                match element.map(|element| nearest_value(element, field)) {
+                    Some(node) => node.mistake(&key, reason, ""),
+                    None => document.mistake(list, reason, ""),
+                }
+            }
         };
-        error.into()
+        mistake.into()
     }
 }
 

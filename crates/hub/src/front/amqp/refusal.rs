@@ -25,7 +25,7 @@ pub(super) async fn refuse(mut driver: Driver, maximum: u64) {
     }
     let reason = Error::new(
         ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
-        format!("The namespace has {maximum} connections, which is as many as it may have."),
+        format!("The namespace has as many connections as it may have: {maximum}."),
     );
     driver.connection().close(Some(reason));
     driver.shut_down(FAREWELL).await;

@@ -1,0 +1,124 @@
+//! A `parshall serve` process for tests: started on free ports, waited for by what it prints, ended by a signal.
+
+#![allow(dead_code, reason = "each test binary uses its part of the rig")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The binary with these arguments, and an empty environment.
+pub(crate) fn parshall(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
+    command.args(arguments).env_clear();
+    command
+}
+
+/// `parshall serve` with these arguments.
+pub(crate) fn serve(arguments: &[&str]) -> Command {
+    parshall(&[&["serve"], arguments].concat())
+}
+
+/// Runs a command to its end, and gives exit status, standard output and standard error.
+pub(crate) fn outcome(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    (
+        status.code(),
+        String::from_utf8(stdout).unwrap(),
+        String::from_utf8(stderr).unwrap(),
+    )
+}
+
+/// Runs a command line that can't be served.
+pub(crate) fn refusal(arguments: &[&str]) -> (Option<i32>, String, String) {
+    outcome(&mut serve(arguments))
+}
+
+/// A running `serve` on free ports, with what it has printed.
+pub(crate) struct Serving {
+    child: Child,
+    pub(crate) announcement: String,
+}
+
+impl Serving {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::spawn(arguments, Stdio::null())
+    }
+
+    /// The same, with its log to be had at its end: [`end_with_log`](Self::end_with_log).
+    pub(crate) fn start_with_log(arguments: &[&str]) -> Self {
+        Self::spawn(arguments, Stdio::piped())
+    }
+
+    fn spawn(arguments: &[&str], stderr: Stdio) -> Self {
+        let addresses = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let mut command = serve(&[&addresses, arguments].concat());
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .unwrap();
+        let mut serving = Self {
+            child,
+            announcement: String::new(),
+        };
+        let lines = BufReader::new(serving.child.stdout.take().unwrap())
+            .lines()
+            .map(Result::unwrap);
+        for line in lines {
+            serving.announcement.push_str(&line);
+            serving.announcement.push('\n');
+            if line == "Ready." {
+                return serving;
+            }
+        }
+        panic!("it ended before it was ready: {}", serving.announcement);
+    }
+
+    /// The last word of the line that begins with `label`.
+    pub(crate) fn told(&self, label: &str) -> &str {
+        let line = self
+            .announcement
+            .lines()
+            .find(|line| line.trim_start().starts_with(label));
+        line.and_then(|line| line.rsplit(' ').next()).unwrap()
+    }
+
+    /// The hubs with their numbers of partitions, as they are told.
+    pub(crate) fn hubs(&self) -> Vec<&str> {
+        let labels = self.announcement.lines().filter_map(|line| {
+            let (label, _string) = line.trim_start().split_once("  ")?;
+            label.ends_with(')').then_some(label)
+        });
+        labels.collect()
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn end(mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.child.wait().unwrap().code()
+    }
+
+    pub(crate) fn end_with_log(mut self) -> String {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let mut log = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut log).unwrap();
+        self.child.wait().unwrap();
+        log
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
