@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::hub::HubArguments;
 use crate::list::ListArguments;
 use crate::relay::RelayArguments;
 use crate::role::RoleArguments;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Show(ShowArguments),
     /// Serve hubs to the unmodified clients of Event Hubs, until interrupted
     Serve(ServeArguments),
+    /// Create, list, show and delete the hubs of a running service
+    Hub(HubArguments),
     /// Run one pipeline on its own: read from a hub, route, send to another, checkpoint, until interrupted
     Relay(RelayArguments),
     /// One process of a measurement, started by `run`

@@ -41,6 +41,15 @@ pub(crate) enum CommandError {
         /// Which, and why.
         message: String,
     },
+    /// The service can't be reached, or does not do what it is asked.
+    #[error("{message}")]
+    Refused {
+        /// Which, and why.
+        message: String,
+        /// What to do.
+        #[help]
+        advice: Option<String>,
+    },
     /// The system refuses threads or signals.
     #[error("the system refuses what the program needs: {0}")]
     System(#[source] io::Error),
@@ -65,7 +74,10 @@ impl CommandError {
     pub(crate) fn exit(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Settings(_) | Self::Usage { .. } => 2,
-            Self::Unavailable { .. } | Self::System(_) | Self::Output(_) => 3,
+            Self::Unavailable { .. }
+            | Self::Refused { .. }
+            | Self::System(_)
+            | Self::Output(_) => 3,
         })
     }
 }

@@ -4,6 +4,7 @@
 mod command_line;
 mod diagnostics;
 mod exit;
+mod hub;
 mod list;
 mod logging;
 mod output;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Relay(arguments) => relay::execute(arguments),
         Command::Role(arguments) => role::execute(arguments),
         Command::Serve(arguments) => serve::execute(arguments),
+        Command::Hub(arguments) => hub::execute(arguments),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -1,0 +1,196 @@
+//! What `parshall hub` prints.
+
+use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+
+use connect::event_hubs::{
+    EventHubsError, HubProperties, HubSummary, NamespaceClient, PartitionProperties,
+};
+use lab::results::utc_timestamp;
+use serde_json::{Value, json};
+
+use super::Printed;
+
+/// All hubs.
+#[derive(Debug)]
+pub(super) struct HubList {
+    hubs: Vec<HubSummary>,
+}
+
+/// One hub with everything about it.
+#[derive(Debug)]
+pub(super) struct HubDescription {
+    properties: HubProperties,
+    consumer_groups: Option<Vec<String>>,
+    partitions: Vec<PartitionProperties>,
+}
+
+/// A hub that is no more.
+#[derive(Debug)]
+pub(super) struct Deleted<'a> {
+    pub(super) name: &'a str,
+}
+
+impl HubList {
+    /// The hubs by name.
+    pub(super) fn of(mut hubs: Vec<HubSummary>) -> Self {
+        hubs.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { hubs }
+    }
+}
+
+impl HubDescription {
+    /// Asks for what `properties` does not have.
+    ///
+    /// # Errors
+    /// As those of the client.
+    pub(super) async fn read(
+        client: &mut NamespaceClient,
+        properties: HubProperties,
+    ) -> Result<Self, EventHubsError> {
+        // Azure's own service does not tell.
+        let consumer_groups = client.consumer_groups(&properties.name).await.ok();
+        let mut partitions = Vec::with_capacity(properties.partition_ids.len());
+        for id in &properties.partition_ids {
+            partitions.push(client.partition(&properties.name, *id).await?);
+        }
+        Ok(Self {
+            properties,
+            consumer_groups,
+            partitions,
+        })
+    }
+}
+
+impl Printed for HubList {
+    fn table(&self) -> String {
+        let rows = self.hubs.iter().map(|hub| {
+            [
+                hub.name.clone(),
+                hub.partition_count.to_string(),
+                instant(hub.created_at_unix_ms),
+            ]
+        });
+        table(["HUB", "PARTITIONS", "CREATED"], rows)
+    }
+
+    fn json(&self) -> Value {
+        let hubs = self.hubs.iter().map(|hub| {
+            json!({
+                "name": hub.name,
+                "partition_count": hub.partition_count,
+                "created_at": instant(hub.created_at_unix_ms),
+            })
+        });
+        Value::Array(hubs.collect())
+    }
+}
+
+impl Printed for HubDescription {
+    fn table(&self) -> String {
+        let mut text = String::new();
+        let mut line = |label: &str, value: &str| {
+            writeln!(text, "{label:15}  {value}").expect("a string takes everything");
+        };
+        line("hub", &self.properties.name);
+        line("created", &instant(self.properties.created_at_unix_ms));
+        if let Some(groups) = &self.consumer_groups {
+            line("consumer groups", &groups.join(", "));
+        }
+        let rows = self.partitions.iter().map(|partition| {
+            let number = |number: i64| match partition.is_empty {
+                true => "-".to_owned(),
+                false => number.to_string(),
+            };
+            [
+                partition.partition.to_string(),
+                events(partition).to_string(),
+                number(partition.begin_sequence_number),
+                number(partition.last_enqueued_sequence_number),
+                last_enqueued(partition).unwrap_or_else(|| "-".to_owned()),
+            ]
+        });
+        text.push('\n');
+        text + &table(
+            ["PARTITION", "EVENTS", "FIRST", "LAST", "LAST ENQUEUED"],
+            rows,
+        )
+    }
+
+    fn json(&self) -> Value {
+        let partitions = self.partitions.iter().map(|partition| {
+            let mut shown = json!({
+                "partition": partition.partition.to_string(),
+                "events": events(partition),
+                "begin_sequence_number": partition.begin_sequence_number,
+            });
+            if let Some(instant) = last_enqueued(partition) {
+                shown["last_enqueued_sequence_number"] =
+                    json!(partition.last_enqueued_sequence_number);
+                shown["last_enqueued_at"] = json!(instant);
+            }
+            shown
+        });
+        let mut shown = json!({
+            "name": self.properties.name,
+            "created_at": instant(self.properties.created_at_unix_ms),
+            "partitions": partitions.collect::<Vec<_>>(),
+        });
+        if let Some(groups) = &self.consumer_groups {
+            shown["consumer_groups"] = json!(groups);
+        }
+        shown
+    }
+}
+
+impl Printed for Deleted<'_> {
+    fn table(&self) -> String {
+        format!("deleted {}\n", self.name)
+    }
+
+    fn json(&self) -> Value {
+        json!({ "deleted": self.name })
+    }
+}
+
+/// How many events the partition holds.
+fn events(partition: &PartitionProperties) -> i64 {
+    let end = partition.last_enqueued_sequence_number.saturating_add(1);
+    end.saturating_sub(partition.begin_sequence_number).max(0)
+}
+
+/// `None` where there never was an event.
+fn last_enqueued(partition: &PartitionProperties) -> Option<String> {
+    (partition.last_enqueued_sequence_number >= 0)
+        .then(|| instant(partition.last_enqueued_time.unix_ms()))
+}
+
+fn instant(unix_ms: i64) -> String {
+    let since = Duration::from_millis(unix_ms.max(0).cast_unsigned());
+    utc_timestamp(UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH))
+}
+
+/// Columns as wide as they need to be; the first and the last lean to the left, numbers between them to the right.
+fn table<const N: usize>(heading: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut lines = vec![heading.map(str::to_owned)];
+    lines.extend(rows);
+    let mut widths = [0; N];
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for line in lines {
+        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+            let written = match column {
+                0 => write!(text, "{cell:width$}"),
+                last if last + 1 == N => write!(text, "  {cell}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+            written.expect("a string takes everything");
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,185 @@
+//! `parshall hub`: the hubs of a running service, created, listed, shown and deleted.
+//!
+//! * `target` says which service is meant.
+//! * `listing` is what is printed.
+
+mod listing;
+mod target;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::exit::{CommandError, Exit};
+use crate::output;
+use listing::{Deleted, HubDescription, HubList};
+use target::{Target, TargetArguments};
+
+/// The arguments of `hub`.
+#[derive(Debug, Args)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  parshall hub create orders --partitions 32 --consumer-group billing
+  parshall hub list
+  parshall hub show orders --format json
+  parshall hub delete orders
+
+All of this is asked for over AMQP, with the connection string that other clients have. Azure's own
+Event Hubs shows hubs that way but does not list, create or delete them: there it takes the portal,
+`az eventhubs eventhub` or a template.
+
+Exit status:
+  0  it was done
+  2  the command line is wrong
+  3  the service can't be reached or refuses: there is no such hub, or one already"
+)]
+pub(crate) struct HubArguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// What to do with hubs.
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Create a hub, and print it
+    Create {
+        /// Its name: letters, digits, and between them any of _ . - /
+        name: String,
+
+        /// How many partitions it has, from 1 to 32768
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = 4,
+            value_parser = clap::value_parser!(u32).range(1..=i64::from(::hub::namespace::MAXIMUM_PARTITIONS))
+        )]
+        partitions: u32,
+
+        /// A consumer group besides $Default, which every hub has. May be repeated
+        ///
+        /// Example: --consumer-group billing --consumer-group audit
+        #[arg(long = "consumer-group", value_name = "NAME")]
+        consumer_groups: Vec<String>,
+
+        #[command(flatten)]
+        common: CommonArguments,
+    },
+    /// List the hubs with their partitions
+    List {
+        #[command(flatten)]
+        common: CommonArguments,
+    },
+    /// Show a hub: its consumer groups, and what each partition holds
+    Show {
+        /// Its name, in any letter case
+        name: String,
+
+        #[command(flatten)]
+        common: CommonArguments,
+    },
+    /// Delete a hub with all its events, and end the links of its clients
+    Delete {
+        /// Its name, in any letter case
+        name: String,
+
+        #[command(flatten)]
+        common: CommonArguments,
+    },
+}
+
+/// What every action takes.
+#[derive(Debug, Args)]
+struct CommonArguments {
+    #[command(flatten)]
+    target: TargetArguments,
+
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Forms of a result.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// For a person
+    Table,
+    /// For a program
+    Json,
+}
+
+/// Connects, does it, and prints what came of it.
+pub(crate) fn execute(arguments: HubArguments) -> Result<Exit, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CommandError::System)?;
+    let result = runtime.block_on(run(arguments.action));
+    // A name that is still being looked up must not hold up the end.
+    runtime.shutdown_background();
+    output::print(&result?)
+}
+
+/// The text to print.
+async fn run(action: Action) -> Result<String, CommandError> {
+    let common = match &action {
+        Action::Create { common, .. }
+        | Action::List { common }
+        | Action::Show { common, .. }
+        | Action::Delete { common, .. } => common,
+    };
+    let format = common.format;
+    let target = Target::of(&common.target)?;
+    let mut client = target.connect().await?;
+    let done = async {
+        Ok(match &action {
+            Action::Create {
+                name,
+                partitions,
+                consumer_groups,
+                ..
+            } => {
+                let created = client.create_hub(name, *partitions, consumer_groups).await?;
+                format.text(&HubDescription::read(&mut client, created).await?)
+            }
+            Action::List { .. } => format.text(&HubList::of(client.hubs().await?)),
+            Action::Show { name, .. } => {
+                let found = client.hub(name).await?;
+                format.text(&HubDescription::read(&mut client, found).await?)
+            }
+            Action::Delete { name, .. } => {
+                client.delete_hub(name).await?;
+                format.text(&Deleted { name })
+            }
+        })
+    }
+    .await;
+    let text = done.map_err(|error| target.refusal(&error, action.is_azures()))?;
+    client.close().await;
+    Ok(text)
+}
+
+impl Action {
+    /// Whether Azure's own service does it as well.
+    const fn is_azures(&self) -> bool {
+        matches!(self, Self::Show { .. })
+    }
+}
+
+/// A result in either form.
+trait Printed {
+    /// For a person, with a line feed at the end.
+    fn table(&self) -> String;
+
+    /// For a program.
+    fn json(&self) -> serde_json::Value;
+}
+
+impl Format {
+    fn text(self, result: &impl Printed) -> String {
+        match self {
+            Self::Table => result.table(),
+            Self::Json => format!("{:#}\n", result.json()),
+        }
+    }
+}

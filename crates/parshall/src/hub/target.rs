@@ -1,0 +1,115 @@
+//! Which service is meant, and how its refusals are told.
+
+use std::env::{self, VarError};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use access::{ConnectionString, ServiceAddress};
+use clap::Args;
+use connect::event_hubs::{EventHubsError, EventHubsOptions, NamespaceClient};
+
+use crate::exit::CommandError;
+
+/// Where the service is and how to get in.
+#[derive(Debug, Args)]
+pub(super) struct TargetArguments {
+    /// The service's connection string, with a key that may manage [default: the variable EVENT_HUBS_CONNECTION_STRING,
+    /// else that of `parshall serve` on this machine]
+    ///
+    /// Example: --connection-string 'Endpoint=sb://localhost;SharedAccessKeyName=…;SharedAccessKey=…;UseDevelopmentEmulator=true'
+    #[arg(long, value_name = "TEXT", help_heading = "Service")]
+    connection_string: Option<String>,
+
+    /// The certificate authorities (PEM) to trust instead of the system's, such as the ca.pem of `serve --amqps`
+    ///
+    /// Example: --certificate-authority parshall-tls/ca.pem
+    #[arg(long, value_name = "FILE", help_heading = "Service")]
+    certificate_authority: Option<PathBuf>,
+}
+
+/// The service that is meant.
+#[derive(Debug)]
+pub(super) struct Target {
+    options: EventHubsOptions,
+}
+
+impl Target {
+    /// The service that the arguments or the environment name.
+    ///
+    /// # Errors
+    /// The connection string can't be read.
+    pub(super) fn of(arguments: &TargetArguments) -> Result<Self, CommandError> {
+        let (origin, text) = match &arguments.connection_string {
+            Some(text) => ("--connection-string", text.clone()),
+            None => match env::var(VARIABLE) {
+                Ok(text) => (VARIABLE, text),
+                Err(VarError::NotPresent) => ("the default", EMULATOR.to_owned()),
+                Err(VarError::NotUnicode(_)) => {
+                    return Err(unreadable(VARIABLE, &"it is not UTF-8 text"));
+                }
+            },
+        };
+        let connection_string: ConnectionString =
+            text.parse().map_err(|error| unreadable(origin, &error))?;
+        Ok(Self {
+            options: EventHubsOptions {
+                certificate_authority: arguments.certificate_authority.clone(),
+                connect_timeout: PATIENCE,
+                ..EventHubsOptions::for_namespace(connection_string)
+            },
+        })
+    }
+
+    /// Connects to it.
+    ///
+    /// # Errors
+    /// It can't be reached, or refuses the key.
+    pub(super) async fn connect(&self) -> Result<NamespaceClient, CommandError> {
+        NamespaceClient::connect(self.options.clone())
+            .await
+            .map_err(|error| self.refusal(&error, true))
+    }
+
+    /// What the service, or the way to it, has against it. `is_azures`: whether Azure's own service would do it.
+    pub(super) fn refusal(&self, error: &EventHubsError, is_azures: bool) -> CommandError {
+        let ServiceAddress { host, port, .. } = self.options.connection_string.amqp_address();
+        let EventHubsError {
+            condition,
+            description,
+            ..
+        } = error;
+        let message = if condition == "connection:unreachable" {
+            format!("the service can't be reached: {description}")
+        } else if condition.starts_with("connection:") {
+            format!("the service at {host}:{port} can't be used: {description}")
+        } else {
+            format!("the service at {host}:{port} refuses: {description}")
+        };
+        let advice = (!is_azures && host.contains(AZURE)).then(|| {
+            "Azure's own Event Hubs only shows hubs over AMQP; list, create and delete them in its portal, with \
+             `az eventhubs eventhub` or by a template"
+                .to_owned()
+        });
+        CommandError::Refused { message, advice }
+    }
+}
+
+fn unreadable(origin: &str, reason: &dyn std::fmt::Display) -> CommandError {
+    CommandError::Usage {
+        message: format!("{origin}: {reason}"),
+        advice: None,
+    }
+}
+
+/// The variable that scenarios and pipelines of the documentation use as well.
+const VARIABLE: &str = "EVENT_HUBS_CONNECTION_STRING";
+
+/// That of the emulator, and of `parshall serve` without arguments.
+const EMULATOR: &str = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=RootManageSharedAccessKey;\
+     SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true";
+
+/// Part of every host of Azure's service, in whatever cloud.
+const AZURE: &str = ".servicebus.";
+
+/// A person waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
