@@ -22,7 +22,7 @@ use amqp::message::{FORMAT_BATCH, encode};
 use amqp::performative::{DeliveryState, SenderSettleMode, Source, Target};
 use amqp_tokio::{Driver, connect};
 use hub::UnixTime;
-use hub::front::amqp::AmqpFront;
+use hub::front::amqp::{AmqpFront, Transport};
 use hub::log::{LogLimits, NewRecord};
 use hub::namespace::{HubConfig, Namespace, NamespaceConfig, SignaturePolicy};
 use rustix::time::{ClockId, clock_gettime};
@@ -137,7 +137,7 @@ fn run(events: usize, case: Case) -> (f64, f64) {
             port_out
                 .send(listener.local_addr().unwrap().port())
                 .unwrap();
-            front.serve(listener, None, stopped).await;
+            front.serve(listener, Transport::default(), stopped).await;
         });
         thread_time()
     });
