@@ -53,6 +53,15 @@ pub trait Sink {
         context: &mut Context<'_>,
         outcomes: &mut Vec<SendOutcome>,
     ) -> Poll<Result<(), SinkError>>;
+
+    /// Says goodbye to the service, which does not take long whatever the service does, without waiting for outcomes. A
+    /// sink that is just dropped is gone as well; the service takes it for one that failed.
+    fn shut_down(self) -> impl Future<Output = ()>
+    where
+        Self: Sized,
+    {
+        std::future::ready(())
+    }
 }
 
 /// The sender's own name for a send.

@@ -40,6 +40,15 @@ pub trait Source {
 
     /// The events of a batch are done with: gives their credit back and recycles the batch.
     fn release(&mut self, batch: EventBatch);
+
+    /// Says goodbye to the service, which does not take long whatever the service does. A source that is just dropped is
+    /// gone as well; the service takes it for one that failed.
+    fn shut_down(self) -> impl Future<Output = ()>
+    where
+        Self: Sized,
+    {
+        std::future::ready(())
+    }
 }
 
 /// What a source has to say.

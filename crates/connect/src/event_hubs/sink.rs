@@ -23,11 +23,6 @@ impl EventHubsSink {
         let publisher = Publisher::connect(options).await?;
         Ok(Self { publisher })
     }
-
-    /// Closes the connection in good order, without waiting for outcomes. Dropping the sink just ends it.
-    pub async fn shut_down(self) {
-        self.publisher.shut_down().await;
-    }
 }
 
 impl Sink for EventHubsSink {
@@ -64,5 +59,9 @@ impl Sink for EventHubsSink {
         self.publisher
             .poll_outcomes(context, outcomes)
             .map_err(SinkError::from)
+    }
+
+    async fn shut_down(self) {
+        self.publisher.shut_down().await;
     }
 }

@@ -113,13 +113,6 @@ impl EventHubsSource {
         self.owner_level = Some(owner_level);
     }
 
-    /// Closes the connection in good order. Dropping the source just ends it.
-    pub async fn shut_down(self) {
-        if let Some(connection) = self.connection.into_connection() {
-            connection.close().await;
-        }
-    }
-
     /// Attaches the link of a partition that is to be open, unless there is no connection.
     fn attach(&mut self, partition: PartitionId) {
         let Some(reader) = self.readers[partition.0 as usize].as_mut() else {
@@ -377,6 +370,12 @@ impl Source for EventHubsSource {
         if let (Some(link), Some(connection)) = (reader.link, self.connection.up()) {
             reader.credit = entitled;
             connection.engine().set_credit(link, entitled);
+        }
+    }
+
+    async fn shut_down(self) {
+        if let Some(connection) = self.connection.into_connection() {
+            connection.close().await;
         }
     }
 }

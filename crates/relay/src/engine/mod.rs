@@ -248,7 +248,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// then is read and sent again by the next relay.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Summary, RelayError> {
         let mut shutdown = pin!(shutdown);
-        poll_fn(|context| self.poll(context, shutdown.as_mut())).await
+        let summary = poll_fn(|context| self.poll(context, shutdown.as_mut())).await?;
+        tokio::join!(self.source.shut_down(), self.sink.shut_down());
+        Ok(summary)
     }
 
     fn poll(
