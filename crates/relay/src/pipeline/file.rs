@@ -72,6 +72,8 @@ pub(super) struct EventHubsSource {
     #[serde(default = "consumer_group")]
     pub(super) consumer_group: String,
     pub(super) partitions: Option<Vec<u32>>,
+    #[serde(default)]
+    pub(super) transport: Transport,
     pub(super) certificate_authority: Option<PathBuf>,
 }
 
@@ -88,7 +90,18 @@ pub(super) struct EventHubsSink {
     pub(super) connection_string: ConnectionString,
     /// May be left out where the connection string has an `EntityPath`.
     pub(super) hub: Option<String>,
+    #[serde(default)]
+    pub(super) transport: Transport,
     pub(super) certificate_authority: Option<PathBuf>,
+}
+
+/// What carries the bytes of AMQP.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Transport {
+    #[default]
+    Tcp,
+    WebSocket,
 }
 
 #[derive(Debug, Deserialize)]
@@ -267,6 +280,7 @@ impl EventHubsSource {
             connection_string: self.connection_string,
             consumer_group: self.consumer_group,
             partitions: self.partitions,
+            transport: self.transport.into(),
             certificate_authority: self.certificate_authority,
         }
     }
@@ -284,6 +298,7 @@ impl EventHubsSink {
         SinkConfig::EventHubs {
             hub: self.hub().unwrap_or_default().to_owned(),
             connection_string: self.connection_string,
+            transport: self.transport.into(),
             certificate_authority: self.certificate_authority,
         }
     }
@@ -360,6 +375,15 @@ fn connection_string<'de, D: Deserializer<'de>>(
     String::deserialize(deserializer)?
         .parse()
         .map_err(de::Error::custom)
+}
+
+impl From<Transport> for connect::event_hubs::Transport {
+    fn from(transport: Transport) -> Self {
+        match transport {
+            Transport::Tcp => Self::Tcp,
+            Transport::WebSocket => Self::WebSocket,
+        }
+    }
 }
 
 fn consumer_group() -> String {

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use access::ConnectionString;
+use connect::event_hubs::Transport;
 use connect::checkpoint::ConsumerGroup;
 use connect::source::SourceOptions;
 use settings::{Document, SettingsError};
@@ -73,6 +74,8 @@ pub enum SourceConfig {
         consumer_group: String,
         /// Which partitions; all of them if left out.
         partitions: Option<Vec<u32>>,
+        /// What carries the bytes.
+        transport: Transport,
         /// A file of certificates (PEM) to trust instead of those of the system.
         certificate_authority: Option<PathBuf>,
     },
@@ -87,6 +90,8 @@ pub enum SinkConfig {
         connection_string: ConnectionString,
         /// The hub.
         hub: String,
+        /// What carries the bytes.
+        transport: Transport,
         /// A file of certificates (PEM) to trust instead of those of the system.
         certificate_authority: Option<PathBuf>,
     },

@@ -119,6 +119,7 @@ fn everything_can_be_chosen() {
     connection_string: ${NAMESPACE};EntityPath=orders
     consumer_group: audit
     partitions: [0, 2]
+    transport: web-socket
     certificate_authority: source-ca.pem
 sink:
   event_hubs: {connection_string: '${NAMESPACE}', hub: copies, certificate_authority: sink-ca.pem}
@@ -144,6 +145,7 @@ metrics: 127.0.0.1:9464
         hub,
         consumer_group,
         partitions,
+        transport: transport_of_source,
         certificate_authority: trusted_of_source,
         ..
     } = &config.source;
@@ -152,9 +154,14 @@ metrics: 127.0.0.1:9464
         ("orders", "audit", &Some(vec![0, 2]))
     );
     let SinkConfig::EventHubs {
+        transport: transport_of_sink,
         certificate_authority: trusted_of_sink,
         ..
     } = &config.sink;
+    assert_eq!(
+        (transport_of_source, transport_of_sink),
+        (&Transport::WebSocket, &Transport::Tcp)
+    );
     assert_eq!(trusted_of_source, &Some("source-ca.pem".into()));
     assert_eq!(trusted_of_sink, &Some("sink-ca.pem".into()));
     assert_eq!(config.source_options.batch.max_events, 64);

@@ -270,7 +270,7 @@ async fn one_relay_claims_everything_at_once_and_carries_it() {
 #[tokio::test(start_paused = true)]
 async fn two_more_have_their_shares_within_two_renewals_and_nothing_is_lost() {
     let group = Group::new();
-    group.append(4_000);
+    group.append(1_600);
     let first = group.relay("a");
     group.until_shares_are(&[("a", 8)]).await;
     tokio::time::sleep(ms(100)).await;
@@ -336,7 +336,7 @@ async fn who_dies_is_succeeded_when_its_claims_have_expired() {
     group.until_shares_are(&[("a", 8)]).await;
     let second = group.relay("b");
     group.until_shares_are(&[("a", 4), ("b", 4)]).await;
-    group.append(4_000);
+    group.append(1_600);
     tokio::time::sleep(ms(20)).await;
     second.kill();
     let began = Instant::now();
