@@ -142,11 +142,9 @@ impl Model {
     }
 
     fn check(&self) {
-        let mut expected = 0;
-        for (number, sections) in self.service().all() {
+        for (expected, (number, sections)) in (0..).zip(self.service().all()) {
             assert_eq!(number, expected);
             assert_eq!(sections, content(number, self.lengths[number as usize]));
-            expected += 1;
         }
     }
 }

@@ -6,6 +6,7 @@
 //! syncs, so that acknowledgements, which wait for writing only, don't wait for it.
 
 use super::commits::{CommitNumber, CommitState, CommitWatch, Commits};
+use super::directory::Damage;
 use super::fault::Unavailable;
 use super::files::DiskFiles;
 use super::options::{StorageOptions, SyncPolicy};
@@ -17,8 +18,8 @@ use crate::log::partition_log::PartitionLog;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -49,7 +50,7 @@ pub struct StorageCounters {
     pub failures: u64,
     /// Segments read back.
     pub loads: u64,
-    /// Segments found damaged while they were read back.
+    /// Segments that could not be read back, because they are damaged or the system did not give them.
     pub damaged_segments: u64,
     /// Bytes of memory that hold segments which are on disk as well.
     pub resident_bytes: u64,
@@ -76,6 +77,8 @@ pub(super) struct Shared {
     pub(super) residency: Arc<Residency>,
     pub(super) open_files: OpenFiles,
     pub(super) counters: Counters,
+    /// The last sync took long enough to do several at once.
+    pub(super) sync_is_slow: AtomicBool,
     queue: Mutex<Queue>,
     /// There is something in the queue.
     queue_changed: Condvar,
@@ -155,6 +158,7 @@ impl Committer {
             residency: Residency::new(options.resident.bytes()),
             open_files: OpenFiles(Arc::default()),
             counters: Counters::default(),
+            sync_is_slow: AtomicBool::new(true),
             queue: Mutex::default(),
             queue_changed: Condvar::new(),
             unsynced: Mutex::default(),
@@ -276,6 +280,13 @@ impl Committer {
         self.shared.loads_changed.notify_one();
     }
 
+    /// Makes known that a segment can't be read.
+    pub(super) fn report_damage(&self, directory: &Path, damage: &Damage) {
+        let counters = &self.shared.counters;
+        counters.damaged_segments.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(directory = %directory.display(), %damage, "a segment can't be read");
+    }
+
     fn spawn(&self, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new()
@@ -310,27 +321,30 @@ impl Drop for Committer {
 }
 
 impl Shared {
-    /// The next round's entries, once there are some. `None` when it is time to stop, and how.
-    pub(super) fn next_round(&self) -> Result<Vec<Entry>, Stop> {
+    /// The next round's entries, once there are some and `not_before` has come. `Err` when it is time to stop, and how.
+    pub(super) fn next_round(&self, not_before: Instant) -> Result<Vec<Entry>, Stop> {
         let mut queue = lock(&self.queue);
         loop {
             if let Some(stop) = queue.stop {
                 return Err(stop);
             }
             let now = Instant::now();
-            let mut entries = std::mem::take(&mut queue.entries);
-            let due = queue.retries.extract_if(.., |(at, _)| *at <= now);
-            entries.extend(due.map(|(_, log)| Entry { log, number: None }));
-            if !entries.is_empty() {
-                return Ok(entries);
-            }
             let next_retry = queue.retries.iter().map(|(at, _)| *at).min();
-            queue = match next_retry {
+            let next = match queue.entries.is_empty() {
+                true => next_retry.map(|at| at.max(not_before)),
+                false => Some(not_before),
+            };
+            queue = match next {
                 None => wait(&self.queue_changed, queue),
-                Some(at) => {
-                    let pause = at.saturating_duration_since(now);
-                    let waited = self.queue_changed.wait_timeout(queue, pause);
+                Some(at) if at > now => {
+                    let waited = self.queue_changed.wait_timeout(queue, at - now);
                     waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                Some(_) => {
+                    let mut entries = std::mem::take(&mut queue.entries);
+                    let due = queue.retries.extract_if(.., |(at, _)| *at <= now);
+                    entries.extend(due.map(|(_, log)| Entry { log, number: None }));
+                    return Ok(entries);
                 }
             };
         }

@@ -345,20 +345,21 @@ impl PartitionLog {
         drop(evicted);
     }
 
-    /// Reads a segment back from its file, checks all of it, and wakes who waits for it. `Err` is the damage that
-    /// was found.
-    pub(super) fn load(&self, ordinal: u64) -> Result<(), Damage> {
+    /// Reads a segment back from its file, checks all of it, and wakes who waits for it.
+    pub(super) fn load(&self, ordinal: u64) {
         let Some((disk, first, next, length)) = self.loading(ordinal) else {
-            return Ok(());
+            return;
         };
         let loaded = self.read_segment(disk, first, next, length);
+        if let Err(damage) = &loaded {
+            disk.committer.report_damage(&disk.path, damage);
+        }
         let mut guard = self.lock();
         let state = &mut *guard;
         let log = state.durable.as_ref().map(|durable| durable.log.clone());
         let (Some(log), Some(segment)) = (log, state.segment(ordinal)) else {
-            return Ok(());
+            return;
         };
-        let damage = loaded.as_ref().err().copied();
         segment.finish_loading(loaded.map(|(writer, index)| LoadedSegment {
             share: disk.committer.residency().admit(
                 log,
@@ -373,7 +374,6 @@ impl PartitionLog {
         if let Some(wakers) = wakers {
             wakers.wake();
         }
-        damage.map_or(Ok(()), Err)
     }
 
     fn loading(&self, ordinal: u64) -> Option<(&PartitionDisk, u64, u64, usize)> {

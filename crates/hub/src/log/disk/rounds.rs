@@ -42,9 +42,16 @@ pub(super) fn write(shared: &Shared) {
         syncs_now: shared.options.sync == SyncPolicy::Always,
         with_open_files: VecDeque::new(),
     };
+    let mut not_before = Instant::now();
     let stop = loop {
-        match writer.shared.next_round() {
-            Ok(entries) => writer.round(&entries),
+        match writer.shared.next_round(not_before) {
+            Ok(entries) => {
+                let started = Instant::now();
+                writer.round(&entries);
+                if entries.len() > 1 && !writer.syncs_now {
+                    not_before = started + ROUND_SPACING;
+                }
+            }
             Err(stop) => break stop,
         }
     };
@@ -59,11 +66,7 @@ pub(super) fn load(shared: &Shared) {
     while let Some((log, ordinal)) = shared.next_load() {
         let Some(log) = log.upgrade() else { continue };
         count(&shared.counters.loads, 1);
-        if let Err(damage) = log.load(ordinal) {
-            count(&shared.counters.damaged_segments, 1);
-            let directory = log.disk.as_ref().map(|disk| disk.path.display());
-            tracing::error!(directory = directory.map(tracing::field::display), %damage, "a segment can't be read");
-        }
+        log.load(ordinal);
         shared.residency.enforce();
     }
 }
@@ -305,34 +308,30 @@ impl Writer<'_> {
 
 /// Syncs logs, and gives one result for each, in their order.
 fn sync_all(shared: &Shared, logs: &[Arc<PartitionLog>]) -> Vec<io::Result<()>> {
-    let started = Instant::now();
-    let Some((first, others)) = logs.split_first() else {
-        return Vec::new();
+    let threads = match shared.sync_is_slow.load(Ordering::Relaxed) {
+        true => logs.len().min(SYNC_THREADS),
+        false => 1,
     };
-    let first = sync_log(shared, first);
-    if others.is_empty() || started.elapsed() < WORTH_A_THREAD {
-        let others = others.iter().map(|log| sync_log(shared, log));
-        return std::iter::once(first).chain(others).collect();
-    }
     let next = AtomicUsize::new(0);
-    let results: Vec<_> = others.iter().map(|_| Mutex::new(Ok(()))).collect();
+    let results: Vec<_> = logs.iter().map(|_| Mutex::new(Ok(()))).collect();
     let work = || {
-        while let Some(place) = Some(next.fetch_add(1, Ordering::Relaxed))
-            && let (Some(log), Some(result)) = (others.get(place), results.get(place))
+        while let place = next.fetch_add(1, Ordering::Relaxed)
+            && let (Some(log), Some(result)) = (logs.get(place), results.get(place))
         {
+            let started = Instant::now();
             *lock(result) = sync_log(shared, log);
+            let is_slow = started.elapsed() > WORTH_A_THREAD;
+            shared.sync_is_slow.store(is_slow, Ordering::Relaxed);
         }
     };
     thread::scope(|scope| {
-        for _ in 1..others.len().min(SYNC_THREADS) {
+        for _ in 1..threads {
             scope.spawn(work);
         }
         work();
     });
-    let results = results
-        .into_iter()
-        .map(|result| std::mem::replace(&mut *lock(&result), Ok(())));
-    std::iter::once(first).chain(results).collect()
+    let take = |result: Mutex<_>| std::mem::replace(&mut *lock(&result), Ok(()));
+    results.into_iter().map(take).collect()
 }
 
 fn sync_log(shared: &Shared, log: &PartitionLog) -> io::Result<()> {
@@ -413,6 +412,10 @@ fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed);
 }
 
+/// From the start of one round to that of the next, where no sync does it and more than one partition is written to: rounds
+/// that follow each other at once are small, and each one wakes everybody.
+const ROUND_SPACING: Duration = Duration::from_micros(500);
+
 /// Partitions that are written together; each may open a file or two.
 const GROUP: usize = 128;
 
@@ -420,7 +423,7 @@ const GROUP: usize = 128;
 const MAXIMUM_OPEN_FILES: usize = 256;
 
 /// Syncs under way at once. The device merges their flushes.
-const SYNC_THREADS: usize = 16;
+const SYNC_THREADS: usize = 32;
 
 /// A sync that is faster than this is done before a thread for it has started.
 const WORTH_A_THREAD: Duration = Duration::from_micros(200);
