@@ -93,6 +93,12 @@ impl ConnectionString {
         self.endpoint.amqp_address(self.security)
     }
 
+    /// Where clients connect that speak AMQP over WebSocket.
+    #[must_use]
+    pub fn web_socket_address(&self) -> ServiceAddress {
+        self.endpoint.web_socket_address(self.security)
+    }
+
     /// The whole text, secret included, ready to paste.
     #[must_use]
     pub fn reveal(&self) -> String {

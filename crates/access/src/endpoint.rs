@@ -79,9 +79,19 @@ impl Endpoint {
     /// Where AMQP is spoken: the endpoint's port, else the registered one for `security`.
     #[must_use]
     pub fn amqp_address(&self, security: TransportSecurity) -> ServiceAddress {
+        self.address(security, AMQPS_PORT, AMQP_PORT)
+    }
+
+    /// Where AMQP over WebSocket is spoken: the endpoint's port, else that of HTTP for `security`.
+    #[must_use]
+    pub fn web_socket_address(&self, security: TransportSecurity) -> ServiceAddress {
+        self.address(security, HTTPS_PORT, HTTP_PORT)
+    }
+
+    fn address(&self, security: TransportSecurity, tls: u16, plain: u16) -> ServiceAddress {
         let port = self.port.unwrap_or(match security {
-            TransportSecurity::Tls => AMQPS_PORT,
-            TransportSecurity::Plain => AMQP_PORT,
+            TransportSecurity::Tls => tls,
+            TransportSecurity::Plain => plain,
         });
         ServiceAddress {
             host: self.host.clone(),
@@ -147,6 +157,10 @@ impl fmt::Display for Endpoint {
 const AMQP_PORT: u16 = 5672;
 /// The port that IANA registers for AMQP over TLS.
 const AMQPS_PORT: u16 = 5671;
+
+const HTTP_PORT: u16 = 80;
+
+const HTTPS_PORT: u16 = 443;
 
 #[cfg(test)]
 mod tests {

@@ -54,10 +54,7 @@ impl ServiceConnection {
     }
 
     async fn open_in_time(endpoint: Arc<Endpoint>) -> Result<Self, EventHubsError> {
-        let address = &endpoint.address;
-        let limit = endpoint.options.connect_timeout;
-        let stream =
-            amqp_tokio::connect(&address.host, address.port, endpoint.tls.clone(), limit).await?;
+        let stream = endpoint.dial().await?;
         let engine = Connection::client(
             endpoint.config(),
             SaslClient::Anonymous,

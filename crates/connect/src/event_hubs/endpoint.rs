@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 use access::{ServiceAddress, TransportSecurity};
 use amqp::connection::Config;
 use amqp::{Symbol, Value};
-use amqp_tokio::ClientTls;
+use amqp_tokio::{ClientTls, Stream};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::error::EventHubsError;
-use super::options::EventHubsOptions;
+use super::options::{EventHubsOptions, Transport};
 
 /// What it takes to connect, as often as need be.
 #[derive(Debug)]
@@ -32,7 +32,10 @@ impl Endpoint {
     /// # Errors
     /// When they cannot be read, or the host's name cannot be in a certificate.
     pub(super) fn resolve(options: EventHubsOptions) -> Result<Arc<Self>, EventHubsError> {
-        let address = options.connection_string.amqp_address();
+        let address = match options.transport {
+            Transport::Tcp => options.connection_string.amqp_address(),
+            Transport::WebSocket => options.connection_string.web_socket_address(),
+        };
         let tls = match address.security {
             TransportSecurity::Plain => None,
             TransportSecurity::Tls => Some(client_tls(&options, &address.host)?),
@@ -43,6 +46,22 @@ impl Endpoint {
             tls,
             container_id: container_id(),
         }))
+    }
+
+    /// A stream of bytes to the service.
+    ///
+    /// # Errors
+    /// When it cannot be reached, is not who it should be, or does not speak the transport.
+    pub(super) async fn dial(&self) -> Result<Stream, EventHubsError> {
+        let ServiceAddress { host, port, .. } = &self.address;
+        let limit = self.options.connect_timeout;
+        let stream = amqp_tokio::connect(host, *port, self.tls.clone(), limit).await?;
+        Ok(match self.options.transport {
+            Transport::Tcp => stream,
+            Transport::WebSocket => {
+                amqp_tokio::connect_web_socket(stream, host, *port, limit).await?
+            }
+        })
     }
 
     /// The settings of a connection of this client.

@@ -37,7 +37,7 @@ mod token;
 pub use error::EventHubsError;
 pub use management::{HubProperties, ManagementClient, PartitionProperties};
 pub use namespace::{HubSummary, NamespaceClient};
-pub use options::{EventHubsOptions, HubNameError};
+pub use options::{EventHubsOptions, HubNameError, Transport};
 pub use publisher::{Destination, Publisher};
 pub use sink::EventHubsSink;
 pub use source::EventHubsSource;

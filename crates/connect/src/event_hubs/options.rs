@@ -14,6 +14,8 @@ pub struct EventHubsOptions {
     pub connection_string: ConnectionString,
     /// The name of the hub; empty for the namespace as a whole.
     pub hub: String,
+    /// What carries the bytes of AMQP.
+    pub transport: Transport,
     /// A PEM file of the certificate authorities to trust instead of the system's.
     pub certificate_authority: Option<PathBuf>,
     /// How long it may take from dialling to a connection that is authorised, and how long a single request may take.
@@ -24,6 +26,16 @@ pub struct EventHubsOptions {
     /// not matter. Without delay after a connection that had worked, there would be no pause between connections that
     /// are accepted and closed at once, so that counts as a first failure.
     pub reconnect: RetryPolicy,
+}
+
+/// What carries the bytes of AMQP, with TLS below it unless the connection string says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP, to the ports of AMQP.
+    #[default]
+    Tcp,
+    /// WebSocket, to the ports of HTTP: for networks that let nothing else through.
+    WebSocket,
 }
 
 /// Why it is not clear which hub is meant.
@@ -76,6 +88,7 @@ impl EventHubsOptions {
         Self {
             connection_string,
             hub,
+            transport: Transport::default(),
             certificate_authority: None,
             connect_timeout: Duration::from_secs(30),
             token_life: Duration::from_secs(60 * 60),

@@ -199,11 +199,13 @@ async fn source(
         hub,
         consumer_group,
         partitions,
+        transport,
         certificate_authority,
     } = &config.source;
     let refused = |error: &dyn Error| unavailable("the source can't be used", error);
     let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
         .map_err(|error| refused(&error))?;
+    options.transport = *transport;
     options
         .certificate_authority
         .clone_from(certificate_authority);
@@ -234,11 +236,13 @@ async fn sink(config: &PipelineConfig) -> Result<EventHubsSink, CommandError> {
     let SinkConfig::EventHubs {
         connection_string,
         hub,
+        transport,
         certificate_authority,
     } = &config.sink;
     let refused = |error: &dyn Error| unavailable("the sink can't be used", error);
     let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
         .map_err(|error| refused(&error))?;
+    options.transport = *transport;
     options
         .certificate_authority
         .clone_from(certificate_authority);

@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use access::ConnectionString;
-use connect::event_hubs::Transport;
 use connect::checkpoint::ConsumerGroup;
+use connect::event_hubs::Transport;
 use connect::source::SourceOptions;
 use settings::{Document, SettingsError};
 

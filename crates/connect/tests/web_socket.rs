@@ -1,0 +1,40 @@
+//! The clients over WebSocket against the embedded service.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what helpers of tests do not expect fails the test"
+)]
+
+use connect::event_hubs::{EventHubsOptions, ManagementClient, Transport};
+use hub::namespace::{HubConfig, NamespaceConfig};
+use hub::service::{Service, ServiceConfig};
+
+#[tokio::test]
+async fn a_client_that_is_told_to_speaks_over_web_socket() {
+    let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("orders", 3)]);
+    let config = ServiceConfig {
+        web_socket: Some("127.0.0.1:0".parse().unwrap()),
+        ..ServiceConfig::loopback(namespace)
+    };
+    let service = Service::start(config).await.unwrap();
+    let mut connection_string = service.connection_string(None);
+    connection_string.endpoint = access::Endpoint::new(
+        "localhost".to_owned(),
+        service.web_socket_address().map(|address| address.port()),
+    )
+    .unwrap();
+    let mut options = EventHubsOptions::new(connection_string, Some("orders")).unwrap();
+    options.transport = Transport::WebSocket;
+    let mut client = ManagementClient::connect(options.clone()).await.unwrap();
+    assert_eq!(
+        client.hub_properties().await.unwrap().partition_ids.len(),
+        3
+    );
+    client.close().await;
+
+    // Where AMQP is spoken as it is, there is no WebSocket.
+    options.connection_string.endpoint = service.connection_string(None).endpoint;
+    let error = ManagementClient::connect(options).await.unwrap_err();
+    assert_eq!(error.condition, "connection:web-socket");
+    service.stop().await;
+}
