@@ -1,6 +1,11 @@
 //! The byte stream in WebSocket messages, against a peer that is written out byte by byte, and against our own other
 //! side. Everything runs in memory.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "what helpers of tests do not expect fails the test"
+)]
+
 use std::time::Duration;
 
 use amqp::Connection;

@@ -1,10 +1,5 @@
 //! The clients over WebSocket against the embedded service.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what helpers of tests do not expect fails the test"
-)]
-
 use connect::event_hubs::{EventHubsOptions, ManagementClient, Transport};
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};

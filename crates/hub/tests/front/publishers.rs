@@ -46,7 +46,7 @@ async fn events_of_a_publisher_bear_its_name_and_share_a_partition() {
     let own = ("x-own", Value::from("kept"));
     for message in [
         event(&[]),
-        event(&[own.clone()]),
+        event(std::slice::from_ref(&own)),
         event(&[forged.clone(), own.clone()]),
     ] {
         let outcome = client.send_message(sender, &message).await;
@@ -141,7 +141,10 @@ async fn a_producer_that_numbers_its_events_is_told_from_where() {
             .ask_to_send("events/Partitions/0", ask(nothing.clone()))
             .await
             .unwrap();
-        assert_eq!(answer.offered_capabilities, [capability.clone()]);
+        assert_eq!(
+            answer.offered_capabilities,
+            std::slice::from_ref(&capability)
+        );
         ids.push(answer.property("com.microsoft:producer-id").cloned());
         assert_eq!(
             answer.property("com.microsoft:producer-epoch"),
