@@ -158,9 +158,7 @@ impl Service {
         let listen = |protocol, address| listen(openness.as_ref(), protocol, address);
         let amqp = listen(Protocol::Amqp, config.amqp).await?;
         let amqps = match config.amqps {
-            Some((address, tls)) => {
-                Some((listen(Protocol::Amqps, address).await?, tls))
-            }
+            Some((address, tls)) => Some((listen(Protocol::Amqps, address).await?, tls)),
             None => None,
         };
         let web_socket = match config.web_socket {

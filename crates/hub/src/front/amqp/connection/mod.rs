@@ -1,4 +1,7 @@
-//! The task of one connection: its links, and the turn that it takes whenever something happens.
+//! The task of one connection: its links, and the turn that it takes whenever something happens. `answering` is its part
+//! with requests.
+
+mod answering;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -7,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use amqp::connection::{Credentials, Deliveries, Event, LinkId, NewDelivery, SessionId};
+use amqp::connection::{Credentials, Deliveries, Event, LinkId, SessionId};
 use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
@@ -16,10 +19,9 @@ use tokio::time::Sleep;
 use super::deliver::{Delivered, Stopped};
 use super::idempotent::IdempotentProducers;
 use super::late_replies::LateReplies;
-use super::links::{Admission, Admitted, LinkEntry, Node, Replies};
+use super::links::{Admission, Admitted, LinkEntry, Node};
 use super::outcomes::{Outcome, Outcomes, Waiting};
 use super::publish::server_busy;
-use super::requests::{Reply, RequestNode};
 use super::shaped::{Breakage, Told, shaped};
 use crate::UnixTime;
 use crate::log::Subscriber;
@@ -276,87 +278,6 @@ impl ConnectionTask {
         }
     }
 
-    fn on_request(
-        &mut self,
-        node: RequestNode,
-        session: SessionId,
-        message: &[u8],
-        now: SystemTime,
-    ) {
-        match node.answer(&self.namespace, &mut self.claims, message, now) {
-            Ok(reply) => {
-                // Some clients look for the reply only once their request has its outcome.
-                self.driver.connection().write_outcomes(session);
-                let ready_at = self.shaper.as_mut().and_then(Shaper::request);
-                match ready_at {
-                    None => self.reply(node, session, reply),
-                    Some(at) => self.late_replies.push(at, node, session, reply),
-                }
-            }
-            Err(error) => tracing::debug!(%error, "a request cannot be read"),
-        }
-        self.set_expiry(now);
-    }
-
-    fn send_late_replies(&mut self, cx: &mut Context<'_>) {
-        while let Some((node, session, reply)) = self.late_replies.poll_due(cx) {
-            self.reply(node, session, reply);
-        }
-    }
-
-    fn reply(&mut self, node: RequestNode, session: SessionId, reply: Reply) {
-        let replies = self
-            .links
-            .iter()
-            .flatten()
-            .filter_map(|entry| match &entry.node {
-                Node::Replies(replies) if replies.node == node => {
-                    let named = reply.reply_to.is_some() && replies.target == reply.reply_to;
-                    Some((named, entry.session == session, entry.id))
-                }
-                _ => None,
-            });
-        // A reply that nobody named or shares a session with would go to a stranger.
-        let best = replies
-            .filter(|(named, same_session, _)| *named || *same_session)
-            .max_by_key(|(named, same_session, _)| (*named, *same_session));
-        let Some((.., link)) = best else { return };
-        let nodes = self.links.iter().flatten().map(|entry| &entry.node);
-        let waiting_bytes: usize = nodes.map(Node::waiting_bytes).sum();
-        if let Some(Some(LinkEntry {
-            node: Node::Replies(replies),
-            ..
-        })) = self.links.get_mut(link.index())
-            && waiting_bytes <= WAITING_REPLIES_BYTES
-        {
-            replies.waiting.push_back(reply.message);
-        }
-        self.flush_replies(link);
-    }
-
-    fn flush_replies(&mut self, link: LinkId) {
-        let Some(Some(entry)) = self.links.get_mut(link.index()) else {
-            return;
-        };
-        let Node::Replies(Replies { waiting, .. }) = &mut entry.node else {
-            return;
-        };
-        while let Some(message) = waiting.front() {
-            let Some(mut sender) = self.driver.connection().sender(link) else {
-                return;
-            };
-            let delivery = NewDelivery {
-                tag: &[0],
-                format: amqp::message::FORMAT_AMQP,
-                settled: true,
-            };
-            if sender.send(&delivery, &[message]).is_err() {
-                return;
-            }
-            waiting.pop_front();
-        }
-    }
-
     fn on_credit(&mut self, link: LinkId) {
         match self.links.get(link.index()) {
             Some(Some(LinkEntry {
@@ -598,9 +519,6 @@ const READER_SHARE: usize = 64 * 1024;
 /// Turns before other connections of the thread have theirs: one that is sent a backlog must not keep another from its
 /// acknowledgements.
 const TURNS_MAX: usize = 4;
-
-/// Replies kept for a client that grants no credit for them, in bytes over all its links. Further ones are lost to it.
-const WAITING_REPLIES_BYTES: usize = 256 * 1024;
 
 /// How long a client may take to read the farewell.
 const FAREWELL: Duration = Duration::from_secs(1);
