@@ -263,12 +263,19 @@ impl Service {
     }
 
     /// Stops: no connection is accepted any more, those that are there are closed in good order, and whoever does not
-    /// say goodbye in time is dropped. Returns when nothing runs any more.
+    /// say goodbye in time is dropped. Where events are kept on a disk, all of them are brought there; what can't be is
+    /// logged. Returns when nothing runs any more.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
             self.tasks.shutdown().await;
+        }
+        let namespace = Arc::clone(&self.namespace);
+        match tokio::task::spawn_blocking(move || namespace.close()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "not everything is on the disk"),
+            Err(error) => tracing::error!(%error, "bringing everything to the disk broke off"),
         }
     }
 

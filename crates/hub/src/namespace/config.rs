@@ -2,6 +2,7 @@
 //!
 //! Whoever reads files or command lines fills this in; [`Namespace::new`](super::Namespace::new) checks it.
 
+use super::storage::StorageConfig;
 use crate::log::LogLimits;
 use crate::profile::ProfileConfig;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
@@ -32,6 +33,9 @@ pub struct NamespaceConfig {
     /// tier.
     #[serde(default = "default_maximum_connections")]
     pub maximum_connections: NonZeroU32,
+    /// Where hubs and their events are kept; in memory alone, if nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageConfig>,
     /// How long a connection may be silent, as clients are told; it ends after twice this, and so does one whose client
     /// takes nothing of what waits for it. From 10 ms to 1 day; default 240 s, as in the service.
     #[serde(default = "default_idle_timeout", with = "duration")]
@@ -104,6 +108,7 @@ impl NamespaceConfig {
             hubs,
             idle_blocks: default_idle_blocks(),
             maximum_connections: default_maximum_connections(),
+            storage: None,
             idle_timeout: default_idle_timeout(),
             profile: ProfileConfig::default(),
         }

@@ -6,6 +6,7 @@
 use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::hub::{Hub, HubError};
+use super::storage::{DataDirectoryError, DeclarationError, Storage};
 use crate::log::BlockPool;
 use crate::unix_time::UnixTime;
 use std::collections::HashMap;
@@ -56,14 +57,17 @@ pub enum EntityError {
     /// What is to be created is nothing that the service takes.
     #[error("{0}")]
     Invalid(HubError),
+    /// The data directory does not take the change.
+    #[error("The change can't be kept: {0}")]
+    Storage(DataDirectoryError),
 }
 
 /// The hubs as they are now, and the right to change them.
 #[derive(Debug)]
 pub(super) struct Entities {
     current: RwLock<Arc<Hubs>>,
-    /// Held from reading the list until it is replaced.
-    change: Mutex<()>,
+    /// Where changes are kept, if anywhere. Held from reading the list until it is replaced.
+    change: Mutex<Option<Storage>>,
 }
 
 impl Hubs {
@@ -135,10 +139,10 @@ impl std::ops::Index<usize> for Hubs {
 }
 
 impl Entities {
-    pub(super) fn new(hubs: Hubs) -> Self {
+    pub(super) fn new(hubs: Hubs, storage: Option<Storage>) -> Self {
         Self {
             current: RwLock::new(Arc::new(hubs)),
-            change: Mutex::new(()),
+            change: Mutex::new(storage),
         }
     }
 
@@ -153,14 +157,17 @@ impl Entities {
         pool: &Arc<BlockPool>,
         now: UnixTime,
     ) -> Result<Arc<Hub>, EntityError> {
-        let _change = self.begin_change();
+        let mut storage = self.begin_change();
         let mut hubs = Hubs::clone(&self.snapshot());
         if let Some(there) = hubs.find(&config.name) {
             return Err(EntityError::HubExists {
                 name: there.name().to_owned(),
             });
         }
-        let hub = Arc::new(Hub::new(config, pool, now).map_err(EntityError::Invalid)?);
+        let hub = match &mut *storage {
+            Some(storage) => storage.create_hub(config, pool, now)?,
+            None => Arc::new(Hub::new(config, pool, now).map_err(EntityError::Invalid)?),
+        };
         hubs.insert(Arc::clone(&hub))
             .expect("no hub has the name, as was seen above");
         self.replace(hubs);
@@ -168,12 +175,19 @@ impl Entities {
     }
 
     pub(super) fn delete_hub(&self, name: &str) -> Result<(), EntityError> {
-        let _change = self.begin_change();
+        let mut storage = self.begin_change();
         let hubs = self.snapshot();
         let hub = hubs.find(name).ok_or_else(|| no_hub(name))?;
+        let forgotten = match &mut *storage {
+            Some(storage) => storage.forget_hub(name).map_err(EntityError::Storage)?,
+            None => None,
+        };
         self.replace(hubs.without(name));
         // Only now, so that whoever is woken does not find it again.
         hub.mark_deleted();
+        if let (Some(storage), Some(forgotten)) = (&*storage, forgotten) {
+            storage.remove_files(&forgotten);
+        }
         Ok(())
     }
 
@@ -182,40 +196,64 @@ impl Entities {
         hub: &str,
         name: &str,
     ) -> Result<Arc<ConsumerGroup>, EntityError> {
-        let _change = self.begin_change();
+        let mut storage = self.begin_change();
         let hubs = self.snapshot();
         let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
-        hub.create_consumer_group(name)
+        let group = hub
+            .create_consumer_group(name)
             .map_err(|error| match error {
                 HubError::RepeatedConsumerGroup { name } => EntityError::ConsumerGroupExists {
                     hub: hub.name().to_owned(),
                     name,
                 },
                 error => EntityError::Invalid(error),
-            })
+            })?;
+        if let Some(storage) = &mut *storage
+            && let Err(error) = storage.keep_consumer_groups(hub)
+        {
+            hub.delete_consumer_group(name);
+            return Err(EntityError::Storage(error));
+        }
+        Ok(group)
     }
 
     pub(super) fn delete_consumer_group(&self, hub: &str, name: &str) -> Result<(), EntityError> {
         if name.eq_ignore_ascii_case(DEFAULT_CONSUMER_GROUP) {
             return Err(EntityError::DefaultConsumerGroup);
         }
-        let _change = self.begin_change();
+        let mut storage = self.begin_change();
         let hubs = self.snapshot();
         let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
-        hub.delete_consumer_group(name)
-            .ok_or_else(|| EntityError::NoConsumerGroup {
+        if hub.consumer_group(name).is_none() {
+            return Err(EntityError::NoConsumerGroup {
                 hub: hub.name().to_owned(),
                 name: name.to_owned(),
-            })?;
+            });
+        }
+        if let Some(storage) = &mut *storage {
+            storage
+                .forget_consumer_group(hub.name(), name)
+                .map_err(EntityError::Storage)?;
+        }
+        hub.delete_consumer_group(name);
         Ok(())
     }
 
-    fn begin_change(&self) -> MutexGuard<'_, ()> {
+    fn begin_change(&self) -> MutexGuard<'_, Option<Storage>> {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn replace(&self, hubs: Hubs) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(hubs);
+    }
+}
+
+impl From<DeclarationError> for EntityError {
+    fn from(error: DeclarationError) -> Self {
+        match error {
+            DeclarationError::Hub(error) => Self::Invalid(error),
+            DeclarationError::DataDirectory(error) => Self::Storage(error),
+        }
     }
 }
 

@@ -83,12 +83,20 @@ pub enum HubError {
 }
 
 impl Hub {
-    /// An empty hub whose logs take their memory from `pool`.
+    /// An empty hub in memory, whose logs take it from `pool`.
     pub(super) fn new(
         config: &HubConfig,
         pool: &Arc<BlockPool>,
         now: UnixTime,
     ) -> Result<Self, HubError> {
+        Self::check(config)?;
+        let log = |_id| Arc::new(PartitionLog::new(config.log, Arc::clone(pool)));
+        let logs = (0..config.partitions).map(log).collect();
+        Self::with_logs(config, logs, now)
+    }
+
+    /// Whether there can be such a hub.
+    pub(super) fn check(config: &HubConfig) -> Result<(), HubError> {
         let HubConfig {
             name,
             partitions,
@@ -111,15 +119,16 @@ impl Hub {
                 minimum: MINIMUM_LOG_BYTES,
             });
         }
-        let mut groups = BTreeMap::from([(
-            DEFAULT_CONSUMER_GROUP.to_ascii_lowercase(),
-            Arc::new(ConsumerGroup::new(DEFAULT_CONSUMER_GROUP)),
-        )]);
-        for group in consumer_groups {
-            insert_consumer_group(&mut groups, group)?;
-        }
-        let partition = |id| {
-            let log = Arc::new(PartitionLog::new(*log, Arc::clone(pool)));
+        named_consumer_groups(consumer_groups).map(drop)
+    }
+
+    /// The hub that `config` describes, with a log for each of its partitions.
+    pub(super) fn with_logs(
+        config: &HubConfig,
+        logs: Vec<Arc<PartitionLog>>,
+        created_at: UnixTime,
+    ) -> Result<Self, HubError> {
+        let partition = |(id, log)| {
             Arc::new(Partition {
                 id,
                 log,
@@ -130,10 +139,10 @@ impl Hub {
             })
         };
         Ok(Self {
-            name: name.clone(),
-            created_at: now,
-            partitions: (0..*partitions).map(partition).collect(),
-            consumer_groups: RwLock::new(groups),
+            name: config.name.clone(),
+            created_at,
+            partitions: (0..config.partitions).zip(logs).map(partition).collect(),
+            consumer_groups: RwLock::new(named_consumer_groups(&config.consumer_groups)?),
             turn: AtomicUsize::new(0),
         })
     }
@@ -201,7 +210,7 @@ impl Hub {
             .any(|partition| partition.is_deleted())
     }
 
-    /// Adds a consumer group.
+    /// Adds a consumer group. Whether it is there or not must not change in the meantime, which is the caller's care.
     pub(super) fn create_consumer_group(&self, name: &str) -> Result<Arc<ConsumerGroup>, HubError> {
         insert_consumer_group(&mut self.write_consumer_groups(), name)
     }
@@ -216,10 +225,22 @@ impl Hub {
         Some(group)
     }
 
-    /// Marks the hub as deleted, with its partitions and consumer groups, and has everyone look who holds them.
+    /// The names of the consumer groups besides the one that every hub has.
+    pub(super) fn declared_consumer_groups(&self) -> Vec<String> {
+        let groups = self.consumer_groups();
+        let names = groups.iter().map(|group| group.name());
+        names
+            .filter(|name| *name != DEFAULT_CONSUMER_GROUP)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Marks the hub as deleted, with its partitions and consumer groups, and has everyone look who holds them. Nothing
+    /// is written to its files any longer.
     pub(super) fn mark_deleted(&self) {
         for partition in &self.partitions {
             partition.is_deleted.store(true, Ordering::Release);
+            partition.log.retire();
         }
         for group in self.consumer_groups() {
             group.mark_deleted();
@@ -314,6 +335,20 @@ impl Partition {
         }
         result
     }
+}
+
+/// The consumer groups of a hub, by their names in lower case.
+fn named_consumer_groups(
+    names: &[String],
+) -> Result<BTreeMap<String, Arc<ConsumerGroup>>, HubError> {
+    let mut groups = BTreeMap::from([(
+        DEFAULT_CONSUMER_GROUP.to_ascii_lowercase(),
+        Arc::new(ConsumerGroup::new(DEFAULT_CONSUMER_GROUP)),
+    )]);
+    for name in names {
+        insert_consumer_group(&mut groups, name)?;
+    }
+    Ok(groups)
 }
 
 /// Adds a group to those of a hub, unless its name is none or is taken.

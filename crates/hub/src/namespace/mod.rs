@@ -10,6 +10,7 @@ mod consumer_group;
 mod entities;
 mod hub;
 mod receivers;
+mod storage;
 mod watchers;
 
 pub use authorization::{AuthorizationError, Claim, Claims};
@@ -20,18 +21,21 @@ pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
 pub use receivers::{
     Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers,
 };
+pub use storage::{DataDirectoryError, StorageConfig};
 pub use watchers::{Watch, Watchers};
 
 use crate::counters::CounterValues;
 use crate::log::BlockPool;
-use crate::log::disk::CommitWatch;
+use crate::log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
 use crate::profile::{ProfileError, ServiceProfile};
 use crate::unix_time::UnixTime;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
+use storage::{DeclarationError, Storage};
 
 /// The entities and keys of one service.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub struct Namespace {
     entities: Entities,
     pool: Arc<BlockPool>,
     maximum_connections: u64,
+    /// What brings events to the disk, if anything does.
+    committer: Option<Arc<Committer>>,
     idle_timeout: Duration,
     profile: Option<Arc<ServiceProfile>>,
 }
@@ -90,13 +96,30 @@ pub enum NamespaceError {
         /// Its name.
         name: String,
     },
+    /// A hub in the data directory is none that this program would create.
+    #[error("a hub in the data directory can't be served: {cause}")]
+    KeptHub {
+        /// What is wrong with it.
+        cause: HubError,
+    },
+    /// The data directory can't be used, or holds something else than what is declared.
+    #[error("{cause}")]
+    DataDirectory {
+        /// The place of the declared hub that it is about, if it is about one.
+        index: Option<usize>,
+        /// What is wrong with it.
+        cause: DataDirectoryError,
+    },
     /// The service profile contradicts itself.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
 
 impl Namespace {
-    /// The namespace that `config` describes, its hubs created at `now`, all of them empty.
+    /// The namespace that `config` describes. Hubs that are not kept from before are created at `now`, and empty.
+    ///
+    /// # Errors
+    /// The configuration makes no sense, or the data directory can't be used. Nothing was created then.
     pub fn new(config: &NamespaceConfig, now: UnixTime) -> Result<Self, NamespaceError> {
         let host_is_valid = |host: &str| {
             !host.is_empty()
@@ -114,26 +137,42 @@ impl Namespace {
                 idle_timeout: config.idle_timeout,
             });
         }
-        let pool = BlockPool::new(config.idle_blocks);
-        let mut hubs = Hubs::default();
-        for (index, hub) in config.hubs.iter().enumerate() {
-            let made =
-                Hub::new(hub, &pool, now).map_err(|cause| NamespaceError::Hub { index, cause })?;
-            hubs.insert(Arc::new(made))
-                .map_err(|_there| NamespaceError::RepeatedHub {
-                    index,
-                    name: hub.name.clone(),
-                })?;
-        }
         let rules = rules(config)?;
         let profile = ServiceProfile::new(&config.profile, &config.host)?;
+        let mut names = HashSet::with_capacity(config.hubs.len());
+        for (index, hub) in config.hubs.iter().enumerate() {
+            if !names.insert(hub.name.to_ascii_lowercase()) {
+                return Err(NamespaceError::RepeatedHub {
+                    index,
+                    name: hub.name.clone(),
+                });
+            }
+        }
+        let pool = BlockPool::new(config.idle_blocks);
+        let (made, storage) = match &config.storage {
+            Some(storage) => {
+                let mut storage = Storage::open(storage)
+                    .map_err(|cause| NamespaceError::DataDirectory { index: None, cause })?;
+                (storage.open_hubs(&config.hubs, &pool, now)?, Some(storage))
+            }
+            None => (hubs_in_memory(&config.hubs, &pool, now)?, None),
+        };
+        let mut hubs = Hubs::default();
+        for hub in made {
+            hubs.insert(hub)
+                .expect("neither what is kept nor what is declared has a name twice");
+        }
+        let committer = storage
+            .as_ref()
+            .map(|storage| Arc::clone(storage.committer()));
         Ok(Self {
             host: config.host.clone(),
             signatures: config.signatures,
             rules,
-            entities: Entities::new(hubs),
+            entities: Entities::new(hubs, storage),
             pool,
             maximum_connections: config.maximum_connections.get().into(),
+            committer,
             idle_timeout: config.idle_timeout,
             profile,
         })
@@ -268,7 +307,28 @@ impl Namespace {
     /// The progress of durable logs, which acknowledgements wait for; `None` where logs are in memory.
     #[must_use]
     pub fn watch_commits(&self) -> Option<CommitWatch> {
-        None
+        self.committer
+            .as_ref()
+            .map(|committer| committer.subscribe())
+    }
+
+    /// What was done to keep events on the disk, since the start; `None` where they are in memory alone.
+    #[must_use]
+    pub fn storage_counters(&self) -> Option<StorageCounters> {
+        self.committer
+            .as_ref()
+            .map(|committer| committer.counters())
+    }
+
+    /// Brings everything to the disk and takes no event any longer. To be called once, at the end; it blocks.
+    ///
+    /// # Errors
+    /// What could not be brought there.
+    pub fn close(&self) -> Result<(), CloseError> {
+        match &self.committer {
+            Some(committer) => committer.close(),
+            None => Ok(()),
+        }
     }
 
     /// The counters of all hubs together.
@@ -290,6 +350,29 @@ impl Namespace {
             for partition in hub.partitions() {
                 partition.log().enforce_retention(now);
             }
+        }
+    }
+}
+
+fn hubs_in_memory(
+    declared: &[HubConfig],
+    pool: &Arc<BlockPool>,
+    now: UnixTime,
+) -> Result<Vec<Arc<Hub>>, NamespaceError> {
+    let hub = |(index, hub)| {
+        let made = Hub::new(hub, pool, now);
+        made.map(Arc::new)
+            .map_err(|cause| NamespaceError::Hub { index, cause })
+    };
+    declared.iter().enumerate().map(hub).collect()
+}
+
+impl From<(Option<usize>, DeclarationError)> for NamespaceError {
+    fn from((index, error): (Option<usize>, DeclarationError)) -> Self {
+        match (index, error) {
+            (Some(index), DeclarationError::Hub(cause)) => Self::Hub { index, cause },
+            (None, DeclarationError::Hub(cause)) => Self::KeptHub { cause },
+            (index, DeclarationError::DataDirectory(cause)) => Self::DataDirectory { index, cause },
         }
     }
 }

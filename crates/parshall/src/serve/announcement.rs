@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use access::ConnectionString;
+use hub::namespace::StorageConfig;
 use hub::service::{Service, WEB_SOCKET_PATH};
 
 /// A running service, told.
@@ -14,6 +15,8 @@ pub(super) struct Announcement<'a> {
     pub(super) service: &'a Service,
     /// The file with the authority of the certificate, where that is our own.
     pub(super) authority: Option<&'a Path>,
+    /// Where hubs and events are kept.
+    pub(super) storage: Option<&'a StorageConfig>,
 }
 
 impl fmt::Display for Announcement<'_> {
@@ -35,6 +38,10 @@ impl fmt::Display for Announcement<'_> {
         if let Some(address) = service.http_address() {
             writeln!(f, "Health             http://{address}/health")?;
             writeln!(f, "Metrics            http://{address}/metrics")?;
+        }
+        if let Some(storage) = self.storage {
+            let (directory, sync) = (storage.directory.display(), storage.options.sync);
+            writeln!(f, "Data               {directory} (sync: {sync})")?;
         }
         writeln!(f, "\nConnection strings")?;
         self.connection_strings(f, |hub| Some(service.connection_string(hub)))?;

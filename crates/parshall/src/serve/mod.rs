@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args};
+use hub::log::disk::{StorageOptions, SyncPolicy};
+use hub::namespace::StorageConfig;
 use hub::service::{Service, ServiceConfig, StartError};
 use hub::tls::{self, TlsError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,6 +31,7 @@ Examples:
   parshall serve --hub orders:32 --hub audit            two hubs
   parshall serve --config namespace.yaml                hubs, consumer groups and keys from a file
   parshall serve --config Config.json                   the file of Microsoft's Event Hubs emulator
+  parshall serve --data-dir ./data --sync always        hubs and events that outlive the service
   parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, told on standard output
   parshall serve --amqps 127.0.0.1:5671                 TLS too, with a certificate made for it
 
@@ -128,13 +131,13 @@ pub(crate) struct ServeArguments {
     )]
     key: Option<PathBuf>,
 
-    /// A hub and its number of partitions, from 1 to 32768 [4]. May be repeated
+    /// A hub and its number of partitions, from 1 to 32768 [4]. May be repeated [default: events:4, unless the data
+    /// directory has been used before]
     ///
     /// Example: --hub orders:32 --hub audit
     #[arg(
         long,
         value_name = "NAME[:PARTITIONS]",
-        default_value = "events:4",
         help_heading = "Namespace"
     )]
     hub: Vec<HubArgument>,
@@ -150,6 +153,26 @@ pub(crate) struct ServeArguments {
         help_heading = "Namespace"
     )]
     config: Option<PathBuf>,
+
+    /// The directory in which hubs and events outlive the service; made if it is not there [default: none, they are in
+    /// memory]
+    ///
+    /// What is in it stays; hubs of the command line or of a file that it has not are created. One process has it at a
+    /// time. Example: --data-dir /var/lib/parshall
+    #[arg(long, value_name = "DIR", help_heading = "Data")]
+    data_dir: Option<PathBuf>,
+
+    /// When events are made safe against a power cut: `always` (before they are acknowledged), `os` (when the system
+    /// likes) or an interval [default: 50 ms]
+    ///
+    /// A process that is killed loses nothing acknowledged, whatever this is. Example: --sync always, --sync '20 ms'
+    #[arg(
+        long,
+        value_name = "always|os|INTERVAL",
+        requires = "data_dir",
+        help_heading = "Data"
+    )]
+    sync: Option<SyncPolicy>,
 }
 
 /// Serves until SIGINT or SIGTERM.
@@ -167,10 +190,23 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     // From here on, so that a signal that comes while clients connect is not lost.
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::System)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::System)?;
-    let source = match &arguments.config {
+    let storage = arguments.data_dir.map(|directory| StorageConfig {
+        directory,
+        options: StorageOptions {
+            sync: arguments.sync.unwrap_or_default(),
+            ..StorageOptions::default()
+        },
+    });
+    let mut source = match &arguments.config {
         Some(path) => NamespaceSource::read(path)?,
+        None if arguments.hub.is_empty() && storage.as_ref().is_none_or(StorageConfig::is_new) => {
+            NamespaceSource::of_default_hub()
+        }
         None => NamespaceSource::of_hubs(&arguments.hub),
     };
+    if storage.is_some() {
+        source.config_mut().storage = storage;
+    }
     let mut authority = None;
     let certificate = match arguments.amqps.or(arguments.websocket_tls) {
         None => None,
@@ -208,6 +244,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         &Announcement {
             service: &service,
             authority: authority.as_deref(),
+            storage: source.config().storage.as_ref(),
         }
         .to_string(),
     )?;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use hub::namespace::{HubConfig, HubError, NamespaceConfig, NamespaceError};
+use hub::namespace::{DataDirectoryError, HubConfig, HubError, NamespaceConfig, NamespaceError};
 use settings::{Document, Node};
 
 use super::emulator;
@@ -63,6 +63,14 @@ impl NamespaceSource {
         }
     }
 
+    /// The default namespace, with one hub to begin with.
+    pub(super) fn of_default_hub() -> Self {
+        Self {
+            config: NamespaceConfig::with_hubs(vec![HubConfig::new("events", DEFAULT_PARTITIONS)]),
+            origin: Origin::Arguments,
+        }
+    }
+
     pub(super) fn config(&self) -> &NamespaceConfig {
         &self.config
     }
@@ -75,19 +83,33 @@ impl NamespaceSource {
     /// What is wrong with the namespace, told at its place in the file or as a wrong command line.
     pub(super) fn mistake(&self, error: &NamespaceError) -> CommandError {
         let message = error.to_string();
+        let advice = match error {
+            NamespaceError::DataDirectory {
+                cause: DataDirectoryError::PartitionCount { hub, kept, .. },
+                ..
+            } => format!(
+                "declare it with {kept}, or not at all, or delete it and its events first: `parshall hub delete {hub}`"
+            ),
+            NamespaceError::DataDirectory { .. } | NamespaceError::KeptHub { .. } => {
+                return CommandError::Unavailable { message };
+            }
+            _ => String::new(),
+        };
         let (list, index, field) = place_of(error);
         // The message begins with its place in the words of the library, which this place says more exactly.
-        let mut reason = message
-            .split_once(": ")
-            .map_or(message.as_str(), |(_, reason)| reason);
-        if matches!(error, NamespaceError::Hub { .. }) {
-            reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
-        }
+        let words_of_place = match error {
+            NamespaceError::DataDirectory { .. } => 0,
+            NamespaceError::Hub { .. } => 2,
+            _ => 1,
+        };
+        let reason = (0..words_of_place).fold(message.as_str(), |reason, _| {
+            reason.split_once(": ").map_or(reason, |(_, rest)| rest)
+        });
         let mistake = match &self.origin {
             Origin::Arguments => {
                 return CommandError::Usage {
                     message,
-                    advice: None,
+                    advice: Some(advice).filter(|advice| !advice.is_empty()),
                 };
             }
             Origin::Emulators(document) => {
@@ -97,9 +119,9 @@ impl NamespaceSource {
                     Some((index, hub)) => {
                         let (name, value) = emulator::field(hub, field);
                         let key = format!("{}[{index}].{name}", emulator::HUBS);
-                        value.unwrap_or(hub).mistake(&key, reason, "")
+                        value.unwrap_or(hub).mistake(&key, reason, advice)
                     }
-                    None => document.mistake(list, reason, ""),
+                    None => document.mistake(list, reason, advice),
                 }
             }
             Origin::Ours(document) => {
@@ -109,8 +131,8 @@ impl NamespaceSource {
                     None => list.to_owned(),
                 };
                 match element.map(|element| nearest_value(element, field)) {
-                    Some(node) => node.mistake(&key, reason, ""),
-                    None => document.mistake(list, reason, ""),
+                    Some(node) => node.mistake(&key, reason, advice),
+                    None => document.mistake(list, reason, advice),
                 }
             }
         };
@@ -122,10 +144,14 @@ impl FromStr for HubArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, partitions) = text.split_once(':').unwrap_or((text, DEFAULT_PARTITIONS));
-        let partitions = partitions.parse().map_err(|_not_a_number| {
-            format!("`{partitions}` is not a number of partitions, such as 4")
-        })?;
+        let (name, partitions) = match text.split_once(':') {
+            Some((name, count)) => {
+                let not_a_number =
+                    |_| format!("`{count}` is not a number of partitions, such as 4");
+                (name, count.parse().map_err(not_a_number)?)
+            }
+            None => (text, DEFAULT_PARTITIONS),
+        };
         Ok(Self {
             name: name.to_owned(),
             partitions,
@@ -142,6 +168,8 @@ fn place_of(error: &NamespaceError) -> (&'static str, Option<usize>, &'static st
         NamespaceError::Profile(error) => (error.path, None, ""),
         NamespaceError::EmptyRule { index, field } => ("authorization_rules", Some(*index), field),
         NamespaceError::RepeatedHub { index, .. } => ("hubs", Some(*index), "name"),
+        NamespaceError::DataDirectory { index, .. } => ("hubs", *index, "partitions"),
+        NamespaceError::KeptHub { .. } => ("storage", None, ""),
         NamespaceError::Hub { index, cause } => {
             let field = match cause {
                 HubError::Name { .. } => "name",
@@ -168,7 +196,7 @@ fn nearest_value<'a>(node: &'a Node, path: &str) -> &'a Node {
     nearest
 }
 
-const DEFAULT_PARTITIONS: &str = "4";
+const DEFAULT_PARTITIONS: u16 = 4;
 
 #[cfg(test)]
 mod tests {

@@ -294,6 +294,8 @@ impl Request<'_> {
             EntityError::DefaultConsumerGroup | EntityError::Invalid(_) => {
                 Answer::error(400, format!("{error}."))
             }
+            // Nothing has changed, and trying again may help: the disk may be full, say.
+            EntityError::Storage(_) => Answer::error(500, format!("{error}.")),
         }
     }
 

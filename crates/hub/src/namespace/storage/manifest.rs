@@ -1,0 +1,178 @@
+//! Which hubs a data directory holds.
+//!
+//! The manifest is the truth about hubs and consumer groups: what it does not name is not there, whatever folders there
+//! are. It is replaced as a whole, and so that after a crash at any instant either the old or the new one is there.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::log::LogLimits;
+use crate::namespace::HubConfig;
+use crate::unix_time::UnixTime;
+
+/// The hubs of a data directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    /// The number of the hub that was created last; numbers are never given again.
+    last_number: u64,
+    hubs: Vec<KeptHub>,
+}
+
+/// A hub as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::namespace) struct KeptHub {
+    /// Tells this hub from any other that ever had its name.
+    number: u64,
+    pub(in crate::namespace) name: String,
+    pub(in crate::namespace) partitions: u16,
+    pub(in crate::namespace) consumer_groups: Vec<String>,
+    created_at_unix_ms: i64,
+    pub(in crate::namespace) log: LogLimits,
+}
+
+impl Manifest {
+    /// Reads the manifest of a data directory; an empty one, if there is none yet.
+    ///
+    /// # Errors
+    /// It can't be read, or is not one.
+    pub(super) fn read(directory: &Path) -> io::Result<Self> {
+        match fs::read(directory.join(FILE)) {
+            Ok(text) => Ok(serde_json::from_slice(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts this manifest in the place of the one that is there. It is on the device when this returns.
+    ///
+    /// # Errors
+    /// It can't be written; the one that was there is still there.
+    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        let new = directory.join(NEW_FILE);
+        let mut file = File::create(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&new, directory.join(FILE))?;
+        File::open(directory)?.sync_all()
+    }
+
+    pub(super) fn hubs(&self) -> &[KeptHub] {
+        &self.hubs
+    }
+
+    /// The hub at a place in [`hubs`](Self::hubs).
+    pub(super) fn hub_mut(&mut self, place: usize) -> &mut KeptHub {
+        &mut self.hubs[place]
+    }
+
+    pub(super) fn find_mut(&mut self, name: &str) -> Option<&mut KeptHub> {
+        self.hubs.iter_mut().find(|hub| hub.has_name(name))
+    }
+
+    /// Adds a hub that is created at `now`.
+    pub(super) fn add(&mut self, config: &HubConfig, now: UnixTime) -> KeptHub {
+        self.last_number += 1;
+        let hub = KeptHub {
+            number: self.last_number,
+            name: config.name.clone(),
+            partitions: config.partitions,
+            consumer_groups: config.consumer_groups.clone(),
+            created_at_unix_ms: now.milliseconds(),
+            log: config.log,
+        };
+        self.hubs.push(hub.clone());
+        hub
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<KeptHub> {
+        let place = self.hubs.iter().position(|hub| hub.has_name(name))?;
+        Some(self.hubs.remove(place))
+    }
+}
+
+impl KeptHub {
+    pub(in crate::namespace) fn created_at(&self) -> UnixTime {
+        UnixTime::from_milliseconds(self.created_at_unix_ms)
+    }
+
+    /// What the hub is made of.
+    pub(in crate::namespace) fn config(&self) -> HubConfig {
+        HubConfig {
+            name: self.name.clone(),
+            partitions: self.partitions,
+            consumer_groups: self.consumer_groups.clone(),
+            log: self.log,
+        }
+    }
+
+    /// The name of its folder: that of the hub, for people, and its number, for which it is unlike any other's.
+    ///
+    /// Lower case, since some file systems know no other difference; a slash becomes a plus sign, which no name has; and
+    /// cut, since file systems take 255 bytes.
+    pub(super) fn folder(&self) -> String {
+        let name = self.name.to_ascii_lowercase().replace('/', "+");
+        let name = &name[..name.len().min(LONGEST_PART)];
+        format!("{name}~{}", self.number)
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+}
+
+/// The manifest itself.
+pub(super) const FILE: &str = "manifest.json";
+
+/// One that is about to take its place.
+pub(super) const NEW_FILE: &str = "manifest.json.new";
+
+/// The part of a hub's name in its folder's; names are ASCII, so any cut is between characters.
+const LONGEST_PART: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_reads_what_it_wrote_and_is_empty_where_there_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(
+            Manifest::read(directory.path()).unwrap(),
+            Manifest::default()
+        );
+        let mut manifest = Manifest::default();
+        let config = HubConfig {
+            consumer_groups: vec!["billing".into()],
+            ..HubConfig::new("Orders", 32)
+        };
+        let kept = manifest.add(&config, UnixTime::from_milliseconds(77));
+        assert_eq!(kept.config(), config);
+        assert_eq!(kept.created_at().milliseconds(), 77);
+        manifest.write(directory.path()).unwrap();
+        assert_eq!(Manifest::read(directory.path()).unwrap(), manifest);
+        assert!(!directory.path().join(NEW_FILE).exists());
+    }
+
+    #[test]
+    fn no_two_hubs_ever_have_one_folder() {
+        let mut manifest = Manifest::default();
+        let mut folder = |name: &str| {
+            manifest
+                .add(&HubConfig::new(name, 1), UnixTime::default())
+                .folder()
+        };
+        assert_eq!(folder("Orders/2026"), "orders+2026~1");
+        let long = "x".repeat(256);
+        assert_eq!(folder(&long).len(), 202);
+        assert_ne!(folder(&long), folder(&long));
+        manifest.remove("ORDERS/2026").unwrap();
+        let again = manifest.add(&HubConfig::new("orders/2026", 1), UnixTime::default());
+        assert_eq!(again.folder(), "orders+2026~5");
+    }
+}

@@ -1,0 +1,276 @@
+//! Hubs that outlive the process: where they are kept, and the committer that brings their events there.
+//!
+//! * `directory` is the data directory: whose it is, and what is in it.
+//! * `manifest` says which hubs there are.
+//!
+//! A hub is created by opening its logs first and naming it in the manifest then; it is deleted in the opposite order.
+//! A crash in between leaves a folder that no hub has, which the next start removes.
+
+mod directory;
+mod manifest;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::HubConfig;
+use super::hub::Hub;
+use crate::log::disk::{
+    Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
+};
+use crate::log::{BlockPool, PartitionLog};
+use crate::unix_time::UnixTime;
+use directory::DataDirectory;
+pub use directory::DataDirectoryError;
+use manifest::KeptHub;
+
+/// Where a namespace keeps its hubs, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StorageConfig {
+    /// The data directory. It is made if it is not there, and one process has it at a time.
+    pub directory: PathBuf,
+    /// How events are kept in it.
+    #[serde(default)]
+    pub options: StorageOptions,
+}
+
+impl StorageConfig {
+    /// Whether the data directory was never one before: what hubs are in one that was is decided already.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        !directory::is_marked(&self.directory).unwrap_or(false)
+    }
+}
+
+/// The data directory of a namespace at work.
+#[derive(Debug)]
+pub(super) struct Storage {
+    directory: DataDirectory,
+    committer: Arc<Committer>,
+}
+
+/// A hub that was opened.
+#[derive(Debug)]
+struct Opened {
+    hub: Arc<Hub>,
+    report: RecoveryReport,
+}
+
+impl Opened {
+    /// Whether the process that had the hub before did not come to a good end, or the disk did not keep what it was
+    /// given.
+    fn is_worth_telling(&self) -> bool {
+        let RecoveryReport {
+            scanned_bytes,
+            rebuilt_sidecars,
+            torn,
+            damaged,
+            ..
+        } = &self.report;
+        *scanned_bytes > 0 || *rebuilt_sidecars > 0 || !torn.is_empty() || !damaged.is_empty()
+    }
+}
+
+/// Why a declared hub does not come to be.
+#[derive(Debug)]
+pub(super) enum DeclarationError {
+    /// It makes no sense.
+    Hub(super::hub::HubError),
+    /// It can't be kept.
+    DataDirectory(DataDirectoryError),
+}
+
+impl Storage {
+    /// Takes the data directory and starts the committer.
+    ///
+    /// # Errors
+    /// The directory can't be had.
+    pub(super) fn open(config: &StorageConfig) -> Result<Self, DataDirectoryError> {
+        let directory = DataDirectory::open(&config.directory)?;
+        let committer = Committer::start(config.options, Arc::new(SystemFiles))
+            .map_err(|error| directory.unusable("the committer can't be started", &error))?;
+        Ok(Self {
+            directory,
+            committer,
+        })
+    }
+
+    /// All hubs: those that are kept, with what `declared` adds to them, and those of `declared` that are new. The place
+    /// in `declared` goes with each error. The manifest is only changed if everything is well.
+    pub(super) fn open_hubs(
+        &mut self,
+        declared: &[HubConfig],
+        pool: &Arc<BlockPool>,
+        now: UnixTime,
+    ) -> Result<Vec<Arc<Hub>>, (Option<usize>, DeclarationError)> {
+        let mut manifest = self.directory.manifest.clone();
+        let places: HashMap<String, usize> = manifest
+            .hubs()
+            .iter()
+            .enumerate()
+            .map(|(place, kept)| (kept.name.to_ascii_lowercase(), place))
+            .collect();
+        for (index, config) in declared.iter().enumerate() {
+            // Whatever is kept of it already: what is declared must make sense by itself.
+            Hub::check(config).map_err(|error| (Some(index), DeclarationError::Hub(error)))?;
+            match places.get(&config.name.to_ascii_lowercase()) {
+                Some(place) => self
+                    .merge(manifest.hub_mut(*place), config)
+                    .map_err(|error| (Some(index), DeclarationError::DataDirectory(error)))?,
+                None => drop(manifest.add(config, now)),
+            }
+        }
+        let place_of = |name: &str| {
+            declared
+                .iter()
+                .position(|config| config.name.eq_ignore_ascii_case(name))
+        };
+        let mut hubs = Vec::with_capacity(manifest.hubs().len());
+        for kept in manifest.hubs() {
+            let opened = self
+                .open_hub(kept, pool)
+                .map_err(|error| (place_of(&kept.name), error))?;
+            if opened.is_worth_telling() {
+                tracing::info!(hub = kept.name, "{}", opened.report);
+            }
+            hubs.push(opened.hub);
+        }
+        let of_directory = |error| (None, DeclarationError::DataDirectory(error));
+        if manifest != self.directory.manifest {
+            self.directory.manifest = self.directory.save(manifest).map_err(of_directory)?;
+        }
+        self.directory.remove_leftovers().map_err(of_directory)?;
+        Ok(hubs)
+    }
+
+    /// Creates a hub and keeps it.
+    pub(super) fn create_hub(
+        &mut self,
+        config: &HubConfig,
+        pool: &Arc<BlockPool>,
+        now: UnixTime,
+    ) -> Result<Arc<Hub>, DeclarationError> {
+        let mut manifest = self.directory.manifest.clone();
+        let kept = manifest.add(config, now);
+        let opened = self.open_hub(&kept, pool)?;
+        match self.directory.save(manifest) {
+            Ok(saved) => self.directory.manifest = saved,
+            Err(error) => {
+                self.directory.remove_folder(&kept);
+                return Err(DeclarationError::DataDirectory(error));
+            }
+        }
+        Ok(opened.hub)
+    }
+
+    /// Forgets a hub. Its files are still there: [`remove_files`](Self::remove_files).
+    pub(super) fn forget_hub(&mut self, name: &str) -> Result<Option<KeptHub>, DataDirectoryError> {
+        let mut manifest = self.directory.manifest.clone();
+        let forgotten = manifest.remove(name);
+        self.directory.manifest = self.directory.save(manifest)?;
+        Ok(forgotten)
+    }
+
+    /// Removes the files of a hub that was forgotten and whose logs are retired.
+    pub(super) fn remove_files(&self, hub: &KeptHub) {
+        self.directory.remove_folder(hub);
+    }
+
+    /// Keeps the consumer groups of a hub as they are now.
+    pub(super) fn keep_consumer_groups(&mut self, hub: &Hub) -> Result<(), DataDirectoryError> {
+        let groups = hub.declared_consumer_groups();
+        self.change_consumer_groups(hub.name(), |kept| *kept = groups)
+    }
+
+    /// Forgets a consumer group of a hub.
+    pub(super) fn forget_consumer_group(
+        &mut self,
+        hub: &str,
+        group: &str,
+    ) -> Result<(), DataDirectoryError> {
+        self.change_consumer_groups(hub, |kept| {
+            kept.retain(|kept| !kept.eq_ignore_ascii_case(group));
+        })
+    }
+
+    fn change_consumer_groups(
+        &mut self,
+        hub: &str,
+        change: impl FnOnce(&mut Vec<String>),
+    ) -> Result<(), DataDirectoryError> {
+        let mut manifest = self.directory.manifest.clone();
+        if let Some(kept) = manifest.find_mut(hub) {
+            change(&mut kept.consumer_groups);
+        }
+        self.directory.manifest = self.directory.save(manifest)?;
+        Ok(())
+    }
+
+    /// The committer of all logs.
+    pub(super) fn committer(&self) -> &Arc<Committer> {
+        &self.committer
+    }
+
+    /// Adds what is declared of a hub to what is kept of it.
+    fn merge(&self, kept: &mut KeptHub, config: &HubConfig) -> Result<(), DataDirectoryError> {
+        if kept.partitions != config.partitions {
+            return Err(DataDirectoryError::PartitionCount {
+                path: self.directory.path().to_owned(),
+                hub: kept.name.clone(),
+                kept: kept.partitions,
+                declared: config.partitions,
+            });
+        }
+        for group in &config.consumer_groups {
+            let is_kept = |kept: &String| kept.eq_ignore_ascii_case(group);
+            if !kept.consumer_groups.iter().any(is_kept) {
+                kept.consumer_groups.push(group.clone());
+            }
+        }
+        kept.log = config.log;
+        Ok(())
+    }
+
+    fn open_hub(&self, kept: &KeptHub, pool: &Arc<BlockPool>) -> Result<Opened, DeclarationError> {
+        let config = kept.config();
+        Hub::check(&config).map_err(DeclarationError::Hub)?;
+        let present = self
+            .directory
+            .make_folder(kept)
+            .map_err(DeclarationError::DataDirectory)?;
+        let present: HashSet<String> = present.into_iter().collect();
+        let folder = self.directory.folder(kept);
+        let mut report = RecoveryReport::default();
+        let open = |id: u16| {
+            let id = id.to_string();
+            let directory = PartitionDirectory {
+                path: folder.join(&id),
+                presence: match present.contains(&id) {
+                    true => Presence::Present,
+                    false => Presence::Absent,
+                },
+                committer: Arc::clone(&self.committer),
+            };
+            let (log, found) = PartitionLog::open(config.log, Arc::clone(pool), directory)?;
+            report.add(found);
+            Ok(log)
+        };
+        let logs = (0..kept.partitions)
+            .map(open)
+            .collect::<Result<Vec<_>, OpenError>>()
+            .map_err(|error| {
+                let reason = error.to_string();
+                let path = self.directory.path().to_owned();
+                DeclarationError::DataDirectory(DataDirectoryError::Unusable { path, reason })
+            })?;
+        let hub =
+            Hub::with_logs(&config, logs, kept.created_at()).map_err(DeclarationError::Hub)?;
+        Ok(Opened {
+            hub: Arc::new(hub),
+            report,
+        })
+    }
+}
