@@ -38,7 +38,8 @@ fn main() {
         return runtime.block_on(serve());
     }
     let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some();
-    runtime.block_on(measure(if quick { 50 } else { 1000 }));
+    let (connections, rest) = if quick { (50, REST / 4) } else { (1000, REST) };
+    runtime.block_on(measure(connections, rest));
 }
 
 /// The service's process: tells its port, and ends with its input.
@@ -58,7 +59,7 @@ async fn serve() {
         .unwrap();
 }
 
-async fn measure(connections: usize) {
+async fn measure(connections: usize, rest: Duration) {
     let mut service = Command::new(std::env::current_exe().unwrap())
         .arg(SERVE)
         .stdin(Stdio::piped())
@@ -72,13 +73,13 @@ async fn measure(connections: usize) {
     let port = line.trim().parse().unwrap();
 
     fill(port).await;
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(rest).await;
     let before = resident(&service);
     let mut clients = Vec::new();
     for number in 0..connections {
         clients.push(Client::open(port, number).await);
     }
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(rest).await;
     let new = resident(&service);
     let mut bursts = JoinSet::new();
     for client in clients.drain(..) {
@@ -87,7 +88,7 @@ async fn measure(connections: usize) {
     while let Some(client) = bursts.join_next().await {
         clients.push(client.unwrap());
     }
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(rest).await;
     let after = resident(&service);
 
     println!(
