@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// Print a scenario's file, to be read or copied; or the cases that follow from it
     Show(ShowArguments),
     /// Serve hubs to the unmodified clients of Event Hubs, until interrupted
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     /// Create, list, show and delete the hubs of a running service
     Hub(HubArguments),
     /// Run one pipeline on its own: read from a hub, route, send to another, checkpoint, until interrupted

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::execute(arguments),
         Command::Relay(arguments) => relay::execute(arguments),
         Command::Role(arguments) => role::execute(arguments),
-        Command::Serve(arguments) => serve::execute(arguments),
+        Command::Serve(arguments) => serve::execute(*arguments),
         Command::Hub(arguments) => hub::execute(arguments),
     };
     match result {

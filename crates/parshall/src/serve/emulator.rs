@@ -79,7 +79,7 @@ pub(super) const HUBS: &str = "UserConfig.NamespaceConfig[0].Entities";
 
 fn namespace_node(document: &Document) -> Result<&Node, SettingsError> {
     let path = "UserConfig.NamespaceConfig";
-    let user = find(document.root(), "UserConfig").unwrap_or(document.root());
+    let user = find(document.root(), "UserConfig").unwrap_or_else(|| document.root());
     let Some(list) = find(user, "NamespaceConfig") else {
         return Err(user.mistake("UserConfig", "has no `NamespaceConfig`", ""));
     };
