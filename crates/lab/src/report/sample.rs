@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::results::{
     Case, CasePlan, Delivery, Distributions, Environment, Finding, FindingKind, GeneratorHealth,
     HubCounters, Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism,
-    OrderExpectation, PerMillionEvents, Published, Results, Role, RoleUsage, Severity, Stage, Trial, TrialRecord,
+    OrderExpectation, PerMillionEvents, Published, Results, Role, RoleUsage, Severity, Stage,
+    Trial, TrialRecord,
 };
 
 /// One of each kind.

@@ -301,6 +301,7 @@ fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
             forwarded: metrics.forwarded_events,
             doubtful: metrics.doubtful_events,
             completed: metrics.completed_events,
+            opened: metrics.opened_partitions,
             first_forwarded: metrics.first_forwarded_at.map(run_time),
             last_forwarded: metrics.last_forwarded_at.map(run_time),
         },

@@ -4,6 +4,7 @@
 //! * [`process`] starts a role and ends it, whatever happens.
 //! * [`run_role`] is the role's own main function; `hub`, `load`, `relay` and `sink` are what it then does.
 //! * [`fabric`] is what roles need of the world: the network is behind it, so roles are tested without one.
+//! * [`memory`] is such a world for tests, in which things go wrong as wished.
 //!
 //! A role is one process of this program, so that the CPU time and the memory of each are its own.
 
@@ -12,8 +13,7 @@ pub mod event_hubs;
 pub mod fabric;
 mod hub;
 mod load;
-#[cfg(test)]
-pub(crate) mod memory;
+pub mod memory;
 pub mod process;
 pub mod protocol;
 mod relay;

@@ -338,6 +338,8 @@ pub struct RelayCounters {
     /// Events of the source up to which everything has been accepted: the sum of the watermarks' progress. Each
     /// event counts once, however often it is received.
     pub completed: u64,
+    /// Partitions opened, those opened again included. What was on the way when a partition was closed arrived nowhere.
+    pub opened: u64,
     /// When the first send was accepted.
     pub first_forwarded: Option<RunTime>,
     /// When the last one was.
@@ -352,6 +354,8 @@ pub struct SinkCounters {
     pub events: Counts,
     /// Different events.
     pub distinct: u64,
+    /// Partitions opened, those opened again included.
+    pub opened: u64,
     /// Acknowledged events that have not been seen yet; known after [`Command::Expect`].
     pub missing: Option<u64>,
 }

@@ -282,6 +282,7 @@ impl RelayCounters {
             forwarded: self.forwarded + other.forwarded,
             doubtful: self.doubtful + other.doubtful,
             completed: self.completed + other.completed,
+            opened: self.opened + other.opened,
             first_forwarded: earliest,
             last_forwarded: self.last_forwarded.max(other.last_forwarded),
         }

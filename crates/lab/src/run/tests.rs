@@ -168,39 +168,6 @@ async fn a_closed_load_of_several_workers_is_explained_by_littles_law() {
 }
 
 #[tokio::test]
-async fn lost_events_fail_the_case_with_their_exact_number() {
-    let faults = Faults {
-        lose_every: Some(100),
-        ..Faults::default()
-    };
-    let case = run_with(&["load.mode=backlog", "phases.drain=100 ms"], faults).await;
-    assert_eq!(case.status, Status::Failed);
-    assert_eq!(case.delivery.expect("a verdict").lost, 30);
-}
-
-#[tokio::test]
-async fn corrupted_events_are_counted_as_corrupted_and_as_lost() {
-    let faults = Faults {
-        corrupt_every: Some(1_000),
-        ..Faults::default()
-    };
-    let case = run_with(&["load.mode=backlog", "phases.drain=100 ms"], faults).await;
-    let delivery = case.delivery.expect("a verdict");
-    assert_eq!((delivery.corrupted, delivery.lost), (3, 3));
-    assert_eq!(case.status, Status::Failed);
-}
-
-#[tokio::test]
-async fn duplicates_are_counted_and_allowed() {
-    let faults = Faults {
-        duplicate_every: Some(500),
-        ..Faults::default()
-    };
-    let case = run_with(&["load.mode=backlog"], faults).await;
-    assert_eq!(assert_whole(&case).duplicated, 6);
-}
-
-#[tokio::test]
 async fn refused_sends_are_unknown_and_not_lost() {
     let faults = Faults {
         refuse_every: Some(7),
@@ -231,17 +198,6 @@ async fn sends_that_are_never_answered_are_given_up_when_the_load_stops() {
         (delivery.sent, delivery.received, delivery.lost),
         (1_000, 1_000, 0)
     );
-}
-
-#[tokio::test]
-async fn a_service_that_counts_otherwise_than_its_clients_fails_the_case() {
-    let faults = Faults {
-        miscount: 1,
-        ..Faults::default()
-    };
-    let case = run_with(&["load.mode=backlog"], faults).await;
-    assert_eq!(case.status, Status::Failed);
-    assert!(kinds(&case).contains(&results::FindingKind::CountersDisagree));
 }
 
 #[tokio::test]

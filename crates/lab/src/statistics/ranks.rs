@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn the_rank_sum_distribution_is_that_of_counting_all_arrangements() {
         // Every way in which 3 of 7 ranks fall to the first sample, and how often its values are the larger ones.
-        let mut counts = vec![0_u32; 13];
+        let mut counts = [0_u32; 13];
         for arrangement in 0_u32..1 << 7 {
             if arrangement.count_ones() != 3 {
                 continue;
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_signed_rank_distribution_is_that_of_counting_all_signs() {
-        let mut counts = vec![0_u32; 22];
+        let mut counts = [0_u32; 22];
         for signs in 0_u32..1 << 6 {
             let sum: u32 = (0..6)
                 .filter(|rank| signs >> rank & 1 == 1)

@@ -131,6 +131,7 @@ impl Watch {
         for worker in workers {
             sum.events += worker.counters.events;
             sum.distinct += worker.counters.distinct;
+            sum.opened += worker.counters.opened;
             seen = seen
                 .zip(worker.acknowledged_seen)
                 .map(|(sum, seen)| sum + seen);
@@ -170,6 +171,11 @@ impl Watch {
             .map_or_else(SinkCounters::default, |verifier| SinkCounters {
                 events: verifier.counts(),
                 distinct: verifier.distinct(),
+                opened: self
+                    .latest
+                    .iter()
+                    .map(|worker| worker.counters.opened)
+                    .sum(),
                 missing: streams.map(|streams| verifier.missing(streams)),
             });
         Report::Finished {

@@ -100,6 +100,7 @@ pub(super) async fn work<F: Fabric>(
         recorders: None,
         reopen: Vec::new(),
         is_started: false,
+        opened: 0,
         expected: None,
         quiet: None,
         config,
@@ -120,6 +121,8 @@ struct Receiver<S, C> {
     /// Partitions that were closed, and when to try them again.
     reopen: Vec<(Instant, PartitionId)>,
     is_started: bool,
+    /// Partitions opened, those opened again included.
+    opened: u64,
     expected: Option<Arc<Vec<StreamSends>>>,
     /// Set when the sink is to stop: when it has been without an event for long enough.
     quiet: Option<Instant>,
@@ -167,6 +170,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                 Some(Ask::Start) if !self.is_started => {
                     self.is_started = true;
                     for (partition, position) in &self.positions {
+                        self.opened += 1;
                         self.source.open(*partition, position.clone());
                     }
                 }
@@ -189,10 +193,11 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             }
         }
         let due = Instant::now();
-        let (positions, source) = (&self.positions, &mut self.source);
+        let (positions, source, opened) = (&self.positions, &mut self.source, &mut self.opened);
         self.reopen.retain(|(at, partition)| {
             let is_due = *at <= due;
             if let Some(position) = positions.get(partition).filter(|_| is_due) {
+                *opened += 1;
                 source.open(*partition, position.clone());
             }
             !is_due
@@ -266,6 +271,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             counters: SinkCounters {
                 events: self.verifier.counts(),
                 distinct: self.verifier.distinct(),
+                opened: self.opened,
                 missing: None,
             },
             acknowledged_seen: self

@@ -1,0 +1,210 @@
+//! Where the clients of the world in memory send and receive.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use connect::{
+    event::{EventBatch, PartitionId},
+    fakes::MemorySource,
+    sink::{
+        ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError,
+    },
+    source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition},
+};
+use tokio::time::{Instant, Sleep};
+
+use super::{Faults, MemoryHub, PlainCodec};
+use crate::{clock::RunTime, payload::Header, roles::fabric::MessageCodec as _};
+
+/// Appends to a log and answers at once.
+#[derive(Debug)]
+pub struct MemorySink {
+    hub: MemoryHub,
+    partitions: u32,
+    faults: Faults,
+    timer: Pin<Box<Sleep>>,
+    sends: u64,
+    /// Answers, and when they are due.
+    outcomes: VecDeque<(Instant, SendOutcome)>,
+}
+
+impl MemorySink {
+    pub(super) fn new(hub: MemoryHub, partitions: u32, faults: Faults) -> Self {
+        Self {
+            hub,
+            partitions,
+            faults,
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            sends: 0,
+            outcomes: VecDeque::new(),
+        }
+    }
+}
+
+impl Sink for MemorySink {
+    fn destinations(&self) -> u32 {
+        self.partitions
+    }
+
+    fn max_batch_bytes(&self, _: u32) -> usize {
+        1 << 20
+    }
+
+    fn encoded_len(&self, message_len: usize) -> usize {
+        message_len
+    }
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
+        if self.outcomes.len() >= 4 {
+            return Err(SinkBusy);
+        }
+        self.sends += 1;
+        let sends = self.sends;
+        let hits = |every: Option<u64>| every.is_some_and(|every| sends.is_multiple_of(every));
+        let is_refused = hits(self.faults.refuse_every);
+        if !is_refused && !hits(self.faults.forget_every) {
+            for message in outgoing.messages() {
+                self.hub.incoming.fetch_add(1, Ordering::SeqCst);
+                self.hub
+                    .log
+                    .append(PartitionId(outgoing.destination), message);
+            }
+        }
+        let refusal = || SendError {
+            class: ErrorClass::Fatal,
+            condition: "test:refused".to_owned(),
+            description: "refused on purpose".to_owned(),
+        };
+        if hits(self.faults.ignore_every) {
+            return Ok(());
+        }
+        let outcome = SendOutcome {
+            token,
+            result: if is_refused {
+                Err(Box::new(refusal()))
+            } else {
+                Ok(())
+            },
+        };
+        self.outcomes
+            .push_back((Instant::now() + self.faults.answer_after, outcome));
+        Ok(())
+    }
+
+    fn poll_outcomes(
+        &mut self,
+        context: &mut Context<'_>,
+        outcomes: &mut Vec<SendOutcome>,
+    ) -> Poll<Result<(), SinkError>> {
+        let Some((due, _)) = self.outcomes.front() else {
+            return Poll::Pending;
+        };
+        if *due > Instant::now() {
+            self.timer.as_mut().reset(*due);
+            std::task::ready!(self.timer.as_mut().poll(context));
+        }
+        let answered = self.outcomes.pop_front().expect("there is a first one");
+        outcomes.push(answered.1);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Reads a log and counts what it gives out.
+#[derive(Debug)]
+pub struct CountedSource {
+    source: MemorySource,
+    hub: MemoryHub,
+    name: Arc<str>,
+    /// When the batch was given out that was given out last.
+    given: RunTime,
+    observed: Arc<Mutex<Vec<Observed>>>,
+}
+
+/// An event that was read: who it is, and between which instants its reader had it in hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed {
+    /// The hub that it was read from.
+    pub hub: Arc<str>,
+    /// Its header.
+    pub header: Header,
+    /// Bytes of its payload.
+    pub payload_len: usize,
+    /// Just before its batch was given to the reader.
+    pub given: RunTime,
+    /// Just after the reader gave the batch back.
+    pub released: RunTime,
+}
+
+impl CountedSource {
+    pub(super) fn new(
+        hub: MemoryHub,
+        name: &str,
+        options: SourceOptions,
+        observed: Arc<Mutex<Vec<Observed>>>,
+    ) -> Self {
+        Self {
+            source: MemorySource::new(&hub.log, options),
+            hub,
+            name: name.into(),
+            given: RunTime::EPOCH,
+            observed,
+        }
+    }
+
+    fn observe(&self, batch: &EventBatch) {
+        let released = self.hub.clock.now();
+        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in batch.events() {
+            let decoded = PlainCodec.decode(batch.message(event));
+            let payload = decoded.map_or(&[][..], |message| message.payload);
+            if let Ok(header) = Header::parse(payload) {
+                observed.push(Observed {
+                    hub: Arc::clone(&self.name),
+                    header,
+                    payload_len: payload.len(),
+                    given: self.given,
+                    released,
+                });
+            }
+        }
+    }
+}
+
+impl Source for CountedSource {
+    fn partitions(&self) -> Vec<PartitionId> {
+        self.source.partitions()
+    }
+
+    fn open(&mut self, partition: PartitionId, position: StartPosition) {
+        self.source.open(partition, position);
+    }
+
+    fn close(&mut self, partition: PartitionId) {
+        self.source.close(partition);
+    }
+
+    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
+        let event = self.source.poll_batch(context);
+        if let Poll::Ready(Ok(SourceEvent::Batch(batch))) = &event {
+            self.given = self.hub.clock.now();
+            self.hub
+                .outgoing
+                .fetch_add(batch.len() as u64, Ordering::SeqCst);
+        }
+        event
+    }
+
+    fn release(&mut self, batch: EventBatch) {
+        self.observe(&batch);
+        self.source.release(batch);
+    }
+}

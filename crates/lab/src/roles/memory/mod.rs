@@ -1,0 +1,315 @@
+//! A world in memory for tests: both hubs, a pipeline between them, and faults on purpose.
+//!
+//! With it the real roles run from end to end without a network, in threads of the test instead of processes. It knows
+//! what it did to whom ([`MemoryFabric::tally`]) and when everything reached the sink ([`MemoryFabric::observed`]), so
+//! that a test can hold what the lab found against the truth.
+
+mod ends;
+mod launcher;
+mod relay;
+mod tampering;
+
+pub use ends::{CountedSource, MemorySink, Observed};
+pub use launcher::ThreadLauncher;
+pub use relay::{Delay, MemoryMetrics, MemoryRelay};
+pub use tampering::{FlippedBit, Tally, Tampering};
+
+use std::{
+    collections::BTreeMap,
+    rc::Rc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use connect::{
+    event::PartitionId,
+    fakes::MemoryLog,
+    sink::SinkError,
+    source::{BatchOptions, SourceOptions, StartPosition},
+};
+
+use self::relay::Kept;
+use super::{
+    fabric::{DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource},
+    protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig},
+};
+use crate::{clock::RunClock, results::HubCounters, scenario::Secret};
+
+/// What goes wrong in the world.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Faults {
+    /// What the pipeline does to events.
+    pub tampering: Option<Tampering>,
+    /// How long it keeps them.
+    pub delay: Option<Delay>,
+    /// It fails after so many events.
+    pub fail_after: Option<u64>,
+    /// It panics after so many events.
+    pub panic_after: Option<u64>,
+    /// It takes events and never gives them on.
+    pub stand_still: bool,
+    /// The source refuses every send of this number: the n-th, the 2n-th, …
+    pub refuse_every: Option<u64>,
+    /// The source takes every send of this number and never answers it.
+    pub ignore_every: Option<u64>,
+    /// The source acknowledges every send of this number and forgets it.
+    pub forget_every: Option<u64>,
+    /// The source answers every send only after this time.
+    pub answer_after: Duration,
+    /// Somebody's counter does not say what it counts.
+    pub miscount: Option<Miscount>,
+}
+
+/// A counter that is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Miscount {
+    /// Which.
+    pub counter: Counter,
+    /// By how much it is above the truth.
+    pub by: i64,
+}
+
+/// The counters of service and pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counter {
+    /// The service's, of what was appended to the source.
+    SourceIncoming,
+    /// The service's, of what was read from the source.
+    SourceOutgoing,
+    /// The service's, of what was appended to the destination.
+    DestinationIncoming,
+    /// The service's, of what was read from the destination.
+    DestinationOutgoing,
+    /// The pipeline's, of what it received.
+    RelayReceived,
+    /// The pipeline's, of what was accepted of it.
+    RelayForwarded,
+}
+
+impl Faults {
+    /// What `counter` tells where it should tell `truth`.
+    fn told(&self, counter: Counter, truth: u64) -> u64 {
+        match self.miscount {
+            Some(miscount) if miscount.counter == counter => {
+                truth.saturating_add_signed(miscount.by)
+            }
+            _ => truth,
+        }
+    }
+}
+
+/// The world of one service, shared by all who hold it.
+#[derive(Clone, Debug)]
+pub struct MemoryFabric {
+    faults: Faults,
+    hubs: Arc<Mutex<BTreeMap<String, MemoryHub>>>,
+    tally: Arc<Mutex<Tally>>,
+    observed: Arc<Mutex<Vec<Observed>>>,
+}
+
+#[derive(Clone, Debug)]
+struct MemoryHub {
+    log: MemoryLog,
+    clock: RunClock,
+    incoming: Arc<AtomicU64>,
+    outgoing: Arc<AtomicU64>,
+}
+
+impl MemoryFabric {
+    /// A world without hubs, which the service makes when it starts.
+    #[must_use]
+    pub fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            hubs: Arc::default(),
+            tally: Arc::default(),
+            observed: Arc::default(),
+        }
+    }
+
+    /// What was done to events so far.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.clone()
+    }
+
+    /// What was read from the hub of this name so far, in the order of reading.
+    #[must_use]
+    pub fn observed(&self, hub: &str) -> Vec<Observed> {
+        let observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_hub = observed.iter().filter(|observed| &*observed.hub == hub);
+        of_hub.cloned().collect()
+    }
+
+    fn hubs(&self) -> MutexGuard<'_, BTreeMap<String, MemoryHub>> {
+        self.hubs
+            .lock()
+            .expect("no test panics while it holds the hubs")
+    }
+
+    fn hub(&self, endpoint: &Endpoint) -> Result<MemoryHub, SinkError> {
+        let unknown = || SinkError {
+            condition: "amqp:not-found".to_owned(),
+            description: format!("there is no hub {}", endpoint.hub.name),
+        };
+        self.hubs()
+            .get(&endpoint.hub.name)
+            .cloned()
+            .ok_or_else(unknown)
+    }
+}
+
+impl Fabric for MemoryFabric {
+    type Hub = MemoryService;
+    type Relay = MemoryRelay;
+    type Sink = MemorySink;
+    type Source = CountedSource;
+    type Codec = PlainCodec;
+    type Error = SinkError;
+
+    fn codec(&self) -> PlainCodec {
+        PlainCodec
+    }
+
+    async fn start_hub(&self, config: &HubConfig) -> Result<MemoryService, SinkError> {
+        let mut hubs = self.hubs();
+        hubs.clear();
+        for entity in &config.hubs {
+            let hub = MemoryHub {
+                log: MemoryLog::new(entity.hub.partitions),
+                clock: config.clock,
+                incoming: Arc::default(),
+                outgoing: Arc::default(),
+            };
+            hubs.insert(entity.hub.name.clone(), hub);
+        }
+        drop(hubs);
+        Ok(MemoryService {
+            fabric: self.clone(),
+        })
+    }
+
+    async fn connect_relay(&self, config: &RelayConfig) -> Result<MemoryRelay, SinkError> {
+        let options = SourceOptions {
+            batch: BatchOptions {
+                max_events: config.relay.batch.events as usize,
+                max_wait: Duration::ZERO,
+            },
+            prefetch: config.relay.prefetch as usize,
+        };
+        let OpenedSource { source, positions } = self
+            .open_source(&config.source, options, config.read_from)
+            .await?;
+        Ok(MemoryRelay {
+            faults: self.faults,
+            tally: Arc::clone(&self.tally),
+            clock: config.clock,
+            source,
+            positions,
+            destination: self.hub(&config.destination)?,
+            fan_out: config.relay.fan_out,
+            reading: Rc::default(),
+            kept: Kept::new(self.faults.delay),
+        })
+    }
+
+    async fn open_sink(&self, endpoint: &Endpoint) -> Result<MemorySink, SinkError> {
+        Ok(MemorySink::new(
+            self.hub(endpoint)?,
+            endpoint.hub.partitions,
+            self.faults,
+        ))
+    }
+
+    async fn open_source(
+        &self,
+        endpoint: &Endpoint,
+        options: SourceOptions,
+        _: ReadFrom,
+    ) -> Result<OpenedSource<CountedSource>, SinkError> {
+        let hub = self.hub(endpoint)?;
+        let positions = (0..endpoint.hub.partitions)
+            .map(|number| (PartitionId(number), StartPosition::Earliest));
+        Ok(OpenedSource {
+            source: CountedSource::new(
+                hub,
+                &endpoint.hub.name,
+                options,
+                Arc::clone(&self.observed),
+            ),
+            positions: positions.collect(),
+        })
+    }
+}
+
+/// The service: its counters are those of the hubs.
+#[derive(Debug)]
+pub struct MemoryService {
+    fabric: MemoryFabric,
+}
+
+impl HubService for MemoryService {
+    fn connection_string(&self) -> Secret {
+        Secret::new("in memory")
+    }
+
+    fn counters(&self) -> BTreeMap<String, HubCounters> {
+        let hubs = self.fabric.hubs();
+        let faults = &self.fabric.faults;
+        hubs.iter()
+            .map(|(name, hub)| {
+                let (incoming, outgoing) = if name == SOURCE {
+                    (Counter::SourceIncoming, Counter::SourceOutgoing)
+                } else {
+                    (Counter::DestinationIncoming, Counter::DestinationOutgoing)
+                };
+                let counters = HubCounters {
+                    incoming_events: faults.told(incoming, hub.incoming.load(Ordering::SeqCst)),
+                    outgoing_events: faults.told(outgoing, hub.outgoing.load(Ordering::SeqCst)),
+                    ..HubCounters::default()
+                };
+                (name.clone(), counters)
+            })
+            .collect()
+    }
+
+    async fn stop(self) {}
+}
+
+/// A message is the length of the header, the header, and the payload.
+#[derive(Debug, Clone, Copy)]
+pub struct PlainCodec;
+
+impl PlainCodec {
+    /// The payload in a message that this codec encoded.
+    fn payload_of(message: &mut [u8]) -> &mut [u8] {
+        let header = usize::from(message[0]);
+        &mut message[1 + header..]
+    }
+}
+
+impl MessageCodec for PlainCodec {
+    fn encode(&self, header: Option<&[u8]>, payload: &[u8], message: &mut BytesMut) {
+        let header = header.unwrap_or_default();
+        message.extend_from_slice(&[u8::try_from(header.len()).expect("headers are short")]);
+        message.extend_from_slice(header);
+        message.extend_from_slice(payload);
+    }
+
+    fn decode<'a>(&self, message: &'a [u8]) -> Option<DecodedMessage<'a>> {
+        let (length, rest) = message.split_first()?;
+        let (header, payload) = rest.split_at_checked(usize::from(*length))?;
+        Some(DecodedMessage {
+            header: (!header.is_empty()).then_some(header),
+            payload,
+        })
+    }
+}
+
+/// By its name a hub is known to be the source.
+const SOURCE: &str = "source";
