@@ -11,6 +11,7 @@
 //! the clients' and the sink's verdict on every event must agree.
 
 pub mod clock;
+pub mod comparison;
 pub mod figure;
 pub mod limits;
 pub mod load;

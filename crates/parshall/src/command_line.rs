@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::compare::CompareArguments;
 use crate::hub::HubArguments;
 use crate::list::ListArguments;
 use crate::relay::RelayArguments;
@@ -34,6 +35,8 @@ pub(crate) struct CommandLine {
 pub(crate) enum Command {
     /// Run the cases of a scenario, and report how fast, how late, how costly, and whether every event arrived
     Run(RunArguments),
+    /// Compare two runs, or two builds trial by trial: the difference, its interval, and whether it is proven
+    Compare(CompareArguments),
     /// List the scenarios of this program with their cases
     List(ListArguments),
     /// Print a scenario's file, to be read or copied; or the cases that follow from it

@@ -2,6 +2,7 @@
 //! status. Everything else is in the libraries.
 
 mod command_line;
+mod compare;
 mod diagnostics;
 mod exit;
 mod hub;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::List(arguments) => list::execute(arguments),
         Command::Show(arguments) => show::execute(arguments),
         Command::Run(arguments) => run::execute(arguments),
+        Command::Compare(arguments) => compare::execute(arguments),
         Command::Relay(arguments) => relay::execute(arguments),
         Command::Role(arguments) => role::execute(arguments),
         Command::Serve(arguments) => serve::execute(*arguments),

@@ -64,6 +64,29 @@ impl Selection {
         }
     }
 
+    /// The options that make another program of ours choose and change the same cases, except for their trials.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if self.quick {
+            arguments.push("--quick".to_owned());
+        }
+        if let Some(name) = self.target.and_then(|target| target.to_possible_value()) {
+            arguments.extend(["--target".to_owned(), name.get_name().to_owned()]);
+        }
+        for setting in &self.set {
+            arguments.extend(["--set".to_owned(), setting.clone()]);
+        }
+        if let Some(glob) = &self.only {
+            arguments.extend(["--only".to_owned(), glob.clone()]);
+        }
+        arguments
+    }
+
+    /// How often each case is repeated, if that was said.
+    pub(crate) fn trials(&self) -> Option<u32> {
+        self.trials.map(NonZeroU32::get)
+    }
+
     /// True where an option was given.
     pub(crate) fn is_given(&self) -> bool {
         self.quick

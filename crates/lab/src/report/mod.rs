@@ -12,7 +12,7 @@ mod json;
 mod latency_log;
 mod markdown;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod table;
 mod verdict;
 

@@ -1,0 +1,241 @@
+//! Two runs of one scenario, figure by figure: what differs, by how much, and whether the trials prove it.
+//!
+//! ```text
+//! results of A ─┐ conditions: the same machine, cases, parameters, limits?
+//!               ├──────────────▶ figures of each trial ──▶ statistics::compare ──▶ difference, interval, verdict
+//! results of B ─┘
+//! ```
+//!
+//! A is the baseline, B the candidate. Results that were not taken under the same conditions are refused, with each
+//! difference named: a faster machine is not a faster build.
+
+mod conditions;
+mod figures;
+mod gather;
+mod table;
+
+pub use conditions::{Difference, differences};
+pub use figures::Figure;
+pub use gather::gathered;
+pub use table::{markdown, table};
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::{Case, Results, Status, Summary};
+use crate::statistics::{self, Design, NotComparable, Question, Verdict};
+
+/// The answer of a comparison; what `parshall compare --format json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Version of this format: always [`Comparison::SCHEMA`].
+    pub schema: u32,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Where the baseline comes from.
+    pub baseline: String,
+    /// Where the candidate comes from.
+    pub candidate: String,
+    /// How their trials belong together.
+    pub design: Design,
+    /// What was different although it should not have been, and was let pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
+    /// The cases that both have, in the baseline's order.
+    pub cases: Vec<ComparedCase>,
+}
+
+/// One case of both.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComparedCase {
+    /// Its name, such as `fan_out=32`.
+    pub name: String,
+    /// The figures that both have.
+    pub figures: Vec<ComparedFigure>,
+    /// Why there are none: a side that did not pass proves nothing about its speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_compared: Option<String>,
+}
+
+/// One figure of a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComparedFigure {
+    /// Which.
+    pub figure: Figure,
+    /// Over the baseline's trials.
+    pub baseline: Summary,
+    /// Over the candidate's.
+    pub candidate: Summary,
+    /// The difference, and what it proves.
+    pub result: statistics::Comparison,
+}
+
+/// Two sets of results with nothing to compare.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ComparisonError {
+    /// Another scenario.
+    #[error(
+        "{baseline} is of the scenario {baseline_scenario}, {candidate} of {candidate_scenario}"
+    )]
+    Scenario {
+        /// Where the baseline comes from.
+        baseline: String,
+        /// Its scenario.
+        baseline_scenario: String,
+        /// Where the candidate comes from.
+        candidate: String,
+        /// Its scenario.
+        candidate_scenario: String,
+    },
+    /// No case in common.
+    #[error("{baseline} and {candidate} have no case in common")]
+    NoCommonCase {
+        /// Where the baseline comes from.
+        baseline: String,
+        /// Where the candidate comes from.
+        candidate: String,
+    },
+}
+
+/// Results and where they come from.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// What the user calls it: a folder, a program.
+    pub name: &'a str,
+    /// What was measured.
+    pub results: &'a Results,
+}
+
+impl Comparison {
+    /// The version of the format that this build writes.
+    pub const SCHEMA: u32 = 1;
+
+    /// Compares the cases that both sides have. Whether the conditions were the same is asked elsewhere
+    /// ([`differences`]); what is given here was let pass.
+    ///
+    /// # Errors
+    /// When they are of different scenarios or have no case in common.
+    pub fn of(
+        baseline: Side<'_>,
+        candidate: Side<'_>,
+        design: Design,
+        let_pass: Vec<Difference>,
+    ) -> Result<Self, ComparisonError> {
+        if baseline.results.scenario != candidate.results.scenario {
+            return Err(ComparisonError::Scenario {
+                baseline: baseline.name.to_owned(),
+                baseline_scenario: baseline.results.scenario.clone(),
+                candidate: candidate.name.to_owned(),
+                candidate_scenario: candidate.results.scenario.clone(),
+            });
+        }
+        let cases: Vec<ComparedCase> = common_cases(baseline.results, candidate.results)
+            .map(|(before, after)| ComparedCase::of(before, after, design))
+            .collect();
+        if cases.is_empty() {
+            return Err(ComparisonError::NoCommonCase {
+                baseline: baseline.name.to_owned(),
+                candidate: candidate.name.to_owned(),
+            });
+        }
+        Ok(Self {
+            schema: Self::SCHEMA,
+            scenario: baseline.results.scenario.clone(),
+            baseline: baseline.name.to_owned(),
+            candidate: candidate.name.to_owned(),
+            design,
+            differences: let_pass,
+            cases,
+        })
+    }
+
+    /// Whether the candidate is proven to be worse in one of these figures, in any case.
+    #[must_use]
+    pub fn is_worse_in(&self, figures: &[Figure]) -> bool {
+        let all = self.cases.iter().flat_map(|case| &case.figures);
+        all.filter(|compared| figures.contains(&compared.figure))
+            .any(|compared| compared.result.verdict == Verdict::Slower)
+    }
+
+    /// How many more trials would decide the main figure of every case; `None` if all of them are decided.
+    #[must_use]
+    pub fn more_trials(&self) -> Option<u32> {
+        let main = self.cases.iter().filter_map(|case| case.figures.first());
+        main.filter_map(|figure| match figure.result.verdict {
+            Verdict::NoVerdict { more_trials } => Some(more_trials),
+            Verdict::Faster | Verdict::Slower | Verdict::NoDifference => None,
+        })
+        .max()
+    }
+}
+
+impl ComparedCase {
+    fn of(baseline: &Case, candidate: &Case, design: Design) -> Self {
+        let not_compared = [("baseline", baseline), ("candidate", candidate)]
+            .iter()
+            .find(|(_, case)| !matches!(case.status, Status::Passed | Status::Incomplete))
+            .map(|(side, case)| format!("the {side} is {}", case.status.name()));
+        let figures = match not_compared {
+            Some(_) => Vec::new(),
+            None => Figure::ALL
+                .iter()
+                .filter_map(|figure| ComparedFigure::of(*figure, baseline, candidate, design))
+                .collect(),
+        };
+        Self {
+            name: baseline.name.clone(),
+            figures,
+            not_compared,
+        }
+    }
+}
+
+impl ComparedFigure {
+    /// `None` where a trial of either side lacks the figure, or has none above zero: there is no ratio then.
+    fn of(figure: Figure, baseline: &Case, candidate: &Case, design: Design) -> Option<Self> {
+        let (mut before, mut after) = (figure.of_trials(baseline)?, figure.of_trials(candidate)?);
+        if design == Design::Paired {
+            // An interruption may have cost one side its last trial.
+            let pairs = before.len().min(after.len());
+            before.truncate(pairs);
+            after.truncate(pairs);
+        }
+        let question = Question {
+            better: figure.better(),
+            ..Question::of_throughput(design)
+        };
+        let result = match statistics::compare(&before, &after, &question) {
+            Ok(result) => result,
+            Err(
+                NotComparable::NoTrials
+                | NotComparable::NotPositive { .. }
+                | NotComparable::Unpaired { .. },
+            ) => return None,
+        };
+        Some(Self {
+            figure,
+            baseline: Summary::of(before)?,
+            candidate: Summary::of(after)?,
+            result,
+        })
+    }
+}
+
+/// The cases of both, by name, in the baseline's order.
+fn common_cases<'a>(
+    baseline: &'a Results,
+    candidate: &'a Results,
+) -> impl Iterator<Item = (&'a Case, &'a Case)> {
+    baseline.cases.iter().filter_map(|before| {
+        let after = candidate
+            .cases
+            .iter()
+            .find(|after| after.name == before.name)?;
+        Some((before, after))
+    })
+}
+
+#[cfg(test)]
+mod tests;

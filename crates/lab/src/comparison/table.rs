@@ -1,0 +1,157 @@
+//! A comparison as text: for a terminal and for a document.
+
+use std::fmt::Write as _;
+
+use super::{ComparedFigure, Comparison};
+use crate::figure::counted;
+use crate::statistics::{Design, Interval, Verdict};
+
+/// For a terminal: what was compared, a line per figure, what to do about what is open.
+#[must_use]
+pub fn table(comparison: &Comparison) -> String {
+    let rows = rows(comparison);
+    let widths: Vec<usize> = (0..TITLES.len())
+        .map(|column| {
+            let lengths = rows.iter().map(|row| row[column].chars().count());
+            lengths.chain([TITLES[column].len()]).max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = headline(comparison);
+    text.push('\n');
+    let titles = TITLES.map(str::to_owned);
+    for row in std::iter::once(&titles).chain(&rows) {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let padding = " ".repeat(widths[column] - cell.chars().count());
+            // Names and verdicts read from the left, figures align at their last digit.
+            line.push_str(&match column {
+                0 => format!("{cell}{padding}"),
+                1 | VERDICT => format!("  {cell}{padding}"),
+                _ => format!("  {padding}{cell}"),
+            });
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text.push_str(&remarks(comparison));
+    text
+}
+
+/// For a document, in Markdown.
+#[must_use]
+pub fn markdown(comparison: &Comparison) -> String {
+    let mut text = headline(comparison);
+    text.push_str(&format!("\n| {} |\n", TITLES.join(" | ")));
+    text.push_str("|---|---|---:|---:|---:|---:|---|\n");
+    for row in rows(comparison) {
+        let cells = row.map(|cell| cell.replace('|', "\\|"));
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text.push_str(&remarks(comparison));
+    text
+}
+
+fn headline(comparison: &Comparison) -> String {
+    let design = match comparison.design {
+        Design::Independent => "trials of separate runs",
+        Design::Paired => "trials in pairs, in alternating order",
+    };
+    format!(
+        "{}: {} against the baseline {}; {design}\n",
+        comparison.scenario, comparison.candidate, comparison.baseline
+    )
+}
+
+fn rows(comparison: &Comparison) -> Vec<[String; TITLES.len()]> {
+    let mut rows = Vec::new();
+    for case in &comparison.cases {
+        if let Some(reason) = &case.not_compared {
+            let mut row = [const { String::new() }; TITLES.len()];
+            row[0].clone_from(&case.name);
+            row[VERDICT] = format!("not compared: {reason}");
+            rows.push(row);
+        }
+        for (index, figure) in case.figures.iter().enumerate() {
+            let name = match index {
+                0 => case.name.clone(),
+                _ => String::new(),
+            };
+            rows.push(row(name, figure));
+        }
+    }
+    rows
+}
+
+fn row(name: String, compared: &ComparedFigure) -> [String; TITLES.len()] {
+    let ComparedFigure {
+        figure,
+        baseline,
+        candidate,
+        result,
+    } = compared;
+    [
+        name,
+        figure.name().to_owned(),
+        figure.text(baseline.median),
+        figure.text(candidate.median),
+        signed(result.difference_percent),
+        result.interval_percent.map_or_else(String::new, interval),
+        verdict(result.verdict),
+    ]
+}
+
+fn signed(percent: f64) -> String {
+    format!("{:+.1} %", tenths(percent))
+}
+
+/// Rounded to tenths, and without the sign that a zero may have.
+fn tenths(percent: f64) -> f64 {
+    (percent * 10.0).round() / 10.0 + 0.0
+}
+
+fn interval(interval: Interval) -> String {
+    format!(
+        "{:+.1} … {:+.1} % ({:.0} %)",
+        tenths(interval.low),
+        tenths(interval.high),
+        // Never more than it has.
+        (interval.confidence * 100.0).floor()
+    )
+}
+
+fn verdict(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Faster => "better".to_owned(),
+        Verdict::Slower => "worse".to_owned(),
+        Verdict::NoDifference => "no difference".to_owned(),
+        Verdict::NoVerdict { more_trials } => {
+            let more = counted(u64::from(more_trials), "more trial", "more trials");
+            format!("no verdict, {more}")
+        }
+    }
+}
+
+fn remarks(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    if !comparison.differences.is_empty() {
+        text.push_str("\nCompared although the conditions were not the same:\n");
+        for difference in &comparison.differences {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {difference}");
+        }
+    }
+    text
+}
+
+const TITLES: [&str; 7] = [
+    "case",
+    "figure",
+    "baseline",
+    "candidate",
+    "difference",
+    "interval",
+    "verdict",
+];
+
+/// The column of the verdicts.
+const VERDICT: usize = TITLES.len() - 1;

@@ -1,0 +1,150 @@
+//! What is compared, what is refused, and how it reads.
+
+use super::*;
+use crate::report::sample;
+
+/// A run with so many trials, each figure of the n-th trial scattered a little around `factor` times the sample's.
+fn run(trials: u32, factor: f64) -> Results {
+    let mut results = sample::complete();
+    for case in &mut results.cases {
+        let model = case.trials[0].clone();
+        case.planned_trials = trials;
+        case.trials = (1..=trials)
+            .map(|number| {
+                let mut trial = model.clone();
+                trial.number = number;
+                let scatter = 1.0 + f64::from(number % 5) * 0.002;
+                trial.forwarded_per_s = trial.forwarded_per_s.map(|rate| rate * factor * scatter);
+                trial
+            })
+            .collect();
+    }
+    results
+}
+
+fn compared(baseline: &Results, candidate: &Results, design: Design) -> Comparison {
+    let side = |name, results| Side { name, results };
+    Comparison::of(
+        side("before", baseline),
+        side("after", candidate),
+        design,
+        differences(baseline, candidate),
+    )
+    .expect("they have cases in common")
+}
+
+#[test]
+fn a_faster_candidate_is_told_by_how_much() {
+    for design in [Design::Independent, Design::Paired] {
+        let comparison = compared(&run(8, 1.0), &run(8, 1.1), design);
+        for case in &comparison.cases {
+            let main = &case.figures[0];
+            assert_eq!(main.figure, Figure::ForwardedPerS);
+            assert_eq!(main.result.verdict, Verdict::Faster);
+            assert!((main.result.difference_percent - 10.0).abs() < 1.0);
+        }
+        assert_eq!(comparison.more_trials(), None);
+        let back = compared(&run(8, 1.1), &run(8, 1.0), design);
+        assert!(back.is_worse_in(&[Figure::ForwardedPerS]));
+        assert!(!back.is_worse_in(&[Figure::MemoryPeakBytes]));
+    }
+}
+
+#[test]
+fn the_same_run_twice_does_not_differ_and_three_trials_prove_nothing() {
+    let comparison = compared(&run(8, 1.0), &run(8, 1.0), Design::Paired);
+    for figure in comparison.cases.iter().flat_map(|case| &case.figures) {
+        assert_eq!(figure.result.verdict, Verdict::NoDifference);
+    }
+    let few = compared(&run(3, 1.0), &run(3, 1.3), Design::Paired);
+    assert_eq!(few.more_trials(), Some(3));
+}
+
+#[test]
+fn a_side_that_failed_is_not_compared() {
+    let mut candidate = run(8, 1.1);
+    candidate.cases[1].status = Status::Failed;
+    let comparison = compared(&run(8, 1.0), &candidate, Design::Independent);
+    let case = &comparison.cases[1];
+    assert!(case.figures.is_empty());
+    assert_eq!(
+        case.not_compared.as_deref(),
+        Some("the candidate is failed")
+    );
+    assert!(!comparison.cases[0].figures.is_empty());
+}
+
+#[test]
+fn every_condition_that_is_not_the_same_is_named() {
+    let baseline = run(8, 1.0);
+    assert_eq!(differences(&baseline, &baseline), []);
+    let mut other = baseline.clone();
+    other.environment.kernel = "Linux 5.4".to_owned();
+    other.environment.cores = 64;
+    other.cases[2].params.insert(
+        "relay.batch.events".to_owned(),
+        serde_json::Value::from(256),
+    );
+    let role = other.cases[0].measured_role;
+    let usage = other.cases[0].trials[0].roles.get_mut(&role);
+    let limit = usage.and_then(|usage| usage.limit.as_mut());
+    limit.expect("the sample is limited").cores = Some(2.0);
+    // What is compared may differ.
+    other.environment.version = "0.2.0".to_owned();
+    other.environment.build = None;
+    let found = differences(&baseline, &other);
+    let names: Vec<&str> = found.iter().map(|difference| &*difference.what).collect();
+    assert_eq!(
+        names,
+        [
+            "cores",
+            "system",
+            "fan_out=1: limits of the relay",
+            "fan_out=64: relay.batch.events",
+        ]
+    );
+    assert_eq!(found[1].to_string(), "system: Linux 6.18.0 and Linux 5.4");
+}
+
+#[test]
+fn other_scenarios_and_other_cases_are_no_comparison() {
+    let baseline = run(3, 1.0);
+    let mut other = baseline.clone();
+    other.scenario = "queue-forward".to_owned();
+    let side = |name, results| Side { name, results };
+    let error = Comparison::of(
+        side("a", &baseline),
+        side("b", &other),
+        Design::Independent,
+        Vec::new(),
+    )
+    .expect_err("other scenarios");
+    assert_eq!(
+        error.to_string(),
+        "a is of the scenario fan-out, b of queue-forward"
+    );
+    let mut other = baseline.clone();
+    other.cases.clear();
+    let error = Comparison::of(
+        side("a", &baseline),
+        side("b", &other),
+        Design::Independent,
+        Vec::new(),
+    )
+    .expect_err("no case");
+    assert_eq!(error.to_string(), "a and b have no case in common");
+}
+
+#[test]
+fn a_person_reads_the_difference_its_interval_and_the_verdict() {
+    let mut baseline = run(8, 1.0);
+    let mut candidate = run(8, 1.1);
+    for results in [&mut baseline, &mut candidate] {
+        results.cases.truncate(2);
+    }
+    candidate.cases[1].status = Status::Invalid;
+    candidate.environment.kernel = "Linux 5.4".to_owned();
+    let comparison = compared(&baseline, &candidate, Design::Independent);
+    insta::assert_snapshot!("table", table(&comparison));
+    insta::assert_snapshot!("markdown", markdown(&comparison));
+}

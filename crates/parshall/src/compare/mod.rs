@@ -1,0 +1,261 @@
+//! `parshall compare`: whether one run, or one build, is better than another.
+//!
+//! * Two folders of results are compared as they are.
+//! * With `--binaries`, `interleaved` runs a scenario with two programs in turn until the difference is decided.
+
+mod interleaved;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use lab::comparison::{self, Comparison, Difference, Figure, Side};
+use lab::results::Results;
+use lab::statistics::Design;
+
+use crate::exit::{CommandError, Exit};
+use crate::run::Format;
+use crate::selection::Selection;
+use crate::{logging, output};
+use interleaved::{Interleaved, Plan};
+
+/// The arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  parshall compare results/monday results/tuesday
+  parshall compare results/monday results/tuesday --fail-on forwarded-per-s
+  parshall compare --binaries ./parshall-0.1 ./parshall-0.2 --scenario fan-out --quick --only 'fan_out=32'
+
+The difference is that of a typical trial of B to a typical trial of A (Hodges-Lehmann), the interval
+that of an exact rank test at 95 %. `no difference` means that whatever there may be is below 2 %.
+Six trials of each are the least that can prove anything.
+
+Exit status:
+  0  they were compared, whatever the verdict
+  1  --fail-on: B is proven to be worse
+  2  the command line is wrong, a file is not a result, or the conditions differ
+  3  a program or folder can't be used")]
+pub(crate) struct CompareArguments {
+    /// The baseline: a folder with results.json or such a file; with --binaries a program
+    a: PathBuf,
+
+    /// The candidate, likewise
+    b: PathBuf,
+
+    /// A and B are programs of ours: run the scenario with both in turn (A B B A …), one trial at a time
+    ///
+    /// Whatever drifts on the machine meanwhile hits both alike.
+    #[arg(long, requires = "scenario", help_heading = "Builds")]
+    binaries: bool,
+
+    /// The scenario that both run: a name or a file
+    ///
+    /// Example: --scenario fan-out
+    #[arg(
+        long,
+        value_name = "SCENARIO",
+        requires = "binaries",
+        help_heading = "Builds"
+    )]
+    scenario: Option<String>,
+
+    /// The most trials of each, from 6 to 100
+    ///
+    /// As many as --trials says (6 if it does not) run in any case; more only while a case is undecided.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(6..=100),
+        help_heading = "Builds"
+    )]
+    max_trials: u32,
+
+    /// Where the results of each trial go [default: a temporary folder, removed at the end]
+    ///
+    /// Example: --out results/compared
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "binaries",
+        help_heading = "Builds"
+    )]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    selection: Selection,
+
+    /// Compare although machine, parameters or limits differ; the differences are printed
+    #[arg(long, help_heading = "Verdict")]
+    despite_differences: bool,
+
+    /// Exit with status 1 if B is proven to be worse in this figure, in any case. May be repeated
+    ///
+    /// Example: --fail-on forwarded-per-s
+    #[arg(long, value_name = "FIGURE", value_enum, help_heading = "Verdict")]
+    fail_on: Vec<ComparedFigure>,
+
+    /// What is printed on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table, help_heading = "Verdict")]
+    format: Format,
+}
+
+/// The names of figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ComparedFigure {
+    /// Events forwarded per second
+    ForwardedPerS,
+    /// CPU time per forwarded event
+    CpuPerEvent,
+    /// Peak memory
+    MemoryPeak,
+    /// Median of the latency
+    LatencyP50,
+    /// 99th percentile of the latency
+    LatencyP99,
+}
+
+/// Compares, and prints the answer.
+pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError> {
+    logging::start()?;
+    if !arguments.binaries && arguments.selection.is_given() {
+        return Err(CommandError::Usage {
+            message: "results are compared as they are: cases and trials can't be chosen any more"
+                .to_owned(),
+            advice: Some("leave these options out, or compare programs with --binaries".to_owned()),
+        });
+    }
+    let (comparison, was_interrupted) = if arguments.binaries {
+        interleave(&arguments)?
+    } else {
+        (compare_folders(&arguments)?, false)
+    };
+    let text = match arguments.format {
+        Format::Table => comparison::table(&comparison),
+        Format::Markdown => comparison::markdown(&comparison),
+        Format::Json => format!(
+            "{}\n",
+            serde_json::to_string_pretty(&comparison)
+                .expect("a comparison has text keys and finite numbers only")
+        ),
+    };
+    output::print(&text)?;
+    let figures: Vec<Figure> = arguments.fail_on.iter().map(|&name| name.into()).collect();
+    Ok(if was_interrupted {
+        Exit::Interrupted
+    } else if comparison.is_worse_in(&figures) {
+        Exit::Failed
+    } else {
+        Exit::Passed
+    })
+}
+
+fn compare_folders(arguments: &CompareArguments) -> Result<Comparison, CommandError> {
+    let (a, b) = (read(&arguments.a)?, read(&arguments.b)?);
+    compare(arguments, &a, &b, Design::Independent)
+}
+
+fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), CommandError> {
+    let temporary;
+    let folder = match &arguments.out {
+        Some(folder) => folder,
+        None => {
+            temporary = tempfile::tempdir().map_err(CommandError::System)?;
+            temporary.path()
+        }
+    };
+    let mut interleaved = Interleaved::new(Plan {
+        programs: [&arguments.a, &arguments.b],
+        scenario: arguments.scenario.as_deref().unwrap_or_default(),
+        selection: &arguments.selection,
+        folder,
+    });
+    let mut wanted = arguments.selection.trials().unwrap_or(LEAST_TRIALS);
+    loop {
+        let was_interrupted = interleaved.run_until(wanted)?;
+        let Some((a, b)) = interleaved.results() else {
+            return Err(CommandError::Unavailable {
+                message: "interrupted before both programs had run once".to_owned(),
+            });
+        };
+        let comparison = compare(arguments, &a, &b, Design::Paired)?;
+        let most = arguments.max_trials.max(wanted);
+        match comparison.more_trials() {
+            Some(more) if wanted < most && !was_interrupted => {
+                wanted = wanted.saturating_add(more).min(most);
+            }
+            _ => return Ok((comparison, was_interrupted)),
+        }
+    }
+}
+
+fn compare(
+    arguments: &CompareArguments,
+    a: &Results,
+    b: &Results,
+    design: Design,
+) -> Result<Comparison, CommandError> {
+    let differences = comparison::differences(a, b);
+    if !differences.is_empty() && !arguments.despite_differences {
+        return Err(refusal(&differences));
+    }
+    let name = |path: &Path| path.display().to_string();
+    let (name_a, name_b) = (name(&arguments.a), name(&arguments.b));
+    let side = |name, results| Side { name, results };
+    Comparison::of(side(&name_a, a), side(&name_b, b), design, differences).map_err(|error| {
+        CommandError::Usage {
+            message: error.to_string(),
+            advice: None,
+        }
+    })
+}
+
+fn refusal(differences: &[Difference]) -> CommandError {
+    let list: Vec<String> = differences
+        .iter()
+        .map(|difference| format!("\n  {difference}"))
+        .collect();
+    CommandError::Usage {
+        message: format!(
+            "the results were not taken under the same conditions:{}",
+            list.concat()
+        ),
+        advice: Some("run both on one machine with the same parameters, or compare all the same with --despite-differences".to_owned()),
+    }
+}
+
+/// The results in a folder or file.
+fn read(path: &Path) -> Result<Results, CommandError> {
+    let file = match path.is_dir() {
+        true => path.join("results.json"),
+        false => path.to_owned(),
+    };
+    let text = std::fs::read_to_string(&file).map_err(|error| CommandError::Unavailable {
+        message: format!("{} can't be read: {error}", file.display()),
+    })?;
+    parse(&text, &file.display().to_string())
+}
+
+fn parse(text: &str, place: &str) -> Result<Results, CommandError> {
+    serde_json::from_str(text).map_err(|error| CommandError::Usage {
+        message: format!("{place} holds no results of this version: {error}"),
+        advice: Some(
+            "give a folder that `parshall run --out` has written, or its results.json".to_owned(),
+        ),
+    })
+}
+
+impl From<ComparedFigure> for Figure {
+    fn from(name: ComparedFigure) -> Self {
+        match name {
+            ComparedFigure::ForwardedPerS => Self::ForwardedPerS,
+            ComparedFigure::CpuPerEvent => Self::CpuUsPerEvent,
+            ComparedFigure::MemoryPeak => Self::MemoryPeakBytes,
+            ComparedFigure::LatencyP50 => Self::LatencyP50Us,
+            ComparedFigure::LatencyP99 => Self::LatencyP99Us,
+        }
+    }
+}
+
+/// Fewer pairs have no interval at 95 %.
+const LEAST_TRIALS: u32 = 6;
