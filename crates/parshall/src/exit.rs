@@ -74,10 +74,9 @@ impl CommandError {
     pub(crate) fn exit(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Settings(_) | Self::Usage { .. } => 2,
-            Self::Unavailable { .. }
-            | Self::Refused { .. }
-            | Self::System(_)
-            | Self::Output(_) => 3,
+            Self::Unavailable { .. } | Self::Refused { .. } | Self::System(_) | Self::Output(_) => {
+                3
+            }
         })
     }
 }

@@ -139,7 +139,9 @@ async fn run(action: Action) -> Result<String, CommandError> {
                 consumer_groups,
                 ..
             } => {
-                let created = client.create_hub(name, *partitions, consumer_groups).await?;
+                let created = client
+                    .create_hub(name, *partitions, consumer_groups)
+                    .await?;
                 format.text(&HubDescription::read(&mut client, created).await?)
             }
             Action::List { .. } => format.text(&HubList::of(client.hubs().await?)),

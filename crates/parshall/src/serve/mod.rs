@@ -135,11 +135,7 @@ pub(crate) struct ServeArguments {
     /// directory has been used before]
     ///
     /// Example: --hub orders:32 --hub audit
-    #[arg(
-        long,
-        value_name = "NAME[:PARTITIONS]",
-        help_heading = "Namespace"
-    )]
+    #[arg(long, value_name = "NAME[:PARTITIONS]", help_heading = "Namespace")]
     hub: Vec<HubArgument>,
 
     /// The file that describes the namespace: hubs, consumer groups, limits, keys; or the Config.json of Microsoft's
