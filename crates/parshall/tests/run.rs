@@ -283,6 +283,32 @@ fn every_mode_of_load_carries_the_smallest_payload_intact() {
 }
 
 #[test]
+fn a_durable_service_is_measured_and_leaves_no_data_behind() {
+    let _machine = alone();
+    let bench = Bench::new();
+    bench.file(
+        "mine.yaml",
+        &tiny(
+            "target: embedded\nembedded: {durable: true, sync: always}\n",
+            "16 B",
+            "[backlog]",
+        ),
+    );
+    let finished = bench.run(&["mine.yaml"]);
+    assert_eq!(finished.status, Some(0), "{}", finished.stderr);
+    let results = bench.results();
+    let cases = intact_cases(&results);
+    let params = &cases[0].1["params"];
+    assert_eq!(params["embedded.durable"], true, "{params}");
+    assert_eq!(params["embedded.sync"], "always", "{params}");
+    let logs = bench.folder.path().join("results/logs");
+    for trial in std::fs::read_dir(logs).unwrap() {
+        let trial = trial.unwrap().path();
+        assert!(!trial.join("data").exists(), "{}", trial.display());
+    }
+}
+
+#[test]
 fn a_file_is_replayed_as_it_is() {
     let _machine = alone();
     let bench = Bench::new();

@@ -125,6 +125,7 @@ mod tests {
             hubs: Vec::new(),
             when_full: WhenFull::Throttle,
             preallocate: false,
+            storage: None,
             profile: hub::profile::ProfileConfig::default(),
         });
         serde_json::to_string(&config).expect("serialises")

@@ -112,6 +112,7 @@ impl Fabric for EventHubsFabric {
         });
         let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, FabricError>>()?);
         namespace.profile = config.profile.clone();
+        namespace.storage.clone_from(&config.storage);
         if config.preallocate {
             let bytes = config.hubs.iter().map(|entity| {
                 entity

@@ -17,6 +17,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use hub::namespace::StorageConfig;
 use hub::profile::ProfileConfig;
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
@@ -56,6 +57,9 @@ pub struct HubConfig {
     pub when_full: WhenFull,
     /// Whether the logs' memory is taken before the role is ready.
     pub preallocate: bool,
+    /// Where events are kept besides, if anywhere: a directory that is not there yet or empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageConfig>,
     /// How the service is shaped like the real one.
     #[serde(default)]
     pub profile: ProfileConfig,

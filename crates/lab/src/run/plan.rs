@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
+use hub::{log::disk::StorageOptions, namespace::StorageConfig};
 use serde_json::Value;
 use units::ByteSize;
 
@@ -35,8 +36,16 @@ impl TrialPlan<'_> {
         self.parameters.target == Target::Embedded
     }
 
-    pub(super) fn hub(&self) -> HubConfig {
+    /// The embedded service, which keeps its events in `data` if it is to be durable.
+    pub(super) fn hub(&self, data: &Path) -> HubConfig {
         let parameters = self.parameters;
+        let storage = parameters.embedded.durable.then(|| StorageConfig {
+            directory: data.to_owned(),
+            options: StorageOptions {
+                sync: parameters.embedded.sync,
+                ..StorageOptions::default()
+            },
+        });
         let hubs = [&parameters.hubs.source, &parameters.hubs.destination].map(|hub| HubEntity {
             hub: hub.clone(),
             log_per_partition: parameters.log_per_partition(hub),
@@ -46,6 +55,7 @@ impl TrialPlan<'_> {
             hubs: hubs.into(),
             when_full: parameters.embedded.when_full,
             preallocate: parameters.embedded.preallocate,
+            storage,
             profile: parameters.embedded.profile.clone(),
         }
     }

@@ -42,7 +42,7 @@ pub(super) struct TrialContext<'a, L> {
     pub(super) observer: &'a dyn Observer,
     pub(super) cancellation: Cancellation,
     pub(super) place: Place,
-    /// The trial's own folder: logs, and checkpoints while it runs.
+    /// The trial's own folder: logs, and while it runs checkpoints and data.
     pub(super) folder: PathBuf,
 }
 
@@ -119,7 +119,9 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     crew.dismiss().await;
     // Only now are the groups without processes.
     drop(groups);
-    let _ = std::fs::remove_dir_all(folder.join(CHECKPOINTS));
+    for folder in [CHECKPOINTS, DATA].map(|name| folder.join(name)) {
+        let _ = std::fs::remove_dir_all(folder);
+    }
     (record, result.err())
 }
 
@@ -148,15 +150,17 @@ impl<L: RoleLauncher> Trial<'_, L> {
 
     async fn start(&mut self) -> Result<(), TrialError> {
         self.monitor.enter(Phase::Starting, None);
-        let checkpoints = self.folder.join(CHECKPOINTS);
+        let [checkpoints, data] = [CHECKPOINTS, DATA].map(|name| self.folder.join(name));
         // What an earlier run left there would make this one begin in the middle.
-        let _ = std::fs::remove_dir_all(&checkpoints);
+        for folder in [&checkpoints, &data] {
+            let _ = std::fs::remove_dir_all(folder);
+        }
         std::fs::create_dir_all(&checkpoints).map_err(|source| TrialError::Folder {
             path: checkpoints.clone(),
             source,
         })?;
         let own = if self.plan.is_embedded() {
-            self.launch(Role::Hub, 0, RoleConfig::Hub(self.plan.hub()))
+            self.launch(Role::Hub, 0, RoleConfig::Hub(self.plan.hub(&data)))
                 .await?;
             self.until_ready("starting the embedded service").await?;
             self.connection_string()
@@ -457,6 +461,9 @@ pub(super) fn trial_folder(results: &Path, case: &str, trial: u32) -> PathBuf {
 }
 
 const CHECKPOINTS: &str = "checkpoints";
+
+/// The data directory of a durable service.
+const DATA: &str = "data";
 
 /// A role connects within a second; one that does not within this has a reason.
 const START_PATIENCE: Duration = Duration::from_secs(30);

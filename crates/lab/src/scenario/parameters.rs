@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hub::log::disk::SyncPolicy;
 use hub::profile::ProfileConfig;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -72,6 +73,11 @@ pub struct Embedded {
     /// Whether the memory is taken and touched before the trial begins, for an even speed from the first event on. It
     /// costs seconds per GiB where memory is slow to come by.
     pub preallocate: bool,
+    /// Whether events are kept on a disk as well: in a directory of each trial's own beneath the results, which goes when
+    /// the trial ends.
+    pub durable: bool,
+    /// When durable events are made safe against a power cut: `always`, `os` or `{interval: 50 ms}`.
+    pub sync: SyncPolicy,
     /// How the service is shaped like the real one.
     #[serde(skip_serializing_if = "ProfileConfig::is_off")]
     pub profile: ProfileConfig,
@@ -224,6 +230,8 @@ impl Default for Embedded {
             log_per_hub: ByteSize::from_mebibytes(1024),
             when_full: WhenFull::Retention,
             preallocate: false,
+            durable: false,
+            sync: SyncPolicy::default(),
             profile: ProfileConfig::default(),
         }
     }
