@@ -97,6 +97,11 @@ impl From<ScenarioError> for CommandError {
                 let advice = meant.map_or_else(|| file.to_owned(), |meant| format!("did you mean `{meant}`? {file}"));
                 Self::Usage { message, advice: Some(advice) }
             }
+            ScenarioError::NoSuchSweep { meant, .. } => {
+                let all = "`--sweep all` chooses every one";
+                let advice = meant.map_or_else(|| all.to_owned(), |meant| format!("did you mean `{meant}`? {all}"));
+                Self::Usage { message, advice: Some(advice) }
+            }
             ScenarioError::NoSuchCase { .. } => Self::Usage {
                 message,
                 advice: Some("`*` stands for any text and `?` for one character, such as `--only 'fan_out=*'`".to_owned()),

@@ -25,6 +25,7 @@ use crate::{logging, output};
 Examples:
   parshall run fan-out --quick
   parshall run fan-out --only 'fan_out=32' --set load.mode=backlog --set relay.batch.events=256
+  parshall run fan-out --sweep cores_memory --sweep batch --trials 6
   EVENT_HUBS_CONNECTION_STRING='Endpoint=sb://…' parshall run ./mine.yaml --target namespace")]
 pub(crate) struct RunArguments {
     /// The name of a scenario (see `parshall list`) or the path of a file, such as `fan-out` or `./mine.yaml`

@@ -27,9 +27,17 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
 
+    /// A table of the scenario by its name, or `all`. May be repeated [default: the first of the file]
+    ///
+    /// `parshall list` names them. Examples: --sweep batch, --sweep payload --sweep prefetch
+    #[arg(long, value_name = "NAME")]
+    sweep: Vec<String>,
+
     /// Only the cases whose name matches: `*` is any text, `?` any character [default: all]
     ///
-    /// Example: --only 'fan_out=*'
+    /// Chooses among the cases of the sweeps that --sweep names. Without --sweep it chooses among those of the first
+    /// sweep or, if none of them matches, among those of all others: `--only 'batch=*'` needs no `--sweep batch`.
+    /// Examples: --only 'fan_out=*', --only 'payload=1 KiB'
     #[arg(long, value_name = "GLOB")]
     only: Option<String>,
 
@@ -58,6 +66,7 @@ impl Selection {
                 Target::Namespace => TargetName::Namespace,
             }),
             quick: self.quick,
+            sweeps: self.sweep.clone(),
             only: self.only.clone(),
             set: self.set.clone(),
             trials: self.trials.map(NonZeroU32::get),
@@ -92,6 +101,7 @@ impl Selection {
         self.quick
             || self.target.is_some()
             || !self.set.is_empty()
+            || !self.sweep.is_empty()
             || self.only.is_some()
             || self.trials.is_some()
     }

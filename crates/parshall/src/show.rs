@@ -13,7 +13,8 @@ use crate::selection::Selection;
 #[command(after_help = "\
 Examples:
   parshall show fan-out > mine.yaml                       a file to change
-  parshall show fan-out --quick --set load.mode=backlog   what `run` would run with these options")]
+  parshall show fan-out --quick --set load.mode=backlog   what `run` would run with these options
+  parshall show fan-out --sweep all                       the cases of every sweep")]
 pub(crate) struct ShowArguments {
     /// The name of a scenario (see `parshall list`) or the path of a file, such as `fan-out` or `./mine.yaml`
     scenario: String,
@@ -37,6 +38,9 @@ pub(crate) fn execute(arguments: ShowArguments) -> Result<Exit, CommandError> {
         .iter()
         .map(|case| {
             let mut shown = json!({ "name": case.name, "params": case.params() });
+            if let Some(sweep) = &case.sweep {
+                shown["sweep"] = json!(sweep);
+            }
             if let Some(published) = &case.published {
                 shown["published"] = json!(published);
             }

@@ -19,6 +19,8 @@ pub(super) struct Cell {
     pub(super) value: String,
     /// Lowest and highest over the trials, if they differ.
     pub(super) spread: Option<String>,
+    /// Where the true median lies, if there are trials enough to tell.
+    pub(super) interval: Option<String>,
     /// Whether the value speaks against the case.
     pub(super) alarming: bool,
 }
@@ -121,40 +123,51 @@ fn plain(value: String) -> Cell {
 }
 
 fn summary(summary: Summary, format: fn(f64) -> String) -> Cell {
-    let spread = spread(&summary, format);
     Cell {
-        spread,
-        ..plain(format(summary.median))
+        value: format(summary.median),
+        ..spreads(&summary, format)
     }
 }
 
 /// A rate in full with its spread in short: `2,918,479` and `2.87–2.97 M`.
 fn rate(rate: Summary) -> Cell {
-    let spread = spread(&rate, figure::compact);
     Cell {
-        spread,
-        ..plain(figure::rate(rate.median))
+        value: figure::rate(rate.median),
+        ..spreads(&rate, figure::compact)
     }
 }
 
 /// A percentile over all trials, with the lowest and highest of the trials' own.
 fn latency(case: &Case, merged: u64, of_trial: fn(&Trial) -> Option<u64>) -> Option<Cell> {
     let over_trials = case.over_trials(|trial| of_trial(trial).map(|value| value as f64));
-    let spread = over_trials.and_then(|summary| spread(&summary, figure::duration_us));
+    let spreads = over_trials.map(|summary| spreads(&summary, figure::duration_us));
     Some(Cell {
-        spread,
-        ..plain(figure::duration_us(merged as f64))
+        value: figure::duration_us(merged as f64),
+        ..spreads.unwrap_or_default()
     })
 }
 
-/// `min–max`, unless both print alike. A shared unit is written once.
-fn spread(summary: &Summary, format: fn(f64) -> String) -> Option<String> {
-    let (min, max) = (format(summary.min), format(summary.max));
-    if min == max {
-        return None;
+/// Everything about a summary but its median.
+fn spreads(summary: &Summary, format: fn(f64) -> String) -> Cell {
+    let spread = (format(summary.min) != format(summary.max))
+        .then(|| range(summary.min, summary.max, format));
+    let interval = summary
+        .interval
+        .filter(|_| spread.is_some())
+        .map(|interval| range(interval.low, interval.high, format));
+    Cell {
+        spread,
+        interval,
+        ..Cell::default()
     }
-    Some(match (min.split_once(' '), max.split_once(' ')) {
-        (Some((value, unit)), Some((_, other))) if unit == other => format!("{value}–{max}"),
-        _ => format!("{min}–{max}"),
-    })
+}
+
+/// `low–high`. A shared unit is written once, and what prints alike is.
+fn range(low: f64, high: f64, format: fn(f64) -> String) -> String {
+    let (low, high) = (format(low), format(high));
+    match (low.split_once(' '), high.split_once(' ')) {
+        _ if low == high => high,
+        (Some((value, unit)), Some((_, other))) if unit == other => format!("{value}–{high}"),
+        _ => format!("{low}–{high}"),
+    }
 }

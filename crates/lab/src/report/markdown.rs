@@ -81,11 +81,9 @@ fn write_table(text: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 fn cell(cell: &Cell) -> String {
-    let spread = cell
-        .spread
-        .as_ref()
-        .map(|spread| format!(" [{spread}]"))
-        .unwrap_or_default();
+    let spread = cell.spread.iter().map(|spread| format!(" [{spread}]"));
+    let interval = cell.interval.iter().map(|range| format!(" ({range})"));
+    let spread: String = spread.chain(interval).collect();
     if cell.alarming {
         format!("**{}**{spread}", cell.value)
     } else {
@@ -120,6 +118,21 @@ mod tests {
     #[test]
     fn a_failed_run_says_why_as_markdown() {
         insta::assert_snapshot!(MarkdownReport.render(&sample::failed()).unwrap());
+    }
+
+    #[test]
+    fn skipped_cases_and_intervals_are_in_the_markdown() {
+        let text = MarkdownReport.render(&sample::skipping()).unwrap();
+        assert!(text.contains("2 of 4 cases passed, 2 skipped"), "{text}");
+        assert!(text.contains("| fan_out=64 (skipped) |"), "{text}");
+        assert!(text.contains("the relay is to have 4 cores"), "{text}");
+        let text = MarkdownReport.render(&sample::repeated()).unwrap();
+        let row = text.lines().find(|line| line.starts_with("| fan_out=1 |"));
+        assert!(row.unwrap().contains("] ("), "{text}");
+        assert!(
+            text.contains("The true median is in its interval"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use units::ByteSize;
+
 use crate::results::{
     Case, CasePlan, Delivery, Distributions, Environment, Finding, FindingKind, GeneratorHealth,
     HubCounters, Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism,
@@ -12,8 +14,41 @@ use crate::results::{
 };
 
 /// One of each kind.
-pub(crate) fn all() -> [Results; 5] {
-    [complete(), quick(), failed(), interrupted(), begun()]
+pub(crate) fn all() -> [Results; 7] {
+    [
+        complete(),
+        quick(),
+        failed(),
+        interrupted(),
+        begun(),
+        repeated(),
+        skipping(),
+    ]
+}
+
+/// A full run of trials enough for intervals.
+pub(crate) fn repeated() -> Results {
+    let mut results = begun();
+    for (index, plan) in plans(7).iter().enumerate() {
+        let records: Vec<TrialRecord> = (1..=7).map(|number| record(index, number)).collect();
+        results.put(Case::from_trials(plan, &records));
+    }
+    results
+}
+
+/// A run on a machine that is too small for the second half of its cases.
+pub(crate) fn skipping() -> Results {
+    let mut results = begun();
+    for (index, plan) in plans(1).iter().enumerate() {
+        results.put(match index {
+            0 | 1 => Case::from_trials(plan, &[record(index, 1)]),
+            _ => Case::skipped(
+                plan,
+                "the relay is to have 4 cores and this machine has 2 cores",
+            ),
+        });
+    }
+    results
 }
 
 /// A full run: four cases of three trials, everything in order.
@@ -132,10 +167,11 @@ fn plans(trials: u32) -> Vec<CasePlan> {
             measured_role: Role::Relay,
             trials,
             published: Some(Published {
+                case: format!("fan_out={fan_out}"),
                 received_per_s: Some(*received),
                 forwarded_per_s: Some(*forwarded),
                 cpu_percent: Some(*cpu),
-                memory_bytes: Some(1_000_000_000),
+                memory: Some(ByteSize::from_bytes(1_000_000_000)),
                 source: Some("A study of a Java client, 1 core, 1 GB".to_owned()),
             }),
             order: OrderExpectation::Kept,

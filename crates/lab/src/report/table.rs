@@ -63,7 +63,7 @@ impl TableReport {
     fn write_verdict(&self, text: &mut String, results: &Results) -> fmt::Result {
         let verdict = Verdict::on(results);
         let (mark, emphasis) = match verdict.status {
-            Status::Passed => ("✓", Emphasis::Good),
+            Status::Passed | Status::Skipped => ("✓", Emphasis::Good),
             Status::Failed => ("✗", Emphasis::Bad),
             Status::Invalid | Status::Incomplete => ("!", Emphasis::Doubtful),
         };
@@ -119,6 +119,10 @@ impl TableReport {
                 let spread = cell.spread.as_ref().map(|spread| format!("  [{spread}]"));
                 let spread = self.paint(&spread.unwrap_or_default(), Emphasis::Faint);
                 writeln!(text, "  {title:width$}  {value}{spread}")?;
+                if let Some(interval) = &cell.interval {
+                    let interval = self.paint(&format!("({interval})"), Emphasis::Faint);
+                    writeln!(text, "  {:width$}  {interval}", "")?;
+                }
             }
         }
         Ok(())
@@ -219,8 +223,17 @@ impl Grid {
             }
             lines.push(values);
             if cells.clone().any(|cell| cell.spread.is_some()) {
-                let spreads = cells.map(|cell| cell.spread.clone().unwrap_or_default());
+                let spreads = cells
+                    .clone()
+                    .map(|cell| cell.spread.clone().unwrap_or_default());
                 lines.push(Self::line(String::new(), spreads, Emphasis::Faint));
+            }
+            if cells.clone().any(|cell| cell.interval.is_some()) {
+                let intervals = cells.map(|cell| {
+                    let interval = cell.interval.as_ref();
+                    interval.map_or_else(String::new, |range| format!("({range})"))
+                });
+                lines.push(Self::line(String::new(), intervals, Emphasis::Faint));
             }
         }
         let widths = (0..=columns.len())
@@ -327,6 +340,16 @@ mod tests {
     #[test]
     fn a_failed_run_in_the_terminal() {
         insta::assert_snapshot!(render(&sample::failed(), Some(140)));
+    }
+
+    #[test]
+    fn a_run_of_many_trials_in_the_terminal() {
+        insta::assert_snapshot!(render(&sample::repeated(), None));
+    }
+
+    #[test]
+    fn a_run_that_skips_cases_in_the_terminal() {
+        insta::assert_snapshot!(render(&sample::skipping(), None));
     }
 
     #[test]

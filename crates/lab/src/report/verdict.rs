@@ -4,6 +4,7 @@ use crate::figure::{bytes, count, counted};
 use crate::results::{
     Case, Delivery, Finding, Limit, LimitMechanism, Results, Role, Severity, Status,
 };
+use crate::statistics::{CONFIDENCE, trials_for_median_interval};
 
 /// The verdict on a run in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,13 @@ impl Verdict {
         let cases = &results.cases;
         let planned = cases.len() + results.missing.len();
         let passed = cases.iter().filter(|case| case.passed).count();
-        let others = [Status::Failed, Status::Invalid, Status::Incomplete].map(|status| {
+        let others = [
+            Status::Failed,
+            Status::Invalid,
+            Status::Incomplete,
+            Status::Skipped,
+        ]
+        .map(|status| {
             let affected = cases.iter().filter(|case| case.status == status).count();
             (affected > 0).then(|| format!("{affected} {}", status.name()))
         });
@@ -157,10 +164,31 @@ pub(super) fn basis(results: &Results) -> Option<String> {
         .iter()
         .flat_map(|case| case.completed_trials());
     let length = lengths.map(|trial| trial.duration_s).reduce(f64::max)?;
+    let summaries = results
+        .cases
+        .iter()
+        .flat_map(|case| [case.received_per_s, case.forwarded_per_s]);
+    let interval = summaries
+        .filter_map(|summary| Some(summary?.interval?.confidence))
+        .reduce(f64::min);
     Some(match trials {
         1 => format!("One trial of {length:.0} s per case; no spread can be told from one."),
         _ => format!(
-            "Median of {trials} trials of {length:.0} s per case; min–max below where they differ."
+            "Median of {trials} trials of {length:.0} s per case; {} where they differ.{}",
+            match interval {
+                Some(_) => "min–max, then (interval of the median),",
+                None => "min–max below",
+            },
+            match interval {
+                Some(confidence) => format!(
+                    " The true median is in its interval with {:.0} %.",
+                    confidence * 100.0
+                ),
+                None => format!(
+                    " An interval of the median takes {} trials.",
+                    trials_for_median_interval(CONFIDENCE)
+                ),
+            }
         ),
     })
 }

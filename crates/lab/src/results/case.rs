@@ -88,6 +88,8 @@ pub enum Status {
     Invalid,
     /// Trials are missing or were cut short; nothing is wrong with what ran.
     Incomplete,
+    /// This machine can't run the case. It speaks neither for nor against the run.
+    Skipped,
 }
 
 /// Whether the case promises the order of events within a stream and a destination partition.
@@ -182,10 +184,23 @@ impl Case {
         }
     }
 
-    /// Whether all planned trials ran to their end.
+    /// A case that this machine can't run, and why.
+    #[must_use]
+    pub fn skipped(plan: &CasePlan, reason: impl Into<String>) -> Self {
+        let finding = Finding::new(Severity::Note, FindingKind::CaseSkipped, reason);
+        Self {
+            status: Status::Skipped,
+            passed: false,
+            findings: vec![finding],
+            ..Self::from_trials(plan, &[])
+        }
+    }
+
+    /// Whether all planned trials ran to their end, as far as this machine can run them.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.completed_trials().count() >= self.planned_trials as usize
+        self.status == Status::Skipped
+            || self.completed_trials().count() >= self.planned_trials as usize
     }
 
     /// The trials that the figures come from.
@@ -222,6 +237,7 @@ impl Status {
             Self::Failed => "failed",
             Self::Invalid => "invalid",
             Self::Incomplete => "incomplete",
+            Self::Skipped => "skipped",
         }
     }
 }
@@ -379,6 +395,7 @@ mod tests {
             measured_role: Role::Relay,
             trials,
             published: Some(Published {
+                case: "fan_out=32".to_owned(),
                 forwarded_per_s: Some(1_000.0),
                 ..Published::default()
             }),

@@ -72,6 +72,8 @@ pub enum FindingKind {
     LimitNotEnforced,
     /// The trial or the run was interrupted.
     Interrupted,
+    /// The machine can't run the case.
+    CaseSkipped,
     /// Anything else.
     Other,
 }

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Median, lowest and highest of one figure over the trials of a case.
+use crate::statistics::{self, CONFIDENCE, median_interval};
+
+/// Median, lowest and highest of one figure over the trials of a case, and where its true median lies.
 ///
 /// The median of an even number of trials is the mean of the middle two. With few trials the spread says more
-/// than a standard deviation would, and it cannot be mistaken for a confidence interval.
+/// than a standard deviation would. The interval assumes nothing but that the trials are independent, so it takes six of
+/// them (see [`median_interval`]); it is absent where there are fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -15,6 +18,9 @@ pub struct Summary {
     pub min: f64,
     /// The highest value.
     pub max: f64,
+    /// Where the true median lies with [`CONFIDENCE`], if there are values enough to tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<statistics::Interval>,
 }
 
 impl Summary {
@@ -33,7 +39,23 @@ impl Summary {
             0 => f64::midpoint(values[middle - 1], values[middle]),
             _ => values[middle],
         };
-        Some(Self { median, min, max })
+        Some(Self {
+            median,
+            min,
+            max,
+            interval: median_interval(&values, CONFIDENCE),
+        })
+    }
+
+    /// One value that was measured or published once.
+    #[must_use]
+    pub const fn of_one(value: f64) -> Self {
+        Self {
+            median: value,
+            min: value,
+            max: value,
+            interval: None,
+        }
     }
 
     /// Whether the trials differ at all.
@@ -62,6 +84,19 @@ mod tests {
     #[test]
     fn the_median_of_an_even_count_is_the_mean_of_the_middle_two() {
         assert_eq!(Summary::of([1.0, 2.0, 4.0, 100.0]).unwrap().median, 3.0);
+    }
+
+    #[test]
+    fn six_values_have_an_interval_and_five_have_none() {
+        let values = [5.0, 1.0, 4.0, 2.0, 3.0, 6.0];
+        assert_eq!(
+            Summary::of(values[..5].iter().copied()).unwrap().interval,
+            None
+        );
+        let summary = Summary::of(values).unwrap();
+        let interval = summary.interval.unwrap();
+        assert!(interval.contains(summary.median) && interval.confidence >= CONFIDENCE);
+        assert_eq!(Summary::of_one(3.0).interval, None);
     }
 
     #[test]

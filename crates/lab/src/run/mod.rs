@@ -27,7 +27,7 @@ use std::{path::PathBuf, time::SystemTime};
 use self::{
     monitor::Place,
     plan::{TrialPlan, case_plan},
-    trial::{TrialContext, run_trial, trial_folder},
+    trial::{TrialContext, machine_cores, run_trial, trial_folder},
 };
 use crate::{
     clock::RunClock,
@@ -87,6 +87,11 @@ pub async fn run<L: RoleLauncher>(
     let mut was_cancelled = false;
     'cases: for (index, case) in cases.iter().enumerate() {
         let plan = case_plan(case);
+        if let Some(reason) = case.obstacle(machine_cores()) {
+            results.put(results::Case::skipped(&plan, reason));
+            folder.write(&results)?;
+            continue;
+        }
         let mut records: Vec<TrialRecord> = Vec::new();
         for trial in 1..=plan.trials {
             if cancellation.is_wished() {

@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use hub::{log::disk::StorageOptions, namespace::StorageConfig};
 use serde_json::Value;
-use units::ByteSize;
 
 use crate::{
     clock::RunClock,
     load::{Arrivals, LoadPlan, Pace},
-    results::{self, CasePlan, OrderExpectation, Role},
+    results::{CasePlan, OrderExpectation, Role},
     roles::protocol::{
         Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, RelayConfig, SinkConfig,
     },
@@ -206,13 +205,7 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
         params,
         measured_role: Role::Relay,
         trials: case.parameters.trials,
-        published: case.published.as_ref().map(|published| results::Published {
-            received_per_s: published.received_per_s,
-            forwarded_per_s: published.forwarded_per_s,
-            cpu_percent: published.cpu_percent,
-            memory_bytes: published.memory.map(ByteSize::bytes),
-            source: published.source.clone(),
-        }),
+        published: case.published.clone(),
         order: if keeps_order {
             OrderExpectation::Kept
         } else {

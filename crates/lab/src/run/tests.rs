@@ -96,6 +96,19 @@ fn assert_whole(case: &results::Case) -> results::Delivery {
 }
 
 #[tokio::test]
+async fn a_case_that_this_machine_cannot_run_is_skipped_and_the_run_is_complete() {
+    let case = run_with(&["limits.sink.cores=1000"], Faults::default()).await;
+    assert_eq!(case.status, Status::Skipped);
+    assert!(case.trials.is_empty() && case.is_complete());
+    assert_eq!(kinds(&case), [results::FindingKind::CaseSkipped]);
+    let reason = &case.findings[0].message;
+    assert!(
+        reason.starts_with("the sink is to have 1000 cores and this machine has "),
+        "{reason}"
+    );
+}
+
+#[tokio::test]
 async fn a_backlog_is_filled_drained_and_accounted_for_to_the_last_event() {
     let case = run_with(&["load.mode=backlog"], Faults::default()).await;
     let delivery = assert_whole(&case);

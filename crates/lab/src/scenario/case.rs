@@ -7,8 +7,8 @@ use super::{Parameters, Published, Target};
 /// One set of parameters with the name that it has in tables, in `--only` and in results.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// `fan_out=32`: the last element of each swept path and its value, joined by commas. A scenario without sweeps
-    /// has one case, named as the scenario.
+    /// `fan_out=32`: the name of each axis and its value, joined by commas. A scenario without sweeps has one case,
+    /// named as the scenario.
     pub name: String,
     /// The name of the sweep that the case belongs to; cases of one sweep make one table.
     pub sweep: Option<String>,
@@ -23,9 +23,11 @@ pub struct Case {
 /// One swept path with the value that it has in a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
+    /// What names show for it, such as `fan_out`: the last element of the path, unless the sweep says otherwise.
+    pub name: String,
     /// The dotted path, such as `relay.fan_out`.
     pub path: String,
-    /// The value as written, without spaces: `32`, `1KiB`.
+    /// The value as written, with single spaces: `32`, `1 KiB`.
     pub value: String,
 }
 
@@ -44,12 +46,26 @@ impl Case {
         }
         params
     }
-}
 
-impl Axis {
-    /// The last element of the path, which names the axis: `fan_out`.
+    /// Why a machine of so many cores can't run the case: a role of it is to have more. `None` if it can.
     #[must_use]
-    pub fn name(&self) -> &str {
-        self.path.rsplit('.').next().unwrap_or(&self.path)
+    pub fn obstacle(&self, cores: usize) -> Option<String> {
+        let limits = &self.parameters.limits;
+        let roles = [
+            ("hub", &limits.hub),
+            ("load", &limits.load),
+            ("relay", &limits.relay),
+            ("sink", &limits.sink),
+        ];
+        roles.into_iter().find_map(|(role, limits)| {
+            let wanted = limits.cores.filter(|wanted| *wanted > cores as f64)?;
+            let there_are = match cores {
+                1 => "1 core".to_owned(),
+                cores => format!("{cores} cores"),
+            };
+            Some(format!(
+                "the {role} is to have {wanted} cores and this machine has {there_are}"
+            ))
+        })
     }
 }

@@ -8,7 +8,7 @@ use settings::{Document, Entry, Node, SettingsError};
 use thiserror::Error;
 
 use super::glob::Glob;
-use super::sweep::{self, Sweep};
+use super::sweep::{self, Point, Sweep};
 use super::{
     Axis, Case, Embedded, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Relay, Sink,
     Target, validate,
@@ -43,7 +43,10 @@ pub struct CaseOptions {
     pub target: Option<TargetName>,
     /// Lay the section `quick` over the parameters.
     pub quick: bool,
-    /// Only the cases whose name matches this pattern of `*` and `?`.
+    /// The sweeps whose cases are wanted, by name; `all` stands for every one. Without any it is the first of the file.
+    pub sweeps: Vec<String>,
+    /// Only the cases whose name matches this pattern of `*` and `?`. If no sweep is named and the first one has no
+    /// such case, those of the others are meant.
     pub only: Option<String>,
     /// Arguments of the form `path=value`, applied in order.
     pub set: Vec<String>,
@@ -66,6 +69,18 @@ pub enum ScenarioError {
         known: Vec<&'static str>,
         /// The name that was probably meant.
         meant: Option<&'static str>,
+    },
+    /// No sweep has that name.
+    #[error("`{scenario}` has no sweep `{name}`; {}", sweeps_there_are(known))]
+    NoSuchSweep {
+        /// The scenario.
+        scenario: String,
+        /// What was asked for.
+        name: String,
+        /// The names of its sweeps.
+        known: Vec<String>,
+        /// The name that was probably meant.
+        meant: Option<String>,
     },
     /// The pattern of `--only` fits no case.
     #[error("no case of `{scenario}` matches `{only}`; its cases are: {}", cases.join(", "))]
@@ -133,6 +148,19 @@ impl Scenario {
         &self.text
     }
 
+    /// The names of its sweeps, each with the names of its cases, in the order of the file.
+    #[must_use]
+    pub fn sweeps(&self) -> Vec<(&str, Vec<String>)> {
+        let names = |sweep| {
+            let points = sweep::points(&self.name, std::slice::from_ref(sweep), |_| None);
+            points.into_iter().map(|point| point.name).collect()
+        };
+        let sweeps = self.sweeps.iter();
+        sweeps
+            .map(|sweep| (sweep.name.as_str(), names(sweep)))
+            .collect()
+    }
+
     /// All cases that `options` ask for, in the order of the file, resolved and checked.
     ///
     /// # Errors
@@ -143,20 +171,7 @@ impl Scenario {
             // A mistake in `quick` should not wait for the day on which someone is in a hurry.
             self.resolve(true, options)?;
         }
-        let Some(only) = &options.only else {
-            return Ok(cases);
-        };
-        let glob = Glob::new(only);
-        let (wanted, others): (Vec<_>, Vec<_>) =
-            cases.into_iter().partition(|case| glob.matches(&case.name));
-        if wanted.is_empty() {
-            return Err(ScenarioError::NoSuchCase {
-                scenario: self.name.clone(),
-                only: only.clone(),
-                cases: others.into_iter().map(|case| case.name).collect(),
-            });
-        }
-        Ok(wanted)
+        Ok(cases)
     }
 
     fn from_document(mut document: Document) -> Result<Self, SettingsError> {
@@ -230,7 +245,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn resolve(&self, quick: bool, options: &CaseOptions) -> Result<Vec<Case>, SettingsError> {
+    fn resolve(&self, quick: bool, options: &CaseOptions) -> Result<Vec<Case>, ScenarioError> {
         let mut document = self.document.clone();
         if let (true, Some(section)) = (quick, &self.quick) {
             document.overlay(section);
@@ -245,7 +260,9 @@ impl Scenario {
             if NO_PARAMETERS.contains(&first) {
                 let advice = "set a parameter, such as `relay.fan_out=64`; to change the values of a sweep, set the \
                               path that it sweeps to a list";
-                return Err(document.mistake(&path, "this is no parameter of a case", advice));
+                return Err(document
+                    .mistake(&path, "this is no parameter of a case", advice)
+                    .into());
             }
             set_paths.push(path);
         }
@@ -255,20 +272,78 @@ impl Scenario {
                 .filter(|_| set_paths.iter().any(|set| set == path))
         };
         let points = sweep::points(&self.name, &self.sweeps, set);
-        points
+        let cases = self
+            .chosen(points, options)?
             .into_iter()
-            .map(|point| self.case(&document, point, options.trials))
-            .collect()
+            .map(|point| self.case(&document, &set_paths, point, options.trials));
+        Ok(cases.collect::<Result<_, _>>()?)
+    }
+
+    /// The points of the sweeps that are asked for, less those whose name is not.
+    fn chosen(
+        &self,
+        points: Vec<Point>,
+        options: &CaseOptions,
+    ) -> Result<Vec<Point>, ScenarioError> {
+        let known = || self.sweeps.iter().map(|sweep| sweep.name.as_str());
+        for name in &options.sweeps {
+            if name != sweep::ALL && !known().any(|known| known == name) {
+                return Err(ScenarioError::NoSuchSweep {
+                    scenario: self.name.clone(),
+                    name: name.clone(),
+                    known: known().map(str::to_owned).collect(),
+                    meant: settings::nearest(name, known()).map(str::to_owned),
+                });
+            }
+        }
+        let is_chosen = |point: &Point| match &point.sweep {
+            None => true,
+            Some(sweep) if options.sweeps.is_empty() => known().next() == Some(sweep),
+            Some(sweep) => options
+                .sweeps
+                .iter()
+                .any(|name| name == sweep || name == sweep::ALL),
+        };
+        let (chosen, others): (Vec<_>, Vec<_>) = points.into_iter().partition(is_chosen);
+        let Some(only) = &options.only else {
+            return Ok(chosen);
+        };
+        let glob = Glob::new(only);
+        let is_wanted = |point: &Point| glob.matches(&point.name);
+        let (wanted, mut unwanted): (Vec<_>, Vec<_>) = chosen.into_iter().partition(is_wanted);
+        if !wanted.is_empty() {
+            return Ok(wanted);
+        }
+        if options.sweeps.is_empty() {
+            let (wanted, more): (Vec<_>, Vec<_>) = others.into_iter().partition(is_wanted);
+            if !wanted.is_empty() {
+                return Ok(wanted);
+            }
+            unwanted.extend(more);
+        }
+        Err(ScenarioError::NoSuchCase {
+            scenario: self.name.clone(),
+            only: only.clone(),
+            cases: unwanted.into_iter().map(|point| point.name).collect(),
+        })
     }
 
     fn case(
         &self,
         base: &Document,
-        point: sweep::Point,
+        set_paths: &[String],
+        point: Point,
         trials: Option<u32>,
     ) -> Result<Case, SettingsError> {
         let mut document = base.clone();
-        for step in &point.steps {
+        let is_set = |path: &str| {
+            set_paths.iter().any(|set| {
+                path.strip_prefix(set.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        };
+        let settings = point.settings.iter().filter(|step| !is_set(&step.path));
+        for step in settings.chain(point.axes.iter().map(|axis| &axis.step)) {
             document.put(&step.path, &step.path_place, step.value.clone());
         }
         document.fill_in_environment()?;
@@ -277,14 +352,11 @@ impl Scenario {
             parameters.trials = trials;
         }
         validate::check(&document, &parameters)?;
-        let axes = point
-            .steps
-            .iter()
-            .map(|step| Axis {
-                path: step.path.clone(),
-                value: step.text(),
-            })
-            .collect();
+        let axes = point.axes.into_iter().map(|axis| Axis {
+            name: axis.name,
+            path: axis.step.path,
+            value: axis.text,
+        });
         let published = self
             .published
             .iter()
@@ -293,7 +365,7 @@ impl Scenario {
         Ok(Case {
             name: point.name,
             sweep: point.sweep,
-            axes,
+            axes: axes.collect(),
             parameters,
             published,
         })
@@ -412,6 +484,13 @@ impl HubSection {
             partitions: self.partitions.unwrap_or(partitions),
             consumer_group: self.consumer_group.unwrap_or_else(|| "$Default".to_owned()),
         }
+    }
+}
+
+fn sweeps_there_are(known: &[String]) -> String {
+    match known {
+        [] => "it has none".to_owned(),
+        known => format!("there are: {}", known.join(", ")),
     }
 }
 

@@ -7,7 +7,7 @@
 //! 1. the defaults of the types in this module,
 //! 2. the file,
 //! 3. its section `quick`, where that is asked for,
-//! 4. the value of the sweep that makes the case,
+//! 4. what the sweep sets for all of its cases, and the values that make the case,
 //! 5. `--set path=value`. A `--set` of a path that a sweep varies replaces the values of that sweep.
 //!
 //! Then `${VARIABLES}` are filled in, the document is typed, and ranges and relations are checked. Each mistake is a
@@ -18,11 +18,11 @@ mod file;
 mod glob;
 mod load;
 mod parameters;
-mod published;
 mod relay;
 mod sweep;
 mod validate;
 
+pub use crate::results::Published;
 pub use case::{Axis, Case};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
@@ -30,5 +30,4 @@ pub use parameters::{
     Embedded, Hub, Hubs, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target,
     WhenFull,
 };
-pub use published::Published;
 pub use relay::{Batch, Checkpoint, Relay, Retry, Route};

@@ -3,28 +3,43 @@
 //! ```yaml
 //! sweeps:
 //!   fan_out:                                 # one table
-//!     relay.fan_out: [1, 32, 64, 100]        # four cases
-//!   payload:                                 # another table
-//!     load.payload: [16 B, 1 KiB]            # two paths are crossed:
-//!     relay.batch.events: [32, 128]          # four cases, `payload=16B,events=32` and so on
+//!     relay.fan_out: [1, 32, 64, 100]        # a list is an axis: four cases
+//!   batch:                                   # another table
+//!     load.payload: 1 KiB                    # a single value holds for all of its cases and is not in their names
+//!     relay.batch.events: {name: batch, values: [32, 64]}   # an axis that is not named after its path: `batch=32`
+//!   limits:
+//!     limits.relay.cores: [1, 2]             # two axes are crossed:
+//!     limits.relay.memory: [1 GiB, 2 GiB]    # four cases, `cores=1,memory=1 GiB` and so on
+//!   payload:
+//!     load.payload:
+//!       - 16 B
+//!       - {value: 8 KiB, limits.relay.memory: 3 GiB}        # this value needs another setting as well
 //! ```
 
 use std::collections::BTreeSet;
 
-use settings::{Node, Place, SettingsError};
+use settings::{Entry, Node, Place, SettingsError};
 
 /// One table: paths that vary together.
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
-    name: String,
+    pub(super) name: String,
+    fixed: Vec<Step>,
     axes: Vec<SweptPath>,
 }
 
 #[derive(Clone, Debug)]
 struct SweptPath {
+    name: String,
     path: String,
     place: Place,
-    values: Vec<Node>,
+    values: Vec<SweptValue>,
+}
+
+#[derive(Clone, Debug)]
+struct SweptValue {
+    value: Node,
+    also: Vec<Step>,
 }
 
 /// One combination of values.
@@ -32,10 +47,13 @@ struct SweptPath {
 pub(super) struct Point {
     pub(super) name: String,
     pub(super) sweep: Option<String>,
-    pub(super) steps: Vec<Step>,
+    /// What is set besides the axes: for the whole sweep, or because a value needs it. `--set` has the last word.
+    pub(super) settings: Vec<Step>,
+    /// The value that each axis has here.
+    pub(super) axes: Vec<AxisStep>,
 }
 
-/// One value of a point.
+/// One setting of a point.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) path: String,
@@ -43,63 +61,113 @@ pub(super) struct Step {
     pub(super) value: Node,
 }
 
-impl Step {
-    /// The value as names show it: as written, without spaces.
-    pub(super) fn text(&self) -> String {
-        self.value.written().split_whitespace().collect()
-    }
+/// The value that one axis has at a point.
+#[derive(Clone, Debug)]
+pub(super) struct AxisStep {
+    pub(super) name: String,
+    /// The value as names show it: as written, with single spaces.
+    pub(super) text: String,
+    pub(super) step: Step,
 }
 
 /// Reads the section `sweeps`.
 pub(super) fn read(section: &Node) -> Result<Vec<Sweep>, SettingsError> {
-    const SHAPE: &str =
-        "write `sweeps: {fan_out: {relay.fan_out: [1, 32]}}`: name, dotted path, list of values";
-    let mistake = |node: &Node, key: &str, reason: &str| Err(node.mistake(key, reason, SHAPE));
     if section.entries().is_empty() {
         return mistake(section, "sweeps", "must be a mapping of names to sweeps");
     }
-    let mut sweeps = Vec::new();
-    for sweep in section.entries() {
-        let key = format!("sweeps.{}", sweep.key);
-        if sweep.value.entries().is_empty() {
-            return mistake(
-                &sweep.value,
-                &key,
-                "must be a mapping of dotted paths to lists",
-            );
-        }
-        let mut axes = Vec::new();
-        let mut cases = 1_usize;
-        for axis in sweep.value.entries() {
-            let key = format!("{key}.{}", axis.key);
-            let Some(values) = axis.value.elements().filter(|values| !values.is_empty()) else {
-                return mistake(&axis.value, &key, "must be a list with at least one value");
-            };
-            if let Some(value) = values.iter().find(|value| !value.is_scalar()) {
-                return mistake(value, &key, "can only be swept through single values");
-            }
-            cases = cases.saturating_mul(values.len());
-            if cases > MOST_CASES {
-                return mistake(
-                    &axis.value,
-                    &key,
-                    "makes more than 1000 cases of this sweep",
-                );
-            }
-            let (path, place) = (axis.key.clone(), axis.key_place.clone());
-            axes.push(SweptPath {
-                path,
-                place,
-                values: values.to_vec(),
-            });
-        }
-        sweeps.push(Sweep {
-            name: sweep.key.clone(),
-            axes,
-        });
-    }
+    let sweeps: Vec<Sweep> = section
+        .entries()
+        .iter()
+        .map(read_sweep)
+        .collect::<Result<_, _>>()?;
     reject_equal_names(&sweeps, section)?;
     Ok(sweeps)
+}
+
+fn read_sweep(sweep: &Entry) -> Result<Sweep, SettingsError> {
+    let key = format!("sweeps.{}", sweep.key);
+    if sweep.key == ALL {
+        return mistake(&sweep.value, &key, "is the name for all sweeps together");
+    }
+    let (mut fixed, mut axes) = (Vec::new(), Vec::new());
+    let mut cases = 1_usize;
+    for entry in sweep.value.entries() {
+        let key = format!("{key}.{}", entry.key);
+        if entry.value.is_scalar() {
+            fixed.push(step(entry));
+            continue;
+        }
+        let axis = read_axis(entry, &key)?;
+        cases = cases.saturating_mul(axis.values.len());
+        if cases > MOST_CASES {
+            let reason = "makes more than 1000 cases of this sweep";
+            return mistake(&entry.value, &key, reason);
+        }
+        axes.push(axis);
+    }
+    if axes.is_empty() {
+        let reason = "must be a mapping of dotted paths, at least one of them to a list";
+        return mistake(&sweep.value, &key, reason);
+    }
+    Ok(Sweep {
+        name: sweep.key.clone(),
+        fixed,
+        axes,
+    })
+}
+
+fn read_axis(entry: &Entry, key: &str) -> Result<SweptPath, SettingsError> {
+    let (name, list) = match entry.value.entries() {
+        [] => (last(&entry.key).to_owned(), &entry.value),
+        entries => {
+            let unknown = |entry: &&Entry| !["name", "values"].contains(&entry.key.as_str());
+            if let Some(entry) = entries.iter().find(unknown) {
+                return mistake(&entry.value, key, "has the keys `name` and `values` only");
+            }
+            let name = match entry.value.value("name") {
+                Some(name) if name.is_scalar() && !name.written().is_empty() => name.written(),
+                Some(name) => return mistake(name, key, "must have a text as its name"),
+                None => last(&entry.key).to_owned(),
+            };
+            let Some(values) = entry.value.value("values") else {
+                return mistake(&entry.value, key, "lacks its `values`");
+            };
+            (name, values)
+        }
+    };
+    let Some(values) = list.elements().filter(|values| !values.is_empty()) else {
+        return mistake(list, key, "must be a list with at least one value");
+    };
+    let values = values.iter().map(|value| read_value(value, key));
+    Ok(SweptPath {
+        name,
+        path: entry.key.clone(),
+        place: entry.key_place.clone(),
+        values: values.collect::<Result<_, _>>()?,
+    })
+}
+
+fn read_value(node: &Node, key: &str) -> Result<SweptValue, SettingsError> {
+    if node.is_scalar() {
+        return Ok(SweptValue {
+            value: node.clone(),
+            also: Vec::new(),
+        });
+    }
+    const SINGLE: &str =
+        "can only be swept through single values, alone or with others that they need";
+    let Some(value) = node.value("value").filter(|value| value.is_scalar()) else {
+        return mistake(node, key, SINGLE);
+    };
+    let others = node.entries().iter().filter(|entry| entry.key != "value");
+    let also = others.map(|entry| match entry.value.is_scalar() {
+        true => Ok(step(entry)),
+        false => mistake(&entry.value, key, SINGLE),
+    });
+    Ok(SweptValue {
+        value: value.clone(),
+        also: also.collect::<Result<_, _>>()?,
+    })
 }
 
 /// All combinations of all sweeps. Where `set` knows another value for a path, its axis goes through that value, or
@@ -113,49 +181,69 @@ pub(super) fn points<'a>(
         return vec![Point {
             name: scenario.to_owned(),
             sweep: None,
-            steps: Vec::new(),
+            settings: Vec::new(),
+            axes: Vec::new(),
         }];
     }
-    let mut points: Vec<Point> = Vec::new();
-    for sweep in sweeps {
-        let mut combinations: Vec<Vec<Step>> = vec![Vec::new()];
-        for axis in &sweep.axes {
-            let set = set(&axis.path);
-            let values = match set {
-                Some(node) => node
-                    .elements()
-                    .unwrap_or_else(|| std::slice::from_ref(node)),
-                None => &axis.values,
-            };
-            let step = |value: &Node| Step {
-                path: axis.path.clone(),
-                path_place: set.map_or_else(|| axis.place.clone(), |node| node.place.clone()),
-                value: value.clone(),
-            };
-            combinations = combinations
+    sweeps.iter().flat_map(|sweep| sweep.points(&set)).collect()
+}
+
+impl Sweep {
+    fn points<'a>(&self, set: &impl Fn(&str) -> Option<&'a Node>) -> Vec<Point> {
+        let start = Point {
+            name: String::new(),
+            sweep: Some(self.name.clone()),
+            settings: self.fixed.clone(),
+            axes: Vec::new(),
+        };
+        self.axes.iter().fold(vec![start], |points, axis| {
+            let values = axis.values(set(&axis.path));
+            points
                 .iter()
-                .flat_map(|steps| {
-                    values.iter().map(move |value| {
-                        let mut steps = steps.clone();
-                        steps.push(step(value));
-                        steps
-                    })
-                })
-                .collect();
-        }
-        points.extend(combinations.into_iter().map(|steps| {
-            let names: Vec<String> = steps
-                .iter()
-                .map(|step| format!("{}={}", last(&step.path), step.text()))
-                .collect();
-            Point {
-                name: names.join(","),
-                sweep: Some(sweep.name.clone()),
-                steps,
-            }
-        }));
+                .flat_map(|point| values.iter().map(|value| point.with(axis, value)))
+                .collect()
+        })
     }
-    points
+}
+
+impl SweptPath {
+    /// The axis's own values, or what was set instead of them. A value that is its own keeps what it needs besides.
+    fn values(&self, set: Option<&Node>) -> Vec<SweptValue> {
+        let Some(set) = set else {
+            return self.values.clone();
+        };
+        let set = set.elements().unwrap_or_else(|| std::slice::from_ref(set));
+        let of_own = |value: &Node| {
+            let mut own = self.values.iter();
+            own.find(|own| written(&own.value) == written(value))
+        };
+        set.iter()
+            .map(|value| SweptValue {
+                value: value.clone(),
+                also: of_own(value).map_or_else(Vec::new, |own| own.also.clone()),
+            })
+            .collect()
+    }
+}
+
+impl Point {
+    fn with(&self, axis: &SweptPath, value: &SweptValue) -> Self {
+        let mut point = self.clone();
+        let text = written(&value.value);
+        let comma = if point.axes.is_empty() { "" } else { "," };
+        point.name.push_str(&format!("{comma}{}={text}", axis.name));
+        point.settings.extend(value.also.iter().cloned());
+        point.axes.push(AxisStep {
+            name: axis.name.clone(),
+            text,
+            step: Step {
+                path: axis.path.clone(),
+                path_place: axis.place.clone(),
+                value: value.value.clone(),
+            },
+        });
+        point
+    }
 }
 
 /// Two cases with one name could not be told apart in results.
@@ -167,16 +255,40 @@ fn reject_equal_names(sweeps: &[Sweep], section: &Node) -> Result<(), SettingsEr
             let sweep = point.sweep.unwrap_or_default();
             let node = section.value(&sweep).unwrap_or(section);
             let reason = format!("makes a second case of the name `{name}`");
-            let advice = "cases are named by the last element of each path and its value; each may come once";
+            let advice = "cases are named by the last element of each path, or the axis's own `name`, and its value; \
+                          each may come once";
             return Err(node.mistake(&format!("sweeps.{sweep}"), reason, advice));
         }
     }
     Ok(())
 }
 
+fn step(entry: &Entry) -> Step {
+    Step {
+        path: entry.key.clone(),
+        path_place: entry.key_place.clone(),
+        value: entry.value.clone(),
+    }
+}
+
+fn written(value: &Node) -> String {
+    let text = value.written();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
+
+fn mistake<T>(node: &Node, key: &str, reason: &str) -> Result<T, SettingsError> {
+    Err(node.mistake(key, reason, SHAPE))
+}
+
+/// What chooses every sweep; no sweep can be called so.
+pub(super) const ALL: &str = "all";
+
+const SHAPE: &str =
+    "write `sweeps: {fan_out: {relay.fan_out: [1, 32]}}`: name, dotted path, list of values";
 
 /// Each takes at least seconds; more than this is a mistake.
 const MOST_CASES: usize = 1000;

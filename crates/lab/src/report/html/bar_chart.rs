@@ -134,7 +134,12 @@ mod tests {
         let bar = |median, min, max| Bar {
             name: "forwarded",
             class: "s1",
-            value: Summary { median, min, max },
+            value: Summary {
+                median,
+                min,
+                max,
+                interval: None,
+            },
         };
         let group = |name: &str, bar| Group {
             name: name.to_owned(),

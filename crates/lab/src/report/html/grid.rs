@@ -28,6 +28,8 @@ pub(super) struct GridCell {
     pub(super) value: String,
     /// The spread under it, or empty.
     pub(super) spread: String,
+    /// Under that, where the true median lies, or empty.
+    pub(super) interval: String,
     pub(super) alarming: bool,
 }
 

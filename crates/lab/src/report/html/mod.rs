@@ -73,7 +73,7 @@ impl<'a> Page<'a> {
         Self {
             status: verdict.status.name(),
             mark: match verdict.status {
-                Status::Passed => "✓",
+                Status::Passed | Status::Skipped => "✓",
                 Status::Failed => "✗",
                 Status::Invalid | Status::Incomplete => "!",
             },

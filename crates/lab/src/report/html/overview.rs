@@ -84,6 +84,7 @@ pub(super) fn table(results: &Results) -> Option<Grid> {
             GridCell {
                 value: cell.value.clone(),
                 spread: cell.spread.clone().unwrap_or_default(),
+                interval: cell.interval.clone().unwrap_or_default(),
                 alarming: cell.alarming,
             }
         });
@@ -123,11 +124,7 @@ fn throughput_chart(results: &Results) -> Option<String> {
         });
         let published = case.published.as_ref().and_then(|figures| {
             let value = figures.forwarded_per_s.or(figures.received_per_s)?;
-            let value = Summary {
-                median: value,
-                min: value,
-                max: value,
-            };
+            let value = Summary::of_one(value);
             Some(Bar {
                 name: "published",
                 class: "s0",
