@@ -12,7 +12,7 @@ use tokio::{
         BufReader,
     },
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{Instant, MissedTickBehavior, interval, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at},
 };
 
 use super::{cancellation::Cancellation, error::TrialError};
@@ -259,7 +259,7 @@ impl Crew {
                     running.latest = Some(counted);
                     running.finished = Some(*outcome);
                 }
-                Report::Failed { error } => return Err(self.failed(member, error).await),
+                Report::Failed { error } => return Err(self.failed_for(member, error).await),
             },
             Heard::Nonsense(line) => {
                 return Err(self
@@ -267,13 +267,46 @@ impl Crew {
                     .await);
             }
             Heard::End if running.finished.is_some() => {}
-            Heard::End => {
-                return Err(self
-                    .failed(member, "it ended without a word".to_owned())
-                    .await);
-            }
+            Heard::End => return Err(self.failed(member, SILENT_END.to_owned()).await),
         }
         Ok(())
+    }
+
+    /// A role said why it can't go on. When a role is killed, those that were connected to it often say so before its own
+    /// end is noticed: whoever ends without a word in the next moment is the cause, and this one its consequence.
+    async fn failed_for(&mut self, member: Member, reason: String) -> TrialError {
+        let mut spoken = vec![(member, reason)];
+        let deadline = Instant::now() + CAUSE_PATIENCE;
+        while let Ok(Some((other, heard))) = timeout_at(deadline, self.heard.recv()).await {
+            let is_finished = |running: &Running| running.finished.is_some();
+            if spoken.iter().any(|(known, _)| *known == other)
+                || self.members.get(&other).is_none_or(is_finished)
+            {
+                continue;
+            }
+            match heard {
+                Heard::Report(report) => match *report {
+                    Report::Failed { error } => spoken.push((other, error)),
+                    Report::Finished { outcome, .. } => {
+                        if let Some(running) = self.members.get_mut(&other) {
+                            running.finished = Some(*outcome);
+                        }
+                    }
+                    Report::Ready(_) | Report::Progress(_) | Report::Marked { .. } => {}
+                },
+                Heard::Nonsense(_) => {}
+                Heard::End => {
+                    let consequences: Vec<_> = spoken
+                        .iter()
+                        .map(|(member, error)| format!("the {member}: {error}"))
+                        .collect();
+                    let reason = format!("{SILENT_END}, and after it {}", consequences.join("; "));
+                    return self.failed(other, reason).await;
+                }
+            }
+        }
+        let (member, reason) = spoken.swap_remove(0);
+        self.failed(member, reason).await
     }
 
     async fn failed(&mut self, member: Member, reason: String) -> TrialError {
@@ -340,6 +373,12 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How long a role may take to exit once it has nothing left to do.
 const EXIT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much later than its consequences the end of a role may be noticed: the kernel closes sockets and pipes of a killed
+/// process at once, but in no order.
+const CAUSE_PATIENCE: Duration = Duration::from_millis(500);
+
+const SILENT_END: &str = "it ended without a word";
 
 /// Distributions of an hour, second by second, fit in many times over.
 const LONGEST_REPORT: u64 = 256 << 20;

@@ -1,0 +1,47 @@
+//! A generator that is asked for more than it can do says so, and its run counts for nothing.
+
+use super::rig::Run;
+
+/// Far more than one worker can encode, whatever the machine.
+const SCENARIO: &str = "\
+scenario: overload
+hubs: {source: {partitions: 4}, destination: {partitions: 4}}
+load: {mode: open, rate: 50_000_000/s, payload: 1 KiB, batch: 100, in_flight: 2}
+relay: {fan_out: 4, prefetch: 2000}
+sink: {prefetch: 2000}
+phases: {warm_up: 100 ms, measure: 500 ms, drain: 2 min}
+trials: 1
+";
+
+#[test]
+fn an_overloaded_generator_makes_the_run_invalid_with_the_reason() {
+    let finished = Run::start(SCENARIO).finish();
+    let case = finished.case();
+    assert_eq!(
+        (finished.status, &case["status"]),
+        (Some(1), &"invalid".into()),
+        "{case:#}"
+    );
+    assert_eq!(case["passed"], false);
+    let findings = finished.findings("generator-overloaded");
+    assert!(
+        findings
+            .iter()
+            .any(|message| message.contains("the generator did not keep to its plan")),
+        "{findings:?}"
+    );
+    let generator = &case["trials"][0]["generator"];
+    assert_eq!(generator["healthy"], false);
+    let count = |name: &str| generator[name].as_u64().unwrap();
+    // What was due and did not leave is most of the plan, and what left was late.
+    let sent = case["delivery"]["sent"].as_u64().unwrap();
+    assert!(
+        count("never_sent_events") > sent && count("late_events") > 0,
+        "{generator}"
+    );
+    assert_eq!(
+        case["delivery"]["lost"], 0,
+        "the pipeline is not to blame: {case}"
+    );
+    assert!(finished.report.contains("did not keep to its plan"));
+}

@@ -1,0 +1,172 @@
+//! `parshall run` with a hand on its roles.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A run in a directory of its own, alone on the machine as far as these tests go.
+pub(crate) struct Run {
+    folder: tempfile::TempDir,
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    said: String,
+    _machine: MutexGuard<'static, ()>,
+}
+
+/// What it came to.
+pub(crate) struct Finished {
+    pub(crate) status: Option<i32>,
+    pub(crate) said: String,
+    /// The content of `results.json`, which is in order by its schema.
+    pub(crate) results: Value,
+    pub(crate) report: String,
+    /// The text of `latency.hlog`.
+    pub(crate) latency_log: String,
+}
+
+/// How long a process was stopped, as the test saw it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pause {
+    /// At least: from its being seen stopped to the moment before it was told to go on.
+    pub(crate) least: Duration,
+    /// At most: from the moment before it was told to stop to the one after it was told to go on.
+    pub(crate) most: Duration,
+}
+
+impl Run {
+    pub(crate) fn start(scenario: &str) -> Self {
+        static MACHINE: Mutex<()> = Mutex::new(());
+        let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mine.yaml"), scenario).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
+            .args(["run", "mine.yaml"])
+            .current_dir(folder.path())
+            .env_clear()
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            stderr: BufReader::new(child.stderr.take().unwrap()),
+            folder,
+            child,
+            said: String::new(),
+            _machine: machine,
+        }
+    }
+
+    /// Waits until the run says that it has come to a phase.
+    pub(crate) fn until(&mut self, phase: &str) {
+        while !self.said.lines().any(|line| line.contains(phase)) {
+            let read = self.stderr.read_line(&mut self.said).unwrap();
+            assert_ne!(read, 0, "it ended: {}", self.said);
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The process of a role.
+    pub(crate) fn role(&self, role: &str) -> Pid {
+        let ends_with_role = |id: &u32| {
+            let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            line.ends_with(format!("\0role\0{role}\0").as_bytes())
+        };
+        let id = self.children().into_iter().find(ends_with_role).unwrap();
+        Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
+    }
+
+    /// Its processes that still run.
+    fn children(&self) -> Vec<u32> {
+        let processes = std::fs::read_dir("/proc").unwrap();
+        let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let is_child = |(state, parent): (char, u32)| parent == self.child.id() && state != 'Z';
+        ids.filter(|id| stat(*id).is_some_and(is_child)).collect()
+    }
+
+    pub(crate) fn finish(mut self) -> Finished {
+        self.stderr.read_to_string(&mut self.said).unwrap();
+        let status = self.child.wait().unwrap().code();
+        assert_eq!(
+            self.children(),
+            Vec::<u32>::new(),
+            "nothing is left that runs"
+        );
+        let read = |name: &str| {
+            let path: PathBuf = self.folder.path().join("results").join(name);
+            std::fs::read_to_string(path).unwrap()
+        };
+        let results = serde_json::from_str(&read("results.json")).unwrap();
+        assert_valid(&results);
+        Finished {
+            status,
+            said: self.said,
+            results,
+            report: read("report.html"),
+            latency_log: read("latency.hlog"),
+        }
+    }
+}
+
+impl Finished {
+    pub(crate) fn case(&self) -> &Value {
+        &self.results["cases"][0]
+    }
+
+    /// The messages of the case's findings of a kind.
+    pub(crate) fn findings(&self, kind: &str) -> Vec<&str> {
+        let findings = self.case()["findings"].as_array().unwrap();
+        findings
+            .iter()
+            .filter(|finding| finding["kind"] == kind)
+            .map(|finding| finding["message"].as_str().unwrap())
+            .collect()
+    }
+}
+
+/// Stops a process for `length`.
+pub(crate) fn pause(process: Pid, length: Duration) -> Pause {
+    let told_to_stop = Instant::now();
+    kill_process(process, Signal::STOP).unwrap();
+    let id = process.as_raw_nonzero().get().unsigned_abs();
+    while stat(id).unwrap().0 != 'T' {
+        std::thread::yield_now();
+    }
+    let stopped = Instant::now();
+    std::thread::sleep(length);
+    let least = stopped.elapsed();
+    kill_process(process, Signal::CONT).unwrap();
+    Pause {
+        least,
+        most: told_to_stop.elapsed(),
+    }
+}
+
+/// State and parent of a process.
+fn stat(id: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name before them may hold anything, but ends with the last parenthesis.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn assert_valid(results: &Value) {
+    let schema = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../schema/results.schema.json"
+    );
+    let schema = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let mistakes: Vec<String> = validator
+        .iter_errors(results)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(mistakes.is_empty(), "{mistakes:#?}");
+}
