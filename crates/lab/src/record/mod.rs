@@ -27,6 +27,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{clock::RunTime, results::LatencyDistribution};
 
+/// Whether the roles record latencies. Without them a run still counts and verifies every event; what recording costs is
+/// the difference.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LatencyRecording {
+    /// Every event that belongs to the measured phase.
+    #[default]
+    On,
+    /// None.
+    Off,
+}
+
 /// Records the latencies of one stage in one role.
 #[derive(Debug, Clone)]
 pub struct Recorder {

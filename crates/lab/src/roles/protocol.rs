@@ -25,7 +25,7 @@ use units::ByteSize;
 use crate::{
     clock::{RunClock, RunTime},
     load::{LoadCounts, LoadPlan, LoadRecordings},
-    record::Recording,
+    record::{LatencyRecording, Recording},
     results::{HubCounters, Role, Stage},
     scenario::{self, Payload, Secret, WhenFull},
     verify::{Counts, Delivery, Expectation, StreamSends},
@@ -114,6 +114,8 @@ pub struct LoadConfig {
     pub workers: u16,
     /// What the events carry.
     pub payload: Payload,
+    /// Whether latencies are recorded.
+    pub latency_recording: LatencyRecording,
 }
 
 /// What the pipeline is to do.
@@ -156,6 +158,8 @@ pub struct SinkConfig {
     pub read_from: ReadFrom,
     /// Where the header of an event is: in its payload, or beside it.
     pub payload: Payload,
+    /// Whether latencies are recorded.
+    pub latency_recording: LatencyRecording,
 }
 
 /// What the orchestrator asks of a role that is ready.

@@ -68,6 +68,7 @@ impl TrialPlan<'_> {
             plan: self.load_plan(),
             workers: workers(load.workers),
             payload: load.payload.clone(),
+            latency_recording: self.parameters.latency_recording,
         }
     }
 
@@ -106,6 +107,7 @@ impl TrialPlan<'_> {
             prefetch: parameters.sink.prefetch,
             read_from: self.read_from(),
             payload: parameters.load.payload.clone(),
+            latency_recording: parameters.latency_recording,
         }
     }
 

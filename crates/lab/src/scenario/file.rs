@@ -13,6 +13,7 @@ use super::{
     Axis, Case, Embedded, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Relay, Sink,
     Target, validate,
 };
+use crate::record::LatencyRecording;
 
 /// A scenario that was read and whose head is known to be right. Its parameters are checked for each case.
 #[derive(Clone, Debug)]
@@ -473,6 +474,7 @@ impl File {
             limits: self.limits,
             phases: self.phases,
             trials: self.trials,
+            latency_recording: LatencyRecording::On,
         }
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use units::ByteSize;
 
 use super::{Load, Payload, Relay};
+use crate::record::LatencyRecording;
 
 /// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,10 @@ pub struct Parameters {
     pub phases: Phases,
     /// How often the case is repeated.
     pub trials: u32,
+    /// Whether latencies are recorded. No key of a scenario: nobody needs to know what they are not told, except the
+    /// benchmark of the recorder.
+    #[serde(skip)]
+    pub latency_recording: LatencyRecording,
 }
 
 /// The service that is measured. Written as `embedded`, or as a mapping with a connection string.

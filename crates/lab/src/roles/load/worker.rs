@@ -14,6 +14,7 @@ use super::encoder::Encoder;
 use crate::{
     clock::{RunClock, RunTime},
     load::{Accounting, LATE_AFTER, LoadRecordings, PendingSend, Run, Schedule, Worker},
+    record::LatencyRecording,
     roles::{
         RoleError,
         fabric::{Fabric, MessageCodec, REPORT_EVERY},
@@ -128,6 +129,7 @@ pub(super) async fn work<F: Fabric>(
         free: Vec::new(),
         outcomes: Vec::new(),
         overdue_at_stop: None,
+        latency_recording: config.latency_recording,
         answers_until: None,
     };
     poll_fn(|context| generator.poll(context)).await
@@ -152,6 +154,7 @@ struct Generator<S, C> {
     outcomes: Vec<SendOutcome>,
     /// Set when the load was stopped: what was due then and had not left.
     overdue_at_stop: Option<u64>,
+    latency_recording: LatencyRecording,
     /// Until when a stopped load waits for answers.
     answers_until: Option<Instant>,
 }
@@ -193,7 +196,10 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
                 Some(Ask::Mark(edge)) => {
                     let now = self.clock.now();
                     match edge {
-                        Edge::Begin => self.accounting.begin_measurement(now),
+                        Edge::Begin if self.latency_recording == LatencyRecording::On => {
+                            self.accounting.begin_measurement(now);
+                        }
+                        Edge::Begin => {}
                         Edge::End => self.accounting.end_measurement(now),
                     }
                     self.channel

@@ -18,7 +18,7 @@ use tokio::time::{Instant, Interval};
 use crate::{
     clock::RunTime,
     payload::{Corrupted, Header, sent_time},
-    record::{Recorder, Recording, Window},
+    record::{LatencyRecording, Recorder, Recording, Window},
     roles::{
         RoleError,
         fabric::{Fabric, MessageCodec, REPORT_EVERY},
@@ -208,13 +208,14 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
     fn mark(&mut self, edge: Edge) {
         let now = self.config.clock.now();
         match edge {
-            Edge::Begin => {
+            Edge::Begin if self.config.latency_recording == LatencyRecording::On => {
                 self.recorders = Some(Recorders {
                     window: Window::beginning_at(now),
                     latency: Recorder::starting_at(now),
                     uncorrected_latency: self.tells_sent_time().then(|| Recorder::starting_at(now)),
                 });
             }
+            Edge::Begin => {}
             Edge::End => {
                 if let Some(recorders) = &mut self.recorders {
                     recorders.window.end_at(now);
