@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::amqp::AmqpFront;
 use crate::counters::CounterValues;
+use crate::log::disk::StorageCounters;
 use crate::namespace::{Namespace, Partition};
 use crate::profile::ProfileCounterValues;
 
@@ -162,8 +163,12 @@ impl HttpFront {
         ];
         let profile = self.namespace.profile().map(|profile| profile.counters());
         let profile = profile.as_ref().map(profile_counters);
-        for (name, kind, help, figure) in
-            connections.into_iter().chain(profile.into_iter().flatten())
+        let storage = self.namespace.storage_counters();
+        let storage = storage.as_ref().map(storage_counters);
+        for (name, kind, help, figure) in connections
+            .into_iter()
+            .chain(profile.into_iter().flatten())
+            .chain(storage.into_iter().flatten())
         {
             let _ = writeln!(
                 text,
@@ -172,6 +177,56 @@ impl HttpFront {
         }
         text
     }
+}
+
+/// Name, kind, help and figure of what was done to keep events on a disk.
+const fn storage_counters(
+    values: &StorageCounters,
+) -> [(&'static str, &'static str, &'static str, u64); 7] {
+    [
+        (
+            "parshall_hub_storage_rounds_total",
+            "counter",
+            "Rounds of the committer that wrote something.",
+            values.rounds,
+        ),
+        (
+            "parshall_hub_storage_written_bytes_total",
+            "counter",
+            "Bytes written to segment files.",
+            values.bytes_written,
+        ),
+        (
+            "parshall_hub_storage_syncs_total",
+            "counter",
+            "Segment files synced.",
+            values.syncs,
+        ),
+        (
+            "parshall_hub_storage_failures_total",
+            "counter",
+            "Attempts to write or sync a partition that failed.",
+            values.failures,
+        ),
+        (
+            "parshall_hub_storage_loads_total",
+            "counter",
+            "Segments read back for a reader.",
+            values.loads,
+        ),
+        (
+            "parshall_hub_storage_damaged_segments_total",
+            "counter",
+            "Segments found damaged while they were read back.",
+            values.damaged_segments,
+        ),
+        (
+            "parshall_hub_storage_resident_bytes",
+            "gauge",
+            "Memory that holds segments which are on the disk as well.",
+            values.resident_bytes,
+        ),
+    ]
 }
 
 /// Name, kind, help and figure of what a service profile did.

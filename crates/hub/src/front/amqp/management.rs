@@ -22,9 +22,13 @@ use access::Right;
 use amqp::message::MessageView;
 use amqp::{DecodeError, Value};
 
+use super::attributes::{
+    CONSUMER_GROUP, EVENT_HUB, GROUP_COLUMNS, HUB_COLUMNS, PARTITION, group_properties, hub_config,
+    hub_properties, map, partition_properties, texts,
+};
 use super::requests::{Answer, not_found, text_property};
 use crate::UnixTime;
-use crate::namespace::{AuthorizationError, Claims, EntityError, Hub, HubConfig, Namespace};
+use crate::namespace::{AuthorizationError, Claims, EntityError, Namespace};
 
 /// A request to the node.
 #[derive(Debug)]
@@ -315,128 +319,164 @@ impl Request<'_> {
     }
 }
 
-/// The hub that a request to create one describes.
-fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, String> {
-    let entries = match attributes {
-        Value::Map(entries) => entries.as_slice(),
-        Value::Null => &[],
-        _ => return Err("The body is not a map of attributes.".to_owned()),
-    };
-    let mut partitions = None;
-    let mut consumer_groups = Vec::new();
-    for (key, value) in entries {
-        match key.as_text() {
-            Some("partition_count") => {
-                let count = value
-                    .as_integer()
-                    .and_then(|count| u16::try_from(count).ok());
-                let wrong = || "'partition_count' is not a number of partitions.".to_owned();
-                partitions = Some(count.ok_or_else(wrong)?);
-            }
-            Some("consumer_groups") => {
-                let wrong = || "'consumer_groups' is not a list of texts.".to_owned();
-                consumer_groups = texts(value).ok_or_else(wrong)?;
-            }
-            key => {
-                let key = key.unwrap_or_default();
-                return Err(format!(
-                    "There is no attribute '{key}'; a hub is created with 'partition_count' and 'consumer_groups'."
-                ));
-            }
-        }
-    }
-    let partitions = partitions.ok_or("The attribute 'partition_count' is missing.")?;
-    Ok(HubConfig {
-        consumer_groups,
-        ..HubConfig::new(name, partitions)
-    })
-}
-
-fn texts(value: &Value) -> Option<Vec<String>> {
-    let (Value::List(elements) | Value::Array(elements)) = value else {
-        return None;
-    };
-    let text = |element: &Value| element.as_text().map(str::to_owned);
-    elements.iter().map(text).collect()
-}
-
-fn hub_properties(hub: &Hub) -> Value {
-    let ids = hub
-        .partitions()
-        .iter()
-        .map(|partition| Value::String(partition.id().to_string()))
-        .collect();
-    map([
-        ("name", hub.name().into()),
-        ("type", EVENT_HUB.into()),
-        (
-            "created_at",
-            Value::Timestamp(hub.created_at().milliseconds()),
-        ),
-        ("partition_count", Value::Int(hub.partitions().len() as i32)),
-        ("partition_ids", Value::Array(ids)),
-        ("georeplication_factor", Value::Int(1)),
-    ])
-}
-
-fn group_properties(hub: &Hub, group: &str) -> Value {
-    map([
-        ("name", hub.name().into()),
-        ("type", CONSUMER_GROUP.into()),
-        ("consumer_group", group.into()),
-    ])
-}
-
-fn partition_properties(hub: &Hub, id: &str, now: SystemTime) -> Option<Value> {
-    let stats = hub.partition(id)?.log().stats();
-    let last = stats
-        .last_sequence_number
-        .map_or(-1, |number| number.cast_signed());
-    let time = stats.last_append_time.map_or(0, UnixTime::milliseconds);
-    Some(map([
-        ("name", hub.name().into()),
-        ("partition", id.into()),
-        ("type", PARTITION.into()),
-        (
-            "begin_sequence_number",
-            Value::Long(stats.begin_sequence_number.cast_signed()),
-        ),
-        ("last_enqueued_sequence_number", Value::Long(last)),
-        ("last_enqueued_sequence_number_epoch", Value::Int(0)),
-        ("last_enqueued_offset", Value::String(last.to_string())),
-        ("last_enqueued_time_utc", Value::Timestamp(time)),
-        ("is_partition_empty", Value::Boolean(stats.is_empty)),
-        (
-            "runtime_info_retrieval_time_utc",
-            Value::Timestamp(UnixTime::from(now).milliseconds()),
-        ),
-    ]))
-}
-
-fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Map(
-        entries
-            .into_iter()
-            .map(|(key, value)| (Value::from(key), value))
-            .collect(),
-    )
-}
-
 /// Whoever may send or receive may read properties.
 const READING: &[Right] = &[Right::Listen, Right::Send, Right::Manage];
-
-/// The types of entities. The first two are the service's names; the third is in their manner.
-const EVENT_HUB: &str = "com.microsoft:eventhub";
-const PARTITION: &str = "com.microsoft:partition";
-const CONSUMER_GROUP: &str = "com.microsoft:consumergroup";
-
-/// What a list of hubs has where the client does not say; the partitions' ids would be most of it and tell nothing.
-const HUB_COLUMNS: [&str; 4] = ["name", "type", "created_at", "partition_count"];
-
-const GROUP_COLUMNS: [&str; 3] = ["name", "type", "consumer_group"];
 
 /// Far more attributes than any entity has; bounds a reply by what is asked for.
 const MOST_COLUMNS: usize = 32;
 
 /// Entities in one reply, which is then well below any client's limits for a message.
 const LONGEST_PAGE: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use amqp::message::encode;
+
+    use super::*;
+    use crate::namespace::{HubConfig, NamespaceConfig, SignaturePolicy};
+
+    /// The answer to a request with these properties and this body.
+    fn ask(
+        claims: &Claims,
+        properties: &[(&str, Value)],
+        body: &Value,
+    ) -> Result<Answer, DecodeError> {
+        let config = NamespaceConfig::with_hubs(vec![HubConfig::new("one", 2)]);
+        let namespace = Namespace::new(&config, UnixTime::default()).unwrap();
+        let mut encoded = Vec::new();
+        encode::application_properties(&mut encoded, properties);
+        encode::value(&mut encoded, body);
+        answer(
+            &namespace,
+            claims,
+            &MessageView::parse(&encoded).unwrap(),
+            SystemTime::now(),
+        )
+    }
+
+    fn status(properties: &[(&str, Value)], body: &Value) -> (i32, String) {
+        let claims = Claims::new(SignaturePolicy::AcceptAny);
+        let answer = ask(&claims, properties, body).unwrap();
+        (answer.status, answer.description)
+    }
+
+    fn text<'a>(pairs: &[(&'a str, &str)]) -> Vec<(&'a str, Value)> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, text)| (*name, Value::from(*text)))
+            .collect()
+    }
+
+    #[test]
+    fn requests_that_make_no_sense_get_400_and_change_nothing() {
+        let create = text(&[
+            ("operation", "CREATE"),
+            ("type", EVENT_HUB),
+            ("name", "two"),
+        ]);
+        let attributes = |key: &str, value: Value| Value::Map(vec![(Value::from(key), value)]);
+        let number = Value::Int(1);
+        for (body, reason) in [
+            (Value::Null, "'partition_count' is missing"),
+            (Value::from("four"), "not a map"),
+            (
+                attributes("partition_count", Value::Int(-1)),
+                "not a number of partitions",
+            ),
+            (
+                attributes("partition_count", Value::Ulong(u64::MAX)),
+                "not a number of partitions",
+            ),
+            (
+                attributes("partitions", number.clone()),
+                "no attribute 'partitions'",
+            ),
+            (
+                attributes("consumer_groups", number.clone()),
+                "not a list of texts",
+            ),
+            (
+                Value::Map(vec![(number.clone(), number.clone())]),
+                "no attribute ''",
+            ),
+        ] {
+            let (status, description) = status(&create, &body);
+            assert_eq!(status, 400, "{description}");
+            assert!(description.contains(reason), "{description}");
+        }
+        for properties in [
+            text(&[]),
+            text(&[
+                ("operation", "UPDATE"),
+                ("type", EVENT_HUB),
+                ("name", "one"),
+            ]),
+            text(&[
+                ("operation", "CREATE"),
+                ("type", PARTITION),
+                ("name", "one"),
+            ]),
+            text(&[("operation", "DELETE"), ("type", "x"), ("name", "one")]),
+            text(&[("operation", "READ"), ("name", "one")]),
+            text(&[("operation", "QUERY")]),
+        ] {
+            assert_eq!(status(&properties, &Value::Null).0, 400, "{properties:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_the_columns_that_are_asked_for_and_a_bound() {
+        let mut query = text(&[("operation", "QUERY"), ("entityType", EVENT_HUB)]);
+        let claims = Claims::new(SignaturePolicy::AcceptAny);
+        let columns = |names: Vec<Value>| {
+            Value::Map(vec![(Value::from("attributeNames"), Value::List(names))])
+        };
+        let results = |query: &[(&str, Value)], body: &Value| {
+            let answer = ask(&claims, query, body).unwrap();
+            (answer.status, answer.body.get("results").cloned())
+        };
+        let row = |cells: Vec<Value>| (200, Some(Value::List(vec![Value::List(cells)])));
+        let named = columns(vec![
+            Value::from("partition_count"),
+            Value::from("unheard_of"),
+        ]);
+        assert_eq!(
+            results(&query, &named),
+            row(vec![Value::Int(2), Value::Null])
+        );
+        assert_eq!(
+            results(&query, &columns(vec![])),
+            results(&query, &Value::Null)
+        );
+        let too_many = columns(vec![Value::from("name"); MOST_COLUMNS + 1]);
+        assert_eq!(results(&query, &too_many).0, 400);
+        assert_eq!(results(&query, &columns(vec![Value::Int(1)])).0, 400);
+        // Numbers that are none are as good as not there.
+        query.push(("offset", Value::Long(-1)));
+        query.push(("count", Value::Ulong(u64::MAX)));
+        assert_eq!(
+            results(&query, &columns(vec![Value::from("name")])),
+            row(vec![Value::from("one")])
+        );
+        query[2].1 = Value::Long(i64::MAX);
+        let nothing = (200, Some(Value::List(vec![])));
+        assert_eq!(results(&query, &Value::Null), nothing);
+    }
+
+    #[test]
+    fn who_has_proven_nothing_learns_nothing() {
+        let claims = Claims::new(SignaturePolicy::Verify);
+        for operation in ["READ", "CREATE", "DELETE", "QUERY"] {
+            for name in ["one", "two"] {
+                let request = text(&[
+                    ("operation", operation),
+                    ("type", EVENT_HUB),
+                    ("name", name),
+                    ("security_token", "nonsense"),
+                ]);
+                let answer = ask(&claims, &request, &Value::Null).unwrap();
+                assert_eq!(answer.status, 401, "{operation} {name}");
+            }
+        }
+    }
+}

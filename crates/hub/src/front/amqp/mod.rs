@@ -10,10 +10,11 @@
 //! * `shaped` is what a service profile makes of a send; `late_replies` are those that it holds back.
 //! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
-//! * `requests` answers `$cbs`, and with `management` also `$management`.
+//! * `requests` answers `$cbs`, and with `management` and the `attributes` of entities also `$management`.
 //! * `refusal` is what a connection gets for which there is no room.
 
 mod address;
+mod attributes;
 mod connection;
 mod deliver;
 mod idempotent;

@@ -33,9 +33,9 @@ pub(super) struct Reply {
 /// The outcome of a request, as HTTP would number it.
 #[derive(Debug)]
 pub(super) struct Answer {
-    status: i32,
-    description: String,
-    body: Value,
+    pub(super) status: i32,
+    pub(super) description: String,
+    pub(super) body: Value,
 }
 
 impl Answer {
