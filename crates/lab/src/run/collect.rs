@@ -60,7 +60,9 @@ pub(super) fn collect(
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
     }
     let hub = hub_growth(crew);
-    findings.extend(quota_finding(&hub, rates.duration_s));
+    let quota = quota_finding(&hub, rates.duration_s);
+    let is_throttled = quota.is_some();
+    findings.extend(quota);
     let (generator, generator_findings) = judge(&LoadFacts {
         mode: plan.mode(),
         sent: load_counters(crew).events.sent,
@@ -78,7 +80,11 @@ pub(super) fn collect(
     });
     let has_measured = rates.duration_s > 0.0;
     if has_measured {
-        findings.extend(generator_findings);
+        // A generator that the service holds back would have offered more.
+        let is_explained =
+            |finding: &Finding| is_throttled && finding.kind == FindingKind::LimitedByGenerator;
+        let remaining = generator_findings.into_iter();
+        findings.extend(remaining.filter(|finding| !is_explained(finding)));
     }
     let trial = Trial {
         started_s: begin_of(crew).map(|begin| begin.as_micros() as f64 / 1e6),
