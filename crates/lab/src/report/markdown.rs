@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::columns::{Cell, columns};
+use super::columns::{Cell, columns, table_begins};
 use super::verdict::{Verdict, provenance, remarks};
 use super::{Report, ReportError};
 use crate::results::{Results, Status};
@@ -59,9 +59,15 @@ fn write(text: &mut String, results: &Results) -> std::fmt::Result {
 fn write_table(text: &mut String, results: &Results) -> std::fmt::Result {
     let columns = columns(results);
     let titles: Vec<String> = columns.iter().map(|column| column.title()).collect();
-    writeln!(text, "| case | {} |", titles.join(" | "))?;
-    writeln!(text, "|---|{}", "---:|".repeat(columns.len()))?;
+    let begins = table_begins(results);
     for (index, case) in results.cases.iter().enumerate() {
+        if begins[index] {
+            if index > 0 {
+                writeln!(text)?;
+            }
+            writeln!(text, "| case | {} |", titles.join(" | "))?;
+            writeln!(text, "|---|{}", "---:|".repeat(columns.len()))?;
+        }
         let cells: Vec<String> = columns
             .iter()
             .map(|column| cell(&column.cells[index]))

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::columns::{Cell, Column, columns};
+use super::columns::{Cell, Column, columns, table_begins};
 use super::verdict::{Verdict, provenance, remarks};
 use super::{Report, ReportError};
 use crate::results::{Results, Severity, Status};
@@ -206,7 +206,15 @@ impl Grid {
             let name = if line == 1 { "case" } else { "" };
             lines.push(Self::line(name.to_owned(), heading, Emphasis::Strong));
         }
+        let begins = table_begins(results);
         for (index, case) in results.cases.iter().enumerate() {
+            if index > 0 && begins[index] {
+                lines.push(Self::line(
+                    String::new(),
+                    columns.iter().map(|_| String::new()),
+                    Emphasis::None,
+                ));
+            }
             let cells = columns.iter().map(|column| &column.cells[index]);
             let mut values = Self::line(
                 single_line(&case.name),

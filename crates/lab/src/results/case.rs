@@ -23,6 +23,9 @@ use super::{
 pub struct Case {
     /// The axis and its value, as in `fan_out=32`.
     pub name: String,
+    /// The sweep that the case is a point of; absent in a scenario without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<String>,
     /// The settings that make the case, by their path in the scenario.
     pub params: BTreeMap<String, serde_json::Value>,
     /// The verdict.
@@ -107,6 +110,8 @@ pub enum OrderExpectation {
 pub struct CasePlan {
     /// The axis and its value, as in `fan_out=32`.
     pub name: String,
+    /// The sweep that the case is a point of.
+    pub sweep: Option<String>,
     /// The settings that make the case, by their path in the scenario.
     pub params: BTreeMap<String, serde_json::Value>,
     /// The role that is measured.
@@ -159,6 +164,7 @@ impl Case {
         let status = status(plan, &trials, &findings);
         Self {
             name: plan.name.clone(),
+            sweep: plan.sweep.clone(),
             params: plan.params.clone(),
             status,
             passed: status == Status::Passed,
@@ -391,6 +397,7 @@ mod tests {
     fn plan(trials: u32) -> CasePlan {
         CasePlan {
             name: "fan_out=32".to_owned(),
+            sweep: Some("fan_out".to_owned()),
             params: BTreeMap::from([("relay.fan_out".to_owned(), 32.into())]),
             measured_role: Role::Relay,
             trials,

@@ -204,6 +204,7 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
     flatten("", Value::Object(case.params()), &mut params);
     CasePlan {
         name: case.name.clone(),
+        sweep: case.sweep.clone(),
         params,
         measured_role: Role::Relay,
         trials: case.parameters.trials,

@@ -18,6 +18,8 @@ pub(super) struct GridRow {
     pub(super) remark: String,
     /// Class of the row, for the style sheet.
     pub(super) class: &'static str,
+    /// Whether a new part of the table begins with it.
+    pub(super) begins: bool,
     /// One cell per further heading.
     pub(super) cells: Vec<GridCell>,
 }

@@ -5,7 +5,7 @@ use super::grid::{Grid, GridCell, GridRow};
 use super::line_chart::{LineChart, Series};
 use super::scale::Scale;
 use crate::figure;
-use crate::report::columns::columns;
+use crate::report::columns::{columns, table_begins};
 use crate::results::{Case, CurvePoint, Delivery, Results, Summary};
 
 /// One figure at a glance.
@@ -78,6 +78,7 @@ pub(super) fn table(results: &Results) -> Option<Grid> {
             .into_iter()
             .chain(titles.iter().map(String::as_str)),
     );
+    let begins = table_begins(results);
     for (index, case) in results.cases.iter().enumerate() {
         let cells = columns.iter().map(|column| {
             let cell = &column.cells[index];
@@ -96,6 +97,7 @@ pub(super) fn table(results: &Results) -> Option<Grid> {
                 case.status.name().to_owned()
             },
             class: case.status.name(),
+            begins: begins[index],
             cells: cells.collect(),
         });
     }
