@@ -109,7 +109,8 @@ impl PartitionLog {
         let (mut state, report) = directory.recover()?;
         let committer = Arc::clone(&directory.committer);
         let log = Arc::new_cyclic(|log| {
-            state.durable = Some(committer.register(log.clone()));
+            let durable = committer.register(log.clone(), state.end());
+            state.durable = Some(durable);
             Self::with_state(state, Some(PartitionDisk::new(directory)), limits, pool)
         });
         Ok((log, report))
@@ -184,7 +185,7 @@ impl PartitionLog {
             });
         }
 
-        let mut unused = None;
+        let mut released = Vec::new();
         if let Some(writer) = batch.replacement {
             self.grow_next_capacity(state);
             if state
@@ -193,7 +194,7 @@ impl PartitionLog {
                 .is_some_and(|segment| segment.length() == 0)
             {
                 // A first batch that is larger than the first block; the larger one takes its place.
-                unused = state.segments.pop_back();
+                released.extend(state.segments.pop_back());
             }
             let segment = Segment::new(writer, first_sequence_number, &mut state.spare_index);
             state.push_segment(segment);
@@ -203,17 +204,19 @@ impl PartitionLog {
         state.next_sequence_number += u64::from(batch.record_count);
         state.last_append_time = Some(append_time);
         state.bytes += batch.length as u64;
-        let dropped = self.drop_excess(state, append_time);
-        let (commit, wakers) = match &mut state.durable {
-            None => {
-                state.show_all();
-                (CommitNumber::DONE, state.subscriptions.take_wakers())
-            }
-            Some(durable) => (durable.enqueue(), None),
+        self.drop_excess(state, append_time, &mut released);
+        let commit = match &mut state.durable {
+            None => CommitNumber::DONE,
+            Some(durable) => durable.enqueue(),
+        };
+        // Readers of a durable log are woken when the batch is committed.
+        let wakers = match commit.is_done() {
+            true => state.subscriptions.take_wakers(),
+            false => None,
         };
         drop(guard);
         // Giving memory back and waking tasks can take long; nobody waits for it.
-        drop((dropped, unused));
+        drop(released);
         if let Some(wakers) = wakers {
             wakers.wake();
         }
@@ -252,7 +255,7 @@ impl PartitionLog {
         let begin = state.begin_sequence_number();
         let skipped = begin.saturating_sub(cursor.next_sequence_number);
         let next = cursor.next_sequence_number.max(begin);
-        if next >= state.readable.next_sequence_number {
+        if next >= state.readable().next_sequence_number {
             return None;
         }
         let known = cursor.place.filter(|_| skipped == 0);
@@ -270,7 +273,7 @@ impl PartitionLog {
         };
         let end = state
             .next_number_after(index)
-            .min(state.readable.next_sequence_number);
+            .min(state.readable().next_sequence_number);
         drop(state);
 
         let chunk = LogChunk::new(available, max_bytes, place, next..end, skipped);
@@ -287,7 +290,7 @@ impl PartitionLog {
 
     pub(super) fn arm(&self, slot: usize, cursor: &Cursor) -> Readiness {
         let mut state = self.lock();
-        if cursor.next_sequence_number < state.readable.next_sequence_number {
+        if cursor.next_sequence_number < state.readable().next_sequence_number {
             let next = cursor
                 .next_sequence_number
                 .max(state.begin_sequence_number());
@@ -354,18 +357,15 @@ impl PartitionLog {
         &self.limits
     }
 
-    /// Drops the oldest segments that the limits don't allow, but not the one being written. Usually there is at
-    /// most one, so more than one go at once only when a large batch came.
+    /// Moves the oldest segments that the limits don't allow to `dropped`, but not the one being written.
     #[inline]
-    fn drop_excess(&self, state: &mut State, now: UnixTime) -> Option<Segment> {
-        let mut dropped = None;
+    fn drop_excess(&self, state: &mut State, now: UnixTime, dropped: &mut Vec<Segment>) {
         while state.segments.len() > 1
             && state.has_excess(&self.limits, now)
             && self.may_drop_oldest(state)
         {
-            dropped = state.drop_oldest();
+            dropped.extend(state.drop_oldest());
         }
-        dropped
     }
 
     /// Whether the oldest segment is at rest: what is on its way to the disk must arrive first.

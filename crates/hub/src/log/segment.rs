@@ -4,6 +4,7 @@ use super::batch::BatchHeader;
 use super::block::{BlockSlice, BlockWriter};
 use super::disk::{Damage, ResidentShare};
 use crate::unix_time::UnixTime;
+use std::sync::Arc;
 
 /// One block of batches. The last segment of a log is usually being written; the others are only read.
 pub(super) struct Segment {
@@ -16,15 +17,15 @@ pub(super) struct Segment {
     pub(super) last_append_time: UnixTime,
     /// Bytes of batches.
     length: usize,
-    /// How many of them readers may see: all, if the log is in memory.
-    pub(super) readable: usize,
+    /// How many of them readers may see, if the log is durable. Of a log in memory they see all.
+    pub(super) readable: Option<usize>,
     /// Nothing will be appended to it any more.
     pub(super) sealed: bool,
     /// How far it has got onto the disk, if the log has one.
     pub(super) storage: Storage,
     index: Vec<IndexEntry>,
     /// Its part of the memory that is kept of what is on disk.
-    share: Option<ResidentShare>,
+    share: Option<Arc<ResidentShare>>,
 }
 
 /// Where the batches are.
@@ -36,7 +37,7 @@ enum Content {
     /// In the file, and about to be read.
     Loading,
     /// In the file, or not: they are not what was written.
-    Damaged(Damage),
+    Damaged(Box<Damage>),
 }
 
 /// Whether a segment can be read.
@@ -64,7 +65,7 @@ pub(super) struct LoadedSegment {
     /// The block with all batches, published.
     pub(super) writer: BlockWriter,
     pub(super) index: SegmentIndex,
-    pub(super) share: ResidentShare,
+    pub(super) share: Arc<ResidentShare>,
 }
 
 /// Where a batch begins, noted for about one batch in every [`INDEX_INTERVAL`] bytes.
@@ -96,7 +97,7 @@ impl Segment {
             first_append_time: UnixTime::MIN,
             last_append_time: UnixTime::MIN,
             length: 0,
-            readable: 0,
+            readable: None,
             sealed: false,
             storage: Storage::Unfinished,
             index,
@@ -113,12 +114,12 @@ impl Segment {
         damage: Option<Damage>,
     ) -> Self {
         Self {
-            content: damage.map_or(Content::OnDisk, Content::Damaged),
+            content: damage.map_or(Content::OnDisk, |damage| Content::Damaged(Box::new(damage))),
             first_sequence_number,
             first_append_time: append_times.0,
             last_append_time: append_times.1,
             length,
-            readable: length,
+            readable: None,
             sealed: true,
             storage,
             index: Vec::new(),
@@ -173,7 +174,7 @@ impl Segment {
             Content::Resident(_) => Availability::Resident,
             Content::OnDisk => Availability::OnDisk,
             Content::Loading => Availability::Loading,
-            Content::Damaged(damage) => Availability::Damaged(*damage),
+            Content::Damaged(damage) => Availability::Damaged(**damage),
         }
     }
 
@@ -181,7 +182,9 @@ impl Segment {
     #[inline]
     pub(super) fn readable_from(&self, position: usize) -> Option<BlockSlice> {
         match &self.content {
-            Content::Resident(writer) => Some(writer.slice(position..self.readable)),
+            Content::Resident(writer) => {
+                Some(writer.slice(position..self.readable.unwrap_or(self.length)))
+            }
             Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
         }
     }
@@ -207,12 +210,12 @@ impl Segment {
                 self.content = Content::Resident(loaded.writer);
                 self.share = Some(loaded.share);
             }
-            Err(damage) => self.content = Content::Damaged(damage),
+            Err(damage) => self.content = Content::Damaged(Box::new(damage)),
         }
     }
 
     /// Counts it among what is on disk and in memory.
-    pub(super) fn set_share(&mut self, share: ResidentShare) {
+    pub(super) fn set_share(&mut self, share: Arc<ResidentShare>) {
         self.share = Some(share);
     }
 
@@ -225,7 +228,7 @@ impl Segment {
     }
 
     /// Takes the memory of a segment that is on disk as well, to be dropped.
-    pub(super) fn evict(&mut self) -> Option<(BlockWriter, Option<ResidentShare>)> {
+    pub(super) fn evict(&mut self) -> Option<(BlockWriter, Option<Arc<ResidentShare>>)> {
         if self.storage == Storage::Unfinished || !matches!(self.content, Content::Resident(_)) {
             return None;
         }

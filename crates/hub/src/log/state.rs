@@ -17,8 +17,6 @@ pub(super) struct State {
     pub(super) dropped_segments: u64,
     pub(super) next_sequence_number: u64,
     pub(super) last_append_time: Option<UnixTime>,
-    /// What readers see; all there is, if the log is in memory.
-    pub(super) readable: Watermark,
     /// Bytes of all batches that are held.
     pub(super) bytes: u64,
     /// The size of the next ordinary block.
@@ -46,10 +44,6 @@ impl State {
             dropped_segments: 0,
             next_sequence_number,
             last_append_time,
-            readable: Watermark {
-                next_sequence_number,
-                append_time: last_append_time,
-            },
             bytes: 0,
             next_capacity: SMALLEST_BLOCK,
             spare_index: SegmentIndex::default(),
@@ -66,15 +60,20 @@ impl State {
         self.segments.push_back(segment);
     }
 
-    /// Lets readers see everything, as a log in memory does.
+    /// The end of what readers see: all there is, if the log is in memory.
     #[inline]
-    pub(super) fn show_all(&mut self) {
-        self.readable = Watermark {
+    pub(super) fn readable(&self) -> Watermark {
+        match &self.durable {
+            None => self.end(),
+            Some(durable) => durable.readable,
+        }
+    }
+
+    /// The end of all there is.
+    pub(super) fn end(&self) -> Watermark {
+        Watermark {
             next_sequence_number: self.next_sequence_number,
             append_time: self.last_append_time,
-        };
-        if let Some(last) = self.segments.back_mut() {
-            last.readable = last.length();
         }
     }
 
@@ -84,7 +83,7 @@ impl State {
             .map_or(self.next_sequence_number, |oldest| {
                 oldest.first_sequence_number
             })
-            .min(self.readable.next_sequence_number)
+            .min(self.readable().next_sequence_number)
     }
 
     /// The segment of this ordinal number, if it is still there.
@@ -161,7 +160,7 @@ impl State {
 
     /// A cursor at `start`. A place that retention has dropped means the oldest record.
     pub(super) fn position(&self, start: Start) -> Result<Cursor, PositionError> {
-        let end = self.readable.next_sequence_number;
+        let end = self.readable().next_sequence_number;
         let begin = self.begin_sequence_number();
         let next = match start {
             Start::Earliest => begin,
@@ -192,7 +191,7 @@ impl State {
 
     /// A cursor at the first record appended at `time` or later; at the end, if there is none.
     fn cursor_since(&self, time: UnixTime) -> Cursor {
-        let end = self.readable.next_sequence_number;
+        let end = self.readable().next_sequence_number;
         let index = self
             .segments
             .partition_point(|segment| segment.last_append_time < time);
@@ -215,10 +214,10 @@ impl State {
         let begin_sequence_number = self.begin_sequence_number();
         LogStats {
             begin_sequence_number,
-            last_sequence_number: self.readable.next_sequence_number.checked_sub(1),
-            last_append_time: self.readable.append_time,
+            last_sequence_number: self.readable().next_sequence_number.checked_sub(1),
+            last_append_time: self.readable().append_time,
             bytes: self.bytes,
-            is_empty: begin_sequence_number == self.readable.next_sequence_number,
+            is_empty: begin_sequence_number == self.readable().next_sequence_number,
         }
     }
 

@@ -135,7 +135,12 @@ impl Model {
             assert!(end >= seen, "a reader saw {seen}, and {end} are there");
         }
         assert!(end <= self.lengths.len() as u64);
-        assert!(self.service().report.damaged.is_empty());
+        let damaged = &self.service().report.damaged;
+        assert!(
+            damaged.is_empty(),
+            "{damaged:?} of {:?}",
+            self.disk.segments()
+        );
         self.lengths.truncate(end as usize);
         self.acknowledged = end;
         self.check();

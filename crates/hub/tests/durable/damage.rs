@@ -3,9 +3,10 @@
 use super::{Disk, SMALL, flip_bit, records, rest};
 use hub::UnixTime;
 use hub::log::Start;
-use hub::log::disk::{DamageCause, OpenError, SyncPolicy};
+use hub::log::disk::{DamageCause, OpenError, Problem, SyncPolicy, verify};
 use hub::log::{Edge, batch::BatchHeader};
 use std::fs;
+use std::path::PathBuf;
 use units::ByteSize;
 
 const LENGTH: usize = 10_000;
@@ -101,13 +102,7 @@ fn a_sidecar_of_another_run_of_the_system_does_not_vouch_for_what_was_not_synced
     let service = disk.open();
     service.fill(40, LENGTH);
     service.crash();
-    for path in disk.files_named("index") {
-        let mut bytes = fs::read(&path).unwrap();
-        bytes[60] ^= 1;
-        let checksum = crc32c::crc32c(&bytes[8..]);
-        bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
-        fs::write(&path, bytes).unwrap();
-    }
+    disk.files.cut_power(|most| most);
     let again = disk.open();
     assert_eq!(again.report.scanned_bytes, again.report.bytes);
     assert_eq!(again.all(), records(0..40, LENGTH));
@@ -223,4 +218,32 @@ fn a_whole_segment_in_memory_is_not_affected_by_what_happens_to_its_file() {
         service.log.stats().last_append_time,
         Some(UnixTime::from_milliseconds(1))
     );
+}
+
+#[test]
+fn verifying_reads_everything_names_each_problem_and_changes_nothing() {
+    let disk = filled();
+    let whole = verify(disk.directory.path()).unwrap();
+    assert_eq!((whole.records, &whole.problems[..]), (40, &[][..]));
+    assert_eq!(whole.segments, disk.segments().len() as u64);
+
+    let (segments, sidecars) = (disk.segments(), disk.files_named("index"));
+    flip_bit(&segments[1], 30_000);
+    flip_bit(&sidecars[2], 30);
+    let problems = verify(disk.directory.path()).unwrap().problems;
+    let of = |path: &PathBuf| {
+        problems
+            .iter()
+            .find(|(at, _)| at == path)
+            .map(|(_, it)| *it)
+    };
+    assert!(matches!(
+        of(&segments[1]),
+        Some(Problem::Batch { position: 1.., .. })
+    ));
+    assert_eq!(of(&sidecars[1]), Some(Problem::Contradiction));
+    assert!(matches!(of(&segments[2]), Some(Problem::Gap { .. })));
+    assert!(matches!(of(&sidecars[2]), Some(Problem::Sidecar(_))));
+    assert_eq!(problems.len(), 4);
+    assert_eq!(verify(disk.directory.path()).unwrap().problems, problems);
 }

@@ -1,5 +1,6 @@
 //! Real files with faults in between, and with a power cut.
 
+use hub::log::disk::sidecar::BootId;
 use hub::log::disk::{Access, DiskFile, DiskFiles, SystemFiles};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -41,6 +42,7 @@ pub(crate) struct State {
     unsynced_entries: Vec<PathBuf>,
     /// A power cut that takes a file takes those that were made later as well, as journaling file systems do.
     pub(crate) keeps_order: bool,
+    power_cuts: u8,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,7 @@ impl FaultyFiles {
         let mut paths: Vec<_> = state.synced_lengths.drain().collect();
         paths.sort();
         let entries = std::mem::take(&mut state.unsynced_entries);
+        state.power_cuts += 1;
         let mut is_gone = false;
         for entry in &entries {
             is_gone = (is_gone && state.keeps_order) || keep(1) == 0;
@@ -156,6 +159,10 @@ impl DiskFiles for FaultyFiles {
         state.unsynced_entries.retain(|entry| entry != path);
         drop(state);
         SystemFiles.remove(path)
+    }
+
+    fn boot_id(&self) -> Option<BootId> {
+        BootId::from_bytes([self.state().power_cuts + 1; 16])
     }
 }
 

@@ -15,6 +15,7 @@ use super::residency::Residency;
 use super::rounds;
 use super::sidecar::BootId;
 use crate::log::partition_log::PartitionLog;
+use crate::log::state::Watermark;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -152,8 +153,8 @@ impl Committer {
     pub fn start(options: StorageOptions, disk: Arc<dyn DiskFiles>) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared {
             options,
+            boot: disk.boot_id(),
             disk,
-            boot: BootId::present(),
             commits: Arc::default(),
             residency: Residency::new(options.resident.bytes()),
             open_files: OpenFiles(Arc::default()),
@@ -241,15 +242,19 @@ impl Committer {
         Arc::clone(&self.shared.residency)
     }
 
-    /// Makes a log known, so that it is closed in the end.
-    pub(in crate::log) fn register(self: Arc<Self>, log: Weak<PartitionLog>) -> Durable {
+    /// Makes a log known, so that it is closed in the end. `readable` is what was recovered.
+    pub(in crate::log) fn register(
+        self: Arc<Self>,
+        log: Weak<PartitionLog>,
+        readable: Watermark,
+    ) -> Durable {
         let mut logs = lock(&self.shared.logs);
         if logs.len() == logs.capacity() {
             logs.retain(|log| log.strong_count() > 0);
         }
         logs.push(log.clone());
         drop(logs);
-        Durable::new(self, log)
+        Durable::new(self, log, readable)
     }
 
     /// Puts a log into the list. The log's lock is held.

@@ -1,5 +1,6 @@
 //! What durable logs do with files, behind traits, so that tests can put faults in between.
 
+use super::sidecar::BootId;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -26,6 +27,9 @@ pub trait DiskFiles: fmt::Debug + Send + Sync {
 
     /// Removes a file. Whoever has it open may go on.
     fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The run of the system that keeps what was written and not synced, if runs can be told apart.
+    fn boot_id(&self) -> Option<BootId>;
 }
 
 /// Operations on an open file.
@@ -92,6 +96,10 @@ impl DiskFiles for SystemFiles {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+
+    fn boot_id(&self) -> Option<BootId> {
+        BootId::parse(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
     }
 }
 

@@ -49,6 +49,7 @@ mod residency;
 mod rounds;
 mod segment_files;
 pub mod sidecar;
+mod verify;
 
 pub use commits::{CommitNumber, CommitState, CommitWatch};
 pub use committer::{CloseError, Committer, StorageCounters};
@@ -57,6 +58,7 @@ pub use fault::Unavailable;
 pub use files::{Access, DiskFile, DiskFiles, SystemFiles};
 pub use options::{StorageOptions, SyncPolicy, SyncPolicyError};
 pub use recover::{RecoveryReport, Torn};
+pub use verify::{Problem, Verification, verify};
 
 pub(in crate::log) use partition::{Durable, PartitionDisk};
 pub(in crate::log) use residency::ResidentShare;

@@ -33,6 +33,8 @@ pub(in crate::log) struct PartitionDisk {
 pub(in crate::log) struct Durable {
     committer: Arc<Committer>,
     log: Weak<PartitionLog>,
+    /// What is committed, and nothing else is seen.
+    pub(in crate::log) readable: Watermark,
     /// The number under which the log stands in the committer's list; done, if it does not.
     pending: CommitNumber,
     /// Why nothing may be appended.
@@ -77,9 +79,9 @@ impl PartitionDirectory {
         let mut state = State::new(recovered.next_sequence_number, recovered.last_append_time);
         for segment in recovered.segments {
             let sidecar = segment.sidecar;
-            let storage = match sidecar.assurance {
-                Assurance::Synced => Storage::Synced,
-                Assurance::Written(_) => Storage::Written,
+            let storage = match segment.is_synced {
+                true => Storage::Synced,
+                false => Storage::Written,
             };
             state.bytes += sidecar.length;
             state.segments.push_back(Segment::on_disk(
@@ -111,10 +113,15 @@ impl PartitionDisk {
 }
 
 impl Durable {
-    pub(super) fn new(committer: Arc<Committer>, log: Weak<PartitionLog>) -> Self {
+    pub(super) fn new(
+        committer: Arc<Committer>,
+        log: Weak<PartitionLog>,
+        readable: Watermark,
+    ) -> Self {
         Self {
             committer,
             log,
+            readable,
             pending: CommitNumber::DONE,
             unavailable: None,
             removals: Vec::new(),
@@ -240,19 +247,19 @@ impl PartitionLog {
         let state = &mut *guard;
         for piece in pieces {
             if let Some(segment) = state.segment(piece.ordinal) {
-                segment.readable = piece.bytes.len();
+                segment.readable = Some(piece.bytes.len());
             }
         }
-        if let Some(last) = pieces.last() {
-            state.readable = Watermark {
-                next_sequence_number: last.sidecar.next_sequence_number,
-                append_time: Some(last.sidecar.last_append_time),
-            };
-        }
-        if let Some(durable) = &mut state.durable
-            && durable.unavailable != Some(Unavailable::Closed)
-        {
-            durable.unavailable = None;
+        if let Some(durable) = &mut state.durable {
+            if let Some(last) = pieces.last() {
+                durable.readable = Watermark {
+                    next_sequence_number: last.sidecar.next_sequence_number,
+                    append_time: Some(last.sidecar.last_append_time),
+                };
+            }
+            if durable.unavailable != Some(Unavailable::Closed) {
+                durable.unavailable = None;
+            }
         }
         let wakers = state.subscriptions.take_wakers();
         drop(guard);

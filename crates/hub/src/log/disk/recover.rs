@@ -69,6 +69,8 @@ pub(in crate::log) struct Recovered {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::log) struct RecoveredSegment {
     pub(in crate::log) sidecar: Sidecar,
+    /// It is on the device, as far as anyone can tell.
+    pub(in crate::log) is_synced: bool,
     pub(in crate::log) damage: Option<Damage>,
 }
 
@@ -78,12 +80,13 @@ pub(in crate::log) fn recover(
     directory: &Path,
     sync: bool,
 ) -> Result<(Recovered, RecoveryReport), OpenError> {
-    let boot = BootId::present();
+    let boot = files.boot_id();
     let (segments, sidecars) = list(files, directory)?;
     let mut survey = Survey {
         files,
         directory,
         boot,
+        sync,
         expected: None,
         tail: Tail::NotReached,
         recovered: Recovered::default(),
@@ -115,7 +118,7 @@ pub(in crate::log) fn recover(
             .mending
             .push(Mending::Remove(sidecar_path(directory, orphan)));
     }
-    survey.finish(sync)
+    survey.finish()
 }
 
 /// One pass over the segments of a directory, oldest first.
@@ -123,6 +126,7 @@ struct Survey<'a> {
     files: &'a dyn DiskFiles,
     directory: &'a Path,
     boot: Option<BootId>,
+    sync: bool,
     /// The number with which the next segment must begin.
     expected: Option<u64>,
     tail: Tail,
@@ -187,7 +191,7 @@ impl Survey<'_> {
 
     fn keep_trusted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
         self.expect(number)?;
-        self.keep(*sidecar, None);
+        self.keep(*sidecar, sidecar.assurance == Assurance::Synced, None);
         Ok(())
     }
 
@@ -198,7 +202,7 @@ impl Survey<'_> {
         let next = following.unwrap_or(found.sidecar.next_sequence_number);
         if found.torn.is_none() && found.sidecar.next_sequence_number == next {
             self.mending.push(Mending::Vouch(found.sidecar));
-            self.keep(found.sidecar, None);
+            self.keep(found.sidecar, self.sync, None);
             return Ok(());
         }
         let damage = Damage {
@@ -214,7 +218,7 @@ impl Survey<'_> {
         self.report
             .damaged
             .push((segment_path(self.directory, number), damage));
-        self.keep(whole, Some(damage));
+        self.keep(whole, true, Some(damage));
         Ok(())
     }
 
@@ -242,7 +246,7 @@ impl Survey<'_> {
         if kept > 0 {
             self.mending.push(Mending::Vouch(found.sidecar));
         }
-        self.keep(found.sidecar, None);
+        self.keep(found.sidecar, self.sync, None);
         Ok(())
     }
 
@@ -257,7 +261,7 @@ impl Survey<'_> {
         }
     }
 
-    fn keep(&mut self, mut sidecar: Sidecar, damage: Option<Damage>) {
+    fn keep(&mut self, mut sidecar: Sidecar, is_synced: bool, damage: Option<Damage>) {
         if let Some(last) = self.recovered.last_append_time {
             sidecar.first_append_time = sidecar.first_append_time.max(last);
             sidecar.last_append_time = sidecar.last_append_time.max(last);
@@ -270,9 +274,11 @@ impl Survey<'_> {
             self.report.segments += 1;
             self.report.bytes += sidecar.length;
             self.report.records += sidecar.records();
-            self.recovered
-                .segments
-                .push(RecoveredSegment { sidecar, damage });
+            self.recovered.segments.push(RecoveredSegment {
+                sidecar,
+                is_synced,
+                damage,
+            });
         }
     }
 
@@ -314,8 +320,21 @@ impl Survey<'_> {
         })
     }
 
-    fn finish(mut self, sync: bool) -> Result<(Recovered, RecoveryReport), OpenError> {
-        for mending in std::mem::take(&mut self.mending) {
+    fn finish(mut self) -> Result<(Recovered, RecoveryReport), OpenError> {
+        let mending = std::mem::take(&mut self.mending);
+        let vouches = |mending: &Mending| matches!(mending, Mending::Vouch(_));
+        if self.sync && mending.iter().any(vouches) {
+            // What a process that was killed had made may not be known to the device: the files, and the directory itself.
+            for directory in [self.directory.parent(), Some(self.directory)]
+                .into_iter()
+                .flatten()
+            {
+                self.files
+                    .sync_directory(directory)
+                    .map_err(OpenError::io(directory))?;
+            }
+        }
+        for mending in mending {
             match mending {
                 Mending::Cut(path, length) => {
                     let cut = || {
@@ -335,7 +354,7 @@ impl Survey<'_> {
                         result => result.map_err(OpenError::io(&path))?,
                     }
                 }
-                Mending::Vouch(sidecar) => self.vouch(sidecar, sync)?,
+                Mending::Vouch(sidecar) => self.vouch(sidecar)?,
             }
         }
         self.recovered.next_sequence_number = self.expected.unwrap_or(0);
@@ -344,16 +363,16 @@ impl Survey<'_> {
 
     /// Makes a scanned segment like one that was completed. A sidecar that can't be written costs time at the next
     /// start and nothing else.
-    fn vouch(&mut self, sidecar: Sidecar, sync: bool) -> Result<(), OpenError> {
+    fn vouch(&mut self, sidecar: Sidecar) -> Result<(), OpenError> {
         let path = segment_path(self.directory, sidecar.first_sequence_number);
-        if sync {
+        if self.sync {
             // Reading is enough to be allowed to sync, so this works on a read-only file system as well.
             self.files
                 .open(&path, Access::Read)
                 .and_then(|file| file.sync())
                 .map_err(OpenError::io(&path))?;
         }
-        let assurance = match (sync, self.boot) {
+        let assurance = match (self.sync, self.boot) {
             (true, _) => Assurance::Synced,
             (false, Some(boot)) => Assurance::Written(boot),
             (false, None) => return Ok(()),
@@ -473,7 +492,10 @@ pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar,
     (sidecar, found.torn)
 }
 
-fn read_sidecar(files: &dyn DiskFiles, path: &Path) -> io::Result<Result<Sidecar, SidecarError>> {
+pub(super) fn read_sidecar(
+    files: &dyn DiskFiles,
+    path: &Path,
+) -> io::Result<Result<Sidecar, SidecarError>> {
     let file = files.open(path, Access::Read)?;
     let mut bytes = [0; LARGEST_SIDECAR];
     let length = read_fully(&*file, &mut bytes, 0)?;

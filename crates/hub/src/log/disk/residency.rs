@@ -13,39 +13,54 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// The memory of all segments that are on disk, of all logs of a service.
 pub(in crate::log) struct Residency {
     bound: u64,
-    bytes: AtomicU64,
-    /// May hold segments that are gone.
-    oldest_first: Mutex<VecDeque<(Weak<PartitionLog>, u64)>>,
+    bytes: Arc<AtomicU64>,
+    oldest_first: Mutex<VecDeque<Resident>>,
 }
 
 /// A segment's part of that memory, for as long as this exists.
 pub(in crate::log) struct ResidentShare {
-    residency: Arc<Residency>,
+    total: Arc<AtomicU64>,
     bytes: u64,
+}
+
+struct Resident {
+    log: Weak<PartitionLog>,
+    segment: u64,
+    /// Gone, if the segment was dropped.
+    share: Weak<ResidentShare>,
 }
 
 impl Residency {
     pub(super) fn new(bound: u64) -> Arc<Self> {
         Arc::new(Self {
             bound,
-            bytes: AtomicU64::new(0),
+            bytes: Arc::default(),
             oldest_first: Mutex::default(),
         })
     }
 
     /// Counts a segment of `bytes` bytes.
     pub(super) fn admit(
-        self: &Arc<Self>,
+        &self,
         log: Weak<PartitionLog>,
         segment: u64,
         bytes: u64,
-    ) -> ResidentShare {
+    ) -> Arc<ResidentShare> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.lock().push_back((log, segment));
-        ResidentShare {
-            residency: Arc::clone(self),
+        let share = Arc::new(ResidentShare {
+            total: Arc::clone(&self.bytes),
             bytes,
+        });
+        let mut segments = self.lock();
+        if segments.len() == segments.capacity() {
+            segments.retain(|resident| resident.share.strong_count() > 0);
         }
+        segments.push_back(Resident {
+            log,
+            segment,
+            share: Arc::downgrade(&share),
+        });
+        share
     }
 
     /// Lets go of the oldest segments until the bound holds. No lock of a log may be held.
@@ -58,10 +73,11 @@ impl Residency {
                     _ => segments.pop_front(),
                 }
             };
-            if let Some((log, segment)) = oldest
-                && let Some(log) = log.upgrade()
+            if let Some(oldest) = oldest
+                && oldest.share.strong_count() > 0
+                && let Some(log) = oldest.log.upgrade()
             {
-                log.evict(segment);
+                log.evict(oldest.segment);
             }
         }
     }
@@ -71,8 +87,8 @@ impl Residency {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Weak<PartitionLog>, u64)>> {
-        // Locked sections only push and pop.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Resident>> {
+        // Locked sections only push, pop and retain.
         self.oldest_first
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -81,9 +97,7 @@ impl Residency {
 
 impl Drop for ResidentShare {
     fn drop(&mut self) {
-        self.residency
-            .bytes
-            .fetch_sub(self.bytes, Ordering::Relaxed);
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

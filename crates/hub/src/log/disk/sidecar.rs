@@ -16,7 +16,6 @@
 //! There is no index of places in it: a segment that is loaded is checked batch by batch, which finds all of them.
 
 use crate::unix_time::UnixTime;
-use std::fs;
 
 /// What a sidecar says of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,10 +121,7 @@ impl Sidecar {
             next_sequence_number: number(32),
             first_append_time: time(40),
             last_append_time: time(48),
-            assurance: match id {
-                [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] => Assurance::Synced,
-                id => Assurance::Written(BootId(id)),
-            },
+            assurance: BootId::from_bytes(id).map_or(Assurance::Synced, Assurance::Written),
         };
         match sidecar.is_plausible() && bytes[12..16] == [0; 4] {
             true => Ok(sidecar),
@@ -150,21 +146,24 @@ impl Sidecar {
 }
 
 impl BootId {
-    /// That of the running system, if it tells.
+    /// The run that these bytes name. All zero is none.
     #[must_use]
-    pub fn present() -> Option<Self> {
-        Self::parse(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
+    pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
+        (bytes != [0; 16]).then_some(Self(bytes))
     }
 
-    /// Reads 32 hexadecimal digits, whatever stands between them. All zero is none.
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads 32 hexadecimal digits, whatever stands between them.
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let mut id = 0_u128;
         let mut digits = 0;
         for digit in text.chars().filter_map(|character| character.to_digit(16)) {
             id = (id << 4) | u128::from(digit);
             digits += 1;
         }
-        (digits == 32 && id != 0).then(|| Self(id.to_be_bytes()))
+        match digits {
+            32 => Self::from_bytes(id.to_be_bytes()),
+            _ => None,
+        }
     }
 }
 
