@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS = decoder sections connection conversation log_recovery
+FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-rust test-python bench lint fuzz

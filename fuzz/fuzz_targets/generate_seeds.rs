@@ -7,6 +7,7 @@ mod list;
 use std::path::Path;
 use std::{fs, io};
 
+use hub::log::disk::sidecar::{Assurance, Sidecar};
 use list::{Meaning, vectors};
 
 fn main() -> io::Result<()> {
@@ -40,7 +41,21 @@ fn main() -> io::Result<()> {
         // Each vector's bytes are a script too, if not a sensible one.
         seed("conversation", &vector.bytes)?;
     }
-    Ok(())
+    seed_sidecar(&corpus.join("sidecar"))
+}
+
+/// No fuzzer guesses a checksum.
+fn seed_sidecar(folder: &Path) -> io::Result<()> {
+    let sidecar = Sidecar {
+        length: 45,
+        first_sequence_number: 7,
+        next_sequence_number: 9,
+        first_append_time: hub::UnixTime::from_milliseconds(1000),
+        last_append_time: hub::UnixTime::from_milliseconds(1001),
+        assurance: Assurance::Synced,
+    };
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("synced"), sidecar.encode())
 }
 
 /// What it takes until links can be attached.

@@ -1,4 +1,4 @@
-//! The partition log: an append-only sequence of records, in memory.
+//! The partition log: an append-only sequence of records, in memory, and on disk as well if it is to be durable.
 //!
 //! ```text
 //!  PartitionLog ── segment ── segment ── segment (being written)
@@ -16,6 +16,8 @@
 //! * A segment is one block of memory (`block.rs`). The writer fills it while readers hold slices of what is
 //!   already there; nobody copies. Blocks of segments that retention dropped are used again: fresh memory costs
 //!   twenty times as much to write to as memory that has been touched.
+//! * A durable log has a file per segment with the same bytes ([`disk`]). They are written behind the appends, many
+//!   appends at a time; readers see what is committed, and segments that have left memory are read back for them.
 //! * A reader has a [`Cursor`] and gets [`LogChunk`]s: whole batches, up to a size it names. A reader at the end
 //!   [subscribes](PartitionLog::subscribe) and is woken by the next append.
 //!
