@@ -214,18 +214,18 @@ fn an_interrupted_run_leaves_valid_partial_results_and_nothing_that_runs() {
     }
     let results = bench.results();
     assert_eq!(results["complete"], false);
-    assert_eq!(results["missing"], serde_json::json!(["measure=200ms"]));
+    assert_eq!(results["missing"], serde_json::json!(["measure=200 ms"]));
     let cases = results["cases"].as_array().unwrap();
     assert_eq!(
         (&cases[0]["name"], &cases[0]["passed"]),
-        (&"measure=300ms".into(), &true.into())
+        (&"measure=300 ms".into(), &true.into())
     );
     assert_eq!(
         (&cases[1]["name"], &cases[1]["passed"]),
-        (&"measure=1min".into(), &false.into())
+        (&"measure=1 min".into(), &false.into())
     );
     let report = std::fs::read_to_string(bench.folder.path().join("results/report.html"));
-    assert!(report.unwrap().contains("measure=300ms"));
+    assert!(report.unwrap().contains("measure=300 ms"));
 }
 
 #[test]
@@ -450,7 +450,7 @@ impl LongRun {
         let mut said = String::new();
         while !said
             .lines()
-            .any(|line| line.contains("measure=1min: measuring"))
+            .any(|line| line.contains("measure=1 min: measuring"))
         {
             assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "it ended: {said}");
         }

@@ -106,11 +106,11 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
 /// Which cases, by their index, are the first of their sweep: cases of one sweep make one table.
 pub(super) fn table_begins(results: &Results) -> Vec<bool> {
     let mut before: Option<&Case> = None;
-    let mut is_first = |case| {
+    let is_first = |case| {
         let before = before.replace(case);
         before.is_none_or(|before: &Case| before.sweep != case.sweep)
     };
-    results.cases.iter().map(|case| is_first(case)).collect()
+    results.cases.iter().map(is_first).collect()
 }
 
 fn column(
