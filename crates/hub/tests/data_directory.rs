@@ -277,7 +277,7 @@ fn a_deleted_hub_leaves_no_file_and_its_name_can_be_given_again() {
         hub.partitions()[1].log().stats().last_sequence_number,
         Some(1)
     );
-    assert_eq!(folders(), 1);
+    assert_eq!(folders(), 1, "of the one partition that has events");
 }
 
 #[test]
@@ -285,18 +285,19 @@ fn what_a_creation_or_deletion_left_that_was_cut_short_is_removed_at_the_next_st
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), vec![HubConfig::new("orders", 1)]).unwrap());
     let hubs = directory.path().join("hubs");
-    for leftover in ["orders~9/0", "_deleted-orders~7/0"] {
+    for leftover in ["orders~9.0", "_deleted-orders~7.0", "orders~1.1"] {
         fs::create_dir_all(hubs.join(leftover)).unwrap();
         fs::write(hubs.join(leftover).join("00000000000000000000.log"), "x").unwrap();
     }
     fs::write(directory.path().join("manifest.json.new"), "{\"last").unwrap();
+    fs::write(hubs.join("notes"), "someone's").unwrap();
     let namespace = open(directory.path(), vec![]).unwrap();
     assert_eq!(names(&namespace), ["orders"]);
     let left: Vec<_> = fs::read_dir(&hubs)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left, ["orders~1"]);
+    assert_eq!(left, ["notes"]);
 }
 
 #[test]
@@ -319,10 +320,6 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     assert_eq!(groups(&namespace, "orders"), ["$Default"]);
     assert!(!namespace.hub("orders").unwrap().is_deleted());
     assert!(append(&namespace.hub("orders").unwrap().partitions()[0], 1).is_ok());
-    assert_eq!(
-        fs::read_dir(directory.path().join("hubs")).unwrap().count(),
-        1
-    );
     fs::remove_dir(directory.path().join("manifest.json.new")).unwrap();
     namespace.delete_hub("orders").unwrap();
     assert!(names(&namespace).is_empty());

@@ -171,7 +171,7 @@ fn a_torn_tail_is_told_in_one_line_per_hub() {
     let serving = Serving::start(&["--data-dir", &path, "--hub", "orders:2"]);
     assert_eq!(serving.end(Signal::TERM), Some(0));
     // As a crash in the middle of a write would leave it.
-    let partition = Path::new(&path).join("hubs/orders~1/1");
+    let partition = Path::new(&path).join("hubs/orders~1.1");
     std::fs::create_dir(&partition).unwrap();
     std::fs::write(partition.join("00000000000000000000.log"), [7; 100]).unwrap();
     let serving = Serving::start_with_log(&["--data-dir", &path]);

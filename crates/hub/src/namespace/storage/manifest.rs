@@ -111,14 +111,15 @@ impl KeptHub {
         }
     }
 
-    /// The name of its folder: that of the hub, for people, and its number, for which it is unlike any other's.
+    /// The name of a partition's folder: the hub's, for people, its number, for which it is unlike any other's, and that
+    /// of the partition.
     ///
     /// Lower case, since some file systems know no other difference; a slash becomes a plus sign, which no name has; and
     /// cut, since file systems take 255 bytes.
-    pub(super) fn folder(&self) -> String {
+    pub(super) fn folder(&self, partition: u16) -> String {
         let name = self.name.to_ascii_lowercase().replace('/', "+");
         let name = &name[..name.len().min(LONGEST_PART)];
-        format!("{name}~{}", self.number)
+        format!("{name}~{}.{partition}", self.number)
     }
 
     fn has_name(&self, name: &str) -> bool {
@@ -165,14 +166,14 @@ mod tests {
         let mut folder = |name: &str| {
             manifest
                 .add(&HubConfig::new(name, 1), UnixTime::default())
-                .folder()
+                .folder(0)
         };
-        assert_eq!(folder("Orders/2026"), "orders+2026~1");
+        assert_eq!(folder("Orders/2026"), "orders+2026~1.0");
         let long = "x".repeat(256);
-        assert_eq!(folder(&long).len(), 202);
+        assert_eq!(folder(&long).len(), 204);
         assert_ne!(folder(&long), folder(&long));
         manifest.remove("ORDERS/2026").unwrap();
         let again = manifest.add(&HubConfig::new("orders/2026", 1), UnixTime::default());
-        assert_eq!(again.folder(), "orders+2026~5");
+        assert_eq!(again.folder(7), "orders+2026~5.7");
     }
 }

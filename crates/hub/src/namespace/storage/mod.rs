@@ -3,8 +3,8 @@
 //! * `directory` is the data directory: whose it is, and what is in it.
 //! * `manifest` says which hubs there are.
 //!
-//! A hub is created by opening its logs first and naming it in the manifest then; it is deleted in the opposite order.
-//! A crash in between leaves a folder that no hub has, which the next start removes.
+//! A hub is created by opening its logs first, which makes no file, and naming it in the manifest then. It is deleted in
+//! the opposite order: a crash in between leaves folders that no hub has, which the next start removes.
 
 mod directory;
 mod manifest;
@@ -128,21 +128,22 @@ impl Storage {
                 .iter()
                 .position(|config| config.name.eq_ignore_ascii_case(name))
         };
+        let of_directory = |error| (None, DeclarationError::DataDirectory(error));
+        let folders = self.directory.folders().map_err(of_directory)?;
         let mut hubs = Vec::with_capacity(manifest.hubs().len());
         for kept in manifest.hubs() {
             let opened = self
-                .open_hub(kept, pool)
+                .open_hub(kept, &folders, pool)
                 .map_err(|error| (place_of(&kept.name), error))?;
             if opened.is_worth_telling() {
                 tracing::info!(hub = kept.name, "{}", opened.report);
             }
             hubs.push(opened.hub);
         }
-        let of_directory = |error| (None, DeclarationError::DataDirectory(error));
         if manifest != self.directory.manifest {
             self.directory.manifest = self.directory.save(manifest).map_err(of_directory)?;
         }
-        self.directory.remove_leftovers().map_err(of_directory)?;
+        self.directory.remove_leftovers(folders);
         Ok(hubs)
     }
 
@@ -155,14 +156,12 @@ impl Storage {
     ) -> Result<Arc<Hub>, DeclarationError> {
         let mut manifest = self.directory.manifest.clone();
         let kept = manifest.add(config, now);
-        let opened = self.open_hub(&kept, pool)?;
-        match self.directory.save(manifest) {
-            Ok(saved) => self.directory.manifest = saved,
-            Err(error) => {
-                self.directory.remove_folder(&kept);
-                return Err(DeclarationError::DataDirectory(error));
-            }
-        }
+        // A new number, so there can be no folder.
+        let opened = self.open_hub(&kept, &HashSet::new(), pool)?;
+        self.directory.manifest = self
+            .directory
+            .save(manifest)
+            .map_err(DeclarationError::DataDirectory)?;
         Ok(opened.hub)
     }
 
@@ -176,7 +175,7 @@ impl Storage {
 
     /// Removes the files of a hub that was forgotten and whose logs are retired.
     pub(super) fn remove_files(&self, hub: &KeptHub) {
-        self.directory.remove_folder(hub);
+        self.directory.remove_folders(hub);
     }
 
     /// Keeps the consumer groups of a hub as they are now.
@@ -234,21 +233,20 @@ impl Storage {
         Ok(())
     }
 
-    fn open_hub(&self, kept: &KeptHub, pool: &Arc<BlockPool>) -> Result<Opened, DeclarationError> {
+    /// Opens the logs of a hub, some of whose folders are among `folders`.
+    fn open_hub(
+        &self,
+        kept: &KeptHub,
+        folders: &HashSet<String>,
+        pool: &Arc<BlockPool>,
+    ) -> Result<Opened, DeclarationError> {
         let config = kept.config();
         Hub::check(&config).map_err(DeclarationError::Hub)?;
-        let present = self
-            .directory
-            .make_folder(kept)
-            .map_err(DeclarationError::DataDirectory)?;
-        let present: HashSet<String> = present.into_iter().collect();
-        let folder = self.directory.folder(kept);
         let mut report = RecoveryReport::default();
         let open = |id: u16| {
-            let id = id.to_string();
             let directory = PartitionDirectory {
-                path: folder.join(&id),
-                presence: match present.contains(&id) {
+                path: self.directory.folder(kept, id),
+                presence: match folders.contains(&kept.folder(id)) {
                     true => Presence::Present,
                     false => Presence::Absent,
                 },
