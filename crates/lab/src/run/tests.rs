@@ -455,3 +455,81 @@ async fn a_role_that_talks_nonsense_is_quoted() {
     );
     assert_eq!(ended, 1);
 }
+
+/// Starts roles that say things at their times and then read on for ever, or end.
+struct Timetable;
+
+impl Timetable {
+    const READY: &str = "{\"ready\":{\"connection_string\":\"x\"}}\n";
+    const FAILED: &str = "{\"failed\":{\"error\":\"the connection is gone\"}}\n";
+
+    /// What a role says after how long, and when it ends.
+    fn of(role: Role) -> (Vec<(Duration, &'static str)>, Option<Duration>) {
+        let at = Duration::from_millis;
+        match role {
+            // The service dies; those that were connected to it notice before the orchestrator does.
+            Role::Hub => (vec![(at(0), Self::READY)], Some(at(9_900))),
+            Role::Load => (
+                vec![(at(0), Self::READY), (at(9_700), Self::FAILED)],
+                Some(at(9_750)),
+            ),
+            Role::Relay => (vec![(at(0), Self::READY), (at(9_800), Self::FAILED)], None),
+            Role::Sink => (vec![(at(0), Self::READY)], None),
+        }
+    }
+}
+
+impl RoleLauncher for Timetable {
+    fn launch(&self, role: Role, _: &str, _: &Path) -> Result<RoleHandle, LaunchError> {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (output, input) = tokio::io::split(ours);
+        let begun = tokio::time::Instant::now();
+        tokio::spawn(async move {
+            let (mut read, mut write) = tokio::io::split(theirs);
+            let reading = tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut read, &mut tokio::io::sink()).await;
+            });
+            let (said, end) = Self::of(role);
+            for (at, text) in said {
+                tokio::time::sleep_until(begun + at).await;
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut write, text.as_bytes()).await;
+            }
+            match end {
+                Some(at) => {
+                    tokio::time::sleep_until(begun + at).await;
+                    let _ = tokio::io::AsyncWriteExt::shutdown(&mut write).await;
+                }
+                None => std::future::pending().await,
+            }
+            let _ = reading.await;
+        });
+        Ok(RoleHandle {
+            input: Box::new(input),
+            output: Box::new(output),
+            control: Box::new(ScriptedControl(Arc::default())),
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_role_that_died_is_the_cause_and_not_those_that_noticed_it_first() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let (_canceller, cancellation) = cancellation();
+    let limiter = Limiter::affinity_only("there are no processes here");
+    let outcome = run(
+        &cases(&["load.mode=saturate", "phases.warm_up=1 min"]),
+        options(folder.path()),
+        &Timetable,
+        &limiter,
+        &Unobserved,
+        cancellation,
+    )
+    .await
+    .expect("the folder can be written");
+    let message = &outcome.results.cases[0].findings[0].message;
+    assert_eq!(
+        message,
+        "the hub failed: it ended without a word, and after it the load: the connection is gone; the relay: the \
+         connection is gone (it did not exit and was killed)"
+    );
+}
