@@ -2,12 +2,14 @@
 //!
 //! * `directory` is the data directory: whose it is, and what is in it.
 //! * `manifest` says which hubs there are.
+//! * `opening` opens their logs.
 //!
 //! A hub is created by opening its logs first, which makes no file, and naming it in the manifest then. It is deleted in
 //! the opposite order: a crash in between leaves folders that no hub has, which the next start removes.
 
 mod directory;
 mod manifest;
+mod opening;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -20,11 +22,12 @@ use super::hub::Hub;
 use crate::log::disk::{
     Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
 };
-use crate::log::{BlockPool, PartitionLog};
+use crate::log::{BlockPool, LogLimits};
 use crate::unix_time::UnixTime;
 use directory::DataDirectory;
 pub use directory::DataDirectoryError;
 use manifest::KeptHub;
+use opening::OpenedLog;
 
 /// Where a namespace keeps its hubs, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,28 +53,6 @@ impl StorageConfig {
 pub(super) struct Storage {
     directory: DataDirectory,
     committer: Arc<Committer>,
-}
-
-/// A hub that was opened.
-#[derive(Debug)]
-struct Opened {
-    hub: Arc<Hub>,
-    report: RecoveryReport,
-}
-
-impl Opened {
-    /// Whether the process that had the hub before did not come to a good end, or the disk did not keep what it was
-    /// given.
-    fn is_worth_telling(&self) -> bool {
-        let RecoveryReport {
-            scanned_bytes,
-            rebuilt_sidecars,
-            torn,
-            damaged,
-            ..
-        } = &self.report;
-        *scanned_bytes > 0 || *rebuilt_sidecars > 0 || !torn.is_empty() || !damaged.is_empty()
-    }
 }
 
 /// Why a declared hub does not come to be.
@@ -130,15 +111,22 @@ impl Storage {
         };
         let of_directory = |error| (None, DeclarationError::DataDirectory(error));
         let folders = self.directory.folders().map_err(of_directory)?;
+        let directories = manifest
+            .hubs()
+            .iter()
+            .flat_map(|kept| self.directories(kept, &folders))
+            .collect();
+        let mut opened = opening::open_logs(directories, pool).into_iter();
         let mut hubs = Vec::with_capacity(manifest.hubs().len());
         for kept in manifest.hubs() {
-            let opened = self
-                .open_hub(kept, &folders, pool)
+            let logs = opened.by_ref().take(kept.partitions.into());
+            let (hub, report) = self
+                .assemble(kept, logs)
                 .map_err(|error| (place_of(&kept.name), error))?;
-            if opened.is_worth_telling() {
-                tracing::info!(hub = kept.name, "{}", opened.report);
+            if is_worth_telling(&report) {
+                tracing::info!(hub = kept.name, "{report}");
             }
-            hubs.push(opened.hub);
+            hubs.push(hub);
         }
         if manifest != self.directory.manifest {
             self.directory.manifest = self.directory.save(manifest).map_err(of_directory)?;
@@ -157,12 +145,14 @@ impl Storage {
         let mut manifest = self.directory.manifest.clone();
         let kept = manifest.add(config, now);
         // A new number, so there can be no folder.
-        let opened = self.open_hub(&kept, &HashSet::new(), pool)?;
+        let directories = self.directories(&kept, &HashSet::new());
+        let logs = opening::open_logs(directories, pool);
+        let (hub, _report) = self.assemble(&kept, logs.into_iter())?;
         self.directory.manifest = self
             .directory
             .save(manifest)
             .map_err(DeclarationError::DataDirectory)?;
-        Ok(opened.hub)
+        Ok(hub)
     }
 
     /// Forgets a hub. Its files are still there: [`remove_files`](Self::remove_files).
@@ -233,17 +223,13 @@ impl Storage {
         Ok(())
     }
 
-    /// Opens the logs of a hub, some of whose folders are among `folders`.
-    fn open_hub(
+    /// Where the logs of a hub are kept, some of whose folders are among `folders`.
+    fn directories(
         &self,
         kept: &KeptHub,
         folders: &HashSet<String>,
-        pool: &Arc<BlockPool>,
-    ) -> Result<Opened, DeclarationError> {
-        let config = kept.config();
-        Hub::check(&config).map_err(DeclarationError::Hub)?;
-        let mut report = RecoveryReport::default();
-        let open = |id: u16| {
+    ) -> Vec<(LogLimits, PartitionDirectory)> {
+        let directory = |id| {
             let directory = PartitionDirectory {
                 path: self.directory.folder(kept, id),
                 presence: match folders.contains(&kept.folder(id)) {
@@ -252,23 +238,45 @@ impl Storage {
                 },
                 committer: Arc::clone(&self.committer),
             };
-            let (log, found) = PartitionLog::open(config.log, Arc::clone(pool), directory)?;
-            report.add(found);
-            Ok(log)
+            (kept.log, directory)
         };
-        let logs = (0..kept.partitions)
-            .map(open)
-            .collect::<Result<Vec<_>, OpenError>>()
-            .map_err(|error| {
-                let reason = error.to_string();
-                let path = self.directory.path().to_owned();
-                DeclarationError::DataDirectory(DataDirectoryError::Unusable { path, reason })
+        (0..kept.partitions).map(directory).collect()
+    }
+
+    /// A hub of its logs, and what opening them found.
+    fn assemble(
+        &self,
+        kept: &KeptHub,
+        opened: impl Iterator<Item = Result<OpenedLog, OpenError>>,
+    ) -> Result<(Arc<Hub>, RecoveryReport), DeclarationError> {
+        let config = kept.config();
+        Hub::check(&config).map_err(DeclarationError::Hub)?;
+        let mut report = RecoveryReport::default();
+        let mut logs = Vec::with_capacity(kept.partitions.into());
+        for log in opened {
+            let log = log.map_err(|error| {
+                DeclarationError::DataDirectory(DataDirectoryError::Unusable {
+                    path: self.directory.path().to_owned(),
+                    reason: error.to_string(),
+                })
             })?;
+            report.add(log.report);
+            logs.push(log.log);
+        }
         let hub =
             Hub::with_logs(&config, logs, kept.created_at()).map_err(DeclarationError::Hub)?;
-        Ok(Opened {
-            hub: Arc::new(hub),
-            report,
-        })
+        Ok((Arc::new(hub), report))
     }
+}
+
+/// Whether the process that had the hub before did not come to a good end, or the disk did not keep what it was given.
+fn is_worth_telling(report: &RecoveryReport) -> bool {
+    let RecoveryReport {
+        scanned_bytes,
+        rebuilt_sidecars,
+        torn,
+        damaged,
+        ..
+    } = report;
+    *scanned_bytes > 0 || *rebuilt_sidecars > 0 || !torn.is_empty() || !damaged.is_empty()
 }
