@@ -88,6 +88,8 @@ pub(super) struct Shared {
     loads: Mutex<Loads>,
     loads_changed: Condvar,
     logs: Mutex<Vec<Weak<PartitionLog>>>,
+    /// What the process before has left with the system is on the device.
+    is_past_synced: Mutex<bool>,
     pub(super) close_error: Mutex<Option<CloseError>>,
 }
 
@@ -167,6 +169,7 @@ impl Committer {
             loads: Mutex::default(),
             loads_changed: Condvar::new(),
             logs: Mutex::default(),
+            is_past_synced: Mutex::default(),
             close_error: Mutex::default(),
         });
         let committer = Arc::new(Self {
@@ -236,6 +239,17 @@ impl Committer {
     /// Whether this policy ever syncs.
     pub(super) fn syncs(&self) -> bool {
         self.shared.options.sync != SyncPolicy::Os
+    }
+
+    /// Syncs the file system of `directory`, which must be that of all logs, unless that was done before: once is enough for
+    /// what another process has written, and a sync per partition would take minutes for thousands of them.
+    pub(super) fn sync_what_was_left(&self, directory: &Path) -> io::Result<()> {
+        let mut is_synced = lock(&self.shared.is_past_synced);
+        if !*is_synced {
+            self.shared.disk.sync_file_system(directory)?;
+            *is_synced = true;
+        }
+        Ok(())
     }
 
     pub(super) fn residency(&self) -> Arc<Residency> {

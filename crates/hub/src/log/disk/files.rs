@@ -19,6 +19,9 @@ pub trait DiskFiles: fmt::Debug + Send + Sync {
     /// Brings the entries of a directory to the device, as they were made and removed.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
+    /// Brings everything that was written to the file system of `directory` to the device.
+    fn sync_file_system(&self, directory: &Path) -> io::Result<()>;
+
     /// Opens a file.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
 
@@ -79,6 +82,17 @@ impl DiskFiles for SystemFiles {
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         File::open(directory)?.sync_all()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn sync_file_system(&self, directory: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(directory)?)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn sync_file_system(&self, _directory: &Path) -> io::Result<()> {
+        rustix::fs::sync();
+        Ok(())
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {

@@ -10,7 +10,7 @@ use super::directory::{
 };
 use super::fault::Unavailable;
 use super::files::{Access, DiskFile, read_fully};
-use super::recover::{RecoveryReport, recover};
+use super::recover::{RecoveryReport, Sync, recover};
 use super::segment_files::SegmentFiles;
 use super::sidecar::{Assurance, Sidecar};
 use crate::log::block::{BlockSlice, BlockWriter};
@@ -71,8 +71,12 @@ impl PartitionDirectory {
         if self.presence == Presence::Absent {
             return Ok((State::new(0, None), RecoveryReport::default()));
         }
-        let (recovered, report) =
-            recover(self.committer.files(), &self.path, self.committer.syncs())?;
+        let sync = || self.committer.sync_what_was_left(&self.path);
+        let sync: Option<Sync<'_>> = match self.committer.syncs() {
+            true => Some(&sync),
+            false => None,
+        };
+        let (recovered, report) = recover(self.committer.files(), &self.path, sync)?;
         for (path, damage) in &report.damaged {
             tracing::error!(segment = %path.display(), %damage, "a segment is damaged; its events can't be read");
         }

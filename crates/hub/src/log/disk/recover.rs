@@ -74,11 +74,12 @@ pub(in crate::log) struct RecoveredSegment {
     pub(in crate::log) damage: Option<Damage>,
 }
 
-/// Looks at the partition's `directory` and mends it. Segments that were scanned are synced if `sync` says so.
+/// Looks at the partition's `directory` and mends it. If segments had to be scanned,
+/// `sync` is called before they are believed, if there is one.
 pub(in crate::log) fn recover(
     files: &dyn DiskFiles,
     directory: &Path,
-    sync: bool,
+    sync: Option<Sync<'_>>,
 ) -> Result<(Recovered, RecoveryReport), OpenError> {
     let boot = files.boot_id();
     let (segments, sidecars) = list(files, directory)?;
@@ -121,12 +122,15 @@ pub(in crate::log) fn recover(
     survey.finish()
 }
 
+/// Brings to the device whatever the process before has left with the system.
+pub(in crate::log) type Sync<'a> = &'a dyn Fn() -> io::Result<()>;
+
 /// One pass over the segments of a directory, oldest first.
 struct Survey<'a> {
     files: &'a dyn DiskFiles,
     directory: &'a Path,
     boot: Option<BootId>,
-    sync: bool,
+    sync: Option<Sync<'a>>,
     /// The number with which the next segment must begin.
     expected: Option<u64>,
     tail: Tail,
@@ -202,7 +206,7 @@ impl Survey<'_> {
         let next = following.unwrap_or(found.sidecar.next_sequence_number);
         if found.torn.is_none() && found.sidecar.next_sequence_number == next {
             self.mending.push(Mending::Vouch(found.sidecar));
-            self.keep(found.sidecar, self.sync, None);
+            self.keep(found.sidecar, self.sync.is_some(), None);
             return Ok(());
         }
         let damage = Damage {
@@ -246,7 +250,7 @@ impl Survey<'_> {
         if kept > 0 {
             self.mending.push(Mending::Vouch(found.sidecar));
         }
-        self.keep(found.sidecar, self.sync, None);
+        self.keep(found.sidecar, self.sync.is_some(), None);
         Ok(())
     }
 
@@ -323,16 +327,10 @@ impl Survey<'_> {
     fn finish(mut self) -> Result<(Recovered, RecoveryReport), OpenError> {
         let mending = std::mem::take(&mut self.mending);
         let vouches = |mending: &Mending| matches!(mending, Mending::Vouch(_));
-        if self.sync && mending.iter().any(vouches) {
-            // What a process that was killed had made may not be known to the device: the files, and the directory itself.
-            for directory in [self.directory.parent(), Some(self.directory)]
-                .into_iter()
-                .flatten()
-            {
-                self.files
-                    .sync_directory(directory)
-                    .map_err(OpenError::io(directory))?;
-            }
+        if let Some(sync) = self.sync
+            && mending.iter().any(vouches)
+        {
+            sync().map_err(OpenError::io(self.directory))?;
         }
         for mending in mending {
             match mending {
@@ -354,7 +352,7 @@ impl Survey<'_> {
                         result => result.map_err(OpenError::io(&path))?,
                     }
                 }
-                Mending::Vouch(sidecar) => self.vouch(sidecar)?,
+                Mending::Vouch(sidecar) => self.vouch(sidecar),
             }
         }
         self.recovered.next_sequence_number = self.expected.unwrap_or(0);
@@ -363,19 +361,12 @@ impl Survey<'_> {
 
     /// Makes a scanned segment like one that was completed. A sidecar that can't be written costs time at the next
     /// start and nothing else.
-    fn vouch(&mut self, sidecar: Sidecar) -> Result<(), OpenError> {
+    fn vouch(&mut self, sidecar: Sidecar) {
         let path = segment_path(self.directory, sidecar.first_sequence_number);
-        if self.sync {
-            // Reading is enough to be allowed to sync, so this works on a read-only file system as well.
-            self.files
-                .open(&path, Access::Read)
-                .and_then(|file| file.sync())
-                .map_err(OpenError::io(&path))?;
-        }
-        let assurance = match (self.sync, self.boot) {
+        let assurance = match (self.sync.is_some(), self.boot) {
             (true, _) => Assurance::Synced,
             (false, Some(boot)) => Assurance::Written(boot),
-            (false, None) => return Ok(()),
+            (false, None) => return,
         };
         let sidecar = Sidecar {
             assurance,
@@ -387,7 +378,6 @@ impl Survey<'_> {
                 tracing::warn!(segment = %path.display(), %error, "the sidecar of a segment can't be written");
             }
         }
-        Ok(())
     }
 }
 

@@ -244,7 +244,7 @@ impl SegmentFiles {
             self.directory = Directory::New;
         }
         let is_new = self.files[place].written == 0;
-        if is_new && self.syncs {
+        if is_new && self.syncs && self.unsynced_entries {
             // No crash may leave the later one of two new segments and not the earlier one.
             self.sync_entries(disk, path)?;
         }
