@@ -1,7 +1,7 @@
 //! Opening many logs at once.
 //!
-//! What a log takes that was not closed is one sync of its last segment, which is waiting and no work; so logs are opened by
-//! more threads than there are processors.
+//! To open a log is to wait for the disk, for listings and small reads and, after a crash, small writes; so logs are opened
+//! by more threads than there are processors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,5 +62,5 @@ pub(super) fn open_logs(
     opened.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Enough that the syncs of a journal are shared.
+/// Enough that a disk always has something to do.
 const MOST_THREADS: usize = 16;
