@@ -218,4 +218,4 @@ impl Watcher {
 }
 
 /// So that looking does not keep those from working who are looked at.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
