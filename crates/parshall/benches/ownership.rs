@@ -42,8 +42,10 @@ async fn main() {
          {rounds}"
     );
     let mut times: [Vec<Duration>; 5] = Default::default();
-    for _ in 0..rounds {
-        let round = round(renew, expire).await;
+    for number in 0..rounds {
+        // Relays leave at different moments of the others' cycles, long after the last change.
+        let quiet = renew * 2 + renew * number / rounds;
+        let round = round(renew, expire, quiet).await;
         for (times, time) in times.iter_mut().zip(round) {
             times.push(time);
         }
@@ -69,7 +71,7 @@ async fn main() {
 }
 
 /// A service, a publisher and relays that come and go.
-async fn round(renew: Duration, expire: Duration) -> [Duration; 5] {
+async fn round(renew: Duration, expire: Duration, quiet: Duration) -> [Duration; 5] {
     let hubs = ["source", "destination"].map(|name| HubConfig::new(name, PARTITIONS));
     let config = ServiceConfig::loopback(NamespaceConfig::with_hubs(hubs.into()));
     let service = Service::start(config).await.unwrap();
@@ -91,6 +93,7 @@ async fn round(renew: Duration, expire: Duration) -> [Duration; 5] {
 
     let mut relays = vec![Relay::start(folder.path())];
     until_shared(&mut relays).await;
+    tokio::time::sleep(quiet).await;
 
     let started = Instant::now();
     relays.extend([Relay::start(folder.path()), Relay::start(folder.path())]);
@@ -101,6 +104,7 @@ async fn round(renew: Duration, expire: Duration) -> [Duration; 5] {
     until_shared(&mut relays).await;
     let (from_start, from_running) = (started.elapsed(), running.elapsed());
 
+    tokio::time::sleep(quiet).await;
     let mut leaving = relays.remove(1);
     let signalled = Instant::now();
     leaving.send(Signal::TERM);
@@ -111,6 +115,7 @@ async fn round(renew: Duration, expire: Duration) -> [Duration; 5] {
 
     relays.push(Relay::start(folder.path()));
     until_shared(&mut relays).await;
+    tokio::time::sleep(quiet).await;
     let mut killed = relays.remove(0);
     let began = Instant::now();
     killed.child.kill().await.unwrap();
