@@ -182,7 +182,9 @@ impl<'a> SenderMut<'a> {
     }
 
     /// Starts a message that is written piece by piece. Dropping the writer unfinished takes it back.
-    #[inline]
+    // Always: where it is a call, the writer goes through memory and is read before the stores to it have settled, which
+    // costs more than everything that happens here.
+    #[inline(always)]
     pub fn begin(&mut self, delivery: &NewDelivery<'_>) -> Result<TransferWriter<'_>, SendError> {
         let connection = &mut *self.connection;
         let Some(link) = connection.links[self.link.index as usize].as_mut() else {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use amqp::Connection;
-use amqp::connection::{LinkId, NewDelivery, SendError};
+use amqp::connection::{LinkId, NewDelivery, TransferWriter};
 
 use super::runtime_metrics::RuntimeMetrics;
 use crate::log::disk::Damage;
@@ -157,21 +157,33 @@ impl DeliverLink {
         let (mut events, mut bytes) = (0, 0);
         let mut records = chunk.records();
         let mut stopped = None;
-        loop {
-            let before = records.clone();
-            let Some(record) = records.next() else { break };
+        let first = records.cursor().next_sequence_number();
+        for number in first..first + chunk.record_count() {
             if connection.output_len() >= limit {
-                self.reading.cursor = before.cursor();
                 stopped = Some(Stopped::ShareUsed);
                 break;
             }
-            if self.send(connection, &record).is_err() {
-                self.reading.cursor = before.cursor();
+            let tag = (number as u32).to_be_bytes();
+            let delivery = NewDelivery {
+                tag: &tag,
+                format: amqp::message::FORMAT_AMQP,
+                settled: true,
+            };
+            // Before the record is taken: the iterator then stands where the link has to go on, and need not be copied
+            // for each event in case it has to go back.
+            let mut sender = connection.sender(self.link);
+            let Some(Ok(mut writer)) = sender.as_mut().map(|sender| sender.begin(&delivery)) else {
                 stopped = Some(Stopped::Blocked);
                 break;
-            }
+            };
+            let Some(record) = records.next() else { break };
+            self.write(&mut writer, &record);
+            writer.finish();
             events += 1;
             bytes += record.sections.len() as u64;
+        }
+        if stopped.is_some() {
+            self.reading.cursor = records.cursor();
         }
         if events > 0 {
             self.reading.partition.counters().delivered(events, bytes);
@@ -182,15 +194,7 @@ impl DeliverLink {
     }
 
     #[inline]
-    fn send(&mut self, connection: &mut Connection, record: &Record<'_>) -> Result<(), SendError> {
-        let mut sender = connection.sender(self.link).ok_or(SendError::NotAttached)?;
-        let tag = (record.sequence_number as u32).to_be_bytes();
-        let delivery = NewDelivery {
-            tag: &tag,
-            format: amqp::message::FORMAT_AMQP,
-            settled: true,
-        };
-        let mut writer = sender.begin(&delivery)?;
+    fn write(&mut self, writer: &mut TransferWriter<'_>, record: &Record<'_>) {
         if let Some(metrics) = &self.metrics {
             writer.put(metrics.section());
         }
@@ -206,8 +210,6 @@ impl DeliverLink {
             writer.put(record.annotations);
         }
         writer.put(record.sections);
-        writer.finish();
-        Ok(())
     }
 }
 
