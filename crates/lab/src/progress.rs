@@ -20,8 +20,10 @@ pub struct Progress {
     pub cases: usize,
     /// Number of the current trial, counted from 1.
     pub trial: u32,
-    /// How many trials the case has.
+    /// How many trials the case has; 0 if that depends on what they find out.
     pub trials: u32,
+    /// The rate in events per second that this trial tries, in a search for the highest sustainable one.
+    pub tried_per_s: Option<f64>,
     /// What the run is doing.
     pub phase: Phase,
     /// How long it has been doing so.

@@ -154,9 +154,10 @@ fn picture(progress: &Progress, width: usize, colours: bool) -> Vec<String> {
 
 /// Where the run is: `[2/4] fan_out=32, trial 1 of 3: measuring`.
 fn place(progress: &Progress) -> String {
-    let trial = match progress.trials {
-        0 | 1 => String::new(),
-        trials => format!(", trial {} of {trials}", progress.trial),
+    let trial = match (progress.trials, progress.tried_per_s) {
+        (_, Some(rate)) => format!(", probe {} at {}/s", progress.trial, figure::rate(rate)),
+        (0 | 1, None) => String::new(),
+        (trials, None) => format!(", trial {} of {trials}", progress.trial),
     };
     // Names come from users: nothing in them may move the cursor.
     let case = progress.case.replace(char::is_control, " ");
@@ -254,6 +255,7 @@ mod tests {
             cases: 4,
             trial: 1,
             trials: 3,
+            tried_per_s: None,
             phase: Phase::Measuring,
             phase_elapsed: Duration::from_secs(elapsed),
             phase_length: Some(Duration::from_secs(60)),

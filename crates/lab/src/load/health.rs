@@ -62,7 +62,7 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
     let is_limit = match facts.mode {
         LoadMode::Saturate => facts.held.is_zero(),
         LoadMode::Closed => is_busy,
-        LoadMode::Open | LoadMode::Backlog => false,
+        LoadMode::Open | LoadMode::Backlog | LoadMode::Capacity => false,
     };
     if is_limit {
         findings.push(

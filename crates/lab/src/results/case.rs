@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::figure;
 
 use super::{
-    CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary, Published,
-    Role, RoleUsage, Severity, Stage, Summary, Trial, TrialRecord,
+    Capacity, CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary,
+    Published, Role, RoleUsage, Severity, Stage, Summary, Trial, TrialRecord,
 };
 
 /// A case with its trials, its figures and its verdict.
@@ -74,6 +74,9 @@ pub struct Case {
     /// The same case in the published study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
+    /// The search for the highest sustainable rate, if there was one. The trials are then those that held it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
     /// What the lab noticed, heaviest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -185,6 +188,7 @@ impl Case {
                 .collect(),
             delivery,
             published: plan.published.clone(),
+            capacity: None,
             findings,
             trials,
         }
@@ -205,6 +209,9 @@ impl Case {
     /// Whether all planned trials ran to their end, as far as this machine can run them.
     #[must_use]
     pub fn is_complete(&self) -> bool {
+        if let Some(capacity) = &self.capacity {
+            return capacity.is_complete();
+        }
         self.status == Status::Skipped
             || self.completed_trials().count() >= self.planned_trials as usize
     }

@@ -13,6 +13,7 @@
 //! and was zero. Names end in their unit; the exceptions are [`Case::stages`] and [`Trial::stages`], whose
 //! summaries count microseconds like `latency_us`.
 
+mod capacity;
 mod case;
 mod civil_time;
 mod delivery;
@@ -28,6 +29,7 @@ mod stage;
 mod summary;
 mod trial;
 
+pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use case::{Case, CasePlan, OrderExpectation, Status};
 pub use civil_time::utc_timestamp;
 pub use delivery::Delivery;

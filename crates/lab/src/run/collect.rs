@@ -441,7 +441,7 @@ fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Fi
             (forwarded * OPEN_SINK_LAG_S).max(LEAST_SINK_LAG),
         ),
         LoadMode::Saturate => (Severity::Warning, plan.parameters.lag_limit() as f64),
-        LoadMode::Closed | LoadMode::Backlog => return None,
+        LoadMode::Closed | LoadMode::Backlog | LoadMode::Capacity => return None,
     };
     (lag_peak as f64 > tolerated).then(|| {
         Finding::new(

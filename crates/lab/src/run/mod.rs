@@ -3,6 +3,7 @@
 //!
 //! * `plan` turns a case into what each role is told.
 //! * `crew` starts the roles, speaks to them and hears them.
+//! * `capacity` looks for the highest rate that a case sustains, a trial for each rate.
 //! * `trial` leads them through the phases.
 //! * `monitor` shows what happens meanwhile.
 //! * `collect` and `agreement` make the record of what was found.
@@ -12,6 +13,7 @@
 
 mod agreement;
 mod cancellation;
+mod capacity;
 mod collect;
 mod crew;
 mod error;
@@ -25,7 +27,8 @@ pub use error::{RunError, TrialError};
 use std::{path::PathBuf, time::SystemTime};
 
 use self::{
-    monitor::Place,
+    capacity::CapacitySearch,
+    monitor::{Place, SECOND},
     plan::{TrialPlan, case_plan},
     trial::{TrialContext, machine_cores, run_trial, trial_folder},
 };
@@ -36,7 +39,7 @@ use crate::{
     report::ResultsFolder,
     results::{self, Environment, Results, RunIdentity, TrialRecord},
     roles::process::RoleLauncher,
-    scenario::Case,
+    scenario::{Case, LoadMode},
 };
 
 /// What is to be run and where its results go.
@@ -92,6 +95,47 @@ pub async fn run<L: RoleLauncher>(
             folder.write(&results)?;
             continue;
         }
+        if case.parameters.load.mode == LoadMode::Capacity {
+            let mut search = CapacitySearch::new(case, &plan);
+            while let Some(probe) = search.next() {
+                if cancellation.is_wished() {
+                    was_cancelled = true;
+                    break 'cases;
+                }
+                run_number = run_number.wrapping_add(1);
+                let trial_plan = TrialPlan {
+                    parameters: &probe.parameters,
+                    clock,
+                    run: run_number,
+                };
+                let context = TrialContext {
+                    launcher,
+                    limiter,
+                    observer,
+                    cancellation: cancellation.clone(),
+                    place: Place {
+                        case: case.name.clone(),
+                        case_number: index + 1,
+                        cases: cases.len(),
+                        trial: probe.number,
+                        trials: 0,
+                        tried_per_s: Some(probe.rate),
+                    },
+                    interval: probe.interval,
+                    folder: trial_folder(&options.folder, &case.name, probe.number),
+                };
+                let (record, error) = run_trial(&trial_plan, context).await;
+                folder.add_trial(&case.name, &record);
+                search.record(record, error.as_ref());
+                results.put(search.case());
+                folder.write(&results)?;
+                if let Some(TrialError::Cancelled) = error {
+                    was_cancelled = true;
+                    break 'cases;
+                }
+            }
+            continue;
+        }
         let mut records: Vec<TrialRecord> = Vec::new();
         for trial in 1..=plan.trials {
             if cancellation.is_wished() {
@@ -116,7 +160,9 @@ pub async fn run<L: RoleLauncher>(
                     cases: cases.len(),
                     trial,
                     trials: plan.trials,
+                    tried_per_s: None,
                 },
+                interval: SECOND,
                 folder: own_folder,
             };
             let (record, error) = run_trial(&trial_plan, context).await;

@@ -16,6 +16,7 @@ use crate::{
 pub(super) struct Monitor<'a> {
     observer: &'a dyn Observer,
     clock: RunClock,
+    interval: Duration,
     progress: Progress,
     phase_began: RunTime,
     /// How far ahead a saturating load may be; `None` for the others.
@@ -46,6 +47,8 @@ pub(super) struct Place {
     pub(super) cases: usize,
     pub(super) trial: u32,
     pub(super) trials: u32,
+    /// The rate that the trial tries, in a search for the highest one.
+    pub(super) tried_per_s: Option<f64>,
 }
 
 impl<'a> Monitor<'a> {
@@ -55,6 +58,7 @@ impl<'a> Monitor<'a> {
         clock: RunClock,
         mode: LoadMode,
         max_lag: u64,
+        interval: Duration,
     ) -> Self {
         let progress = Progress {
             case: place.case,
@@ -62,6 +66,7 @@ impl<'a> Monitor<'a> {
             cases: place.cases,
             trial: place.trial,
             trials: place.trials,
+            tried_per_s: place.tried_per_s,
             phase: Phase::Starting,
             phase_elapsed: Duration::ZERO,
             phase_length: None,
@@ -74,6 +79,7 @@ impl<'a> Monitor<'a> {
         Self {
             observer,
             clock,
+            interval,
             progress,
             phase_began: clock.now(),
             max_lag: (mode == LoadMode::Saturate).then_some(max_lag),
@@ -123,7 +129,7 @@ impl<'a> Monitor<'a> {
     /// To be called several times a second. Answers with what a saturating load is to be told.
     pub(super) fn tick(&mut self, crew: &Crew) -> Option<(Role, Command)> {
         let now = self.clock.now();
-        if now.saturating_since(self.before.at) >= SECOND {
+        if now.saturating_since(self.before.at) >= self.interval {
             self.show(crew, now);
         }
         let max_lag = self.max_lag?;
@@ -300,4 +306,5 @@ pub(super) fn rate_between(
     (elapsed > 0.0).then(|| grown as f64 / elapsed)
 }
 
-const SECOND: Duration = Duration::from_secs(1);
+/// How often the course of a trial is read, unless it is too short for that.
+pub(super) const SECOND: Duration = Duration::from_secs(1);

@@ -131,7 +131,9 @@ impl TrialPlan<'_> {
             batch: load.batch,
             in_flight: match load.mode {
                 LoadMode::Closed => 1,
-                LoadMode::Open | LoadMode::Saturate | LoadMode::Backlog => load.in_flight,
+                LoadMode::Open | LoadMode::Saturate | LoadMode::Backlog | LoadMode::Capacity => {
+                    load.in_flight
+                }
             },
             pace: match (load.mode, load.rate) {
                 (LoadMode::Open, Some(rate)) => Pace::Open {
@@ -142,7 +144,8 @@ impl TrialPlan<'_> {
                     },
                 },
                 // The scenario's own checks demand a rate of an open load.
-                (LoadMode::Closed | LoadMode::Open, _) => Pace::Closed,
+                // A search for a capacity is made of open loads and never a trial itself.
+                (LoadMode::Closed | LoadMode::Open | LoadMode::Capacity, _) => Pace::Closed,
                 (LoadMode::Saturate, _) => Pace::Saturate,
                 (LoadMode::Backlog, _) => Pace::Backlog {
                     events: load.backlog,

@@ -42,6 +42,8 @@ pub(super) struct TrialContext<'a, L> {
     pub(super) observer: &'a dyn Observer,
     pub(super) cancellation: Cancellation,
     pub(super) place: Place,
+    /// How often the course of the trial is read.
+    pub(super) interval: Duration,
     /// The trial's own folder: logs, and while it runs checkpoints and data.
     pub(super) folder: PathBuf,
 }
@@ -59,6 +61,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
         plan.clock,
         plan.mode(),
         plan.parameters.lag_limit(),
+        context.interval,
     );
     let mut trial = Trial {
         plan,
@@ -140,7 +143,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.start().await?;
         let streams = match self.plan.mode() {
             LoadMode::Backlog => self.drain_a_backlog().await?,
-            LoadMode::Open | LoadMode::Closed | LoadMode::Saturate => {
+            LoadMode::Open | LoadMode::Closed | LoadMode::Saturate | LoadMode::Capacity => {
                 self.measure_under_load().await?
             }
         };

@@ -6,6 +6,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::{ByteSize, Rate};
 
+use super::Capacity;
+
 /// The section `load`.
 ///
 /// Every mode reads its own keys and leaves the others alone, so that a scenario can be switched from one mode to
@@ -33,6 +35,8 @@ pub struct Load {
     /// `saturate`: how many events the generator may be ahead of the relay at most. Enough to keep the relay busy,
     /// few enough to stay in the log; [`Parameters::lag_limit`](super::Parameters::lag_limit) takes both into account.
     pub max_lag: u64,
+    /// `capacity`: what is looked for.
+    pub capacity: Capacity,
     /// The seed of arrivals, filler and stream order. Equal seeds offer equal loads.
     pub seed: u64,
 }
@@ -49,6 +53,9 @@ pub enum LoadMode {
     Saturate,
     /// All of [`Load::backlog`] first; the relay starts when it is there. Isolates the relay.
     Backlog,
+    /// A search for the highest rate that is sustained: one open load after another, each at the rate that the search
+    /// asks for.
+    Capacity,
 }
 
 /// How the intended instants of an open load lie in time.
@@ -86,6 +93,7 @@ impl Default for Load {
             in_flight: 8,
             backlog: 1_000_000,
             max_lag: 2_000_000,
+            capacity: Capacity::default(),
             seed: 1,
         }
     }

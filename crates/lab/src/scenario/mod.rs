@@ -13,6 +13,7 @@
 //! Then `${VARIABLES}` are filled in, the document is typed, and ranges and relations are checked. Each mistake is a
 //! [`settings::SettingsError`] that points at its place, in the file or in the argument.
 
+mod capacity;
 mod case;
 mod file;
 mod glob;
@@ -23,6 +24,7 @@ mod sweep;
 mod validate;
 
 pub use crate::results::Published;
+pub use capacity::{Capacity, Percent, PercentError};
 pub use case::{Axis, Case};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};

@@ -8,9 +8,12 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use settings::{Document, SettingsError};
-use units::ByteSize;
+use units::{ByteSize, Rate};
 
-use super::{Checkpoint, Hub, LoadMode, Parameters, Payload, RoleLimits, SMALLEST_PAYLOAD, Target};
+use super::{
+    Capacity, Checkpoint, Hub, LoadMode, Parameters, Payload, Percent, RoleLimits,
+    SMALLEST_PAYLOAD, Target,
+};
 
 /// Checks `parameters`, which were read from `document`.
 pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), SettingsError> {
@@ -147,6 +150,7 @@ impl Rules<'_> {
         self.within("load.in_flight", load.in_flight, 1..=1000)?;
         self.within("load.backlog", load.backlog, 1..=MOST_EVENTS)?;
         self.within("load.max_lag", load.max_lag, 1..=MOST_EVENTS)?;
+        self.capacity(&load.capacity)?;
         let Payload::Size(payload) = load.payload else {
             return Ok(());
         };
@@ -167,6 +171,40 @@ impl Rules<'_> {
             return Err(self.document.mistake("load.backlog", reason, advice));
         }
         Ok(())
+    }
+
+    fn capacity(&self, capacity: &Capacity) -> Result<(), SettingsError> {
+        self.within(
+            "load.capacity.percentile",
+            capacity.percentile,
+            50.0..=99.99,
+        )?;
+        self.duration(
+            "load.capacity.bound",
+            capacity.bound,
+            Duration::from_micros(10),
+        )?;
+        let rate = |per_second| {
+            Rate::per_second(per_second).expect("a positive rate below one event per nanosecond")
+        };
+        self.within(
+            "load.capacity.start",
+            capacity.start,
+            rate(1.0)..=rate(MOST_PER_SECOND),
+        )?;
+        self.within(
+            "load.capacity.highest",
+            capacity.highest,
+            capacity.start..=rate(MOST_PER_SECOND),
+        )?;
+        self.within(
+            "load.capacity.precision",
+            capacity.precision,
+            Percent::new(0.5)..=Percent::new(50.0),
+        )?;
+        self.duration("load.capacity.probe", capacity.probe, SHORTEST_PROBE)?;
+        self.duration("load.capacity.hold", capacity.hold, capacity.probe)?;
+        self.within("load.capacity.repeat", capacity.repeat, 1..=20)
     }
 
     fn relay(&self, parameters: &Parameters) -> Result<(), SettingsError> {
@@ -272,6 +310,10 @@ const LONGEST_NAME: usize = 256;
 const SMALLEST_LOG: ByteSize = ByteSize::from_mebibytes(2);
 /// What a send may carry, less the room that its other sections take.
 const LARGEST_PAYLOAD: ByteSize = ByteSize::from_kibibytes(1000);
+/// A growing lag takes a few readings to be told from an uneven one.
+const SHORTEST_PROBE: Duration = Duration::from_millis(500);
+/// Well above what a machine can send.
+const MOST_PER_SECOND: f64 = 1e9;
 /// The sequence number in a payload has 32 bits.
 const MOST_EVENTS: u64 = u32::MAX as u64;
 /// The intended instant in a payload has 40 bits of microseconds: 12 days, which all phases together stay below.

@@ -9,6 +9,7 @@
 //!   ([`Design::Independent`]), of signed ranks for trials that ran in pairs ([`Design::Paired`]).
 //! * [`quantile_ranks`]: between which ranks of an independent sample the true percentile lies.
 //! * [`quantile_shares`]: the same for samples that are not independent, such as the latencies of neighbouring events.
+//! * [`Trend`]: whether readings over time grow, such as the lag of a relay; the one place that trusts a straight line.
 //!
 //! **What is assumed.** Trials are independent of one another. Independent trials of two builds have distributions of
 //! one shape, shifted; pairs have differences that are symmetric, which holds by construction when the order within a
@@ -26,6 +27,7 @@ mod blocks;
 mod compare;
 mod order;
 mod ranks;
+mod trend;
 
 pub use blocks::{Block, LEAST_BLOCKS, quantile_shares};
 pub use compare::{
@@ -33,6 +35,7 @@ pub use compare::{
     Verdict, compare,
 };
 pub use order::{Ranks, median_interval, quantile_ranks, trials_for_median_interval};
+pub use trend::{LEAST_READINGS, TREND_CONFIDENCE, Trend};
 
 use serde::{Deserialize, Serialize};
 

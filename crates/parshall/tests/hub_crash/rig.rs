@@ -220,10 +220,7 @@ async fn read(options: EventHubsOptions) -> StreamVerifier {
         for event in batch.events() {
             // A Data section with a length in one byte, as the publisher made it.
             let payload = batch.message(event).strip_prefix(b"\x00\x53\x75\xa0\x14");
-            verifier.observe(
-                Header::parse(payload.unwrap_or_default()),
-                partition as u16,
-            );
+            verifier.observe(Header::parse(payload.unwrap_or_default()), partition as u16);
         }
         *next += batch.len() as i64;
         source.release(batch);

@@ -37,7 +37,11 @@ use super::{
     fabric::{DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource},
     protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig},
 };
-use crate::{clock::RunClock, results::HubCounters, scenario::Secret};
+use crate::{
+    clock::{RunClock, RunTime},
+    results::HubCounters,
+    scenario::Secret,
+};
 
 /// What goes wrong in the world.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -46,6 +50,8 @@ pub struct Faults {
     pub tampering: Option<Tampering>,
     /// How long it keeps them.
     pub delay: Option<Delay>,
+    /// It takes no more events per second than this.
+    pub capacity_per_s: Option<f64>,
     /// It fails after so many events.
     pub fail_after: Option<u64>,
     /// It panics after so many events.
@@ -215,6 +221,8 @@ impl Fabric for MemoryFabric {
             fan_out: config.relay.fan_out,
             reading: Rc::default(),
             kept: Kept::new(self.faults.delay),
+            free_at: RunTime::EPOCH,
+            rest: Box::pin(tokio::time::sleep(Duration::ZERO)),
         })
     }
 

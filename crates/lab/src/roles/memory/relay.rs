@@ -56,6 +56,9 @@ pub struct MemoryRelay {
     pub(super) fan_out: u32,
     pub(super) reading: Rc<RefCell<RelayReading>>,
     pub(super) kept: Kept,
+    /// When a pipeline of limited capacity has worked off what it took.
+    pub(super) free_at: RunTime,
+    pub(super) rest: Pin<Box<Sleep>>,
 }
 
 /// The events that wait for their instant.
@@ -155,6 +158,9 @@ impl RelayPipeline for MemoryRelay {
                 return Poll::Ready(Ok(()));
             }
             for turn in 0.. {
+                if self.poll_exhausted(context) {
+                    break;
+                }
                 if turn == BATCHES_PER_POLL {
                     // The event loop needs a turn now and then, however much there is to receive.
                     context.waker().wake_by_ref();
@@ -180,7 +186,27 @@ impl RelayPipeline for MemoryRelay {
 }
 
 impl MemoryRelay {
+    /// Whether as many events were taken as the capacity allows by now. The task is woken when that changes.
+    fn poll_exhausted(&mut self, context: &mut Context<'_>) -> bool {
+        loop {
+            let left = self.free_at.saturating_since(self.clock.now());
+            if left.is_zero() {
+                return false;
+            }
+            self.rest.as_mut().reset(Instant::now() + left);
+            if self.rest.as_mut().poll(context).is_pending() {
+                return true;
+            }
+        }
+    }
+
     fn take(&mut self, batch: EventBatch) -> Result<(), SourceError> {
+        if let Some(per_second) = self.faults.capacity_per_s {
+            // An idle moment is not made up for later, except for the shortest, which are the timer's.
+            let earliest = self.clock.now().minus(TIMER_SLACK);
+            let work = Duration::from_secs_f64(batch.len() as f64 / per_second);
+            self.free_at = self.free_at.max(earliest).plus(work);
+        }
         let mut messages = Vec::with_capacity(batch.len());
         for event in batch.events() {
             let received = self.count_received();
@@ -309,6 +335,9 @@ impl RelayMetrics for MemoryMetrics {
         Some(self.told())
     }
 }
+
+/// A timer may be late by this much.
+const TIMER_SLACK: Duration = Duration::from_millis(5);
 
 /// Batches after which the event loop gets a turn.
 const BATCHES_PER_POLL: u32 = 64;
