@@ -22,7 +22,7 @@ load:
   mode: capacity
   payload: 24 B
   batch: 10
-  in_flight: 8
+  in_flight: 4
   capacity:
     {bound: 200 ms, start: 5000/s, highest: 40000/s, precision: 20 %, probe: 600 ms, hold: 800 ms, repeat: 2}
 relay: {fan_out: 3, batch: {events: 32, wait: 1 ms}}
