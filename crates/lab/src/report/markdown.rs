@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::columns::{Cell, columns, table_begins};
+use super::search::{HEADINGS, rows};
 use super::verdict::{Verdict, provenance, remarks};
 use super::{Report, ReportError};
-use crate::results::{Results, Status};
+use crate::results::{Capacity, Results, Status};
 
 /// Verdict, table, findings and environment as Markdown.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,6 +38,11 @@ fn write(text: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(text)?;
         write_table(text, results)?;
     }
+    for case in &results.cases {
+        if let Some(capacity) = &case.capacity {
+            write_search(text, &case.name, capacity)?;
+        }
+    }
     for (index, remark) in remarks(results).iter().enumerate() {
         if index == 0 {
             writeln!(text)?;
@@ -54,6 +60,27 @@ fn write(text: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(text, "{}  ", escaped(&line))?;
     }
     writeln!(text, "`{}`", results.environment.command.replace('`', "'"))
+}
+
+fn write_search(text: &mut String, case: &str, capacity: &Capacity) -> std::fmt::Result {
+    let sentence = format!("{case}: {}", capacity.sentence());
+    writeln!(text, "\n{}.\n", escaped(&sentence))?;
+    writeln!(text, "| {} | verdict |", HEADINGS.join(" | "))?;
+    writeln!(text, "|---:|---|{}---|", "---:|".repeat(HEADINGS.len() - 2))?;
+    for row in rows(capacity) {
+        let verdict = [row.verdict.to_owned(), row.reason];
+        let verdict: Vec<_> = verdict
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        writeln!(
+            text,
+            "| {} | {} |",
+            row.cells.join(" | "),
+            escaped(&verdict.join(": "))
+        )?;
+    }
+    Ok(())
 }
 
 fn write_table(text: &mut String, results: &Results) -> std::fmt::Result {

@@ -13,6 +13,7 @@ mod latency_log;
 mod markdown;
 #[cfg(test)]
 pub(crate) mod sample;
+mod search;
 mod table;
 mod verdict;
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 use units::ByteSize;
 
 use crate::results::{
-    Case, CasePlan, Delivery, Distributions, Environment, Finding, FindingKind, GeneratorHealth,
-    HubCounters, Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism,
-    OrderExpectation, PerMillionEvents, Published, Results, Role, RoleUsage, Severity, Stage,
-    Trial, TrialRecord,
+    Capacity, Case, CasePlan, Conclusion, Delivery, Distributions, Environment, Finding,
+    FindingKind, GeneratorHealth, HubCounters, Interval, IntervalDistribution, LatencyDistribution,
+    Limit, LimitMechanism, OrderExpectation, PerMillionEvents, Probe, ProbeOutcome, ProbePurpose,
+    Published, Results, Role, RoleUsage, Severity, Stage, Trial, TrialRecord,
 };
 
 /// One of each kind.
-pub(crate) fn all() -> [Results; 7] {
+pub(crate) fn all() -> [Results; 8] {
     [
         complete(),
         quick(),
@@ -23,6 +23,7 @@ pub(crate) fn all() -> [Results; 7] {
         begun(),
         repeated(),
         skipping(),
+        searched(),
     ]
 }
 
@@ -52,6 +53,62 @@ pub(crate) fn skipping() -> Results {
             ),
         });
     }
+    results
+}
+
+/// A run that looked for the highest sustainable rate of one case, and has not ended the search in another.
+pub(crate) fn searched() -> Results {
+    let probe = |number, purpose, rate: f64, p99: u64, reason: &str| Probe {
+        number,
+        purpose,
+        rate_per_s: rate,
+        duration_s: 10.0,
+        offered_per_s: Some(rate),
+        achieved_per_s: Some(rate * 0.999),
+        p50_us: Some(p99 / 4),
+        p99_us: Some(p99),
+        bounded_us: Some(p99),
+        lag_growth_per_s: Some(if reason.is_empty() { -0.4 } else { 7_312.5 }),
+        lag_growth_at_least_per_s: Some(if reason.is_empty() { -3.0 } else { 7_100.0 }),
+        throttled: Some(0),
+        lost: Some(0),
+        outcome: Some(match reason {
+            "" => ProbeOutcome::Passed,
+            _ => ProbeOutcome::Failed,
+        }),
+        reasons: [reason.to_owned()]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect(),
+    };
+    let late = "p99 was 1.20 s, above 100 ms; the lag grew by 7,312 events/s (at least 7,100)";
+    let mut capacity = Capacity {
+        percentile: 99.0,
+        bound_us: 100_000,
+        precision_percent: 50.0,
+        hold_s: 30.0,
+        repeat: 1,
+        conclusion: Conclusion::Enclosed,
+        highest_passed_per_s: Some(28_280.0),
+        lowest_failed_per_s: Some(40_000.0),
+        lowest_not_offered_per_s: None,
+        probes: vec![
+            probe(1, ProbePurpose::Bracket, 10_000.0, 2_300, ""),
+            probe(2, ProbePurpose::Bracket, 20_000.0, 2_600, ""),
+            probe(3, ProbePurpose::Bracket, 40_000.0, 1_200_000, late),
+            probe(4, ProbePurpose::Bisect, 28_280.0, 4_100, ""),
+            probe(5, ProbePurpose::Hold, 28_280.0, 4_400, ""),
+        ],
+    };
+    let mut results = begun();
+    let plans = plans(1);
+    let held = [record(0, 5)];
+    results.put(Case::from_search(&plans[0], &held, capacity.clone()));
+    capacity.probes.truncate(1);
+    capacity.probes[0].outcome = None;
+    capacity.conclusion = Conclusion::Searching;
+    (capacity.highest_passed_per_s, capacity.lowest_failed_per_s) = (None, None);
+    results.put(Case::from_search(&plans[1], &[], capacity));
     results
 }
 

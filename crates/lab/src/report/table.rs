@@ -6,9 +6,10 @@
 use std::fmt::{self, Write as _};
 
 use super::columns::{Cell, Column, columns, table_begins};
+use super::search::{HEADINGS, rows};
 use super::verdict::{Verdict, provenance, remarks};
 use super::{Report, ReportError};
-use crate::results::{Results, Severity, Status};
+use crate::results::{Capacity, Results, Severity, Status};
 
 /// Verdict, table, findings and environment for a terminal or a log.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +49,11 @@ impl TableReport {
                 self.write_grid(text, &grid)?;
             } else {
                 self.write_lists(text, results, &columns)?;
+            }
+        }
+        for case in &results.cases {
+            if let Some(capacity) = &case.capacity {
+                self.write_search(text, &case.name, capacity)?;
             }
         }
         self.write_findings(text, results)?;
@@ -123,6 +129,66 @@ impl TableReport {
                     let interval = self.paint(&format!("({interval})"), Emphasis::Faint);
                     writeln!(text, "  {:width$}  {interval}", "")?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every rate that was tried; on a narrow terminal a sentence each.
+    fn write_search(&self, text: &mut String, case: &str, capacity: &Capacity) -> fmt::Result {
+        writeln!(text)?;
+        let sentence = single_line(&format!("{case}: {}", capacity.sentence()));
+        for line in wrapped(&sentence, self.width) {
+            writeln!(text, "{}", self.paint(&line, Emphasis::Strong))?;
+        }
+        let rows = rows(capacity);
+        let widths: Vec<usize> = (0..HEADINGS.len())
+            .map(|column| {
+                let cells = rows.iter().map(|row| length(&row.cells[column]));
+                cells.chain([length(HEADINGS[column])]).max().unwrap_or(0)
+            })
+            .collect();
+        let total = widths.iter().sum::<usize>() + GAP.len() * widths.len() + LONGEST_VERDICT;
+        let is_wide = self.width.is_none_or(|width| total <= width);
+        let aligned = |cells: &[String]| {
+            let cells = cells.iter().zip(&widths);
+            let cells: Vec<_> = cells
+                .map(|(cell, width)| format!("{cell:>width$}"))
+                .collect();
+            cells.join(GAP)
+        };
+        if is_wide {
+            let heading = format!("{}{GAP}verdict", aligned(&HEADINGS.map(str::to_owned)));
+            writeln!(text, "{}", self.paint(&heading, Emphasis::Strong))?;
+        }
+        for row in &rows {
+            let emphasis = if row.alarming {
+                Emphasis::Bad
+            } else {
+                Emphasis::None
+            };
+            if is_wide {
+                let verdict = self.paint(row.verdict, emphasis);
+                writeln!(text, "{}{GAP}{verdict}", aligned(&row.cells))?;
+            } else {
+                let cells = HEADINGS.iter().zip(&row.cells).skip(2);
+                let cells: Vec<_> = cells
+                    .filter(|(_, cell)| !cell.is_empty())
+                    .map(|(heading, cell)| format!("{heading} {cell}"))
+                    .collect();
+                let [number, purpose, ..] = &row.cells;
+                let line = format!("{number} {purpose}, {}: {}", row.verdict, cells.join(", "));
+                for line in wrapped(&line, self.width) {
+                    writeln!(text, "{}", self.paint(&line, emphasis))?;
+                }
+            }
+            let room = self.width.map(|width| width.saturating_sub(INDENT));
+            let reason = single_line(&row.reason);
+            for line in wrapped(&reason, room)
+                .iter()
+                .filter(|line| !line.is_empty())
+            {
+                writeln!(text, "{:INDENT$}{}", "", self.paint(line, Emphasis::Faint))?;
             }
         }
         Ok(())
@@ -318,6 +384,8 @@ fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
 }
 
 const GAP: &str = "  ";
+/// `generator-limited`.
+const LONGEST_VERDICT: usize = 17;
 /// Where the text of a finding begins, after its label.
 const INDENT: usize = 9;
 
@@ -363,6 +431,11 @@ mod tests {
     #[test]
     fn an_interrupted_run_in_a_narrow_terminal() {
         insta::assert_snapshot!(render(&sample::interrupted(), Some(60)));
+    }
+
+    #[test]
+    fn a_search_for_the_highest_sustainable_rate_in_the_terminal() {
+        insta::assert_snapshot!(render(&sample::searched(), Some(140)));
     }
 
     #[test]

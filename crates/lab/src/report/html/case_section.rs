@@ -4,6 +4,7 @@ use super::grid::{Grid, GridRow};
 use super::line_chart::{LineChart, Series};
 use super::overview::case_curve_chart;
 use super::range_chart::range_figure;
+use super::rate_chart::SearchSection;
 use super::scale::Scale;
 use crate::figure;
 use crate::results::{
@@ -19,6 +20,8 @@ pub(super) struct CaseSection {
     pub(super) name: String,
     pub(super) status: &'static str,
     pub(super) parameters: Vec<(String, String)>,
+    /// The search for the highest sustainable rate, where there was one.
+    pub(super) search: Option<SearchSection>,
     pub(super) trials: Option<Grid>,
     /// The course of the trial with the median throughput.
     pub(super) course: Option<Course>,
@@ -71,6 +74,7 @@ impl CaseSection {
                 .iter()
                 .map(|(path, value)| (path.clone(), parameter(value)))
                 .collect(),
+            search: case.capacity.as_ref().map(SearchSection::of),
             trials: trials(case),
             course,
             other_courses: courses,

@@ -14,6 +14,7 @@ mod grid;
 mod line_chart;
 mod overview;
 mod range_chart;
+mod rate_chart;
 mod scale;
 
 use askama::Template;

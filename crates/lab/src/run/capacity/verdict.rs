@@ -202,6 +202,7 @@ mod tests {
     fn verdict(record: &TrialRecord, error: Option<&str>) -> (Outcome, String) {
         let plan = CasePlan {
             name: "small".to_owned(),
+            sweep: None,
             params: BTreeMap::new(),
             measured_role: Role::Relay,
             trials: 1,
