@@ -466,6 +466,30 @@ fn mistakes_in_the_file_are_told_with_their_place() {
             "s.yaml:2:14: `load.mode`: an open load needs `load.rate`",
         ),
         (
+            "load: {capacity: {percentile: 100}}",
+            "s.yaml:2:31: `load.capacity.percentile`: 100 is out of range",
+        ),
+        (
+            "load: {capacity: {precision: 5}}",
+            "s.yaml:2:30: `load.capacity.precision` must be a percentage such as `5 %`, not",
+        ),
+        (
+            "load: {capacity: {precision: 0.1 %}}",
+            "s.yaml:2:30: `load.capacity.precision`: 0.1 % is out of range",
+        ),
+        (
+            "load: {capacity: {highest: 9999/s}}",
+            "s.yaml:2:28: `load.capacity.highest`: 9999/s is out of range",
+        ),
+        (
+            "load: {capacity: {hold: 5 s}}",
+            "s.yaml:2:25: `load.capacity.hold`: 5 s is out of range",
+        ),
+        (
+            "load: {capacity: {hols: 5 s}}",
+            "s.yaml:2:19: `load.capacity.hols` is not a known key",
+        ),
+        (
             "relay: {checkpoint: {every: 0 s}}",
             "s.yaml:2:29: `relay.checkpoint.every`: 0 s is out of range",
         ),

@@ -22,6 +22,9 @@ pub struct LoadFacts {
     pub late: u64,
     /// Events of the plan that were due and never left.
     pub never_sent: u64,
+    /// As many as the plan has in [`LATE_AFTER`]: those that were due that shortly before the load was stopped were not
+    /// late yet.
+    pub due_last: u64,
     /// How late events were; `None` without a schedule.
     pub lateness: Option<LatencySummary>,
     /// CPU over the measured phase; 100 is everything that the load may use.
@@ -41,7 +44,8 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
     let late_percent = percent(facts.late, planned);
     let never_sent_percent = percent(facts.never_sent, planned);
     let is_late = late_percent > TOLERATED_LATE_PERCENT;
-    let is_short = never_sent_percent > TOLERATED_NEVER_SENT_PERCENT;
+    let is_short =
+        facts.never_sent > facts.due_last && never_sent_percent > TOLERATED_NEVER_SENT_PERCENT;
     let is_busy = facts.cpu_percent >= BUSY_CPU_PERCENT;
     let healthy = !(is_planned && (is_late || is_short));
     if !healthy {
@@ -118,6 +122,7 @@ mod tests {
             sent: 100_000,
             late: 0,
             never_sent: 0,
+            due_last: 200,
             lateness: None,
             cpu_percent: 40.0,
             held: Duration::from_secs(1),
@@ -152,6 +157,21 @@ mod tests {
         let (health, _) = judge(&short);
         assert!(!health.healthy);
         assert_eq!(health.never_sent_events, Some(10_000));
+    }
+
+    #[test]
+    fn events_that_were_due_in_the_last_moment_break_no_plan_however_short_it_was() {
+        let stopped = LoadFacts {
+            sent: 10_000,
+            never_sent: 200,
+            ..facts(LoadMode::Open)
+        };
+        assert!(judge(&stopped).0.healthy);
+        let behind = LoadFacts {
+            never_sent: 201,
+            ..stopped
+        };
+        assert!(!judge(&behind).0.healthy);
     }
 
     #[test]

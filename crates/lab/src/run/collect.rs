@@ -68,6 +68,11 @@ pub(super) fn collect(
         sent: load_counters(crew).events.sent,
         late: load_counters(crew).events.late,
         never_sent: outcomes.never_sent,
+        due_last: plan
+            .parameters
+            .load
+            .rate
+            .map_or(0, |rate| rate.events_in(LATE_AFTER)),
         lateness: distributions
             .stages
             .get(&Stage::Lateness)

@@ -50,6 +50,10 @@ pub const TREND_CONFIDENCE: f64 = 0.99;
 pub const LEAST_READINGS: usize = 4;
 
 /// One-sided 99 % quantiles of Student's distribution from one degree of freedom on.
+#[expect(
+    clippy::approx_constant,
+    reason = "the quantile of 11 degrees of freedom has nothing to do with e"
+)]
 const STUDENT_99: [f64; 30] = [
     31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.718, 2.681, 2.650,
     2.624, 2.602, 2.583, 2.567, 2.552, 2.539, 2.528, 2.518, 2.508, 2.500, 2.492, 2.485, 2.479,

@@ -5,7 +5,7 @@
 //! 1. What damns a rate however the generator did: an event that was lost or damaged, a send that was throttled (which
 //!    is what delays a generator, too), counters that disagree, a role that died under a load that others survived.
 //! 2. A generator or sink that did not keep up. The rate is not judged then.
-//! 3. The latency bound, the lag, and sends without an answer.
+//! 3. The latency bound, the lag, what was forwarded of what was offered, and sends without an answer.
 
 use std::time::Duration;
 
@@ -125,6 +125,7 @@ fn slowness(
             figure::rate(trend.at_least)
         ));
     }
+    reasons.extend(shortfall(record));
     let delivery = record.trial.delivery.as_ref();
     let unknown = delivery.and_then(|delivery| delivery.unknown).unwrap_or(0);
     if unknown > 0 {
@@ -134,6 +135,22 @@ fn slowness(
         ));
     }
     reasons
+}
+
+/// What a lag that was read too unevenly for a trend can't hide: less was forwarded than offered.
+fn shortfall(record: &TrialRecord) -> Option<String> {
+    let trial = &record.trial;
+    let (offered, achieved) = (trial.offered_per_s?, trial.forwarded_per_s?);
+    let missing = offered - achieved;
+    let is_short =
+        missing > offered * LEAST_SHORTFALL && missing * trial.duration_s > UNEVEN_EVENTS;
+    is_short.then(|| {
+        format!(
+            "only {} of the {} events/s offered were forwarded",
+            figure::rate(achieved),
+            figure::rate(offered)
+        )
+    })
 }
 
 impl Trend {
@@ -165,6 +182,13 @@ fn bounded_us(percentile: f64, record: &TrialRecord) -> Option<(u64, bool)> {
 /// A lag that grows by less than this share of the rate takes minutes to add up to a latency that anyone bounds, and is
 /// no more than the unevenness of batches.
 const LEAST_GROWTH: f64 = 0.005;
+
+/// The counters at the edges of a short probe are those of whole batches, at slightly different instants. This share is
+/// more than that.
+const LEAST_SHORTFALL: f64 = 0.05;
+
+/// At low rates a few batches are a large share.
+const UNEVEN_EVENTS: f64 = 100.0;
 
 #[cfg(test)]
 mod tests {
@@ -271,6 +295,17 @@ mod tests {
             Outcome::Passed,
             "less than half a percent of the rate"
         );
+    }
+
+    #[test]
+    fn a_pipeline_that_forwards_less_than_is_offered_fails_a_rate_however_uneven_its_lag_is() {
+        let mut short = record([900; 1_000], 0);
+        (short.trial.offered_per_s, short.trial.forwarded_per_s) = (Some(1_000.0), Some(960.0));
+        assert_eq!(verdict(&short, None).0, Outcome::Passed);
+        short.trial.forwarded_per_s = Some(940.0);
+        let (outcome, reason) = verdict(&short, None);
+        let expected = "only 940 of the 1,000 events/s offered were forwarded";
+        assert_eq!((outcome, &*reason), (Outcome::Failed, expected));
     }
 
     #[test]
