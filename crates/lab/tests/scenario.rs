@@ -471,7 +471,7 @@ fn mistakes_in_the_file_are_told_with_their_place() {
         ),
         (
             "load: {capacity: {precision: 5}}",
-            "s.yaml:2:30: `load.capacity.precision` must be a percentage such as `5 %`, not",
+            "s.yaml:2:30: `load.capacity.precision` must be a percentage such as `5 %`, not the number 5",
         ),
         (
             "load: {capacity: {precision: 0.1 %}}",
