@@ -85,6 +85,9 @@ impl Selection {
         for setting in &self.set {
             arguments.extend(["--set".to_owned(), setting.clone()]);
         }
+        for sweep in &self.sweep {
+            arguments.extend(["--sweep".to_owned(), sweep.clone()]);
+        }
         if let Some(glob) = &self.only {
             arguments.extend(["--only".to_owned(), glob.clone()]);
         }
@@ -104,5 +107,47 @@ impl Selection {
             || !self.sweep.is_empty()
             || self.only.is_some()
             || self.trials.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        selection: Selection,
+    }
+
+    #[test]
+    fn another_program_is_told_every_choice_but_the_trials() {
+        let typed = [
+            "parshall",
+            "--quick",
+            "--target",
+            "embedded",
+            "--set",
+            "load.mode=backlog",
+            "--set",
+            "relay.fan_out=[8, 16]",
+            "--sweep",
+            "batch",
+            "--sweep",
+            "payload",
+            "--only",
+            "*=1 KiB",
+        ];
+        let selection = |arguments: Vec<String>| Program::parse_from(arguments).selection;
+        let own = selection(typed.map(str::to_owned).to_vec());
+        let mut told = vec!["parshall".to_owned()];
+        told.extend(own.arguments());
+        assert_eq!(told, typed.map(str::to_owned));
+        assert_eq!(
+            format!("{:?}", selection(told).case_options()),
+            format!("{:?}", own.case_options())
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Whether two runs were made under the same conditions.
 //!
 //! What must be the same: the machine, what bounded it, the target, the seed, the cases, their parameters and the limits of
-//! the measured role. What may differ, since it is what is compared: version and build. When each ran, and how busy the
-//! machine was then, is not asked: a design with pairs is the answer to drift.
+//! the measured role. What may differ, since it is what is compared: version and build. The number of trials may, too:
+//! whoever lacks a verdict adds some. When each ran, and how busy the machine was then, is not asked: a design with pairs
+//! is the answer to drift.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -89,7 +90,7 @@ impl Differences {
 
     fn note_case(&mut self, before: &Case, after: &Case) {
         let paths: BTreeSet<&String> = before.params.keys().chain(after.params.keys()).collect();
-        for path in paths {
+        for path in paths.into_iter().filter(|path| *path != TRIALS) {
             let value = |case: &Case| {
                 let value = case.params.get(path);
                 value.map_or_else(|| UNKNOWN.to_owned(), ToString::to_string)
@@ -126,4 +127,6 @@ fn names(results: &Results) -> String {
     names.join(", ")
 }
 
+/// The one parameter of a case that says nothing about its trials.
+const TRIALS: &str = "trials";
 const UNKNOWN: &str = "unknown";

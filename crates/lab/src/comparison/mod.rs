@@ -51,11 +51,12 @@ pub struct Comparison {
 pub struct ComparedCase {
     /// Its name, such as `fan_out=32`.
     pub name: String,
-    /// The figures that both have.
+    /// The baseline's verdict on it.
+    pub baseline_status: Status,
+    /// The candidate's.
+    pub candidate_status: Status,
+    /// The figures that both have; none if a side did not pass, which proves nothing about its speed.
     pub figures: Vec<ComparedFigure>,
-    /// Why there are none: a side that did not pass proves nothing about its speed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_compared: Option<String>,
 }
 
 /// One figure of a case.
@@ -151,12 +152,19 @@ impl Comparison {
         })
     }
 
-    /// Whether the candidate is proven to be worse in one of these figures, in any case.
+    /// Whether the candidate is proven to be worse in one of these figures, in any case. One that failed a case (lost
+    /// events, say) is worse in every figure of it.
     #[must_use]
     pub fn is_worse_in(&self, figures: &[Figure]) -> bool {
-        let all = self.cases.iter().flat_map(|case| &case.figures);
-        all.filter(|compared| figures.contains(&compared.figure))
-            .any(|compared| compared.result.verdict == Verdict::Slower)
+        let has_failed = |case: &ComparedCase| case.candidate_status == Status::Failed;
+        let is_slower = |case: &ComparedCase| {
+            let asked = case.figures.iter();
+            asked
+                .filter(|compared| figures.contains(&compared.figure))
+                .any(|compared| compared.result.verdict == Verdict::Slower)
+        };
+        let mut cases = self.cases.iter();
+        !figures.is_empty() && cases.any(|case| has_failed(case) || is_slower(case))
     }
 
     /// How many more trials would decide the main figure of every case; `None` if all of them are decided.
@@ -173,22 +181,36 @@ impl Comparison {
 
 impl ComparedCase {
     fn of(baseline: &Case, candidate: &Case, design: Design) -> Self {
-        let not_compared = [("baseline", baseline), ("candidate", candidate)]
+        let figures = Figure::ALL
             .iter()
-            .find(|(_, case)| !matches!(case.status, Status::Passed | Status::Incomplete))
-            .map(|(side, case)| format!("the {side} is {}", case.status.name()));
-        let figures = match not_compared {
-            Some(_) => Vec::new(),
-            None => Figure::ALL
-                .iter()
-                .filter_map(|figure| ComparedFigure::of(*figure, baseline, candidate, design))
-                .collect(),
-        };
-        Self {
+            .filter_map(|figure| ComparedFigure::of(*figure, baseline, candidate, design));
+        let mut compared = Self {
             name: baseline.name.clone(),
-            figures,
-            not_compared,
+            baseline_status: baseline.status,
+            candidate_status: candidate.status,
+            figures: Vec::new(),
+        };
+        if compared.obstacle().is_none() {
+            compared.figures = figures.collect();
         }
+        compared
+    }
+
+    /// Why its figures are not compared; `None` if they are.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<String> {
+        let statuses = [self.baseline_status, self.candidate_status];
+        let found = ["baseline", "candidate"]
+            .into_iter()
+            .zip(statuses)
+            .filter_map(|(side, status)| match status {
+                Status::Passed | Status::Incomplete => None,
+                Status::Failed => Some(format!("the {side} failed")),
+                Status::Invalid => Some(format!("the {side} is invalid")),
+                Status::Skipped => Some(format!("the {side} was skipped")),
+            });
+        let found: Vec<String> = found.collect();
+        (!found.is_empty()).then(|| found.join(", "))
     }
 }
 

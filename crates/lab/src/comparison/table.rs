@@ -65,7 +65,7 @@ fn headline(comparison: &Comparison) -> String {
 fn rows(comparison: &Comparison) -> Vec<[String; TITLES.len()]> {
     let mut rows = Vec::new();
     for case in &comparison.cases {
-        if let Some(reason) = &case.not_compared {
+        if let Some(reason) = case.obstacle() {
             let mut row = [const { String::new() }; TITLES.len()];
             row[0].clone_from(&case.name);
             row[VERDICT] = format!("not compared: {reason}");

@@ -67,16 +67,32 @@ fn a_side_that_failed_is_not_compared() {
     let comparison = compared(&run(8, 1.0), &candidate, Design::Independent);
     let case = &comparison.cases[1];
     assert!(case.figures.is_empty());
-    assert_eq!(
-        case.not_compared.as_deref(),
-        Some("the candidate is failed")
-    );
+    assert_eq!(case.obstacle().as_deref(), Some("the candidate failed"));
     assert!(!comparison.cases[0].figures.is_empty());
 }
 
 #[test]
-fn every_condition_that_is_not_the_same_is_named() {
+fn a_candidate_that_failed_a_case_is_worse_whatever_figure_is_asked_for() {
     let baseline = run(8, 1.0);
+    let mut candidate = run(8, 1.1);
+    candidate.cases[1].status = Status::Failed;
+    let comparison = compared(&baseline, &candidate, Design::Independent);
+    assert!(comparison.is_worse_in(&[Figure::ForwardedPerS]));
+    assert!(
+        !comparison.is_worse_in(&[]),
+        "nobody asked for a gate, so there is none"
+    );
+    let back = compared(&candidate, &baseline, Design::Independent);
+    assert!(!back.is_worse_in(&[Figure::MemoryPeakBytes]));
+    // What the lab could not measure proves nothing.
+    candidate.cases[1].status = Status::Invalid;
+    let comparison = compared(&baseline, &candidate, Design::Independent);
+    assert!(!comparison.is_worse_in(&[Figure::ForwardedPerS]));
+}
+
+#[test]
+fn every_condition_that_is_not_the_same_is_named() {
+    let mut baseline = run(8, 1.0);
     assert_eq!(differences(&baseline, &baseline), []);
     let mut other = baseline.clone();
     other.environment.kernel = "Linux 5.4".to_owned();
@@ -89,7 +105,11 @@ fn every_condition_that_is_not_the_same_is_named() {
     let usage = other.cases[0].trials[0].roles.get_mut(&role);
     let limit = usage.and_then(|usage| usage.limit.as_mut());
     limit.expect("the sample is limited").cores = Some(2.0);
-    // What is compared may differ.
+    // What is compared may differ, and so may the number of trials: whoever lacks a verdict adds some.
+    for (results, trials) in [(&mut baseline, 8), (&mut other, 12)] {
+        let params = &mut results.cases[0].params;
+        params.insert("trials".to_owned(), serde_json::Value::from(trials));
+    }
     other.environment.version = "0.2.0".to_owned();
     other.environment.build = None;
     let found = differences(&baseline, &other);

@@ -28,11 +28,11 @@ Examples:
 
 The difference is that of a typical trial of B to a typical trial of A (Hodges-Lehmann), the interval
 that of an exact rank test at 95 %. `no difference` means that whatever there may be is below 2 %.
-Six trials of each are the least that can prove anything.
+The least that can prove anything are four trials of each in folders, six pairs with --binaries.
 
 Exit status:
   0  they were compared, whatever the verdict
-  1  --fail-on: B is proven to be worse
+  1  --fail-on: B is proven to be worse, or failed a case
   2  the command line is wrong, a file is not a result, or the conditions differ
   3  a program or folder can't be used")]
 pub(crate) struct CompareArguments {
@@ -90,6 +90,8 @@ pub(crate) struct CompareArguments {
     despite_differences: bool,
 
     /// Exit with status 1 if B is proven to be worse in this figure, in any case. May be repeated
+    ///
+    /// A case that B failed (it lost events, say) is worse in every figure. What is undecided or invalid proves nothing.
     ///
     /// Example: --fail-on forwarded-per-s
     #[arg(long, value_name = "FIGURE", value_enum, help_heading = "Verdict")]
