@@ -300,7 +300,7 @@ fn quick_lays_its_section_over_the_parameters() {
 #[test]
 fn every_mode_of_the_study_is_one_argument_away() {
     let scenario = Scenario::load("fan-out").unwrap();
-    for mode in ["open", "closed", "saturate", "backlog"] {
+    for mode in ["open", "closed", "saturate", "backlog", "capacity"] {
         for quick in [false, true] {
             let options = CaseOptions {
                 quick,
