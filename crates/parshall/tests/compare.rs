@@ -189,6 +189,21 @@ fn two_programs_run_in_turn_until_it_is_decided() {
     assert_eq!(names.len() % 2, 0);
 }
 
+#[test]
+fn searches_for_a_rate_are_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--binaries", "./a", "./b", "--scenario", "fan-out"];
+    let (status, _, error) = compare(
+        folder.path(),
+        &[&arguments[..], &["--set", "load.mode=capacity"]].concat(),
+    );
+    assert_eq!(status, Some(2));
+    assert!(
+        error.contains("fan_out=1 looks for a rate, which has no trials to compare"),
+        "{error}"
+    );
+}
+
 /// The least that is a measurement.
 const TINY: &str = "\
 scenario: tiny

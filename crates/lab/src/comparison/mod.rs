@@ -19,9 +19,12 @@ pub use figures::Figure;
 pub use gather::gathered;
 pub use table::{markdown, table};
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::results::{Case, Results, Status, Summary};
+use crate::figure;
+use crate::results::{Capacity, Case, Results, Status, Summary};
 use crate::statistics::{self, Design, NotComparable, Question, Verdict};
 
 /// The answer of a comparison; what `parshall compare --format json` prints.
@@ -55,8 +58,24 @@ pub struct ComparedCase {
     pub baseline_status: Status,
     /// The candidate's.
     pub candidate_status: Status,
-    /// The figures that both have; none if a side did not pass, which proves nothing about its speed.
+    /// What each side found, the baseline first, where the highest sustainable rate was looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searches: Option<[RateRange; 2]>,
+    /// The figures that both have; none if a side did not pass, which proves nothing about its speed, and none of a
+    /// search: it is one observation, and the trials in it are of the rate that it happened to end at.
     pub figures: Vec<ComparedFigure>,
+}
+
+/// Between which rates the highest sustainable one lies, in events per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateRange {
+    /// The highest that held; absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest_passed_per_s: Option<f64>,
+    /// The lowest that failed; absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lowest_failed_per_s: Option<f64>,
 }
 
 /// One figure of a case.
@@ -184,10 +203,15 @@ impl ComparedCase {
         let figures = Figure::ALL
             .iter()
             .filter_map(|figure| ComparedFigure::of(*figure, baseline, candidate, design));
+        let searches = [baseline, candidate].map(|case| case.capacity.as_ref().map(RateRange::of));
         let mut compared = Self {
             name: baseline.name.clone(),
             baseline_status: baseline.status,
             candidate_status: candidate.status,
+            searches: match searches {
+                [None, None] => None,
+                searches => Some(searches.map(Option::unwrap_or_default)),
+            },
             figures: Vec::new(),
         };
         if compared.obstacle().is_none() {
@@ -210,7 +234,36 @@ impl ComparedCase {
                 Status::Skipped => Some(format!("the {side} was skipped")),
             });
         let found: Vec<String> = found.collect();
-        (!found.is_empty()).then(|| found.join(", "))
+        if !found.is_empty() {
+            return Some(found.join(", "));
+        }
+        let [baseline, candidate] = self.searches?;
+        Some(format!(
+            "a search is one observation each; the baseline sustains {baseline}, the candidate {candidate}"
+        ))
+    }
+}
+
+impl RateRange {
+    fn of(capacity: &Capacity) -> Self {
+        Self {
+            highest_passed_per_s: capacity.highest_passed_per_s,
+            lowest_failed_per_s: capacity.lowest_failed_per_s,
+        }
+    }
+}
+
+impl fmt::Display for RateRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = figure::rate;
+        match (self.highest_passed_per_s, self.lowest_failed_per_s) {
+            (Some(passed), Some(failed)) => {
+                write!(formatter, "{} to {}/s", rate(passed), rate(failed))
+            }
+            (Some(passed), None) => write!(formatter, "at least {}/s", rate(passed)),
+            (None, Some(failed)) => write!(formatter, "less than {}/s", rate(failed)),
+            (None, None) => formatter.write_str("no rate that is known"),
+        }
     }
 }
 

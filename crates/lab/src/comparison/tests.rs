@@ -91,6 +91,28 @@ fn a_candidate_that_failed_a_case_is_worse_whatever_figure_is_asked_for() {
 }
 
 #[test]
+fn a_search_is_one_observation_and_its_ranges_are_shown_without_a_verdict() {
+    let baseline = sample::searched();
+    let mut candidate = baseline.clone();
+    let capacity = candidate.cases[0].capacity.as_mut().expect("a search");
+    capacity.lowest_failed_per_s = None;
+    let comparison = compared(&baseline, &candidate, Design::Independent);
+    let case = &comparison.cases[0];
+    assert!(case.figures.is_empty());
+    let [before, after] = case.searches.expect("both are searches");
+    let obstacle = case.obstacle().expect("there is nothing to prove it with");
+    assert!(
+        obstacle.ends_with(&format!(
+            "the baseline sustains {before}, the candidate {after}"
+        )),
+        "{obstacle}"
+    );
+    assert!(before.to_string().contains(" to "), "{before}");
+    assert!(after.to_string().starts_with("at least "), "{after}");
+    assert!(!comparison.is_worse_in(&[Figure::ForwardedPerS]));
+}
+
+#[test]
 fn every_condition_that_is_not_the_same_is_named() {
     let mut baseline = run(8, 1.0);
     assert_eq!(differences(&baseline, &baseline), []);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use lab::comparison::{self, Comparison, Difference, Figure, Side};
 use lab::results::Results;
+use lab::scenario::{LoadMode, Scenario};
 use lab::statistics::Design;
 
 use crate::exit::{CommandError, Exit};
@@ -158,6 +159,7 @@ fn compare_folders(arguments: &CompareArguments) -> Result<Comparison, CommandEr
 }
 
 fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), CommandError> {
+    reject_searches(arguments)?;
     let temporary;
     let folder = match &arguments.out {
         Some(folder) => folder,
@@ -188,6 +190,29 @@ fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), Comman
             }
             _ => return Ok((comparison, was_interrupted)),
         }
+    }
+}
+
+/// A search takes many trials and is one observation, so there would be nothing to pair. What this program does not know
+/// of the scenario, the two that run it will say.
+fn reject_searches(arguments: &CompareArguments) -> Result<(), CommandError> {
+    let name = arguments.scenario.as_deref().unwrap_or_default();
+    let options = arguments.selection.case_options();
+    let cases = Scenario::load(name).and_then(|scenario| scenario.cases(&options));
+    let mut cases = cases.unwrap_or_default().into_iter();
+    match cases.find(|case| case.parameters.load.mode == LoadMode::Capacity) {
+        None => Ok(()),
+        Some(case) => Err(CommandError::Usage {
+            message: format!(
+                "{} looks for a rate, which has no trials to compare",
+                case.name
+            ),
+            advice: Some(
+                "compare at a rate that both sustain, with load.mode=open and load.rate, or what they can carry, with \
+                 load.mode=saturate"
+                    .to_owned(),
+            ),
+        }),
     }
 }
 
