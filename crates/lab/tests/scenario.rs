@@ -150,6 +150,9 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
         (two_cores.cores, two_cores.memory),
         (Some(2.0), Some(gibibytes(2)))
     );
+    let instances =
+        ["cores=1,memory=2 GiB", "cores=2,memory=2 GiB"].map(|name| case(name).relay.instances);
+    assert_eq!(instances, [1, 2], "a relay process can't use two cores");
     let batch = case("batch=256");
     assert_eq!(
         (batch.relay.batch.events, &batch.load.payload),
