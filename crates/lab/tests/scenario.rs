@@ -318,6 +318,34 @@ fn every_mode_of_the_study_is_one_argument_away() {
 }
 
 #[test]
+fn a_search_for_a_rate_leaves_failures_on_purpose_out_unless_it_is_told_not_to() {
+    let ratio = |arguments: &[&str]| {
+        let scenario = Scenario::load("fan-out").unwrap();
+        let cases = scenario
+            .cases(&set(arguments))
+            .map_err(|error| error.to_string());
+        cases.map(|cases| cases[0].parameters.relay.failure_ratio)
+    };
+    assert_eq!(ratio(&["load.mode=capacity"]), Ok(0.0));
+    assert_eq!(ratio(&["load.mode=open"]), Ok(3.125e-6));
+    let kept = "load.capacity.failures=as-configured";
+    assert_eq!(ratio(&["load.mode=capacity", kept]), Ok(3.125e-6));
+    let wanted = "relay.failure_ratio=0.5";
+    assert_eq!(ratio(&["load.mode=capacity", kept, wanted]), Ok(0.5));
+    assert_eq!(
+        ratio(&["load.mode=capacity", wanted]),
+        Err(
+            "--set:1:21: `relay.failure_ratio`: a search leaves failures on purpose out".to_owned()
+        ),
+        "what was asked for is not silently left out"
+    );
+    assert_eq!(
+        ratio(&["load.mode=capacity", "relay.failure_ratio=0"]),
+        Ok(0.0)
+    );
+}
+
+#[test]
 fn only_trials_and_set_choose_and_change_cases() {
     let scenario = Scenario::load("fan-out").unwrap();
     let only = |pattern: &str| CaseOptions {

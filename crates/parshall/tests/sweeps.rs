@@ -1,4 +1,5 @@
-//! `parshall run` with sweeps other than the first, cases that this machine can't run, and trials enough for intervals.
+//! `parshall run` with sweeps other than the first, cases that this machine can't run, trials enough for intervals, and
+//! searches for the highest sustainable rate.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,13 +35,7 @@ fn a_case_for_a_larger_machine_is_skipped_and_six_trials_give_the_others_interva
 
     let read = |name: &str| std::fs::read_to_string(folder.path().join("results").join(name));
     let results: Value = serde_json::from_str(&read("results.json").unwrap()).unwrap();
-    let schema = include_str!("../../../schema/results.schema.json");
-    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
-    let mistakes: Vec<String> = validator
-        .iter_errors(&results)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    assert!(mistakes.is_empty(), "{mistakes:#?}");
+    assert_eq!(mistakes(&results), Vec::<String>::new());
     let [ran, skipped] = &results["cases"].as_array().unwrap()[..] else {
         panic!("two cases: {results}");
     };
@@ -58,6 +53,50 @@ fn a_case_for_a_larger_machine_is_skipped_and_six_trials_give_the_others_interva
 }
 
 #[test]
+fn a_search_tells_every_rate_that_it_tried_and_passes_with_a_lower_bound() {
+    let (output, folder) = parshall(&[
+        "run",
+        "./small.yaml",
+        "--only",
+        "fan_out=2",
+        "--set",
+        "phases.warm_up=100 ms",
+        "--set",
+        "load.mode=capacity",
+        "--set",
+        "load.capacity={bound: 5 s, start: 500/s, highest: 1000/s, probe: 1 s, hold: 1 s, repeat: 1}",
+    ]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("results").join(name));
+    let results: Value = serde_json::from_str(&read("results.json").unwrap()).unwrap();
+    assert_eq!(mistakes(&results), Vec::<String>::new());
+    let case = &results["cases"][0];
+    let search = &case["capacity"];
+    let tried = search["probes"].as_array().unwrap();
+    assert_eq!(tried[0]["rate_per_s"], 500.0, "{search}");
+    // Where the machine is too busy to offer even this, the search says so and ends all the same.
+    assert_ne!(search["conclusion"], "searching");
+    for probe in tried {
+        assert!(probe["outcome"].is_string(), "{probe}");
+        let has_reasons = probe["reasons"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty());
+        assert_eq!(has_reasons, probe["outcome"] != "passed", "{probe}");
+    }
+    assert_eq!(
+        output.status.code(),
+        Some(i32::from(case["passed"] != true))
+    );
+    assert_eq!(
+        shown.contains("no higher one was to be tried"),
+        search["conclusion"] == "limited-by-scenario",
+        "{shown}"
+    );
+    assert!(shown.contains("bracket"), "{shown}");
+    assert!(read("report.html").unwrap().contains("bracket"));
+}
+
+#[test]
 fn a_sweep_that_is_not_there_is_told_with_those_that_are() {
     let (output, _folder) = parshall(&["show", "fan-out", "--sweep", "batches"]);
     assert_eq!(output.status.code(), Some(2));
@@ -68,6 +107,16 @@ fn a_sweep_that_is_not_there_is_told_with_those_that_are() {
     ] {
         assert!(message.contains(part), "{message}");
     }
+}
+
+/// Where results are not as the published schema has them.
+fn mistakes(results: &Value) -> Vec<String> {
+    let schema = include_str!("../../../schema/results.schema.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let mistakes = validator.iter_errors(results);
+    mistakes
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
 }
 
 /// A backlog that is drained in a moment.

@@ -34,6 +34,21 @@ pub struct Capacity {
     pub hold: Duration,
     /// How often it has to pass that in a row.
     pub repeat: u32,
+    /// Whether sends fail on purpose meanwhile.
+    pub failures: PurposefulFailures,
+}
+
+/// What becomes of `relay.failure_ratio` during a search.
+///
+/// Each failure rests a partition for `relay.restart_after`. Where that is longer than the latency bound, the percentile
+/// says how often the dice fell and not what the pipeline can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PurposefulFailures {
+    /// No send fails on purpose.
+    None,
+    /// As `relay.failure_ratio` says.
+    AsConfigured,
 }
 
 /// A share, written as `5 %`.
@@ -81,6 +96,7 @@ impl Default for Capacity {
             probe: Duration::from_secs(10),
             hold: Duration::from_secs(30),
             repeat: 2,
+            failures: PurposefulFailures::None,
         }
     }
 }

@@ -353,6 +353,19 @@ impl Scenario {
             parameters.trials = trials;
         }
         validate::check(&document, &parameters)?;
+        if parameters.leaves_failures_out() {
+            let is_axis = point
+                .axes
+                .iter()
+                .any(|axis| axis.step.path == FAILURE_RATIO);
+            if is_axis || set_paths.iter().any(|set| set == FAILURE_RATIO) {
+                let reason = "a search leaves failures on purpose out";
+                let advice =
+                    "to have them in it, set `load.capacity.failures=as-configured` as well";
+                return Err(document.mistake(FAILURE_RATIO, reason, advice));
+            }
+            parameters.relay.failure_ratio = 0.0;
+        }
         let axes = point.axes.into_iter().map(|axis| Axis {
             name: axis.name,
             path: axis.step.path,
@@ -499,6 +512,9 @@ fn sweeps_there_are(known: &[String]) -> String {
 fn one() -> u32 {
     1
 }
+
+/// What a search sets to zero unless it is told not to.
+const FAILURE_RATIO: &str = "relay.failure_ratio";
 
 /// The published study's; as many as a premium namespace gives by default, too.
 const DEFAULT_SOURCE_PARTITIONS: u32 = 32;

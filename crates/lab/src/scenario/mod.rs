@@ -24,7 +24,7 @@ mod sweep;
 mod validate;
 
 pub use crate::results::Published;
-pub use capacity::{Capacity, Percent, PercentError};
+pub use capacity::{Capacity, Percent, PercentError, PurposefulFailures};
 pub use case::{Axis, Case};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};

@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::ByteSize;
 
-use super::{Load, Payload, Relay};
+use super::{Load, LoadMode, Payload, PurposefulFailures, Relay};
 use crate::record::LatencyRecording;
 
 /// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
@@ -176,6 +176,14 @@ impl Parameters {
     #[must_use]
     pub fn log_per_partition(&self, hub: &Hub) -> ByteSize {
         ByteSize::from_bytes(self.embedded.log_per_hub.bytes() / u64::from(hub.partitions.max(1)))
+    }
+
+    /// Whether sends that the scenario wants to fail succeed all the same, since a search for a rate does not want them
+    /// to.
+    pub(super) fn leaves_failures_out(&self) -> bool {
+        self.load.mode == LoadMode::Capacity
+            && self.load.capacity.failures == PurposefulFailures::None
+            && self.relay.failure_ratio > 0.0
     }
 
     /// How many events a saturating load may be ahead of the relay: [`Load::max_lag`], but of the embedded service's log
