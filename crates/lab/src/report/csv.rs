@@ -1,13 +1,15 @@
 //! `results.csv`: one row per case and one per trial, for spreadsheets and data frames.
 //!
 //! The columns are always the same, and units are in their names. In the row of a case the column `trial` is
-//! empty and figures are medians over its trials; percentiles are of all samples. A figure that does not
-//! exist is an empty field. Quoting is that of RFC 4180.
+//! empty and figures are medians over its trials; percentiles are of all samples; the interval of the median and the
+//! ends of a search for the highest sustainable rate are the case's alone. A figure that does not exist is an empty
+//! field. Quoting is that of RFC 4180.
 
 use std::fmt::Write as _;
 
 use super::{Report, ReportError};
 use crate::results::{Case, Delivery, LatencySummary, Results, Summary, Trial};
+use crate::statistics::Interval;
 
 /// The content of `results.csv`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,6 +37,8 @@ struct Row<'a> {
     memory_peak_bytes: Option<f64>,
     latency: Option<&'a LatencySummary>,
     delivery: Option<&'a Delivery>,
+    forwarded_interval: Option<Interval>,
+    sustainable: [Option<f64>; 2],
 }
 
 fn of_case(case: &Case) -> Row<'_> {
@@ -52,6 +56,10 @@ fn of_case(case: &Case) -> Row<'_> {
         memory_peak_bytes: median(case.memory_peak_bytes),
         latency: case.latency_us.as_ref(),
         delivery: case.delivery.as_ref(),
+        forwarded_interval: case.forwarded_per_s.and_then(|rate| rate.interval),
+        sustainable: case.capacity.as_ref().map_or([None; 2], |capacity| {
+            [capacity.highest_passed_per_s, capacity.lowest_failed_per_s]
+        }),
     }
 }
 
@@ -73,6 +81,8 @@ fn of_trial<'a>(case: &Case, trial: &'a Trial) -> Row<'a> {
         memory_peak_bytes: usage.map(|usage| usage.memory_peak_bytes as f64),
         latency: trial.latency_us.as_ref(),
         delivery: trial.delivery.as_ref(),
+        forwarded_interval: None,
+        sustainable: [None; 2],
     }
 }
 
@@ -112,6 +122,11 @@ fn row(text: &mut String, results: &Results, case: &Case, row: &Row<'_>) {
         delivery(|counts| counts.unknown),
         number(published.and_then(|figures| figures.received_per_s)),
         number(published.and_then(|figures| figures.forwarded_per_s)),
+        quoted(case.sweep.as_deref().unwrap_or_default()),
+        number(row.forwarded_interval.map(|interval| interval.low)),
+        number(row.forwarded_interval.map(|interval| interval.high)),
+        number(row.sustainable[0]),
+        number(row.sustainable[1]),
     ];
     writeln!(text, "{}", fields.join(",")).expect("writing to a String cannot fail");
 }
@@ -133,7 +148,8 @@ fn quoted(text: &str) -> String {
 const HEADER: &str = "scenario,case,trial,status,offered_per_s,received_per_s,forwarded_per_s,cpu_percent,\
     memory_peak_bytes,latency_min_us,latency_mean_us,latency_p50_us,latency_p75_us,latency_p95_us,\
     latency_p99_us,latency_p999_us,latency_max_us,sent,acknowledged,received,lost,duplicated,reordered,\
-    corrupted,unknown,published_received_per_s,published_forwarded_per_s";
+    corrupted,unknown,published_received_per_s,published_forwarded_per_s,sweep,forwarded_interval_low_per_s,\
+    forwarded_interval_high_per_s,sustainable_passed_per_s,sustainable_failed_per_s";
 
 #[cfg(test)]
 mod tests {
@@ -143,6 +159,40 @@ mod tests {
     #[test]
     fn the_file_has_a_row_per_case_and_per_trial() {
         insta::assert_snapshot!(CsvReport.render(&sample::complete()).unwrap());
+    }
+
+    /// The fields of the first case under the last `count` headings.
+    fn last_fields(results: &Results, count: usize) -> Vec<String> {
+        let text = CsvReport.render(results).unwrap();
+        let line = text.lines().nth(1).unwrap();
+        let mut fields: Vec<String> = line.rsplitn(count + 1, ',').map(str::to_owned).collect();
+        fields.truncate(count);
+        fields.reverse();
+        fields
+    }
+
+    #[test]
+    fn the_row_of_a_case_has_its_sweep_its_interval_and_the_ends_of_its_search() {
+        let repeated = last_fields(&sample::repeated(), 5);
+        assert_eq!(repeated[0], "fan_out");
+        let interval = sample::repeated().cases[0]
+            .forwarded_per_s
+            .unwrap()
+            .interval
+            .unwrap();
+        assert_eq!(
+            repeated[1..],
+            [
+                number(Some(interval.low)),
+                number(Some(interval.high)),
+                String::new(),
+                String::new()
+            ]
+        );
+        let searched = sample::searched();
+        let capacity = searched.cases[0].capacity.clone().unwrap();
+        let ends = [capacity.highest_passed_per_s, capacity.lowest_failed_per_s].map(number);
+        assert_eq!(last_fields(&searched, 2), ends);
     }
 
     #[test]
