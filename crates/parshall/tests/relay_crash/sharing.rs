@@ -35,7 +35,7 @@ async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_un
         until_owned(&mut relays, |owned| owned == [u64::from(SOURCES)]).await;
         carry(&rig, 5_000).await;
         relays.extend([rig.relay(), rig.relay()]);
-        until_owned(&mut relays, |owned| is_shared(owned)).await;
+        until_owned(&mut relays, is_shared).await;
         carry(&rig, 10_000).await;
         // And in again, one after the other.
         while relays.len() > 1 {
@@ -44,7 +44,7 @@ async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_un
             let (status, said) = leaving.terminate().await;
             assert_eq!(status.code(), Some(0), "{said}");
             assert!(said.contains("Stopped in good order."), "{said}");
-            until_owned(&mut relays, |owned| is_shared(owned)).await;
+            until_owned(&mut relays, is_shared).await;
             carry(&rig, 5_000).await;
         }
         let sends = rig.stop_publishing().await;
@@ -76,10 +76,10 @@ async fn what_a_killed_relay_owned_is_taken_over_after_its_time() {
         let mut rig = Rig::start(SETTINGS).await;
         let watcher = Watcher::start(&rig);
         let mut relays = vec![rig.relay(), rig.relay(), rig.relay()];
-        until_owned(&mut relays, |owned| is_shared(owned)).await;
+        until_owned(&mut relays, is_shared).await;
         carry(&rig, 5_000).await;
         relays.remove(1).kill().await;
-        until_owned(&mut relays, |owned| is_shared(owned)).await;
+        until_owned(&mut relays, is_shared).await;
         let sends = rig.stop_publishing().await;
         let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
         rig.until_seen(|seen| seen.distinct >= sent).await;
