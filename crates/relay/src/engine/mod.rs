@@ -41,6 +41,7 @@ mod partition;
 mod progress;
 mod sends;
 mod sharing;
+mod store;
 mod timers;
 
 use in_flight::Slots;
@@ -48,6 +49,7 @@ use partition::{Partition, State};
 use progress::Written;
 use sends::Sends;
 use sharing::Sharing;
+use store::TimedStore;
 use timers::{Due, Timers};
 
 /// A pipeline from one source to one sink; see the [crate].
@@ -189,6 +191,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if let CheckpointPolicy::Every(interval) = options.checkpoint {
             timers.set(now.into_std() + interval, Due::WriteAll);
         }
+        let store = Arc::new(TimedStore::new(store, options.retry.try_timeout));
         Ok(Self {
             router: Router {
                 route: options.route,

@@ -153,6 +153,7 @@ async fn checkpoints_that_cannot_be_read_at_a_restart_let_the_partition_rest_onc
 #[tokio::test(start_paused = true)]
 async fn a_partition_starts_again_only_after_its_last_checkpoint_is_written() {
     let mut pipe = Pipe::new(1, 1);
+    pipe.options.retry.try_timeout = ms(5_000);
     pipe.store.delay_updates(ms(2_000));
     pipe.script.reply_next(0, Reply::Accept(ms(1)));
     pipe.script
@@ -160,5 +161,24 @@ async fn a_partition_starts_again_only_after_its_last_checkpoint_is_written() {
     pipe.append(8);
     pipe.run_to_the_end().await;
     assert_eq!(pipe.sent_at(), [0, 1, 2_001]);
+    assert_eq!(pipe.check_delivery(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_in_time_has_failed() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.options.retry.try_timeout = ms(1_000);
+    pipe.store.delay_updates(Duration::MAX);
+    pipe.append(4);
+    let relay = pipe.relay();
+    let shutdown = async {
+        pipe.wait_until(|| pipe.start.elapsed() > ms(1_500)).await;
+        pipe.store.delay_updates(Duration::ZERO);
+        pipe.wait_until(|| pipe.is_done()).await;
+    };
+    let summary = relay.run(shutdown).await.expect("neither end fails");
+    // The first writing, and the second, which began before the store was well again.
+    assert_eq!(summary.metrics.failed_checkpoints, 2);
+    assert_eq!(written(&pipe), [3]);
     assert_eq!(pipe.check_delivery(), 0);
 }
