@@ -1,0 +1,234 @@
+//! Sweeps: the tables of the published study, which cases a file and its arguments make, and what each is set to.
+
+use lab::scenario::{CaseOptions, Checkpoint, Payload, Scenario};
+use units::ByteSize;
+
+use super::{all_sweeps, cases, names, set};
+
+#[test]
+fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
+    let scenario = Scenario::load("fan-out").unwrap();
+    let cases = scenario.cases(&all_sweeps()).unwrap();
+    let table = |sweep: &str| -> Vec<(&str, f64)> {
+        let of_sweep = cases
+            .iter()
+            .filter(|case| case.sweep.as_deref() == Some(sweep));
+        let figure = |case: &lab::scenario::Case| case.published.as_ref()?.forwarded_per_s;
+        of_sweep
+            .map(|case| (case.name.as_str(), figure(case).unwrap()))
+            .collect()
+    };
+    assert_eq!(
+        table("cores_memory"),
+        [
+            ("cores=1,memory=1 GiB", 11_859.0),
+            ("cores=1,memory=2 GiB", 12_262.0),
+            ("cores=2,memory=1 GiB", 22_287.0),
+            ("cores=2,memory=2 GiB", 25_043.0),
+        ]
+    );
+    assert_eq!(
+        table("batch"),
+        [
+            ("batch=32", 5_376.0),
+            ("batch=64", 6_544.0),
+            ("batch=128", 9_924.0),
+            ("batch=256", 14_228.0),
+        ]
+    );
+    assert_eq!(
+        table("payload"),
+        [
+            ("payload=16 B", 11_859.0),
+            ("payload=1 KiB", 9_924.0),
+            ("payload=8 KiB", 5_476.0),
+        ]
+    );
+    assert_eq!(
+        table("prefetch"),
+        [
+            ("prefetch=1", 11_859.0),
+            ("prefetch=500", 11_646.0),
+            ("prefetch=1000", 11_789.0),
+            ("prefetch=2000", 11_400.0),
+        ]
+    );
+    assert_eq!(table("fan_out").len(), 4);
+    assert_eq!(cases.len(), 19);
+    let case = |name: &str| {
+        let found = cases.iter().find(|case| case.name == name).unwrap();
+        &found.parameters
+    };
+    let gibibytes = |count: u64| ByteSize::from_mebibytes(count * 1024);
+    let kibibytes = |count| Payload::Size(ByteSize::from_kibibytes(count));
+    for parameters in cases.iter().map(|case| &case.parameters) {
+        assert_eq!(parameters.hubs.source.partitions, 32);
+        assert_eq!(parameters.relay.checkpoint, Checkpoint::EachBatch);
+    }
+    let two_cores = &case("cores=2,memory=2 GiB").limits.relay;
+    assert_eq!(
+        (two_cores.cores, two_cores.memory),
+        (Some(2.0), Some(gibibytes(2)))
+    );
+    let instances =
+        ["cores=1,memory=2 GiB", "cores=2,memory=2 GiB"].map(|name| case(name).relay.instances);
+    assert_eq!(instances, [1, 2], "a relay process can't use two cores");
+    let batch = case("batch=256");
+    assert_eq!(
+        (batch.relay.batch.events, &batch.load.payload),
+        (256, &kibibytes(1))
+    );
+    assert_eq!(batch.limits.relay.memory, Some(gibibytes(1)));
+    let large = case("payload=8 KiB");
+    assert_eq!(large.load.payload, kibibytes(8));
+    assert_eq!(large.limits.relay.memory, Some(gibibytes(3)));
+    assert_eq!(
+        case("payload=16 B").limits.relay.memory,
+        Some(gibibytes(1)),
+        "what one value needs is not set for the others"
+    );
+    assert_eq!(case("prefetch=1").relay.prefetch, 1);
+}
+
+#[test]
+fn sweeps_are_chosen_by_name_or_by_the_pattern_of_their_cases() {
+    let text = "scenario: s\nsweeps:\n  a: {relay.fan_out: [1, 32]}\n  b: {load.batch: [32, 64]}\n  \
+                c: {relay.prefetch: [32]}\n";
+    let chosen = |sweeps: &[&str], only: Option<&str>| {
+        let options = CaseOptions {
+            sweeps: sweeps.iter().map(ToString::to_string).collect(),
+            only: only.map(str::to_owned),
+            ..CaseOptions::default()
+        };
+        cases(text, &options)
+            .map(|cases| names(&cases).join(" "))
+            .unwrap_or_else(|error| error.to_string())
+    };
+    assert_eq!(chosen(&[], None), "fan_out=1 fan_out=32", "the first one");
+    assert_eq!(chosen(&["c", "b"], None), "batch=32 batch=64 prefetch=32");
+    assert_eq!(
+        chosen(&["all"], Some("*=32")),
+        "fan_out=32 batch=32 prefetch=32"
+    );
+    assert_eq!(chosen(&[], Some("*=32")), "fan_out=32");
+    assert_eq!(
+        chosen(&[], Some("batch=*")),
+        "batch=32 batch=64",
+        "the sweep that has such cases is meant"
+    );
+    assert_eq!(
+        chosen(&["a"], Some("batch=*")),
+        "no case of `s` matches `batch=*`; its cases are: fan_out=1, fan_out=32"
+    );
+    assert_eq!(
+        chosen(&["batch"], None),
+        "`s` has no sweep `batch`; there are: a, b, c"
+    );
+    let without = cases("scenario: s\n", &all_sweeps()).unwrap();
+    assert_eq!(names(&without), ["s"]);
+}
+
+#[test]
+fn settings_of_a_sweep_hold_for_its_cases_only_and_arguments_have_the_last_word() {
+    let text = "scenario: s\nsweeps:\n  a: {load.payload: 1 KiB, relay.batch.events: {name: batch, values: [32]}}\n  \
+                b: {load.payload: [16 B, {value: 8 KiB, limits.relay.memory: 3 GiB, relay.prefetch: 7}]}\n";
+    let found = |arguments: &[&str]| -> Vec<(String, String, u32, Option<ByteSize>)> {
+        let options = CaseOptions {
+            set: arguments.iter().map(ToString::to_string).collect(),
+            ..all_sweeps()
+        };
+        let cases = cases(text, &options).unwrap();
+        let figures = cases.into_iter().map(|case| {
+            let parameters = &case.parameters;
+            let payload = case.params()["load"]["payload"]
+                .as_str()
+                .unwrap()
+                .to_owned();
+            (
+                case.name.clone(),
+                payload,
+                parameters.relay.prefetch,
+                parameters.limits.relay.memory,
+            )
+        });
+        figures.collect()
+    };
+    let row = |name: &str, payload: &str, prefetch, memory: Option<u64>| {
+        let memory = memory.map(|gibibytes| ByteSize::from_mebibytes(gibibytes * 1024));
+        (name.to_owned(), payload.to_owned(), prefetch, memory)
+    };
+    let prefetch = cases("scenario: s\n", &CaseOptions::default()).unwrap()[0]
+        .parameters
+        .relay
+        .prefetch;
+    assert_eq!(
+        found(&[]),
+        [
+            row("batch=32", "1 KiB", prefetch, None),
+            row("payload=16 B", "16 B", prefetch, None),
+            row("payload=8 KiB", "8 KiB", 7, Some(3)),
+        ]
+    );
+    assert_eq!(
+        found(&["load.payload=8 KiB", "limits.relay={memory: 1 GiB}"]),
+        [
+            row("batch=32", "8 KiB", prefetch, Some(1)),
+            row("payload=8 KiB", "8 KiB", 7, Some(1)),
+        ]
+    );
+    assert_eq!(
+        found(&["load.payload=2 KiB", "relay.prefetch=9"])[1],
+        row("payload=2 KiB", "2 KiB", 9, None)
+    );
+}
+
+#[test]
+fn a_case_that_wants_more_cores_than_there_are_says_so() {
+    let case = |arguments: &[&str]| cases("scenario: s\n", &set(arguments)).unwrap().remove(0);
+    assert_eq!(case(&[]).obstacle(1), None);
+    assert_eq!(case(&["limits.relay.cores=2"]).obstacle(2), None);
+    assert_eq!(
+        case(&["limits.relay.cores=2"]).obstacle(1).unwrap(),
+        "the relay is to have 2 cores and this machine has 1 core"
+    );
+    assert_eq!(
+        case(&["limits.sink.cores=4.5"]).obstacle(4).unwrap(),
+        "the sink is to have 4.5 cores and this machine has 4 cores"
+    );
+}
+
+#[test]
+fn setting_a_swept_path_replaces_the_values_of_the_sweep() {
+    let scenario = Scenario::load("fan-out").unwrap();
+    let names = |argument: &str| -> Vec<String> {
+        scenario
+            .cases(&set(&[argument]))
+            .unwrap()
+            .into_iter()
+            .map(|case| case.name)
+            .collect()
+    };
+    assert_eq!(names("relay.fan_out=8"), ["fan_out=8"]);
+    assert_eq!(names("relay.fan_out=[8, 16]"), ["fan_out=8", "fan_out=16"]);
+}
+
+#[test]
+fn paths_of_one_sweep_are_crossed_and_sweeps_follow_one_another() {
+    let text = "scenario: s\nsweeps:\n  a: {load.payload: [16 B, 1 KiB], relay.batch.events: [32, 64]}\n  b: {relay.fan_out: [1]}\n";
+    let cases = cases(text, &all_sweeps()).unwrap();
+    assert_eq!(
+        names(&cases),
+        [
+            "payload=16 B,events=32",
+            "payload=16 B,events=64",
+            "payload=1 KiB,events=32",
+            "payload=1 KiB,events=64",
+            "fan_out=1"
+        ]
+    );
+    assert_eq!(
+        cases[3].parameters.load.payload,
+        Payload::Size(ByteSize::from_kibibytes(1))
+    );
+    assert_eq!(cases[3].parameters.relay.batch.events, 64);
+}
