@@ -1,29 +1,44 @@
 //! A checkpoint store whose answers are waited for only so long.
 //!
 //! A store that never answers must not stop a partition's progress, or the sharing of partitions, for ever: what has not
-//! been answered in time has failed, and is tried again as any failure is. It may yet be done; a replacement that was is
-//! found out by its ETag, and a plain update that comes late costs events that come twice.
+//! been answered in time has failed, and is tried again as any failure is. It may yet be done: a replacement that was is
+//! found out by its ETag, and a plain update is followed by the next one of its partition only when it has come to its
+//! end, since one that is overtaken takes the checkpoint back.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use connect::checkpoint::{
     Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture,
 };
+use connect::event::PartitionId;
+use tokio::sync::OwnedMutexGuard;
 
-/// A store with a limit on the time of each call.
-#[derive(Debug)]
+/// A store with a limit on the time of each call, for one consumer group.
 pub(super) struct TimedStore {
     store: Arc<dyn CheckpointStore>,
     limit: Duration,
+    updates: Mutex<HashMap<PartitionId, Arc<Update>>>,
 }
+
+/// The update of a partition's checkpoint that is under way, waited for or not.
+type Update = tokio::sync::Mutex<Option<StoreFuture<()>>>;
 
 impl TimedStore {
     pub(super) fn new(store: Arc<dyn CheckpointStore>, limit: Duration) -> Self {
-        Self { store, limit }
+        Self {
+            store,
+            limit,
+            updates: Mutex::default(),
+        }
     }
 
-    fn limited<T: 'static>(&self, answer: StoreFuture<T>) -> StoreFuture<T> {
+    fn limited<T: 'static>(
+        &self,
+        answer: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> StoreFuture<T> {
         let limit = self.limit;
         Box::pin(async move {
             let unanswered = |_| StoreError::Unavailable {
@@ -34,15 +49,55 @@ impl TimedStore {
                 .map_err(unanswered)?
         })
     }
+
+    fn update_of(&self, partition: &PartitionId) -> Arc<Update> {
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(updates.entry(partition.clone()).or_default())
+    }
+
+    fn updates_not_waited_for(&self) -> Vec<OwnedMutexGuard<Option<StoreFuture<()>>>> {
+        let updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        let unlocked = |update: &Arc<Update>| Arc::clone(update).try_lock_owned().ok();
+        updates
+            .values()
+            .filter_map(unlocked)
+            .filter(|update| update.is_some())
+            .collect()
+    }
+}
+
+/// Waits until an update that was given up is over. Whoever asked for it was told that it failed.
+async fn finish(update: &mut Option<StoreFuture<()>>) {
+    if let Some(under_way) = update.as_mut() {
+        let _over = under_way.await;
+        *update = None;
+    }
 }
 
 impl CheckpointStore for TimedStore {
     fn list_checkpoints(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Checkpoint>> {
-        self.limited(self.store.list_checkpoints(group))
+        // What was given up may yet be done, and must not come after the answer: who asks begins again from there.
+        let given_up = self.updates_not_waited_for();
+        let store = Arc::clone(&self.store);
+        let group = group.clone();
+        self.limited(async move {
+            for mut update in given_up {
+                finish(&mut update).await;
+            }
+            store.list_checkpoints(&group).await
+        })
     }
 
     fn update_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<()> {
-        self.limited(self.store.update_checkpoint(checkpoint))
+        let store = Arc::clone(&self.store);
+        let update = self.update_of(&checkpoint.partition);
+        self.limited(async move {
+            let mut under_way = update.lock().await;
+            finish(&mut under_way).await;
+            let outcome = under_way.insert(store.update_checkpoint(checkpoint)).await;
+            *under_way = None;
+            outcome
+        })
     }
 
     fn replace_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<ETag> {
@@ -59,5 +114,15 @@ impl CheckpointStore for TimedStore {
 
     fn now(&self) -> SystemTime {
         self.store.now()
+    }
+}
+
+impl fmt::Debug for TimedStore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TimedStore")
+            .field("store", &self.store)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
