@@ -52,7 +52,7 @@ impl TimedStore {
 
     fn update_of(&self, partition: &PartitionId) -> Arc<Update> {
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(updates.entry(partition.clone()).or_default())
+        Arc::clone(updates.entry(*partition).or_default())
     }
 
     fn updates_not_waited_for(&self) -> Vec<OwnedMutexGuard<Option<StoreFuture<()>>>> {

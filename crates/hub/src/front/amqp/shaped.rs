@@ -28,15 +28,22 @@ pub(super) enum Breakage {
 impl Told {
     /// Told at once; nothing was stored.
     pub(super) fn now(state: DeliveryState) -> Self {
-        Self::stored((state, CommitNumber::DONE))
-    }
-
-    /// Told once what was stored is committed.
-    pub(super) fn stored((state, commit): (DeliveryState, CommitNumber)) -> Self {
         Self {
             state,
-            commit,
+            commit: CommitNumber::DONE,
             not_before: None,
+        }
+    }
+
+    /// Told once what was stored is committed; if it was refused, at once.
+    pub(super) fn stored(stored: Result<CommitNumber, DeliveryState>) -> Self {
+        match stored {
+            Ok(commit) => Self {
+                state: DeliveryState::Accepted,
+                commit,
+                not_before: None,
+            },
+            Err(refusal) => Self::now(refusal),
         }
     }
 }
@@ -48,7 +55,7 @@ pub(super) fn shaped(
     link: &PublishLink,
     format: u32,
     message: &[u8],
-    store: impl FnOnce() -> (DeliveryState, CommitNumber),
+    store: impl FnOnce() -> Result<CommitNumber, DeliveryState>,
 ) -> Result<Told, Breakage> {
     let rejected = |error| DeliveryState::Rejected(Some(error));
     let (told, ready_at) = match shaper.publish(Instant::now(), format, message) {
@@ -59,12 +66,12 @@ pub(super) fn shaped(
             (Told::now(rejected(error)), ready_at)
         }
         Admission::AcceptWithoutAcknowledgement { error, ready_at } => {
-            store();
+            let _unsaid = store();
             (Told::now(rejected(error)), ready_at)
         }
         Admission::Detach { error } => return Err(Breakage::Link(error)),
         Admission::Disconnect => {
-            store();
+            let _unsaid = store();
             return Err(Breakage::Connection);
         }
     };

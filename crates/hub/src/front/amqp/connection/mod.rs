@@ -207,26 +207,35 @@ impl ConnectionTask {
                 }
                 Node::Publish(target) => {
                     let mut store = || {
-                        target.publish(
-                            delivery.format,
-                            message,
-                            UnixTime::from(now),
-                            &mut self.scratch,
-                        )
+                        let scratch = &mut self.scratch;
+                        target.publish(delivery.format, message, UnixTime::from(now), scratch)
                     };
-                    let told = match &mut self.shaper {
-                        None => Ok(Told::stored(store())),
-                        Some(shaper) => shaped(shaper, target, delivery.format, message, store),
-                    };
-                    match told {
-                        Ok(told) => told,
-                        Err(Breakage::Link(error)) => {
-                            self.detach(delivery.link, error);
-                            continue;
-                        }
-                        Err(Breakage::Connection) => {
-                            self.broken = true;
-                            break;
+                    match &mut self.shaper {
+                        None => match store() {
+                            // The usual way, past what is not needed on it.
+                            Ok(commit) if commit.is_done() => {
+                                let connection = self.driver.connection();
+                                if !delivery.settled {
+                                    let accepted = DeliveryState::Accepted;
+                                    connection.settle(session, delivery.id, delivery.id, accepted);
+                                }
+                                top_up_credit(connection, entry);
+                                continue;
+                            }
+                            stored => Told::stored(stored),
+                        },
+                        Some(shaper) => {
+                            match shaped(shaper, target, delivery.format, message, store) {
+                                Ok(told) => told,
+                                Err(Breakage::Link(error)) => {
+                                    self.detach(delivery.link, error);
+                                    continue;
+                                }
+                                Err(Breakage::Connection) => {
+                                    self.broken = true;
+                                    break;
+                                }
+                            }
                         }
                     }
                 }
@@ -234,22 +243,8 @@ impl ConnectionTask {
                 Node::Deliver(_) | Node::Replies(_) => continue,
             };
             let connection = self.driver.connection();
-            if delivery.settled {
-                // Nobody waits for the outcome.
-            } else if told.commit.is_done() && told.not_before.is_none() {
-                connection.settle(session, delivery.id, delivery.id, told.state);
-            } else {
-                entry.waiting_outcomes += 1;
-                self.outcomes.wait(Waiting {
-                    outcome: Outcome {
-                        link: delivery.link,
-                        session,
-                        delivery: delivery.id,
-                        state: told.state,
-                    },
-                    commit: told.commit,
-                    not_before: told.not_before,
-                });
+            if !delivery.settled {
+                tell(connection, &mut self.outcomes, entry, delivery.id, told);
             }
             top_up_credit(connection, entry);
             if let Node::Requests(node) = entry.node {
@@ -489,6 +484,30 @@ impl ConnectionTask {
         }
         self.set_expiry(now);
     }
+}
+
+/// Settles a delivery, or remembers what is to be told about it later.
+fn tell(
+    connection: &mut amqp::Connection,
+    outcomes: &mut Outcomes,
+    entry: &mut LinkEntry,
+    delivery: u32,
+    told: Told,
+) {
+    if told.commit.is_done() && told.not_before.is_none() {
+        return connection.settle(entry.session, delivery, delivery, told.state);
+    }
+    entry.waiting_outcomes += 1;
+    outcomes.wait(Waiting {
+        outcome: Outcome {
+            link: entry.id,
+            session: entry.session,
+            delivery,
+            state: told.state,
+        },
+        commit: told.commit,
+        not_before: told.not_before,
+    });
 }
 
 /// Grants a publisher new credit when half of it is used up by deliveries on the way and outcomes that wait.
