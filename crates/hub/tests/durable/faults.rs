@@ -1,9 +1,10 @@
 //! Disks that are full, read-only, slow or lying.
 
 use super::{Disk, SMALL, content, records, settle, try_append, wait_for};
-use hub::log::AppendError;
-use hub::log::disk::{CommitState, SyncPolicy, Unavailable};
+use hub::log::disk::{CommitState, Committer, SyncPolicy, Unavailable};
+use hub::log::{AppendError, PartitionLog};
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 const POLICIES: [SyncPolicy; 3] = [
@@ -168,4 +169,68 @@ fn writes_that_take_a_few_bytes_at_a_time_are_completed() {
     service.fill(5, 1000);
     service.crash();
     assert_eq!(disk.open().all(), records(0..5, 1000));
+}
+
+#[test]
+fn partitions_written_together_are_synced_together_and_survive_a_power_cut() {
+    let disk = Disk::new();
+    let (committer, logs) = many(&disk);
+    for number in 0..5 {
+        assert_eq!(
+            append_to_all(&disk, &committer, &logs, number),
+            [CommitState::Done; MANY]
+        );
+    }
+    assert!(disk.files.state().file_system_syncs > 0);
+    drop((committer, logs));
+    disk.files.cut_power(|_| 0);
+    let (_committer, logs) = many(&disk);
+    for log in logs {
+        assert_eq!(log.stats().last_sequence_number, Some(4));
+    }
+}
+
+#[test]
+fn a_failed_sync_of_the_file_system_is_no_failure_of_files_that_are_well() {
+    let disk = Disk::new();
+    disk.files.state().file_system_fails = true;
+    let (committer, logs) = many(&disk);
+    assert_eq!(
+        append_to_all(&disk, &committer, &logs, 0),
+        [CommitState::Done; MANY]
+    );
+    assert!(disk.files.state().file_system_syncs > 0);
+    drop((committer, logs));
+    disk.files.cut_power(|_| 0);
+    let (_committer, logs) = many(&disk);
+    for log in logs {
+        assert_eq!(log.stats().last_sequence_number, Some(0));
+    }
+}
+
+const MANY: usize = 8;
+
+fn many(disk: &Disk) -> (Arc<Committer>, [Arc<PartitionLog>; MANY]) {
+    let committer = disk.committer();
+    let logs = std::array::from_fn(|id| disk.open_log(&committer, &id.to_string()).unwrap().0);
+    (committer, logs)
+}
+
+/// Appends record `number` to each log; the first one holds the disk until the others can go together.
+fn append_to_all(
+    disk: &Disk,
+    committer: &Committer,
+    logs: &[Arc<PartitionLog>; MANY],
+    number: u64,
+) -> [CommitState; MANY] {
+    disk.files.state().gate_closed = true;
+    let commits = std::array::from_fn::<_, MANY, _>(|index| {
+        let appended = try_append(&logs[index], 1, &content(number, 100)).unwrap();
+        if index == 0 {
+            disk.files.wait_for_sync();
+        }
+        appended.commit
+    });
+    disk.files.open_gate();
+    commits.map(|commit| settle(committer, commit))
 }

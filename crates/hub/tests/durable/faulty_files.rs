@@ -1,7 +1,7 @@
 //! Real files with faults in between, and with a power cut.
 
 use hub::log::disk::sidecar::BootId;
-use hub::log::disk::{Access, DiskFile, DiskFiles, SystemFiles};
+use hub::log::disk::{Access, DiskFile, DiskFiles, FileSystem, SystemFiles};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -36,6 +36,10 @@ pub(crate) struct State {
     /// Operations on paths.
     pub(crate) operations: u64,
     pub(crate) syncs: u64,
+    /// Syncing the file system fails, and says nothing of any file.
+    pub(crate) file_system_fails: bool,
+    /// Syncs of the file system.
+    pub(crate) file_system_syncs: u64,
     /// How much of each file a power cut leaves.
     synced_lengths: HashMap<PathBuf, u64>,
     /// Files that a power cut may take altogether, in the order in which they were made.
@@ -97,6 +101,17 @@ impl FaultyFiles {
         }
     }
 
+    fn pass_gate(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        while state.gate_closed {
+            state.waiting_syncs += 1;
+            self.0.changed.notify_all();
+            state = self.0.changed.wait(state).unwrap();
+            state.waiting_syncs -= 1;
+        }
+        state
+    }
+
     fn begin(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         state.operations += 1;
@@ -140,6 +155,10 @@ impl DiskFiles for FaultyFiles {
         Ok(())
     }
 
+    fn file_system(&self, _directory: &Path) -> Option<Arc<dyn FileSystem>> {
+        Some(Arc::new(self.clone()))
+    }
+
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.begin();
         if access == Access::Write && !path.exists() {
@@ -175,6 +194,18 @@ impl DiskFiles for FaultyFiles {
     }
 }
 
+impl FileSystem for FaultyFiles {
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.pass_gate();
+        state.file_system_syncs += 1;
+        if state.file_system_fails || state.syncs_lose {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        drop(state);
+        self.sync_file_system(Path::new("/"))
+    }
+}
+
 impl DiskFile for FaultyFile {
     fn read_at(&self, bytes: &mut [u8], position: u64) -> io::Result<usize> {
         match self.faults.state().reads_fail {
@@ -204,14 +235,8 @@ impl DiskFile for FaultyFile {
 
     fn sync(&self) -> io::Result<()> {
         let length = fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
-        let mut state = self.faults.state();
+        let mut state = self.faults.pass_gate();
         state.syncs += 1;
-        while state.gate_closed {
-            state.waiting_syncs += 1;
-            self.faults.0.changed.notify_all();
-            state = self.faults.0.changed.wait(state).unwrap();
-            state.waiting_syncs -= 1;
-        }
         if state.syncs_lose {
             let synced = state.synced_lengths.get(&self.path).copied().unwrap_or(0);
             let lost = vec![0; length.saturating_sub(synced) as usize];

@@ -8,20 +8,21 @@
 use super::commits::{CommitNumber, CommitState, CommitWatch, Commits};
 use super::directory::Damage;
 use super::fault::Unavailable;
-use super::files::DiskFiles;
+use super::files::{DiskFiles, FileSystem};
 use super::options::{StorageOptions, SyncPolicy};
 use super::partition::Durable;
 use super::residency::Residency;
 use super::rounds;
 use super::sidecar::BootId;
+use super::syncing::Pace;
 use crate::log::partition_log::PartitionLog;
 use crate::log::state::Watermark;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -45,7 +46,7 @@ pub struct StorageCounters {
     pub writes: u64,
     /// Bytes written to segment files.
     pub bytes_written: u64,
-    /// Segment files synced.
+    /// Syncs: of a segment file, or of all of them at once.
     pub syncs: u64,
     /// Attempts to write or sync a partition that failed.
     pub failures: u64,
@@ -78,8 +79,9 @@ pub(super) struct Shared {
     pub(super) residency: Arc<Residency>,
     pub(super) open_files: OpenFiles,
     pub(super) counters: Counters,
-    /// The last sync took long enough to do several at once.
-    pub(super) sync_is_slow: AtomicBool,
+    pub(super) pace: Mutex<Pace>,
+    /// The file system of all logs, once it was looked at.
+    file_system: OnceLock<Option<Arc<dyn FileSystem>>>,
     queue: Mutex<Queue>,
     /// There is something in the queue.
     queue_changed: Condvar,
@@ -161,7 +163,8 @@ impl Committer {
             residency: Residency::new(options.resident.bytes()),
             open_files: OpenFiles(Arc::default()),
             counters: Counters::default(),
-            sync_is_slow: AtomicBool::new(true),
+            pace: Mutex::default(),
+            file_system: OnceLock::new(),
             queue: Mutex::default(),
             queue_changed: Condvar::new(),
             unsynced: Mutex::default(),
@@ -382,6 +385,13 @@ impl Shared {
         let numbers = entries.iter().filter_map(|entry| entry.number);
         numbers.for_each(|number| self.commits.fail(number));
         self.commits.settle(queue.last_number);
+    }
+
+    /// The file system that the logs are on, if it can be synced as a whole.
+    pub(super) fn file_system(&self, logs: &[Arc<PartitionLog>]) -> Option<Arc<dyn FileSystem>> {
+        let disk = logs.first()?.disk.as_ref()?;
+        let open = || self.disk.file_system(disk.path.parent()?);
+        self.file_system.get_or_init(open).clone()
     }
 
     /// Has a partition tried again at some time.

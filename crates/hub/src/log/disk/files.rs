@@ -22,6 +22,10 @@ pub trait DiskFiles: fmt::Debug + Send + Sync {
     /// Brings everything that was written to the file system of `directory` to the device.
     fn sync_file_system(&self, directory: &Path) -> io::Result<()>;
 
+    /// The file system of `directory`, where syncing all of it says as much as syncing each file does: that what was
+    /// written is with the device, or that some of it is not. `None` elsewhere.
+    fn file_system(&self, directory: &Path) -> Option<Arc<dyn FileSystem>>;
+
     /// Opens a file.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
 
@@ -47,6 +51,13 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     fn truncate(&self, length: u64) -> io::Result<()>;
 
     /// Brings what was written to the device, and so much about the file as is needed to read it again.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A file system in use.
+pub trait FileSystem: fmt::Debug + Send + Sync {
+    /// Brings everything that was written to it to the device. Fails if any of it did not get there since this was opened
+    /// or last called.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -95,6 +106,21 @@ impl DiskFiles for SystemFiles {
         Ok(())
     }
 
+    #[cfg(target_os = "linux")]
+    fn file_system(&self, directory: &Path) -> Option<Arc<dyn FileSystem>> {
+        let directory = File::open(directory).ok()?;
+        let kind = u64::try_from(rustix::fs::fstatfs(&directory).ok()?.f_type).ok()?;
+        let release = rustix::system::uname();
+        let reports = reports_lost_writes(release.release().to_str().ok()?);
+        (JOURNALING.contains(&kind) && reports)
+            .then(|| Arc::new(LinuxFileSystem(directory)) as Arc<dyn FileSystem>)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn file_system(&self, _directory: &Path) -> Option<Arc<dyn FileSystem>> {
+        None
+    }
+
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
         options.read(true);
@@ -134,6 +160,33 @@ impl DiskFile for SystemFile {
         self.0.sync_data()
     }
 }
+
+/// By a directory in it, open all the time: the system notes for it which errors it has been told of.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct LinuxFileSystem(File);
+
+#[cfg(target_os = "linux")]
+impl FileSystem for LinuxFileSystem {
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.0)?)
+    }
+}
+
+/// Whether this release of Linux has `syncfs` tell of pages that were lost (5.8) and of a journal that failed (5.17).
+#[cfg(target_os = "linux")]
+fn reports_lost_writes(release: &str) -> bool {
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (5, 17)
+}
+
+/// File systems of local devices: `ext4` (and its forebears), `xfs`, `btrfs`, `f2fs`. Of others it is not certain what `syncfs`
+/// waits for.
+#[cfg(target_os = "linux")]
+const JOURNALING: [u64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010];
 
 /// Reads until `bytes` is full or the file ends; how many bytes that were.
 pub(super) fn read_fully(

@@ -49,13 +49,14 @@ mod residency;
 mod rounds;
 mod segment_files;
 pub mod sidecar;
+mod syncing;
 mod verify;
 
 pub use commits::{CommitNumber, CommitState, CommitWatch};
 pub use committer::{CloseError, Committer, StorageCounters};
 pub use directory::{Damage, DamageCause, OpenError, PartitionDirectory, Presence};
 pub use fault::Unavailable;
-pub use files::{Access, DiskFile, DiskFiles, SystemFiles};
+pub use files::{Access, DiskFile, DiskFiles, FileSystem, SystemFiles};
 pub use options::{StorageOptions, SyncPolicy, SyncPolicyError};
 pub use recover::{RecoveryReport, Torn};
 pub use verify::{Problem, Verification, verify};

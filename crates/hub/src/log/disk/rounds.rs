@@ -3,7 +3,7 @@
 //! A round takes some partitions at a time, so that the number of open files stays bounded however many there are:
 //!
 //! 1. write what is new of each;
-//! 2. `always`: sync it, several files at once if the device is slow, since one flush then serves all of them;
+//! 2. `always`: sync it, which `syncing.rs` has;
 //! 3. let readers see it, finish segments that are complete (sidecar, memory may go), remove files of dropped ones;
 //! 4. settle the numbers.
 //!
@@ -18,13 +18,13 @@ use super::options::SyncPolicy;
 use super::partition::{PartitionDisk, Piece, Work};
 use super::recover::write_sidecar;
 use super::sidecar::{Assurance, Sidecar};
+use super::syncing::sync_all;
 use crate::log::partition_log::PartitionLog;
 use crate::log::segment::Storage;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The committer's thread.
@@ -256,9 +256,10 @@ impl Writer<'_> {
         logs.iter().for_each(|log| log.close());
         // Appends are refused now, so this list is the last one.
         let mut entries = self.shared.take_entries();
+        let listed: HashSet<_> = entries.iter().map(|entry| entry.log.as_ptr()).collect();
         entries.extend(
             logs.iter()
-                .filter(|log| log.is_unfinished())
+                .filter(|log| !listed.contains(&Arc::as_ptr(log)) && log.is_unfinished())
                 .map(|log| Entry {
                     log: Arc::downgrade(log),
                     number: None,
@@ -304,50 +305,6 @@ impl Writer<'_> {
             false => self.shared.disk.sync_directory(&disk.path),
         }
     }
-}
-
-/// Syncs logs, and gives one result for each, in their order.
-fn sync_all(shared: &Shared, logs: &[Arc<PartitionLog>]) -> Vec<io::Result<()>> {
-    let threads = match shared.sync_is_slow.load(Ordering::Relaxed) {
-        true => logs.len().min(SYNC_THREADS),
-        false => 1,
-    };
-    let next = AtomicUsize::new(0);
-    let results: Vec<_> = logs.iter().map(|_| Mutex::new(Ok(()))).collect();
-    let work = || {
-        while let place = next.fetch_add(1, Ordering::Relaxed)
-            && let (Some(log), Some(result)) = (logs.get(place), results.get(place))
-        {
-            let started = Instant::now();
-            *lock(result) = sync_log(shared, log);
-            let is_slow = started.elapsed() > WORTH_A_THREAD;
-            shared.sync_is_slow.store(is_slow, Ordering::Relaxed);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let take = |result: Mutex<_>| std::mem::replace(&mut *lock(&result), Ok(()));
-    results.into_iter().map(take).collect()
-}
-
-fn sync_log(shared: &Shared, log: &PartitionLog) -> io::Result<()> {
-    let Some(disk) = &log.disk else {
-        return Ok(());
-    };
-    let jobs = disk
-        .lock()
-        .sync_jobs(&*shared.disk, &disk.path, &shared.open_files)?;
-    for job in jobs {
-        // Without the lock: with the policy `interval` writing goes on meanwhile.
-        job.run()?;
-        count(&shared.counters.syncs, 1);
-        disk.lock().synced(&job);
-    }
-    disk.lock().sync_entries(&*shared.disk, &disk.path)
 }
 
 /// Finishes the segments of a log that are completely where `storage` says.
@@ -421,12 +378,6 @@ const GROUP: usize = 128;
 
 /// Between rounds no more files than this stay open, of the 1,024 that a process usually may have.
 const MAXIMUM_OPEN_FILES: usize = 256;
-
-/// Syncs under way at once. The device merges their flushes.
-const SYNC_THREADS: usize = 32;
-
-/// A sync that is faster than this is done before a thread for it has started.
-const WORTH_A_THREAD: Duration = Duration::from_micros(200);
 
 /// After the first failure of a partition; twice as long after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -30,8 +30,10 @@ pub(in crate::log) struct SegmentFiles {
     directory: Directory,
     /// Whether the policy ever syncs.
     syncs: bool,
-    /// Entries were made that the device may not know.
-    unsynced_entries: bool,
+    /// How often entries were made that the device did not know.
+    entries_made: u64,
+    /// How many of those it knows.
+    entries_synced: u64,
     /// Attempts that failed since the last that did not.
     pub(super) failures: u32,
     /// What the last attempt met, if it failed.
@@ -81,7 +83,8 @@ impl SegmentFiles {
                 Presence::Present => Directory::Present,
             },
             syncs,
-            unsynced_entries: false,
+            entries_made: 0,
+            entries_synced: 0,
             failures: 0,
             last_fault: None,
             awaits_retry: false,
@@ -138,7 +141,7 @@ impl SegmentFiles {
             file.written = file.written.min(file.synced / PAGE * PAGE);
             file.open = None;
         }
-        self.unsynced_entries = true;
+        self.entries_made += 1;
     }
 
     /// The files that have something to sync.
@@ -182,11 +185,26 @@ impl SegmentFiles {
             }
             self.directory = Directory::Present;
         }
-        if self.unsynced_entries && self.directory == Directory::Present {
+        if self.entries_synced < self.entries_made && self.directory == Directory::Present {
             disk.sync_directory(path)?;
-            self.unsynced_entries = false;
+            self.entries_synced = self.entries_made;
         }
         Ok(())
+    }
+
+    /// What a sync of the file system that begins now will have done: to be given to [`synced_entries`].
+    ///
+    /// [`synced_entries`]: Self::synced_entries
+    pub(super) fn entries_made(&self) -> u64 {
+        self.entries_made
+    }
+
+    /// The file system was synced since there were so many entries.
+    pub(super) fn synced_entries(&mut self, made: u64) {
+        self.entries_synced = self.entries_synced.max(made);
+        if self.directory == Directory::New && made == self.entries_made {
+            self.directory = Directory::Present;
+        }
     }
 
     /// Takes the oldest file, if its segment is completely where `storage` says.
@@ -242,15 +260,16 @@ impl SegmentFiles {
         if self.directory == Directory::Absent {
             disk.create_directory(path)?;
             self.directory = Directory::New;
+            self.entries_made += 1;
         }
         let is_new = self.files[place].written == 0;
-        if is_new && self.syncs && self.unsynced_entries {
+        if is_new && self.syncs && self.entries_synced < self.entries_made {
             // No crash may leave the later one of two new segments and not the earlier one.
             self.sync_entries(disk, path)?;
         }
         let number = self.files[place].sidecar.first_sequence_number;
         let file = disk.open(&segment_path(path, number), Access::Write)?;
-        self.unsynced_entries |= is_new;
+        self.entries_made += u64::from(is_new);
         self.files[place].open = Some(OpenFile {
             file: Arc::clone(&file),
             _count: open_files.clone(),
