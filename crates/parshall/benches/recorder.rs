@@ -73,6 +73,12 @@ fn main() {
         &with.sink_cpu,
         cost,
     );
+    print(
+        "all roles: CPU per event",
+        &without.all_cpu,
+        &with.all_cpu,
+        cost,
+    );
 }
 
 /// One figure per run.
@@ -81,6 +87,7 @@ struct Figures {
     throughput: Vec<f64>,
     load_cpu: Vec<f64>,
     sink_cpu: Vec<f64>,
+    all_cpu: Vec<f64>,
 }
 
 impl Figures {
@@ -107,6 +114,8 @@ impl Figures {
         };
         self.load_cpu.push(cpu(Role::Load));
         self.sink_cpu.push(cpu(Role::Sink));
+        self.all_cpu
+            .push(trial.roles.keys().map(|&role| cpu(role)).sum());
     }
 }
 
