@@ -3,7 +3,8 @@
 //! A store that never answers must not stop a partition's progress, or the sharing of partitions, for ever: what has not
 //! been answered in time has failed, and is tried again as any failure is. It may yet be done: a replacement that was is
 //! found out by its ETag, and a plain update is followed by the next one of its partition only when it has come to its
-//! end, since one that is overtaken takes the checkpoint back.
+//! end, since one that is overtaken takes the checkpoint back. But not for ever: a call that is lost must not stop the
+//! partition, and a checkpoint that goes back costs events that come twice, nothing else.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,6 +16,7 @@ use connect::checkpoint::{
 };
 use connect::event::PartitionId;
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 
 /// A store with a limit on the time of each call, for one consumer group.
 pub(super) struct TimedStore {
@@ -24,7 +26,13 @@ pub(super) struct TimedStore {
 }
 
 /// The update of a partition's checkpoint that is under way, waited for or not.
-type Update = tokio::sync::Mutex<Option<StoreFuture<()>>>;
+type Update = tokio::sync::Mutex<Option<UnderWay>>;
+
+struct UnderWay {
+    call: StoreFuture<()>,
+    /// Nobody waits for it any longer than this.
+    lost_at: Instant,
+}
 
 impl TimedStore {
     pub(super) fn new(store: Arc<dyn CheckpointStore>, limit: Duration) -> Self {
@@ -55,7 +63,7 @@ impl TimedStore {
         Arc::clone(updates.entry(*partition).or_default())
     }
 
-    fn updates_not_waited_for(&self) -> Vec<OwnedMutexGuard<Option<StoreFuture<()>>>> {
+    fn updates_not_waited_for(&self) -> Vec<OwnedMutexGuard<Option<UnderWay>>> {
         let updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         let unlocked = |update: &Arc<Update>| Arc::clone(update).try_lock_owned().ok();
         updates
@@ -67,9 +75,9 @@ impl TimedStore {
 }
 
 /// Waits until an update that was given up is over. Whoever asked for it was told that it failed.
-async fn finish(update: &mut Option<StoreFuture<()>>) {
-    if let Some(under_way) = update.as_mut() {
-        let _over = under_way.await;
+async fn finish(update: &mut Option<UnderWay>) {
+    if let Some(UnderWay { call, lost_at }) = update {
+        let _over = tokio::time::timeout_at(*lost_at, call).await;
         *update = None;
     }
 }
@@ -91,10 +99,15 @@ impl CheckpointStore for TimedStore {
     fn update_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<()> {
         let store = Arc::clone(&self.store);
         let update = self.update_of(&checkpoint.partition);
+        let lost_at = Instant::now() + self.limit * LOST_AFTER;
         self.limited(async move {
             let mut under_way = update.lock().await;
             finish(&mut under_way).await;
-            let outcome = under_way.insert(store.update_checkpoint(checkpoint)).await;
+            let UnderWay { call, .. } = under_way.insert(UnderWay {
+                call: store.update_checkpoint(checkpoint),
+                lost_at,
+            });
+            let outcome = call.await;
             *under_way = None;
             outcome
         })
@@ -126,3 +139,6 @@ impl fmt::Debug for TimedStore {
             .finish_non_exhaustive()
     }
 }
+
+/// How many times as long as a call may take an update is waited for that was given up.
+const LOST_AFTER: u32 = 10;

@@ -177,8 +177,10 @@ async fn a_store_that_does_not_answer_in_time_has_failed() {
         pipe.wait_until(|| pipe.is_done()).await;
     };
     let summary = relay.run(shutdown).await.expect("neither end fails");
-    // The first writing, and the second, which began before the store was well again.
-    assert_eq!(summary.metrics.failed_checkpoints, 2);
+    // The first writing, and two more, which wait for the first to come to its end. Then the partition starts again and
+    // again, until the first is taken for lost.
+    assert_eq!(summary.metrics.failed_checkpoints, 3);
+    assert!(pipe.start.elapsed() > ms(10_000), "it was not waited for");
     assert_eq!(written(&pipe), [3]);
-    assert_eq!(pipe.check_delivery(), 0);
+    assert_eq!(pipe.check_delivery(), 4);
 }

@@ -340,24 +340,23 @@ fn settle(
         // One partition per cycle in the slow mode, and some claims that cross.
         prop_assert!(
             cycle < 3 * partitions + 20,
-            "no end of changes: {:?}",
+            "no rest, or none in equal shares: {:?}",
             society.shares(living)
         );
         let won = society.cycle(living, random);
-        quiet = if won == 0 { quiet + 1 } else { 0 };
+        let shares = society.shares(living);
+        let (least, most) = (shares.iter().min(), shares.iter().max());
+        // A claim may come to nothing several times in turn, where its victim renews between list and claim.
+        let is_equal = most
+            .zip(least)
+            .is_some_and(|(most, least)| most - least <= 1);
+        quiet = if won == 0 && is_equal { quiet + 1 } else { 0 };
         if quiet == 5 {
             break;
         }
     }
     let shares = society.shares(living);
-    let (least, most) = (shares.iter().min(), shares.iter().max());
     prop_assert_eq!(shares.iter().sum::<usize>(), partitions as usize);
-    prop_assert!(
-        most.zip(least)
-            .is_some_and(|(most, least)| most - least <= 1),
-        "{:?}",
-        shares
-    );
     // Each partition is held by exactly one, the one that the store names.
     let mut holders = BTreeMap::new();
     for &number in living {
