@@ -9,6 +9,7 @@
 //!   verified against the [`AuthorizationRule`]s of a namespace.
 //! * [`Resource`] is what a token is about, with the comparison that the service applies: letter case, scheme
 //!   and port do not matter, and a resource covers everything beneath it.
+//! * [`storage`] is the same for the blobs of a storage account, which sign the request itself.
 //! * [`Rights`] are send, listen and manage.
 //!
 //! Nothing here reads a clock: the present time is always an argument. Nothing here prints a secret: `Debug` of
@@ -22,6 +23,7 @@ mod rights;
 mod secret;
 mod shared_access_key;
 mod signature;
+pub mod storage;
 
 pub use authorization_rule::AuthorizationRule;
 pub use connection_string::{ConnectionString, ConnectionStringError, Credential};

@@ -1,0 +1,23 @@
+//! Access to a storage account: who signs a request to blob storage, and what a person copies to be allowed to.
+//!
+//! * [`StorageConnectionString`] says where the blobs are and with which [`StorageCredential`].
+//! * [`StorageAccountKey`] signs a [`StorageRequest`] by the scheme `SharedKey`; the service signs what it has received by
+//!   the same rules and compares.
+
+mod account_key;
+mod connection_string;
+
+pub use account_key::{StorageAccountKey, StorageKeyError, StorageRequest};
+pub use connection_string::{
+    StorageConnectionString, StorageConnectionStringError, StorageCredential,
+};
+
+/// The account of the development emulator.
+pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
+
+/// Its key. It is public knowledge: a service that accepts it must not listen beyond loopback.
+pub const DEVELOPMENT_ACCOUNT_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// Where the development emulator serves blobs.
+pub const DEVELOPMENT_BLOB_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
