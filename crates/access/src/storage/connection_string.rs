@@ -77,6 +77,27 @@ pub enum StorageConnectionStringError {
 }
 
 impl StorageConnectionString {
+    /// The whole text, secret included, ready to paste.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        let endpoint = &self.blob_endpoint;
+        match &self.credential {
+            StorageCredential::Key(key) => {
+                let protocol = endpoint.split("://").next().unwrap_or("https");
+                let (account, value) = (key.account(), key.value().reveal());
+                format!(
+                    "{PROTOCOL}={protocol};{ACCOUNT_NAME}={account};{ACCOUNT_KEY}={value};{BLOB_ENDPOINT}={endpoint};"
+                )
+            }
+            StorageCredential::Signature(signature) => {
+                format!(
+                    "{BLOB_ENDPOINT}={endpoint};{SIGNATURE}={};",
+                    signature.reveal()
+                )
+            }
+        }
+    }
+
     /// The account's name, where it is known: by the key, or by the endpoint's host or path.
     #[must_use]
     pub fn account(&self) -> Option<&str> {
@@ -270,6 +291,21 @@ mod tests {
         };
         assert_eq!(signature.reveal(), "sv=1&sig=a%3D");
         assert!(!format!("{string:?}").contains("sig="));
+    }
+
+    #[test]
+    fn what_is_revealed_is_read_again() {
+        for text in [
+            "UseDevelopmentStorage=true",
+            "AccountName=one;AccountKey=c2VjcmV0",
+            "BlobEndpoint=https://one.blob.test;SharedAccessSignature=sv=1&sig=a%3D",
+        ] {
+            let string = read(text);
+            assert_eq!(read(&string.reveal()), string);
+        }
+        assert!(read("UseDevelopmentStorage=true").reveal().starts_with(
+            "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=Eby8"
+        ));
     }
 
     #[test]

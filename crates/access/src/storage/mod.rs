@@ -2,14 +2,26 @@
 //!
 //! * [`StorageConnectionString`] says where the blobs are and with which [`StorageCredential`].
 //! * [`StorageAccountKey`] signs a [`StorageRequest`] by the scheme `SharedKey`; the service signs what it has received by
-//!   the same rules and compares.
+//!   the same rules and compares, and looks at the date ([`SharedKeyError`]).
+//! * [`StorageSignature`] is a shared access signature: rights in the query of an URL, for a while. [`StorageRights`] are
+//!   what it grants, on which [`StorageLevel`].
 
 mod account_key;
 mod connection_string;
+mod date;
+mod rights;
+mod shared_key;
+mod signature;
 
 pub use account_key::{StorageAccountKey, StorageKeyError, StorageRequest};
 pub use connection_string::{
     StorageConnectionString, StorageConnectionStringError, StorageCredential,
+};
+pub use date::{http_date, parse_http_date};
+pub use rights::{StorageLevel, StorageRight, StorageRights};
+pub use shared_key::SharedKeyError;
+pub use signature::{
+    AccountSignature, ResponseOverrides, StorageResource, StorageSignature, StorageSignatureError,
 };
 
 /// The account of the development emulator.

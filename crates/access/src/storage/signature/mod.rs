@@ -1,0 +1,357 @@
+//! Shared access signatures of storage: rights in the query of an URL, for a while.
+//!
+//! A **service** signature (`sr`) is for one container or blob, an **account** signature (`ss`, `srt`) for everything of the
+//! account. What is signed are their fields, decoded, one per line; which fields there are depends on the version `sv`.
+
+use crate::storage::date::{iso_date, parse_iso_date};
+use crate::storage::{StorageAccountKey, StorageLevel, StorageRight, StorageRights};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+/// A signature as it stands in a query.
+#[derive(Clone, Debug)]
+pub struct StorageSignature {
+    fields: Vec<(String, String)>,
+}
+
+/// What a request is about, for the signature in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StorageResource<'a> {
+    /// The container, decoded.
+    pub container: Option<&'a str>,
+    /// The blob, decoded.
+    pub blob: Option<&'a str>,
+    /// Who asks, where that is known.
+    pub address: Option<IpAddr>,
+}
+
+/// An account signature to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountSignature<'a> {
+    /// The letters of its rights: `rwdlac`.
+    pub rights: &'a str,
+    /// From when on it is void.
+    pub expires_at: SystemTime,
+}
+
+/// What a service signature wants the headers of a reply to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseOverrides {
+    /// `rscc`
+    pub cache_control: Option<String>,
+    /// `rscd`
+    pub content_disposition: Option<String>,
+    /// `rsce`
+    pub content_encoding: Option<String>,
+    /// `rscl`
+    pub content_language: Option<String>,
+    /// `rsct`
+    pub content_type: Option<String>,
+}
+
+/// Why a signature grants nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorageSignatureError {
+    /// A field is there twice, so that it is not clear what was signed.
+    #[error("the signature has the field {field} twice")]
+    Repeated {
+        /// Its name.
+        field: &'static str,
+    },
+    /// A field is absent.
+    #[error("the signature has no field {field}")]
+    Missing {
+        /// Its name.
+        field: &'static str,
+    },
+    /// A field can't be read, or means something that is not here.
+    #[error("the signature's field {field} is not {expected}")]
+    Malformed {
+        /// Its name.
+        field: &'static str,
+        /// What it should have been.
+        expected: &'static str,
+    },
+    /// It was not made with this account's key, or for another resource.
+    #[error("the signature is not the one that this account's key makes of its fields")]
+    WrongSignature,
+    /// Its time has not come or is over.
+    #[error("the signature is not valid at this time")]
+    NotNow,
+    /// It is for clients of other addresses.
+    #[error("the signature is not for clients of this address")]
+    Address,
+    /// It is for HTTPS alone.
+    #[error("the signature is for HTTPS alone")]
+    Protocol,
+}
+
+impl StorageSignature {
+    /// The signature in a query, if there is one.
+    ///
+    /// # Errors
+    /// One of its fields is there twice.
+    pub fn find(query: &str) -> Result<Option<Self>, StorageSignatureError> {
+        let mut fields: Vec<(String, String)> = Vec::new();
+        for parameter in query.split('&') {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let Some(field) = FIELDS.into_iter().find(|field| *field == name) else {
+                continue;
+            };
+            if fields.iter().any(|(other, _)| other == field) {
+                return Err(StorageSignatureError::Repeated { field });
+            }
+            let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
+            fields.push((field.to_owned(), value));
+        }
+        let signature = Self { fields };
+        Ok(signature.field("sig").is_some().then_some(signature))
+    }
+
+    /// What it grants on `resource` at `now`, over plain HTTP.
+    ///
+    /// # Errors
+    /// It is not genuine, or not for this resource, time or client.
+    pub fn verify(
+        &self,
+        key: &StorageAccountKey,
+        resource: StorageResource<'_>,
+        now: SystemTime,
+    ) -> Result<StorageRights, StorageSignatureError> {
+        let malformed = |field, expected| StorageSignatureError::Malformed { field, expected };
+        let version = self.required("sv")?;
+        let is_date = version.len() == 10
+            && version
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'-');
+        if !is_date || version < OLDEST_VERSION {
+            return Err(malformed("sv", "a version from 2015-04-05 on"));
+        }
+        let signature = self.required("sig")?;
+        let (signed, rights) = match self.field("sr") {
+            Some(kind) => self.service_signature(kind, key, resource, version)?,
+            None => self.account_signature(key, version)?,
+        };
+        let is_genuine = STANDARD
+            .decode(signature)
+            .is_ok_and(|tag| key.has_signed_text(&signed, &tag));
+        if !is_genuine {
+            return Err(StorageSignatureError::WrongSignature);
+        }
+        let instant = |field, text| {
+            parse_iso_date(text)
+                .ok_or_else(|| malformed(field, "a time such as 2026-11-20T23:21:07Z"))
+        };
+        let expires_at = instant("se", self.required("se")?)?;
+        let is_early = match self.field("st") {
+            Some(start) => now < instant("st", start)?,
+            None => false,
+        };
+        if is_early || now >= expires_at {
+            return Err(StorageSignatureError::NotNow);
+        }
+        if let Some(protocols) = self.field("spr")
+            && !protocols.split(',').any(|protocol| protocol == "http")
+        {
+            return Err(StorageSignatureError::Protocol);
+        }
+        match (self.field("sip"), resource.address) {
+            (Some(range), Some(address)) if !covers(range, address)? => {
+                Err(StorageSignatureError::Address)
+            }
+            _ => Ok(rights),
+        }
+    }
+
+    /// What it wants the headers of replies to be.
+    #[must_use]
+    pub fn overrides(&self) -> ResponseOverrides {
+        let field = |name| self.field(name).map(str::to_owned);
+        ResponseOverrides {
+            cache_control: field("rscc"),
+            content_disposition: field("rscd"),
+            content_encoding: field("rsce"),
+            content_language: field("rscl"),
+            content_type: field("rsct"),
+        }
+    }
+
+    /// What was signed of a service signature, and what it grants.
+    fn service_signature(
+        &self,
+        kind: &str,
+        key: &StorageAccountKey,
+        resource: StorageResource<'_>,
+        version: &str,
+    ) -> Result<(String, StorageRights), StorageSignatureError> {
+        let malformed = |field, expected| StorageSignatureError::Malformed { field, expected };
+        if self.field("si").is_some() {
+            return Err(malformed("si", "absent: there are no stored policies here"));
+        }
+        if self.field("skoid").is_some() {
+            return Err(malformed(
+                "skoid",
+                "absent: there are no users to delegate here",
+            ));
+        }
+        let container = resource
+            .container
+            .ok_or(StorageSignatureError::WrongSignature)?;
+        let mut path = format!("/blob/{}/{container}", key.account());
+        let letters = self.required("sp")?;
+        let mut rights = StorageRights::NONE.with_letters(&[StorageLevel::Object], letters);
+        match kind {
+            "c" => {
+                if letters.contains('l') {
+                    rights = rights.with(StorageLevel::Container, StorageRight::List);
+                }
+            }
+            "b" => {
+                let blob = resource.blob.ok_or(StorageSignatureError::WrongSignature)?;
+                path.push('/');
+                path.push_str(blob);
+            }
+            _ => {
+                return Err(malformed(
+                    "sr",
+                    "c or b; directories, snapshots and versions are not here",
+                ));
+            }
+        }
+        let value = |name| self.field(name).unwrap_or_default();
+        let mut lines = vec![letters, value("st"), value("se"), &path, value("si")];
+        lines.extend([value("sip"), value("spr"), version]);
+        if version >= WITH_RESOURCE {
+            lines.extend([kind, ""]);
+        }
+        if version >= WITH_ENCRYPTION_SCOPE {
+            lines.push(value("ses"));
+        }
+        lines.extend(["rscc", "rscd", "rsce", "rscl", "rsct"].map(value));
+        Ok((lines.join("\n"), rights))
+    }
+
+    /// What was signed of an account signature, and what it grants.
+    fn account_signature(
+        &self,
+        key: &StorageAccountKey,
+        version: &str,
+    ) -> Result<(String, StorageRights), StorageSignatureError> {
+        let letters = self.required("sp")?;
+        let services = self.required("ss")?;
+        let types = self.required("srt")?;
+        if !services.contains('b') {
+            return Err(StorageSignatureError::Malformed {
+                field: "ss",
+                expected: "b, for blobs",
+            });
+        }
+        let levels: Vec<StorageLevel> = types
+            .chars()
+            .filter_map(|letter| match letter {
+                's' => Some(StorageLevel::Service),
+                'c' => Some(StorageLevel::Container),
+                'o' => Some(StorageLevel::Object),
+                _ => None,
+            })
+            .collect();
+        let value = |name| self.field(name).unwrap_or_default();
+        let fields = [
+            letters,
+            services,
+            types,
+            value("st"),
+            value("se"),
+            value("sip"),
+            value("spr"),
+        ];
+        let signed = account_text(key, fields, version, value("ses"));
+        let rights = StorageRights::NONE.with_letters(&levels, letters);
+        Ok((signed, rights))
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(other, value)| other == name && !value.is_empty())
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn required(&self, field: &'static str) -> Result<&str, StorageSignatureError> {
+        self.field(field)
+            .ok_or(StorageSignatureError::Missing { field })
+    }
+}
+
+impl StorageAccountKey {
+    /// The query of a signature for all containers and blobs of this account, which is added to an URL after a question
+    /// mark. It is for HTTP as well as for HTTPS.
+    #[must_use]
+    pub fn sign_account(&self, signature: AccountSignature<'_>) -> String {
+        let expiry = iso_date(signature.expires_at);
+        let fields = [signature.rights, "b", "sco", "", &expiry, "", "https,http"];
+        let text = account_text(self, fields, MADE_VERSION, "");
+        let tag = STANDARD.encode(self.sign_text(&text));
+        let escaped = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
+        let (expiry, sig) = (escaped(&expiry), escaped(&tag));
+        format!(
+            "sv={MADE_VERSION}&ss=b&srt=sco&sp={}&se={expiry}&spr=https,http&sig={sig}",
+            signature.rights
+        )
+    }
+}
+
+/// `fields` are `sp`, `ss`, `srt`, `st`, `se`, `sip` and `spr`.
+fn account_text(key: &StorageAccountKey, fields: [&str; 7], version: &str, scope: &str) -> String {
+    let mut text = format!("{}\n{}\n{version}\n", key.account(), fields.join("\n"));
+    if version >= WITH_ENCRYPTION_SCOPE {
+        text.push_str(scope);
+        text.push('\n');
+    }
+    text
+}
+
+/// Whether an address is the one in `range`, or between the two.
+fn covers(range: &str, address: IpAddr) -> Result<bool, StorageSignatureError> {
+    let parse = |text: &str| {
+        text.parse::<IpAddr>()
+            .map_err(|_no_address| StorageSignatureError::Malformed {
+                field: "sip",
+                expected: "an address or two with a hyphen between",
+            })
+    };
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (first, last) = (parse(first)?, parse(last)?);
+    let address = address.to_canonical();
+    Ok(first.is_ipv4() == address.is_ipv4() && (first..=last).contains(&address))
+}
+
+/// Every field that a signature can have.
+const FIELDS: [&str; 19] = [
+    "sv", "ss", "srt", "sr", "sp", "st", "se", "si", "sip", "spr", "ses", "skoid", "sdd", "rscc",
+    "rscd", "rsce", "rscl", "rsct", "sig",
+];
+
+const OLDEST_VERSION: &str = "2015-04-05";
+
+/// From this version on the kind of resource and the snapshot are signed.
+const WITH_RESOURCE: &str = "2018-11-09";
+
+/// From this version on the encryption scope is signed.
+const WITH_ENCRYPTION_SCOPE: &str = "2020-12-06";
+
+/// The version of signatures that are made here: one that every service of the last years knows.
+const MADE_VERSION: &str = "2021-12-02";
+
+/// Everything but the unreserved characters of RFC 3986 is escaped.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Signatures whose values another implementation computed (Python's `hmac`), and what is wrong with altered ones.
+
+use super::*;
+use proptest::prelude::*;
+use std::time::{Duration, UNIX_EPOCH};
+
+const ACCOUNT: &str = "sv=2026-10-06&ss=b&srt=sco&sp=rwdlac&st=2026-11-20T00%3A00%3A00Z&se=2026-11-21T00%3A00%3A00Z\
+    &spr=https,http&sig=wuqHZU/l0AM9xIy8SG6c426WI0CUW5b5/Mhvv3OvCZg%3D";
+const OLD_ACCOUNT: &str = "comp=list&sv=2019-12-12&ss=b&srt=co&sp=rl&se=2026-11-21T00:00:00Z\
+    &sig=xOMgs%2FYOQyF755vGeY3ilnL1QsMeCXK3KLbXufkxug0%3D";
+const BLOB: &str = "sv=2026-10-06&sr=b&sp=r&se=2026-11-21T00%3A00%3A00Z&rsct=text%2Fplain\
+    &sig=afbIe049otO0ZKfyvjKK32AAGgeF69fG%2B0nERvS%2FIqA%3D";
+const CONTAINER: &str = "sv=2019-12-12&sr=c&sp=rl&se=2026-11-21T00%3A00%3A00Z\
+    &sig=Lp29bM2nuWXkhK5F02K5d8qPxGSYiXUBaEjtoyM81sM%3D";
+const OLD_CONTAINER: &str = "sv=2017-04-17&sr=c&sp=rl&se=2026-11-21T00%3A00%3A00Z&sip=10.0.0.1-10.0.0.9&spr=https\
+    &sig=l2n0mkdEtpeFTsKRvtBTM6LPCUGYLi2wjBZdiHu5cWQ%3D";
+
+fn key() -> StorageAccountKey {
+    StorageAccountKey::new(
+        crate::storage::DEVELOPMENT_ACCOUNT,
+        crate::storage::DEVELOPMENT_ACCOUNT_KEY,
+    )
+    .expect("a key")
+}
+
+/// An hour before all of them expire.
+fn now() -> SystemTime {
+    expiry() - Duration::from_secs(3600)
+}
+
+fn expiry() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_795_219_200)
+}
+
+fn verify(
+    query: &str,
+    resource: StorageResource<'_>,
+    now: SystemTime,
+) -> Result<StorageRights, StorageSignatureError> {
+    let signature = StorageSignature::find(query)?.expect("there is one");
+    signature.verify(&key(), resource, now)
+}
+
+fn blob<'a>(container: &'a str, blob: &'a str) -> StorageResource<'a> {
+    StorageResource {
+        container: Some(container),
+        blob: Some(blob),
+        address: None,
+    }
+}
+
+#[test]
+fn account_signatures_grant_their_letters_on_their_levels() {
+    let rights = verify(ACCOUNT, StorageResource::default(), now()).unwrap();
+    assert!(rights.contains(StorageLevel::Service, StorageRight::List));
+    assert!(rights.contains(StorageLevel::Container, StorageRight::Create));
+    assert!(rights.contains(StorageLevel::Object, StorageRight::Delete));
+    let rights = verify(OLD_ACCOUNT, blob("ck", "a"), now()).unwrap();
+    assert!(rights.contains(StorageLevel::Container, StorageRight::List));
+    assert!(rights.contains(StorageLevel::Object, StorageRight::Read));
+    assert!(!rights.contains(StorageLevel::Object, StorageRight::Write));
+    assert!(!rights.contains(StorageLevel::Service, StorageRight::List));
+}
+
+#[test]
+fn service_signatures_are_for_their_resource_alone() {
+    let rights = verify(BLOB, blob("ck", "a b/c"), now()).unwrap();
+    assert!(rights.contains(StorageLevel::Object, StorageRight::Read));
+    assert!(!rights.contains(StorageLevel::Object, StorageRight::Write));
+    let overrides = StorageSignature::find(BLOB).unwrap().unwrap().overrides();
+    assert_eq!(overrides.content_type.as_deref(), Some("text/plain"));
+    for resource in [
+        blob("ck", "a b"),
+        blob("kc", "a b/c"),
+        StorageResource::default(),
+    ] {
+        assert_eq!(
+            verify(BLOB, resource, now()),
+            Err(StorageSignatureError::WrongSignature)
+        );
+    }
+    let rights = verify(CONTAINER, blob("ck", "anything"), now()).unwrap();
+    assert!(rights.contains(StorageLevel::Object, StorageRight::Read));
+    assert!(rights.contains(StorageLevel::Container, StorageRight::List));
+    assert!(!rights.contains(StorageLevel::Container, StorageRight::Read));
+}
+
+#[test]
+fn a_signature_is_for_its_time_protocol_and_addresses() {
+    for later in [
+        expiry(),
+        expiry() + Duration::from_secs(1),
+        expiry() - Duration::from_secs(25 * 3600),
+    ] {
+        let verified = verify(ACCOUNT, StorageResource::default(), later);
+        assert_eq!(verified, Err(StorageSignatureError::NotNow));
+    }
+    assert_eq!(
+        verify(OLD_CONTAINER, blob("ck", "a"), now()),
+        Err(StorageSignatureError::Protocol)
+    );
+    for (address, expected) in [
+        ("10.0.0.1", true),
+        ("10.0.0.9", true),
+        ("::ffff:10.0.0.5", true),
+        ("10.0.0.10", false),
+        ("::1", false),
+    ] {
+        let covered = covers("10.0.0.1-10.0.0.9", address.parse().unwrap());
+        assert_eq!(covered, Ok(expected), "{address}");
+    }
+    assert!(covers("everyone", "10.0.0.1".parse().unwrap()).is_err());
+}
+
+#[test]
+fn every_altered_field_is_noticed() {
+    for (from, to) in [
+        ("sp=rwdlac", "sp=rwdlacx"),
+        ("srt=sco", "srt=so"),
+        ("ss=b", "ss=bq"),
+        ("2026-11-21", "2026-11-22"),
+        ("&st=2026-11-20T00%3A00%3A00Z", ""),
+        ("https,http", "http"),
+        ("2026-10-06", "2026-10-07"),
+        ("wuqH", "WuqH"),
+    ] {
+        let query = ACCOUNT.replace(from, to);
+        let verified = verify(&query, StorageResource::default(), now());
+        assert_eq!(
+            verified,
+            Err(StorageSignatureError::WrongSignature),
+            "{from}"
+        );
+    }
+}
+
+#[test]
+fn what_is_missing_repeated_or_not_here_is_named() {
+    let refusal = |query: &str| verify(query, blob("ck", "a"), now()).unwrap_err();
+    assert_eq!(
+        refusal("sig=x"),
+        StorageSignatureError::Missing { field: "sv" }
+    );
+    assert_eq!(
+        refusal(&ACCOUNT.replace("&srt=sco", "")),
+        StorageSignatureError::Missing { field: "srt" }
+    );
+    assert_eq!(
+        refusal(&format!("{ACCOUNT}&sp=r")),
+        StorageSignatureError::Repeated { field: "sp" }
+    );
+    for (query, field) in [
+        (ACCOUNT.replace("ss=b", "ss=q"), "ss"),
+        (ACCOUNT.replace("2026-10-06", "2014-02-14"), "sv"),
+        (ACCOUNT.replace("2026-10-06", "newest"), "sv"),
+        (CONTAINER.replace("sr=c", "sr=d"), "sr"),
+        (format!("{CONTAINER}&si=policy"), "si"),
+        (format!("{CONTAINER}&skoid=user"), "skoid"),
+    ] {
+        match refusal(&query) {
+            StorageSignatureError::Malformed { field: named, .. } => assert_eq!(named, field),
+            other => panic!("{query}: {other}"),
+        }
+    }
+    assert!(StorageSignature::find("comp=list&sp=r").unwrap().is_none());
+}
+
+#[test]
+fn what_an_account_signs_it_accepts() {
+    let query = key().sign_account(AccountSignature {
+        rights: "rwdlac",
+        expires_at: expiry(),
+    });
+    let rights = verify(&query, blob("ck", "a"), now()).unwrap();
+    assert!(rights.contains(StorageLevel::Object, StorageRight::Add));
+    assert!(rights.contains(StorageLevel::Container, StorageRight::Write));
+    let verified = verify(&query, blob("ck", "a"), expiry());
+    assert_eq!(verified, Err(StorageSignatureError::NotNow));
+}
+
+proptest! {
+    #[test]
+    fn no_query_panics(query in "((sv|ss|srt|sr|sp|se|st|sip|sig)=[0-9a-zA-Z%:,-]{0,20}&){0,9}\\PC{0,9}") {
+        if let Ok(Some(signature)) = StorageSignature::find(&query) {
+            let _ = signature.verify(&key(), blob("ck", "a"), now());
+        }
+    }
+}
