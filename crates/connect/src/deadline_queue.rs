@@ -80,6 +80,12 @@ impl DeadlineQueue {
         }
     }
 
+    /// The deadline of `index`, if it has one.
+    #[must_use]
+    pub fn deadline(&self, index: u32) -> Option<Instant> {
+        self.nodes.get(index as usize)?.deadline
+    }
+
     /// The earliest deadline.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -117,8 +123,10 @@ mod tests {
         let start = Instant::now();
         let mut queue = DeadlineQueue::new();
         queue.push(4, start + Duration::from_millis(5));
+        assert_eq!(queue.deadline(4), Some(start + Duration::from_millis(5)));
         assert_eq!(queue.pop_due(start + Duration::from_micros(4_999)), None);
         assert_eq!(queue.pop_due(start + Duration::from_millis(5)), Some(4));
+        assert_eq!((queue.deadline(4), queue.deadline(99)), (None, None));
         assert!(queue.is_empty());
     }
 

@@ -26,6 +26,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.metrics.received_events += batch.len() as u64;
         self.metrics.received_bytes += batch.message_bytes() as u64;
         record_count(&mut self.metrics.batch_events, batch.len() as u64);
+        record_count(&mut self.metrics.batch_bytes, batch.message_bytes() as u64);
         self.held_bytes += batch.message_bytes();
         let received_at = self.now;
         let partition = &mut self.partitions[index];
@@ -37,6 +38,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.take_up(index, batch, received_at);
         } else {
             partition.parked.push_back(Parked { batch, received_at });
+            self.parked += 1;
             self.run_soon(index);
         }
     }
@@ -59,6 +61,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             }
             if let Some(Parked { batch, received_at }) = partition.parked.pop_front() {
                 progress = true;
+                self.parked -= 1;
                 self.take_up(index, batch, received_at);
                 self.run_soon(index);
             }
@@ -78,6 +81,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// Gives all parked batches of a partition back.
     pub(super) fn release_parked(&mut self, index: usize) {
         while let Some(parked) = self.partitions[index].parked.pop_front() {
+            self.parked -= 1;
             self.held_bytes -= parked.batch.message_bytes();
             self.source.release(parked.batch);
         }

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use units::Random;
 
-use crate::metrics::{Metrics, MetricsHandle, MetricsRequests};
+use crate::metrics::{Closing, Loss, Metrics, MetricsHandle, MetricsRequests, Wait};
 use crate::options::{CheckpointPolicy, RelayOptions};
 use crate::ownership::OwnershipOptionsError;
 use crate::regroup::{Group, Regroup};
@@ -100,6 +100,10 @@ pub struct Relay<S, K> {
     /// Draws the injected failures.
     failures: Random,
     metrics: Metrics,
+    /// How many batches wait for their turn.
+    parked: usize,
+    /// What the loop sleeps for, and since when.
+    asleep: Option<(Wait, Instant)>,
     requests: MetricsRequests,
 }
 
@@ -228,7 +232,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
             stop_by: None,
             outcomes: Vec::new(),
             failures: Random::for_concern(options.seed, INJECTED_FAILURES),
-            metrics: Metrics::new(),
+            metrics: Metrics::of(options.ownership.as_ref()),
+            parked: 0,
+            asleep: None,
             requests: MetricsRequests::new(),
             options,
             source,
@@ -267,6 +273,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
         for _ in 0..TURNS_PER_POLL {
             self.now = tokio::time::Instant::now().into_std();
+            if let Some((wait, since)) = self.asleep.take() {
+                self.metrics
+                    .count_wait(wait, self.now.saturating_duration_since(since));
+            }
             self.expire_leases();
             let mut progress = self.poll_outcomes(context)?;
             progress |= self.poll_blocked(context)?;
@@ -283,6 +293,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 }));
             }
             if !progress {
+                self.asleep = Some((self.waits_for(), self.now));
                 return Poll::Pending;
             }
         }
@@ -304,9 +315,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 Poll::Ready(SourceEvent::PartitionClosed { partition, error }) => {
                     self.metrics.closed_partitions += 1;
                     if self.sharing.is_some() && error.is_stolen() {
-                        self.lose(partition, &error);
+                        self.lose(partition, Loss::Taken, &error);
                     } else if let Some(&index) = self.indices.get(&partition) {
-                        self.stop_partition(index, &error);
+                        self.stop_partition(index, Closing::Service, &error);
                     }
                 }
             }
@@ -355,6 +366,22 @@ impl<S: Source, K: Sink> Relay<S, K> {
         progress
     }
 
+    /// What keeps the loop from doing more: the nearest cause, seen from the events.
+    fn waits_for(&self) -> Wait {
+        let taking = self.metrics.taking_partitions() as usize;
+        if !self.blocked.is_empty() {
+            Wait::Destination
+        } else if self.held_bytes >= self.options.max_held_bytes.max(1) {
+            Wait::Memory
+        } else if taking == 0 {
+            Wait::Partitions
+        } else if self.parked > 0 || self.slots.len() >= taking * self.options.in_flight {
+            Wait::Sends
+        } else {
+            Wait::Source
+        }
+    }
+
     fn answer_requests(&mut self, context: &mut Context<'_>) {
         while let Poll::Ready(Some(request)) = self.requests.receiver.poll_recv(context) {
             self.update_gauges();
@@ -385,6 +412,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.source.close(self.partitions[index].id);
                 self.release_parked(index);
                 self.partitions[index].state = State::Ending;
+                self.metrics.count_closing(Closing::Stop);
             } else {
                 self.partitions[index].state = State::Closed;
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use connect::sink::{ErrorClass, SendError, SendToken, Sink};
 use connect::source::Source;
@@ -10,7 +11,7 @@ use super::partition::State;
 use super::sends::Stage;
 use super::timers::Due;
 use super::{Relay, RelayError};
-use crate::metrics::record_duration;
+use crate::metrics::{Closing, Opening, record_count, record_duration, record_durations};
 use crate::options::CheckpointPolicy;
 
 impl<S: Source, K: Sink> Relay<S, K> {
@@ -22,18 +23,43 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if let Poll::Ready(result) = polled {
             result?;
         }
+        let mut alike = Alike::default();
         for outcome in outcomes.drain(..) {
             let Some(index) = self.sends.of_outcome(outcome.token) else {
                 self.metrics.late_outcomes += 1;
                 continue;
             };
             match outcome.result {
-                Ok(()) => self.accept(index),
+                Ok(()) => {
+                    let deadline = self.sends.deadline(index);
+                    if deadline != alike.deadline {
+                        self.record_sends(std::mem::replace(
+                            &mut alike,
+                            Alike { deadline, count: 0 },
+                        ));
+                    }
+                    alike.count += 1;
+                    self.accept(index);
+                }
                 Err(error) => self.refuse(index, &error),
             }
         }
+        self.record_sends(alike);
         self.outcomes = outcomes;
         Ok(progress)
+    }
+
+    /// Records how long sends took. They are told apart by when they would have been given up.
+    fn record_sends(&mut self, Alike { deadline, count }: Alike) {
+        if let Some(deadline) = deadline {
+            let elapsed = self.elapsed_before(deadline);
+            record_durations(&mut self.metrics.send_us, elapsed, count);
+        }
+    }
+
+    /// How long ago an attempt began that is given up at `deadline`.
+    fn elapsed_before(&self, deadline: Instant) -> Duration {
+        (self.now + self.options.retry.try_timeout).saturating_duration_since(deadline)
     }
 
     fn accept(&mut self, index: u32) {
@@ -45,16 +71,18 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.metrics.forwarded_events += count as u64;
         self.metrics.first_forwarded_at.get_or_insert(self.now);
         self.metrics.last_forwarded_at = Some(self.now);
-        self.metrics.forwarded_bytes +=
-            if batch.largest_message() * batch.len() == batch.message_bytes() {
-                batch.largest_message() * count
-            } else {
-                let accepted = &in_flight.order[send.next as usize..send.part_end as usize];
-                accepted
-                    .iter()
-                    .map(|&event| batch.events()[event as usize].message_len())
-                    .sum()
-            } as u64;
+        let bytes = if batch.largest_message() * batch.len() == batch.message_bytes() {
+            batch.largest_message() * count
+        } else {
+            let accepted = &in_flight.order[send.next as usize..send.part_end as usize];
+            accepted
+                .iter()
+                .map(|&event| batch.events()[event as usize].message_len())
+                .sum()
+        } as u64;
+        self.metrics.forwarded_bytes += bytes;
+        record_count(&mut self.metrics.send_events, count as u64);
+        record_count(&mut self.metrics.send_bytes, bytes);
         if send.part_end < send.end {
             self.sends.end_attempt(index, Stage::Blocked);
             let rest = self.sends.send_mut(index);
@@ -79,7 +107,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.now.duration_since(in_flight.started_at),
         );
         record_duration(
-            &mut self.metrics.send_us,
+            &mut self.metrics.batch_send_us,
             self.now.duration_since(in_flight.sent_at),
         );
         self.metrics.completed_batches += 1;
@@ -102,11 +130,18 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// A send came to nothing: decides whether it is tried again.
     fn refuse(&mut self, index: u32, error: &SendError) {
         let send = *self.sends.send(index);
+        self.metrics.failed_sends += 1;
+        // One that has timed out has no deadline any more.
+        let elapsed = match self.sends.deadline(index) {
+            Some(deadline) => self.elapsed_before(deadline),
+            None => self.options.retry.try_timeout,
+        };
+        record_duration(&mut self.metrics.failed_send_us, elapsed);
         let least_delay = match error.class {
             ErrorClass::Retryable => {
                 // A time-out or a broken connection does not say whether the service had accepted it.
                 self.metrics.doubtful_events += u64::from(send.part_end - send.next);
-                Some(std::time::Duration::ZERO)
+                Some(Duration::ZERO)
             }
             ErrorClass::Throttled { retry_after } => {
                 self.metrics.throttled_sends += 1;
@@ -159,11 +194,16 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// A batch cannot be carried: its partition stops, and resumes from its checkpoint after a rest.
     pub(super) fn fail_batch(&mut self, index: usize, cause: &dyn fmt::Display) {
         self.metrics.failed_batches += 1;
-        self.stop_partition(index, cause);
+        self.stop_partition(index, Closing::Batch, cause);
     }
 
     /// Closes a partition, gives back what is held of it, and lets it rest. What it has completed is still written.
-    pub(super) fn stop_partition(&mut self, index: usize, cause: &dyn fmt::Display) {
+    pub(super) fn stop_partition(
+        &mut self,
+        index: usize,
+        closing: Closing,
+        cause: &dyn fmt::Display,
+    ) {
         let partition = &mut self.partitions[index];
         let next = match partition.state {
             State::Open | State::Fencing => State::Resting,
@@ -176,6 +216,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.abandon(index);
         self.write_soon(index);
         if next == State::Resting {
+            self.partitions[index].opening = Opening::Rest;
+            self.metrics.count_closing(closing);
             self.timers
                 .set(self.now + self.options.restart_after, Due::Reopen(index));
         }
@@ -192,4 +234,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.partitions[index].watermark.abandon();
         self.release_parked(index);
     }
+}
+
+/// Sends that were handed over at one instant and accepted at another: those of a batch nearly always are, and one
+/// record does for all of them.
+#[derive(Debug, Default)]
+struct Alike {
+    /// When they would have been given up.
+    deadline: Option<Instant>,
+    count: u64,
 }

@@ -15,6 +15,7 @@ use std::time::Instant;
 use connect::checkpoint::{Checkpoint, ConsumerGroup, ETag};
 use connect::event::{EventBatch, PartitionId};
 
+use crate::metrics::Opening;
 use crate::watermark::Watermark;
 
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(super) struct Partition {
     pub(super) etag: Option<ETag>,
     /// Counts how often it was lost: what was begun before is of no account.
     pub(super) tenure: u64,
+    /// Why it is opened the next time.
+    pub(super) opening: Opening,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +94,7 @@ impl Partition {
             progress: Progress::default(),
             etag: None,
             tenure: 0,
+            opening: Opening::Start,
         }
     }
 

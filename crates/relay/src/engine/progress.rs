@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use connect::checkpoint::{Checkpoint, ETag, StoreError};
 use connect::event::PartitionId;
@@ -14,7 +15,7 @@ use connect::source::{Source, StartPosition};
 use super::partition::State;
 use super::timers::Due;
 use super::{Relay, RelayError};
-use crate::metrics::record_duration;
+use crate::metrics::{Closing, Loss, record_duration};
 use crate::options::CheckpointPolicy;
 
 impl<S: Source, K: Sink> Relay<S, K> {
@@ -32,7 +33,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if let CheckpointPolicy::Every(interval) = self.options.checkpoint {
             // Never in zero time, which would keep the loop busy.
             self.timers.set(
-                self.now + interval.max(std::time::Duration::from_millis(1)),
+                self.now + interval.max(Duration::from_millis(1)),
                 Due::WriteAll,
             );
         }
@@ -86,7 +87,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let id = self.partitions[index].id;
         match &self.sharing {
             Some(sharing) if !sharing.may_write(id) => {
-                self.lose(id, &"its claim was not renewed in time");
+                self.lose(id, Loss::Expired, &"its claim was not renewed in time");
                 false
             }
             _ => true,
@@ -143,7 +144,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             .take()
             .map_or_else(Default::default, |since| now - since);
         if partition.state == State::Fencing {
-            self.fenced(index, result);
+            self.fenced(index, result, elapsed);
             return;
         }
         match result {
@@ -160,15 +161,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
             }
             Err(error @ StoreError::NotOwner { .. }) if self.sharing.is_some() => {
                 self.metrics.refused_checkpoints += 1;
-                self.lose(self.partitions[index].id, &error);
+                self.lose(self.partitions[index].id, Loss::Taken, &error);
             }
             // The fence of a partition that was closed in the meantime: there is nothing to be written again.
             Err(error) if partition.watermark.position().is_none() => {
                 self.metrics.failed_checkpoints += 1;
+                record_duration(&mut self.metrics.failed_checkpoint_us, elapsed);
                 tracing::warn!(partition = partition.id.0, %error, "the checkpoint cannot be fenced");
             }
             Err(error) => {
                 self.metrics.failed_checkpoints += 1;
+                record_duration(&mut self.metrics.failed_checkpoint_us, elapsed);
                 progress.dirty = true;
                 progress.failures += 1;
                 tracing::warn!(partition = partition.id.0, %error, "the checkpoint cannot be written");
@@ -185,7 +188,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                         // Without a checkpoint every further batch is one more that would come twice.
                         progress.failures = 0;
                         progress.dirty = false;
-                        self.stop_partition(index, &error);
+                        self.stop_partition(index, Closing::Checkpoint, &error);
                     }
                 }
             }
@@ -197,7 +200,12 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// The checkpoint of a partition that was won is written by nobody else any more, or somebody was faster.
-    fn fenced(&mut self, index: usize, result: Result<Option<ETag>, StoreError>) {
+    fn fenced(
+        &mut self,
+        index: usize,
+        result: Result<Option<ETag>, StoreError>,
+        elapsed: Duration,
+    ) {
         let partition = &mut self.partitions[index];
         match result {
             Ok(etag) => {
@@ -209,12 +217,14 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 // The owner before us has written once more; what it wrote is where we begin.
                 self.metrics.refused_checkpoints += 1;
                 self.source.close(partition.id);
+                self.metrics.count_closing(Closing::Fence);
                 self.release_parked(index);
                 self.place(index);
             }
             Err(error) => {
                 self.metrics.failed_checkpoints += 1;
-                self.stop_partition(index, &error);
+                record_duration(&mut self.metrics.failed_checkpoint_us, elapsed);
+                self.stop_partition(index, Closing::Checkpoint, &error);
             }
         }
     }
@@ -311,13 +321,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 let checkpoint = checkpoint.unwrap_or_else(nowhere);
                 // Opened at the same time: that takes the link from an owner who does not know yet.
                 self.source.open(id, position);
-                self.metrics.opened_partitions += 1;
+                self.metrics.count_opening(self.partitions[index].opening);
                 self.begin_writing(index, checkpoint, context);
                 continue;
             } else {
                 continue;
             }
-            self.metrics.opened_partitions += 1;
+            self.metrics.count_opening(self.partitions[index].opening);
             self.source.open(id, position);
         }
     }

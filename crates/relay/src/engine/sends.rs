@@ -148,6 +148,11 @@ impl Sends {
             .filter(|&index| self.sends[index as usize].stage == Stage::Sent)
     }
 
+    /// When the present attempt is given up, if the sink has it.
+    pub(super) fn deadline(&self, index: u32) -> Option<Instant> {
+        self.timeouts.deadline(index)
+    }
+
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timeouts.next_deadline()
     }

@@ -22,9 +22,10 @@ use units::{Random, mix};
 
 use super::partition::State;
 use super::{Relay, RelayError};
+use crate::metrics::{Closing, Loss, Opening, record_duration};
 use crate::options::RelayOptions;
 use crate::ownership::lease::{Lease, LeaseInstant};
-use crate::ownership::{Balancer, Claim, ClaimKind, OwnershipOptions};
+use crate::ownership::{Balancer, Claim, OwnershipOptions};
 
 /// What a relay knows of the partitions that it shares.
 pub(super) struct Sharing {
@@ -34,6 +35,8 @@ pub(super) struct Sharing {
     work: Work,
     /// When the next cycle begins, unless one is under way.
     next_cycle: Instant,
+    /// When the one under way began, or the last one.
+    cycle_began: Instant,
     /// Whether something has changed that the next cycle is to settle.
     unsettled: bool,
     /// When the first of the leases ends if none is renewed.
@@ -84,6 +87,7 @@ impl Sharing {
             held: BTreeMap::new(),
             work: Work::Idle,
             next_cycle: now,
+            cycle_began: now,
             unsettled: false,
             leases_end: None,
             random: Random::for_concern(name, CYCLES),
@@ -177,7 +181,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
             .map(|(&partition, _)| partition)
             .collect();
         for partition in expired {
-            self.lose(partition, &"its claim was not renewed in time");
+            self.lose(
+                partition,
+                Loss::Expired,
+                &"its claim was not renewed in time",
+            );
         }
     }
 
@@ -258,6 +266,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if self.now < sharing.next_cycle {
             return false;
         }
+        sharing.cycle_began = self.now;
         if !stopping {
             sharing.work = Work::Listing(self.store.list_ownership(&self.options.group));
         } else if sharing.held.is_empty() {
@@ -303,7 +312,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             .collect();
         let plan = sharing.balancer.plan(store_now, &held, &listed);
         for &partition in &plan.lost {
-            self.lose(partition, &"another relay has claimed it");
+            self.lose(partition, Loss::Taken, &"another relay has claimed it");
         }
         self.begin_claiming(plan.renewals, plan.claims, plan.returns);
         Ok(())
@@ -358,6 +367,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
             }
         };
         self.metrics.ownership_cycles += 1;
+        record_duration(
+            &mut self.metrics.ownership_cycle_us,
+            now.saturating_duration_since(sharing.cycle_began),
+        );
         let mut refused = Vec::new();
         for partition in renewed {
             match (
@@ -377,8 +390,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 missed = true;
                 continue;
             };
-            self.metrics.claimed_partitions += 1;
-            self.metrics.stolen_partitions += u64::from(matches!(kind, ClaimKind::Stolen(_)));
+            self.metrics.count_claim(&kind);
             tracing::info!(partition = ownership.partition.0, %kind, "a partition is claimed");
             opened.push(ownership.partition);
             sharing.hold(ownership, began);
@@ -388,11 +400,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
         sharing.rest(now);
         self.metrics.failed_renewals += refused.len() as u64;
         for partition in refused {
-            self.lose(partition, &"the renewal of its claim was refused");
+            self.lose(
+                partition,
+                Loss::Taken,
+                &"the renewal of its claim was refused",
+            );
         }
         if self.stop_by.is_none() {
             for partition in opened {
-                self.place(self.indices[&partition]);
+                let index = self.indices[&partition];
+                self.partitions[index].opening = Opening::Claim;
+                self.place(index);
             }
         }
         Ok(())
@@ -408,7 +426,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// A partition is no longer ours: what is held of it is given up, and nothing of it is written any more.
-    pub(super) fn lose(&mut self, partition: PartitionId, cause: &dyn fmt::Display) {
+    pub(super) fn lose(&mut self, partition: PartitionId, loss: Loss, cause: &dyn fmt::Display) {
         let now = self.now;
         let Some(sharing) = &mut self.sharing else {
             return;
@@ -418,9 +436,12 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
         sharing.look_at_leases();
         sharing.hurry(now);
-        self.metrics.lost_partitions += 1;
+        self.metrics.count_loss(loss);
         tracing::warn!(partition = partition.0, %cause, "the partition is lost");
         let index = self.indices[&partition];
+        if self.partitions[index].state.takes_batches() {
+            self.metrics.count_closing(Closing::Loss);
+        }
         self.source.close(partition);
         self.abandon(index);
         let stopping = self.stop_by.is_some();

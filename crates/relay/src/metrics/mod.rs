@@ -1,8 +1,12 @@
 //! What a relay counts and times.
 //!
-//! [`Metrics`] is a plain struct that its relay owns: a batch costs a few additions and four histogram records, an
-//! event nothing. Who wants to know asks through a [`MetricsHandle`] and gets a copy, as a [`Snapshot`] for another
-//! process or as text for Prometheus (see [`prometheus`] for the names).
+//! [`Metrics`] is a plain struct that its relay owns. A batch costs a few additions and five histogram records, a send
+//! two and its share of one more, a sleep of the loop one addition; an event costs nothing. Who wants to know asks
+//! through a [`MetricsHandle`] and gets a copy, as a [`Snapshot`] for another process or as text for Prometheus (see
+//! [`names`] for what it is called there).
+//!
+//! Whatever has several causes is counted by cause: `opened_*` add up to all openings of partitions, `closed_*` to all
+//! ends of them, so that the difference is what is open; `waited_for_*` add up to the time in which the loop slept.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +14,13 @@ use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
 
 pub mod endpoint;
+pub mod names;
 pub mod prometheus;
 mod snapshot;
 
 pub use snapshot::{EncodedHistogram, Snapshot};
+
+use crate::ownership::{ClaimKind, OwnershipOptions};
 
 /// Counters, gauges and distributions of one relay since it was made.
 #[derive(Clone, Debug)]
@@ -39,6 +46,8 @@ pub struct Metrics {
     pub sends: u64,
     /// Sends that were handed to the sink again.
     pub retries: u64,
+    /// Sends that ended with an error: throttled, timed out, broken off or refused.
+    pub failed_sends: u64,
     /// Sends that the service asked to slow down.
     pub throttled_sends: u64,
     /// Sends that had no outcome within their time.
@@ -55,8 +64,26 @@ pub struct Metrics {
     pub failed_batches: u64,
     /// Partitions that were closed by the service.
     pub closed_partitions: u64,
-    /// Partitions that were opened, first starts and restarts.
+    /// Partitions that were opened, for every reason.
     pub opened_partitions: u64,
+    /// Partitions that were opened when the relay began.
+    pub opened_at_start: u64,
+    /// Partitions that were opened again after a rest.
+    pub opened_after_rest: u64,
+    /// Partitions that were opened because they had been claimed.
+    pub opened_after_claim: u64,
+    /// Partitions that were stopped because a batch had failed.
+    pub closed_after_batch: u64,
+    /// Partitions that were stopped because their checkpoint could not be written.
+    pub closed_after_checkpoint: u64,
+    /// Partitions that were stopped because the service had closed them.
+    pub closed_by_service: u64,
+    /// Partitions that were stopped because they were lost.
+    pub closed_after_loss: u64,
+    /// Partitions that were opened too early: their last owner wrote once more, so that they begin elsewhere.
+    pub closed_by_fence: u64,
+    /// Partitions that were closed when the relay stopped.
+    pub closed_at_stop: u64,
     /// Checkpoints that were written.
     pub checkpoints: u64,
     /// Checkpoints that could not be written.
@@ -67,14 +94,38 @@ pub struct Metrics {
     pub ownership_cycles: u64,
     /// Partitions that were claimed, those taken from others included.
     pub claimed_partitions: u64,
+    /// Partitions that were claimed because nobody owned them.
+    pub claimed_free_partitions: u64,
+    /// Partitions that were claimed because their owner had not renewed its claim.
+    pub claimed_expired_partitions: u64,
+    /// Partitions that were claimed because they bore this relay's name already.
+    pub claimed_own_partitions: u64,
     /// Partitions that were taken from a relay with more than its share.
     pub stolen_partitions: u64,
     /// Partitions that were lost: to another relay, or because their claim was not renewed in time.
     pub lost_partitions: u64,
+    /// Those of them that another relay has taken.
+    pub taken_partitions: u64,
+    /// Those of them whose claim was not renewed in time.
+    pub expired_partitions: u64,
     /// Partitions that were given back.
     pub returned_partitions: u64,
     /// Claims that could not be renewed, whatever the reason.
     pub failed_renewals: u64,
+    /// Nanoseconds in which the loop slept because no batch had come.
+    pub waited_for_source_ns: u64,
+    /// Nanoseconds in which it slept because every open partition had as many batches under way as it may.
+    pub waited_for_sends_ns: u64,
+    /// Nanoseconds in which it slept because the sink was busy.
+    pub waited_for_destination_ns: u64,
+    /// Nanoseconds in which it slept because it held as many bytes as it may.
+    pub waited_for_memory_ns: u64,
+    /// Nanoseconds in which it slept because no partition was open.
+    pub waited_for_partitions_ns: u64,
+    /// How often claims are renewed, in microseconds; zero where partitions are not shared.
+    pub ownership_renew_us: u64,
+    /// When a claim that is not renewed expires, in microseconds; zero where partitions are not shared.
+    pub ownership_expire_us: u64,
     /// Partitions that are this relay's at the moment.
     pub owned_partitions: u64,
     /// Batches under way at the moment.
@@ -92,11 +143,63 @@ pub struct Metrics {
     /// Microseconds from taking a batch up to the acceptance of its last event.
     pub process_us: Histogram<u64>,
     /// Microseconds from the first send of a batch to its last outcome.
+    pub batch_send_us: Histogram<u64>,
+    /// Microseconds from handing one send to the sink to its acceptance. A send that is tried again begins again.
     pub send_us: Histogram<u64>,
+    /// Microseconds from handing one send to the sink to its failure.
+    pub failed_send_us: Histogram<u64>,
     /// Microseconds that writing a checkpoint took.
     pub checkpoint_us: Histogram<u64>,
+    /// Microseconds after which the writing of a checkpoint failed.
+    pub failed_checkpoint_us: Histogram<u64>,
+    /// Microseconds from reading the claims of all relays to the renewal of one's own.
+    pub ownership_cycle_us: Histogram<u64>,
     /// Events per batch received.
     pub batch_events: Histogram<u64>,
+    /// Message bytes per batch received.
+    pub batch_bytes: Histogram<u64>,
+    /// Events per accepted send.
+    pub send_events: Histogram<u64>,
+    /// Message bytes per accepted send.
+    pub send_bytes: Histogram<u64>,
+}
+
+/// Why a partition is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    Start,
+    Rest,
+    Claim,
+}
+
+/// Why a partition that took batches takes none any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    Batch,
+    Checkpoint,
+    Service,
+    Loss,
+    Fence,
+    Stop,
+}
+
+/// How a partition was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Another relay has it.
+    Taken,
+    /// Its claim was not renewed in time.
+    Expired,
+}
+
+/// What the loop sleeps for. Other tasks of the process, such as those of its connections, may work meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Source,
+    Sends,
+    Destination,
+    Memory,
+    Partitions,
 }
 
 /// Asks a relay for its metrics, from any thread.
@@ -126,6 +229,7 @@ impl Metrics {
             doubtful_events: 0,
             sends: 0,
             retries: 0,
+            failed_sends: 0,
             throttled_sends: 0,
             timed_out_sends: 0,
             late_outcomes: 0,
@@ -135,27 +239,130 @@ impl Metrics {
             failed_batches: 0,
             closed_partitions: 0,
             opened_partitions: 0,
+            opened_at_start: 0,
+            opened_after_rest: 0,
+            opened_after_claim: 0,
+            closed_after_batch: 0,
+            closed_after_checkpoint: 0,
+            closed_by_service: 0,
+            closed_after_loss: 0,
+            closed_by_fence: 0,
+            closed_at_stop: 0,
             checkpoints: 0,
             failed_checkpoints: 0,
             refused_checkpoints: 0,
             ownership_cycles: 0,
             claimed_partitions: 0,
+            claimed_free_partitions: 0,
+            claimed_expired_partitions: 0,
+            claimed_own_partitions: 0,
             stolen_partitions: 0,
             lost_partitions: 0,
+            taken_partitions: 0,
+            expired_partitions: 0,
             returned_partitions: 0,
             failed_renewals: 0,
+            waited_for_source_ns: 0,
+            waited_for_sends_ns: 0,
+            waited_for_destination_ns: 0,
+            waited_for_memory_ns: 0,
+            waited_for_partitions_ns: 0,
+            ownership_renew_us: 0,
+            ownership_expire_us: 0,
             owned_partitions: 0,
             batches_in_flight: 0,
             held_bytes: 0,
             open_partitions: 0,
             first_forwarded_at: None,
             last_forwarded_at: None,
-            queue_us: histogram(),
-            process_us: histogram(),
-            send_us: histogram(),
-            checkpoint_us: histogram(),
-            batch_events: histogram(),
+            queue_us: durations(),
+            process_us: durations(),
+            batch_send_us: durations(),
+            send_us: durations(),
+            failed_send_us: sizes(),
+            checkpoint_us: durations(),
+            failed_checkpoint_us: sizes(),
+            ownership_cycle_us: sizes(),
+            batch_events: sizes(),
+            batch_bytes: sizes(),
+            send_events: sizes(),
+            send_bytes: sizes(),
         }
+    }
+
+    /// None yet, of a relay that shares its partitions in this way, if at all.
+    pub(crate) fn of(ownership: Option<&OwnershipOptions>) -> Self {
+        let microseconds = |interval: fn(&OwnershipOptions) -> Duration| {
+            ownership.map_or(0, |options| {
+                u64::try_from(interval(options).as_micros()).unwrap_or(u64::MAX)
+            })
+        };
+        Self {
+            ownership_renew_us: microseconds(|options| options.renew),
+            ownership_expire_us: microseconds(|options| options.expire),
+            ..Self::new()
+        }
+    }
+
+    /// How many partitions take batches, those whose checkpoint is still being fenced included.
+    #[must_use]
+    pub fn taking_partitions(&self) -> u64 {
+        let closed = self.closed_after_batch
+            + self.closed_after_checkpoint
+            + self.closed_by_service
+            + self.closed_after_loss
+            + self.closed_by_fence
+            + self.closed_at_stop;
+        self.opened_partitions - closed
+    }
+
+    pub(crate) fn count_opening(&mut self, opening: Opening) {
+        self.opened_partitions += 1;
+        *match opening {
+            Opening::Start => &mut self.opened_at_start,
+            Opening::Rest => &mut self.opened_after_rest,
+            Opening::Claim => &mut self.opened_after_claim,
+        } += 1;
+    }
+
+    pub(crate) fn count_closing(&mut self, closing: Closing) {
+        *match closing {
+            Closing::Batch => &mut self.closed_after_batch,
+            Closing::Checkpoint => &mut self.closed_after_checkpoint,
+            Closing::Service => &mut self.closed_by_service,
+            Closing::Loss => &mut self.closed_after_loss,
+            Closing::Fence => &mut self.closed_by_fence,
+            Closing::Stop => &mut self.closed_at_stop,
+        } += 1;
+    }
+
+    pub(crate) fn count_claim(&mut self, kind: &ClaimKind) {
+        self.claimed_partitions += 1;
+        *match kind {
+            ClaimKind::Free => &mut self.claimed_free_partitions,
+            ClaimKind::Expired => &mut self.claimed_expired_partitions,
+            ClaimKind::Own => &mut self.claimed_own_partitions,
+            ClaimKind::Stolen(_) => &mut self.stolen_partitions,
+        } += 1;
+    }
+
+    pub(crate) fn count_loss(&mut self, loss: Loss) {
+        self.lost_partitions += 1;
+        *match loss {
+            Loss::Taken => &mut self.taken_partitions,
+            Loss::Expired => &mut self.expired_partitions,
+        } += 1;
+    }
+
+    pub(crate) fn count_wait(&mut self, wait: Wait, slept: Duration) {
+        *match wait {
+            Wait::Source => &mut self.waited_for_source_ns,
+            Wait::Sends => &mut self.waited_for_sends_ns,
+            Wait::Destination => &mut self.waited_for_destination_ns,
+            Wait::Memory => &mut self.waited_for_memory_ns,
+            Wait::Partitions => &mut self.waited_for_partitions_ns,
+            // No process runs for the 584 years that this can count.
+        } += slept.as_nanos() as u64;
     }
 
     /// The metrics as another process reads them.
@@ -189,8 +396,19 @@ impl MetricsRequests {
 
 /// Records a duration, rounded to microseconds. The histogram grows to whatever is recorded.
 pub(crate) fn record_duration(histogram: &mut Histogram<u64>, duration: Duration) {
+    record_count(histogram, rounded_us(duration));
+}
+
+/// Records a duration that `count` of something have in common.
+pub(crate) fn record_durations(histogram: &mut Histogram<u64>, duration: Duration, count: u64) {
+    histogram
+        .record_n(rounded_us(duration), count)
+        .expect("a histogram that may grow takes every value");
+}
+
+fn rounded_us(duration: Duration) -> u64 {
     let rounded = (duration + Duration::from_nanos(500)).as_micros();
-    record_count(histogram, u64::try_from(rounded).unwrap_or(u64::MAX));
+    u64::try_from(rounded).unwrap_or(u64::MAX)
 }
 
 /// Records a number of something.
@@ -202,8 +420,14 @@ pub(crate) fn record_count(histogram: &mut Histogram<u64>, count: u64) {
 }
 
 /// Three significant digits; grows as needed, so nothing is clamped.
-fn histogram() -> Histogram<u64> {
+fn durations() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are within what a histogram can keep")
+}
+
+/// Two significant digits: exact up to 255, within 1 % above, and an eighth of the memory that every copy takes. For
+/// sizes, and for times that few are recorded of.
+fn sizes() -> Histogram<u64> {
+    Histogram::new(2).expect("two digits are within what a histogram can keep")
 }
 
 /// How many readers may wait at once for their answer.

@@ -44,12 +44,20 @@ snapshot! {
     /// The metrics of a relay as they were at one instant.
     plain {
         received_events, received_batches, received_bytes, forwarded_events, forwarded_bytes, completed_batches,
-        completed_events, doubtful_events, sends, retries, throttled_sends, timed_out_sends, late_outcomes, split_sends, busy_sink, injected_failures,
-        failed_batches, closed_partitions, opened_partitions, checkpoints, failed_checkpoints,
-        refused_checkpoints, ownership_cycles, claimed_partitions, stolen_partitions, lost_partitions,
-        returned_partitions, failed_renewals, owned_partitions, batches_in_flight, held_bytes, open_partitions,
+        completed_events, doubtful_events, sends, retries, failed_sends, throttled_sends, timed_out_sends, late_outcomes,
+        split_sends, busy_sink, injected_failures, failed_batches, closed_partitions, opened_partitions, opened_at_start,
+        opened_after_rest, opened_after_claim, closed_after_batch, closed_after_checkpoint, closed_by_service,
+        closed_after_loss, closed_by_fence, closed_at_stop, checkpoints, failed_checkpoints, refused_checkpoints,
+        ownership_cycles, claimed_partitions, claimed_free_partitions, claimed_expired_partitions,
+        claimed_own_partitions, stolen_partitions, lost_partitions, taken_partitions, expired_partitions,
+        returned_partitions, failed_renewals, waited_for_source_ns, waited_for_sends_ns, waited_for_destination_ns,
+        waited_for_memory_ns, waited_for_partitions_ns, ownership_renew_us, ownership_expire_us, owned_partitions,
+        batches_in_flight, held_bytes, open_partitions,
     }
-    distributions { queue_us, process_us, send_us, checkpoint_us, batch_events }
+    distributions {
+        queue_us, process_us, batch_send_us, send_us, failed_send_us, checkpoint_us, failed_checkpoint_us,
+        ownership_cycle_us, batch_events, batch_bytes, send_events, send_bytes,
+    }
 }
 
 impl EncodedHistogram {

@@ -17,6 +17,7 @@ use crate::route::Route;
 
 mod delivery;
 mod failure;
+mod metrics;
 mod progress;
 mod sharing;
 mod stop;
@@ -119,10 +120,12 @@ impl Pipe {
     async fn run_until(&mut self, condition: impl Fn(&Self) -> bool) -> Summary {
         let relay = self.relay();
         let pipe = &*self;
-        relay
+        let summary = relay
             .run(async { pipe.wait_until(|| condition(pipe)).await })
             .await
-            .expect("neither end fails")
+            .expect("neither end fails");
+        check_accounts(&summary.metrics);
+        summary
     }
 
     /// Runs a relay until everything appended has been accepted and is covered by checkpoints.
@@ -203,6 +206,29 @@ impl Pipe {
         assert_eq!(seen.len() as u64, self.appended, "events were lost");
         duplicates
     }
+}
+
+/// Checks that what is counted by cause adds up, and that whatever was opened has been closed.
+fn check_accounts(metrics: &Metrics) {
+    let opened = metrics.opened_at_start + metrics.opened_after_rest + metrics.opened_after_claim;
+    assert_eq!(metrics.opened_partitions, opened);
+    assert_eq!(metrics.taking_partitions(), 0, "{metrics:?}");
+    let claimed = metrics.claimed_free_partitions
+        + metrics.claimed_expired_partitions
+        + metrics.claimed_own_partitions
+        + metrics.stolen_partitions;
+    assert_eq!(metrics.claimed_partitions, claimed);
+    let lost = metrics.taken_partitions + metrics.expired_partitions;
+    assert_eq!(metrics.lost_partitions, lost);
+    assert_eq!(metrics.checkpoints, metrics.checkpoint_us.len());
+    assert_eq!(
+        metrics.failed_checkpoints,
+        metrics.failed_checkpoint_us.len()
+    );
+    assert_eq!(metrics.failed_sends, metrics.failed_send_us.len());
+    assert_eq!(metrics.send_us.len(), metrics.send_events.len());
+    assert_eq!(metrics.batch_events.len(), metrics.received_batches);
+    assert_eq!(metrics.ownership_cycles, metrics.ownership_cycle_us.len());
 }
 
 impl CheckpointStore for AuditedStore {

@@ -182,10 +182,13 @@ impl Running {
 
     async fn stop(mut self) -> Summary {
         drop(self.stop.take());
-        self.task
+        let summary = self
+            .task
             .await
             .expect("no panic")
-            .expect("neither end fails")
+            .expect("neither end fails");
+        check_accounts(&summary.metrics);
+        summary
     }
 
     /// Ends it in the middle of whatever it does.
@@ -259,7 +262,15 @@ async fn one_relay_claims_everything_at_once_and_carries_it() {
         (metrics.owned_partitions, metrics.claimed_partitions),
         (8, 8)
     );
+    assert_eq!(
+        (metrics.claimed_free_partitions, metrics.opened_after_claim),
+        (8, 8)
+    );
     assert_eq!((metrics.stolen_partitions, metrics.lost_partitions), (0, 0));
+    assert_eq!(
+        (metrics.ownership_renew_us, metrics.ownership_expire_us),
+        (10_000_000, 60_000_000)
+    );
     let summary = relay.stop().await;
     assert_eq!(summary.ended, Ended::Finished);
     assert_eq!(summary.metrics.returned_partitions, 8);
@@ -365,7 +376,11 @@ async fn a_relay_whose_renewals_fail_stops_before_others_may_begin() {
     tokio::time::sleep(RENEW).await;
     let metrics = relay.metrics().await;
     assert_eq!((metrics.owned_partitions, metrics.open_partitions), (0, 0));
-    assert_eq!(metrics.lost_partitions, 8);
+    assert_eq!(
+        (metrics.lost_partitions, metrics.expired_partitions),
+        (8, 8)
+    );
+    assert_eq!(metrics.closed_after_loss, 8);
     assert!(metrics.failed_renewals >= 8);
     group.append(8);
     tokio::time::sleep(RENEW).await;
@@ -377,7 +392,14 @@ async fn a_relay_whose_renewals_fail_stops_before_others_may_begin() {
     // What bears its name is its own again.
     group.store.fail_claims(0);
     group.until_done().await;
-    relay.stop().await;
+    let metrics = relay.stop().await.metrics;
+    assert_eq!(
+        (
+            metrics.claimed_free_partitions,
+            metrics.claimed_own_partitions
+        ),
+        (8, 8)
+    );
     assert_eq!(group.duplicates(), 0);
 }
 
@@ -439,6 +461,7 @@ async fn a_checkpoint_on_its_way_when_the_partition_is_lost_is_refused() {
     let metrics = first.metrics().await;
     assert_eq!((metrics.checkpoints, metrics.refused_checkpoints), (0, 8));
     assert_eq!((metrics.lost_partitions, metrics.owned_partitions), (8, 0));
+    assert_eq!(metrics.taken_partitions, 8);
     assert_eq!(group.covered(), 0);
     // The thief never renews.
     group.until_shares_are(&[("a", 8)]).await;
@@ -468,6 +491,10 @@ async fn a_link_that_is_stolen_is_a_lost_partition_and_one_that_breaks_is_not() 
     let metrics = relay.metrics().await;
     assert_eq!((metrics.owned_partitions, metrics.open_partitions), (7, 6));
     assert_eq!((metrics.lost_partitions, metrics.closed_partitions), (1, 2));
+    assert_eq!(
+        (metrics.closed_after_loss, metrics.closed_by_service),
+        (1, 1)
+    );
     // The one rests and is opened again; the other is still in its name, and claimed again in a while.
     tokio::time::sleep(ms(600)).await;
     let metrics = relay.metrics().await;
