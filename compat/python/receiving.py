@@ -1,6 +1,9 @@
 """Receiving with a deadline: the events of one partition, or the error that there is instead."""
 
 import asyncio
+import contextlib
+import queue
+import threading
 
 from azure.eventhub import EventHubConsumerClient as SynchronousClient
 from azure.eventhub.aio import EventHubConsumerClient
@@ -86,6 +89,32 @@ def receiving_error(connection_string, hub, partition, position="-1", owner_leve
             owner_level=owner_level,
         )
     return errors[0]
+
+
+@contextlib.contextmanager
+def in_the_background(connection_string, hub, partition, position="-1", **options):
+    """A synchronous receiver in a thread of its own: a queue of its events, and of its error."""
+    received = queue.Queue()
+    receiver_options = {key: options.pop(key) for key in ("owner_level",) if key in options}
+    client = connect(SynchronousClient, connection_string, hub, **options)
+
+    def run():
+        client.receive_batch(
+            lambda _context, events: [received.put(event) for event in events],
+            on_error=lambda _context, error: received.put(error),
+            partition_id=partition,
+            starting_position=position,
+            **receiver_options,
+        )
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield received
+    finally:
+        client.close()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
 
 
 def bodies(events):

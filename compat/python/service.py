@@ -14,15 +14,21 @@ LISTEN_ONLY = ("listener", "listen-only-value")
 class Service:
     """A running service. Every test takes hubs of its own, so that none sees another's events."""
 
-    def __init__(self, directory: Path, hubs: int, *settings: str):
+    def __init__(self, directory: Path, hubs: int, *settings: str, arguments: tuple[str, ...] = ()):
         self._unused = iter([f"hub-{number}" for number in range(hubs)])
         config = directory / "namespace.yaml"
         config.write_text("\n".join([_namespace(hubs), *settings]))
-        command = [os.environ["PARSHALL_BINARY"], "serve", "--config", str(config)]
-        command += ["--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-        command += ["--websocket", "127.0.0.1:0", "--websocket-tls", "127.0.0.1:0"]
-        command += ["--tls-directory", str(directory / "tls")]
-        self._log = open(directory / "service.log", "w")
+        self._command = [os.environ["PARSHALL_BINARY"], "serve", "--config", str(config), "--http", "127.0.0.1:0"]
+        self._command += ["--amqps", "127.0.0.1:0", "--websocket", "127.0.0.1:0", "--websocket-tls", "127.0.0.1:0"]
+        self._command += ["--tls-directory", str(directory / "tls"), *arguments]
+        self._log_file = directory / "service.log"
+        self.address = "127.0.0.1:0"
+        self.start()
+
+    def start(self):
+        """Starts it; once it was started before, at the address of AMQP that it had then."""
+        command = [*self._command, "--amqp", self.address.replace("localhost", "127.0.0.1")]
+        self._log = open(self._log_file, "a")
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
         told = {}
         strings = []
@@ -64,6 +70,10 @@ class Service:
         self._log.close()
         return status
 
+    def kill(self):
+        """Ends it as a crash does."""
+        self._process.kill()
+        self.stop()
 
     def open_connections(self) -> int:
         with urllib.request.urlopen(self._metrics, timeout=20) as response:

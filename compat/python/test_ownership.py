@@ -6,7 +6,7 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.eventhub.exceptions import ConnectionLostError, EventHubError
 
-from receiving import batches, bodies, receiving_error
+from receiving import DEADLINE_S, batches, bodies, in_the_background, receiving_error
 from service import connect
 
 
@@ -34,6 +34,19 @@ async def test_a_consumer_of_no_lower_level_takes_the_partition_over(service, hu
     assert bodies(await anext(successor)) == ["second"]
     await successor.aclose()
     await displaced.aclose()
+
+
+@pytest.mark.parametrize(("earlier", "later"), [(0, 0), (None, 2)])
+async def test_a_synchronous_consumer_is_told_who_took_its_partition_over(service, hub, earlier, later):
+    send(service, hub, "first")
+    options = {} if earlier is None else {"owner_level": earlier}
+    with in_the_background(service.connection_string, hub, "0", retry_total=0, **options) as received:
+        assert (await asyncio.to_thread(received.get, timeout=DEADLINE_S)).body_as_str() == "first"
+        successor = await attached(batches(service.connection_string, hub, "0", owner_level=later))
+        error = await asyncio.to_thread(received.get, timeout=DEADLINE_S)
+        assert isinstance(error, ConnectionLostError), repr(error)
+        assert "with higher epoch of" in str(error)
+    await successor.aclose()
 
 
 @pytest.mark.parametrize("level", [None, 3])

@@ -6,7 +6,7 @@ import datetime
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
 
-from receiving import batches, bodies, receive, receiving_error
+from receiving import DEADLINE_S, batches, bodies, in_the_background, receive, receiving_error
 from service import CONSUMER_GROUP, connect
 
 COUNT = 10
@@ -123,3 +123,29 @@ def test_the_synchronous_client_receives_all_partitions(service, hub):
 
         client.receive_batch(on_batch, starting_position="-1", max_wait_time=0.1)
     assert received == {partition: [f"of {partition}"] for partition in ("0", "1", "2", "3")}
+
+
+@pytest.mark.parametrize(
+    ("position", "inclusive", "first"), [("-1", False, 0), ("3", True, 3), (5, False, 6)]
+)
+def test_the_synchronous_client_begins_at_the_position(service, filled, position, inclusive, first):
+    received = []
+    with connect(EventHubConsumerClient, service.connection_string, filled) as client:
+
+        def on_batch(_context, events):
+            received.extend(bodies(events))
+            if len(received) >= COUNT - first:
+                client.close()
+
+        client.receive_batch(
+            on_batch, partition_id="0", starting_position=position, starting_position_inclusive=inclusive, max_wait_time=0.2
+        )
+    assert received == EXPECTED[first:]
+
+
+def test_the_synchronous_client_receives_what_comes_while_it_waits(service, hub):
+    send(service, hub, ["one"])
+    with in_the_background(service.connection_string, hub, "0") as received:
+        assert received.get(timeout=DEADLINE_S).body_as_str() == "one"
+        send(service, hub, ["two"])
+        assert received.get(timeout=DEADLINE_S).body_as_str() == "two"

@@ -1,5 +1,6 @@
 """What does not exist is not found, and what is not allowed is not done."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -9,6 +10,7 @@ import urllib.parse
 import pytest
 from azure.core.credentials import AzureSasCredential
 from azure.eventhub import EventData, EventHubProducerClient
+from azure.eventhub.aio import EventHubProducerClient as AsyncProducerClient
 from azure.eventhub.exceptions import AuthenticationError, ConnectError, EventHubError
 
 from receiving import bodies, receive, receiving_error
@@ -69,6 +71,29 @@ async def test_a_wrong_key_sends_nothing_reads_nothing_and_learns_nothing(servic
     with pytest.raises(AuthenticationError):
         await receive(wrong, hub, "0", 1, retry_total=0)
     assert last_sequence_number(service, hub) == 0
+
+
+async def test_the_asynchronous_producer_is_refused_the_same(service, hub):
+    wrong = service.connection_string_with("RootManageSharedAccessKey", "guess")
+    async with connect(AsyncProducerClient, wrong, hub, retry_total=0) as client:
+        with pytest.raises(AuthenticationError):
+            await client.send_event(EventData("forged"), partition_id="0")
+        with pytest.raises(AuthenticationError):
+            await client.get_eventhub_properties()
+    listener = service.connection_string_with(*LISTEN_ONLY)
+    async with connect(AsyncProducerClient, listener, hub, retry_total=0) as client:
+        with pytest.raises(EventHubError, match="unauthorized-access"):
+            await client.send_event(EventData("forged"), partition_id="0")
+    async with connect(AsyncProducerClient, service.connection_string, "nowhere", retry_total=0) as client:
+        with pytest.raises(EventHubError, match="could not be found"):
+            await client.send_event(EventData("lost"))
+    assert await asyncio.to_thread(last_sequence_number, service, hub) == -1
+
+
+def test_the_synchronous_consumer_is_refused_the_same(service, hub):
+    wrong = service.connection_string_with("RootManageSharedAccessKey", "guess")
+    assert isinstance(receiving_error(wrong, hub, "0"), AuthenticationError)
+    assert "could not be found" in str(receiving_error(service.connection_string, "nowhere", "0"))
 
 
 async def test_a_key_that_may_only_listen_listens_only(service, hub):

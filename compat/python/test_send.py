@@ -91,6 +91,26 @@ async def test_the_asynchronous_client_sends_as_well(service, hub):
     assert bodies(await receive(service.connection_string, hub, "1", 2)) == ["in a batch", "alone"]
 
 
+async def test_the_asynchronous_client_has_the_service_choose_the_partition_of_a_key(service, hub):
+    async with connect(AsyncProducerClient, service.connection_string, hub) as client:
+        for key, partition in PARTITION_OF_KEY.items():
+            before = (await client.get_partition_properties(partition))["last_enqueued_sequence_number"]
+            batch = await client.create_batch(partition_key=key)
+            batch.add(EventData("in a batch"))
+            await client.send_batch(batch)
+            await client.send_event(EventData("alone"), partition_key=key)
+            after = (await client.get_partition_properties(partition))["last_enqueued_sequence_number"]
+            assert after == before + 2
+
+
+async def test_the_asynchronous_client_is_told_that_an_event_is_too_large_and_goes_on(service, hub):
+    async with connect(AsyncProducerClient, service.connection_string, hub, retry_total=0) as client:
+        with pytest.raises(EventDataSendError, match="exceeds the limit"):
+            await client.send_event(EventData(b"x" * (1024 * 1024 + 16)), partition_id="0")
+        await client.send_event(EventData("small"), partition_id="0")
+    assert bodies(await receive(service.connection_string, hub, "0", 1)) == ["small"]
+
+
 async def test_a_buffered_producer_delivers_everything(service, hub):
     failed = []
 
@@ -104,4 +124,24 @@ async def test_a_buffered_producer_delivers_everything(service, hub):
             client.send_event(EventData(body), partition_id="0")
         client.flush(timeout=20)
     assert failed == []
+    assert bodies(await receive(service.connection_string, hub, "0", len(expected))) == expected
+
+
+async def test_the_asynchronous_buffered_producer_delivers_everything(service, hub):
+    failed, succeeded = [], []
+
+    async def on_error(events, _partition, error):
+        failed.append((events, error))
+
+    async def on_success(events, _partition):
+        succeeded.extend(bodies(events))
+
+    options = {"buffered_mode": True, "on_success": on_success, "on_error": on_error}
+    expected = [str(number) for number in range(2000)]
+    async with connect(AsyncProducerClient, service.connection_string, hub, **options) as client:
+        for body in expected:
+            await client.send_event(EventData(body), partition_id="0")
+        await client.flush(timeout=20)
+    assert failed == []
+    assert succeeded == expected
     assert bodies(await receive(service.connection_string, hub, "0", len(expected))) == expected

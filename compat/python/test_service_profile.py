@@ -4,6 +4,7 @@ import time
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
+from azure.eventhub.aio import EventHubProducerClient as AsyncProducerClient
 from azure.eventhub._constants import CUSTOM_CONDITION_BACKOFF, NO_RETRY_ERRORS
 from azure.eventhub.exceptions import EventDataSendError
 
@@ -57,3 +58,12 @@ async def test_what_is_throttled_is_not_stored_and_gets_through_later(service, h
         assert client.get_partition_properties("1")["last_enqueued_sequence_number"] == len(sent) - 1
     assert throttled > 0
     assert bodies(await receive(service.connection_string, hub, "1", len(sent))) == sent
+
+
+async def test_the_asynchronous_client_is_told_to_wait_as_well(service, hub):
+    give_up_at = time.monotonic() + DEADLINE_S
+    async with connect(AsyncProducerClient, service.connection_string, hub) as client:
+        with pytest.raises(EventDataSendError, match="Error code : 50002. Please wait 4 seconds") as told:
+            while time.monotonic() < give_up_at:
+                await client.send_batch([EventData(str(number)) for number in range(10)], partition_id="1")
+        assert told.value.error == "server-busy"
