@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-python bench lint fuzz
+.PHONY: help run test test-rust test-python test-java bench lint fuzz
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -14,7 +14,7 @@ run: ## the fan-out study on the embedded service: about two minutes, a table an
 	$(CARGO) build --release --locked -p parshall
 	target/release/parshall run fan-out --quick --out results/fan-out
 
-test: test-rust test-python ## all tests, the official-client suites included
+test: test-rust test-python test-java ## all tests, the official-client suites included
 
 test-rust:
 	$(CARGO) test --workspace --locked
@@ -22,6 +22,9 @@ test-rust:
 
 test-python:
 	compat/python/run
+
+test-java:
+	compat/java/run
 
 bench: ## all benchmarks, each with its reference and the ratio to it
 	$(CARGO) bench --workspace --locked

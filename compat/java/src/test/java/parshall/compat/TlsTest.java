@@ -1,0 +1,75 @@
+package parshall.compat;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.azure.messaging.eventhubs.EventData;
+import com.azure.messaging.eventhubs.EventDataBatch;
+import com.azure.messaging.eventhubs.EventHubClientBuilder;
+import com.azure.messaging.eventhubs.EventHubProducerClient;
+import com.azure.messaging.eventhubs.models.CreateBatchOptions;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.util.List;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+/**
+ * TLS with the authority that {@code parshall serve} makes for development. It is the one test that older versions of the
+ * client run as well: those know nothing but TLS.
+ */
+class TlsTest {
+    @RegisterExtension
+    static final SharedService shared =
+        new SharedService("", "--amqps", "127.0.0.1:0", "--tls-directory", tlsDirectory().toString());
+
+    /** The client asks the system what to trust. Nothing else in this process speaks TLS. */
+    @BeforeAll
+    static void trust() throws Exception {
+        KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+        trusted.load(null);
+        try (InputStream file = Files.newInputStream(Path.of(shared.service().told("Trusted authority")))) {
+            Certificate authority = CertificateFactory.getInstance("X.509").generateCertificate(file);
+            trusted.setCertificateEntry("parshall", authority);
+        }
+        TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        managers.init(trusted);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(null, managers.getTrustManagers(), null);
+        SSLContext.setDefault(context);
+    }
+
+    @Test
+    void events_travel_over_tls() {
+        String hub = shared.unusedHub();
+        List<String> expected = Events.numbers(500);
+        try (EventHubProducerClient producer = clientOf(hub).buildProducerClient()) {
+            EventDataBatch batch = producer.createBatch(new CreateBatchOptions().setPartitionId("0"));
+            expected.forEach(body -> assertTrue(batch.tryAdd(new EventData(body))));
+            producer.send(batch);
+            assertEquals(499, producer.getPartitionProperties("0").getLastEnqueuedSequenceNumber());
+        }
+        assertEquals(expected, Events.bodies(Events.receive(clientOf(hub), "0", expected.size())));
+    }
+
+    /** The port has to be said once more: with TLS the client takes 5671 whatever the connection string says. */
+    private static EventHubClientBuilder clientOf(String hub) {
+        return SharedService.clientOf(hub, shared.service().tlsConnectionString())
+            .customEndpointAddress("https://localhost:" + shared.service().port("AMQP over TLS"));
+    }
+
+    private static Path tlsDirectory() {
+        try {
+            return SharedService.directory("tls");
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+    }
+}
