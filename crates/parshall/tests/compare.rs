@@ -122,6 +122,8 @@ fn a_pipeline_can_fail_on_what_got_worse() {
     assert_eq!(status(&["a", "b", "--fail-on", "forwarded-per-s"]), Some(1));
     assert_eq!(status(&["b", "a", "--fail-on", "forwarded-per-s"]), Some(0));
     assert_eq!(status(&["a", "b", "--fail-on", "memory-peak"]), Some(0));
+    // The sample is of a backlog, where latency is waiting.
+    assert_eq!(status(&["a", "b", "--fail-on", "latency-p99"]), Some(2));
 }
 
 #[test]

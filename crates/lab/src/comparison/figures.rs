@@ -16,9 +16,10 @@ pub enum Figure {
     CpuUsPerEvent,
     /// Its peak memory in bytes.
     MemoryPeakBytes,
-    /// The median of the latency, in microseconds.
+    /// The median of the latency, in microseconds. Not where the load keeps the pipeline busy: there it is the time that
+    /// events wait for their turn, which differs from run to run by more than builds do.
     LatencyP50Us,
-    /// Its 99th percentile, in microseconds.
+    /// Its 99th percentile, in microseconds; likewise.
     LatencyP99Us,
 }
 
@@ -80,8 +81,15 @@ impl Figure {
             // Seconds per million are microseconds for each.
             Self::CpuUsPerEvent => Some(role?.per_million_events?.cpu_seconds),
             Self::MemoryPeakBytes => Some(role?.memory_peak_bytes as f64),
+            Self::LatencyP50Us | Self::LatencyP99Us if is_kept_busy(case) => None,
             Self::LatencyP50Us => trial.latency_us.as_ref()?.p50.map(|us| us as f64),
             Self::LatencyP99Us => trial.latency_us.as_ref()?.p99.map(|us| us as f64),
         }
     }
+}
+
+/// Whether the load of a case is as much as the pipeline takes.
+fn is_kept_busy(case: &Case) -> bool {
+    let mode = case.params.get("load.mode").and_then(|mode| mode.as_str());
+    matches!(mode, Some("saturate" | "backlog"))
 }

@@ -186,6 +186,13 @@ impl Comparison {
         !figures.is_empty() && cases.any(|case| has_failed(case) || is_slower(case))
     }
 
+    /// Whether there are figures, but this one in none of the cases.
+    #[must_use]
+    pub fn lacks(&self, figure: Figure) -> bool {
+        let mut figures = self.cases.iter().flat_map(|case| &case.figures).peekable();
+        figures.peek().is_some() && figures.all(|compared| compared.figure != figure)
+    }
+
     /// How many more trials would decide the main figure of every case; `None` if all of them are decided.
     #[must_use]
     pub fn more_trials(&self) -> Option<u32> {

@@ -61,6 +61,29 @@ fn the_same_run_twice_does_not_differ_and_three_trials_prove_nothing() {
 }
 
 #[test]
+fn latency_is_compared_only_where_it_is_not_the_time_that_events_wait_for_their_turn() {
+    let comparison_in = |mode: &str| {
+        let [mut baseline, mut candidate] = [run(8, 1.0), run(8, 1.1)];
+        for results in [&mut baseline, &mut candidate] {
+            for case in &mut results.cases {
+                case.params.insert("load.mode".to_owned(), mode.into());
+            }
+        }
+        compared(&baseline, &candidate, Design::Independent)
+    };
+    let names = |comparison: Comparison| {
+        let figures = comparison.cases[0].figures.iter();
+        figures.map(|compared| compared.figure).collect::<Vec<_>>()
+    };
+    assert_eq!(names(comparison_in("open")), Figure::ALL);
+    for mode in ["saturate", "backlog"] {
+        assert_eq!(names(comparison_in(mode)), Figure::ALL[..3]);
+        assert!(comparison_in(mode).lacks(Figure::LatencyP99Us));
+        assert!(!comparison_in(mode).lacks(Figure::MemoryPeakBytes));
+    }
+}
+
+#[test]
 fn a_side_that_failed_is_not_compared() {
     let mut candidate = run(8, 1.1);
     candidate.cases[1].status = Status::Failed;

@@ -144,6 +144,18 @@ pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError>
     };
     output::print(&text)?;
     let figures: Vec<Figure> = arguments.fail_on.iter().map(|&name| name.into()).collect();
+    if let Some(figure) = figures.iter().find(|figure| comparison.lacks(**figure)) {
+        return Err(CommandError::Usage {
+            message: format!(
+                "--fail-on: no case can be compared by its {}",
+                figure.name()
+            ),
+            advice: Some(
+                "latency is compared at a rate that both carry: load.mode=open with load.rate"
+                    .to_owned(),
+            ),
+        });
+    }
     Ok(if was_interrupted {
         Exit::Interrupted
     } else if comparison.is_worse_in(&figures) {
