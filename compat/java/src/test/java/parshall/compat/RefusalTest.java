@@ -7,9 +7,19 @@ import static parshall.compat.Events.send;
 import static parshall.compat.Failures.assertFails;
 
 import com.azure.core.amqp.exception.AmqpErrorCondition;
+import com.azure.messaging.eventhubs.EventData;
 import com.azure.messaging.eventhubs.EventHubClientBuilder;
+import com.azure.messaging.eventhubs.EventHubConsumerAsyncClient;
 import com.azure.messaging.eventhubs.EventHubProducerClient;
+import com.azure.messaging.eventhubs.models.EventPosition;
+import com.azure.messaging.eventhubs.models.SendOptions;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.Base64;
 import java.util.List;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -76,5 +86,53 @@ class RefusalTest {
         assertFails(AmqpErrorCondition.UNAUTHORIZED_ACCESS, false, "'Send' claim(s) are required",
             () -> send(listener, "0", "forged"));
         assertEquals(0, lastSequenceNumber(hub));
+    }
+
+    @Test
+    void a_token_of_ones_own_is_as_good_as_a_key() throws Exception {
+        String hub = shared.unusedHub();
+        send(withToken(hub, token(hub, "SAS_KEY_VALUE", 600)), "0", "signed");
+        assertEquals(List.of("signed"), bodies(receive(withToken(hub, token(hub, "SAS_KEY_VALUE", 600)), "0", 1)));
+    }
+
+    @Test
+    void a_token_that_is_not_good_opens_nothing() throws Exception {
+        String hub = shared.unusedHub();
+        for (String token : List.of(token(hub, "guess", 600), token(hub, "SAS_KEY_VALUE", -60))) {
+            assertFails(AmqpErrorCondition.UNAUTHORIZED_ACCESS, false, "", () -> send(withToken(hub, token), "0", "forged"));
+        }
+        assertEquals(-1, lastSequenceNumber(hub));
+    }
+
+    private static EventHubClientBuilder withToken(String hub, String token) {
+        return SharedService.clientOf(hub, shared.service().connectionStringWithToken(token));
+    }
+
+    private static String token(String hub, String key, long expiresInS) throws Exception {
+        String resource = URLEncoder.encode("sb://localhost/" + hub, StandardCharsets.UTF_8);
+        long expiry = Instant.now().getEpochSecond() + expiresInS;
+        Mac mac = Mac.getInstance("HmacSHA256");
+        mac.init(new SecretKeySpec(key.getBytes(StandardCharsets.UTF_8), "HmacSHA256"));
+        byte[] digest = mac.doFinal((resource + "\n" + expiry).getBytes(StandardCharsets.UTF_8));
+        String signature = URLEncoder.encode(Base64.getEncoder().encodeToString(digest), StandardCharsets.UTF_8);
+        return "SharedAccessSignature sr=%s&sig=%s&se=%d&skn=RootManageSharedAccessKey".formatted(resource, signature, expiry);
+    }
+
+    @Test
+    void clients_of_a_hub_that_is_deleted_are_told_that_it_is_gone_for_good() throws Exception {
+        String hub = shared.unusedHub();
+        send(shared.clientOf(hub), "0", "first");
+        try (EventHubConsumerAsyncClient consumer = shared.clientOf(hub).buildAsyncConsumerClient();
+            EventHubProducerClient producer = shared.clientOf(hub).buildProducerClient();
+            Following following = new Following(consumer.receiveFromPartition("0", EventPosition.earliest()))) {
+            assertEquals("first", following.next());
+            SendOptions partition = new SendOptions().setPartitionId("0");
+            producer.send(List.of(new EventData("second")), partition);
+            assertEquals("second", following.next());
+            shared.service().run("hub", "delete", hub);
+            Failures.assertIs(AmqpErrorCondition.NOT_FOUND, false, "could not be found", following.error());
+            assertFails(AmqpErrorCondition.NOT_FOUND, false, "could not be found",
+                () -> producer.send(List.of(new EventData("lost")), partition));
+        }
     }
 }

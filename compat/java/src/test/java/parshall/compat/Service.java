@@ -122,10 +122,27 @@ final class Service {
             + ";UseDevelopmentEmulator=true";
     }
 
+    /** With a token instead of a key. */
+    String connectionStringWithToken(String token) {
+        return "Endpoint=sb://localhost:" + port("AMQP") + "/;SharedAccessSignature=" + token + ";UseDevelopmentEmulator=true";
+    }
+
+    /** Runs the program against it, and waits for its end. */
+    void run(String... arguments) throws IOException, InterruptedException {
+        List<String> command = new ArrayList<>(List.of(binary()));
+        command.addAll(List.of(arguments));
+        command.addAll(List.of("--connection-string", connectionString()));
+        ProcessBuilder.Redirect log = ProcessBuilder.Redirect.appendTo(directory.resolve("run.log").toFile());
+        int status = new ProcessBuilder(command).redirectOutput(log).redirectError(log).start().waitFor();
+        if (status != 0) {
+            throw new IOException(command + " ended with " + status);
+        }
+    }
+
     /** The port of what it calls {@code label} when it starts. */
     int port(String label) {
         String address = told.get(label);
-        return Integer.parseInt(address.substring(address.lastIndexOf(':') + 1));
+        return Integer.parseInt(address.substring(address.lastIndexOf(':') + 1).replaceFirst("/.*", ""));
     }
 
     /** What it says of {@code label} when it starts. */

@@ -3,6 +3,7 @@ package parshall.compat;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.azure.core.amqp.AmqpTransportType;
 import com.azure.messaging.eventhubs.EventData;
 import com.azure.messaging.eventhubs.EventDataBatch;
 import com.azure.messaging.eventhubs.EventHubClientBuilder;
@@ -15,6 +16,7 @@ import java.security.KeyStore;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import java.util.List;
+import java.util.function.Supplier;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.BeforeAll;
@@ -28,7 +30,8 @@ import org.junit.jupiter.api.extension.RegisterExtension;
 class TlsTest {
     @RegisterExtension
     static final SharedService shared =
-        new SharedService("", "--amqps", "127.0.0.1:0", "--tls-directory", tlsDirectory().toString());
+        new SharedService("", "--amqps", "127.0.0.1:0", "--websocket-tls", "127.0.0.1:0", "--tls-directory",
+            tlsDirectory().toString());
 
     /** The client asks the system what to trust. Nothing else in this process speaks TLS. */
     @BeforeAll
@@ -49,20 +52,30 @@ class TlsTest {
     @Test
     void events_travel_over_tls() {
         String hub = shared.unusedHub();
+        roundTrip(() -> clientOf(hub, "AMQP over TLS"));
+    }
+
+    @Test
+    void events_travel_over_web_socket() {
+        String hub = shared.unusedHub();
+        roundTrip(() -> clientOf(hub, "AMQP over WSS").transportType(AmqpTransportType.AMQP_WEB_SOCKETS));
+    }
+
+    private static void roundTrip(Supplier<EventHubClientBuilder> client) {
         List<String> expected = Events.numbers(500);
-        try (EventHubProducerClient producer = clientOf(hub).buildProducerClient()) {
+        try (EventHubProducerClient producer = client.get().buildProducerClient()) {
             EventDataBatch batch = producer.createBatch(new CreateBatchOptions().setPartitionId("0"));
             expected.forEach(body -> assertTrue(batch.tryAdd(new EventData(body))));
             producer.send(batch);
             assertEquals(499, producer.getPartitionProperties("0").getLastEnqueuedSequenceNumber());
         }
-        assertEquals(expected, Events.bodies(Events.receive(clientOf(hub), "0", expected.size())));
+        assertEquals(expected, Events.bodies(Events.receive(client.get(), "0", expected.size())));
     }
 
     /** The port has to be said once more: with TLS the client takes 5671 whatever the connection string says. */
-    private static EventHubClientBuilder clientOf(String hub) {
+    private static EventHubClientBuilder clientOf(String hub, String endpoint) {
         return SharedService.clientOf(hub, shared.service().tlsConnectionString())
-            .customEndpointAddress("https://localhost:" + shared.service().port("AMQP over TLS"));
+            .customEndpointAddress("https://localhost:" + shared.service().port(endpoint));
     }
 
     private static Path tlsDirectory() {
