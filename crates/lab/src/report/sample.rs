@@ -7,10 +7,12 @@ use std::time::Duration;
 use units::ByteSize;
 
 use crate::results::{
-    Capacity, Case, CasePlan, Conclusion, Delivery, Distributions, Environment, Finding,
-    FindingKind, GeneratorHealth, HubCounters, Interval, IntervalDistribution, LatencyDistribution,
-    Limit, LimitMechanism, OrderExpectation, PerMillionEvents, Probe, ProbeOutcome, ProbePurpose,
-    Published, Results, Role, RoleUsage, Severity, Stage, Trial, TrialRecord,
+    BatchCounts, Capacity, Case, CasePlan, CheckpointCounts, ClosingCounts, Conclusion, Delivery,
+    Distributions, Environment, Finding, FindingKind, GainCounts, GeneratorHealth, HubCounters,
+    Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism, LossCounts,
+    OpeningCounts, OrderExpectation, OwnershipActivity, PerMillionEvents, Probe, ProbeOutcome,
+    ProbePurpose, Published, RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts,
+    Severity, Size, Stage, Trial, TrialRecord, WaitingTimes, WholeTrial,
 };
 
 /// One of each kind.
@@ -288,6 +290,7 @@ fn record(case: usize, number: u32) -> TrialRecord {
             lateness_us: latencies(2_000, 3.0, 0.6).summary(),
             sink_lag_peak_events: Some(40_112),
         }),
+        relay: Some(activity(events, number)),
         findings: vec![Finding::new(
             Severity::Note,
             FindingKind::LimitedByClient,
@@ -305,6 +308,10 @@ fn record(case: usize, number: u32) -> TrialRecord {
             (Stage::Send, latencies(9_000, 150.0 * slower, 0.45)),
             (Stage::Checkpoint, latencies(800, 35.0, 0.7)),
         ]),
+        sizes: BTreeMap::from([
+            (Size::BatchEvents, latencies(3_000, 120.0, 0.05)),
+            (Size::SendEvents, latencies(9_000, 4.0, 0.4)),
+        ]),
         intervals: vec![IntervalDistribution {
             start: Duration::ZERO,
             length: Duration::from_secs(1),
@@ -312,6 +319,68 @@ fn record(case: usize, number: u32) -> TrialRecord {
         }],
     };
     TrialRecord::new(trial, distributions)
+}
+
+/// One batch in ten thousand failed, each because that was the purpose of the case.
+fn activity(events: u64, number: u32) -> RelayActivity {
+    let batches = events / 128;
+    let failed = batches / 10_000;
+    RelayActivity {
+        instances: 1,
+        watched_us: u64::from(SECONDS) * 1_000_000,
+        batches: BatchCounts {
+            received: batches + failed,
+            completed: batches,
+            failed,
+        },
+        sends: SendCounts {
+            made: batches * 32,
+            failed_on_purpose: failed,
+            ..SendCounts::default()
+        },
+        checkpoints: CheckpointCounts {
+            written: batches / 3,
+            failed: 2,
+            refused: 1,
+        },
+        opened: OpeningCounts {
+            start: 0,
+            rest: failed,
+            claim: 3,
+        },
+        closed: ClosingCounts {
+            batch: failed,
+            loss: 1,
+            ..ClosingCounts::default()
+        },
+        ownership: Some(OwnershipActivity {
+            renew_us: 10_000_000,
+            expire_us: 60_000_000,
+            rounds: RoundCounts {
+                completed: 1,
+                ..RoundCounts::default()
+            },
+            gained: GainCounts {
+                stolen: 3,
+                ..GainCounts::default()
+            },
+            lost: LossCounts {
+                taken: 1,
+                expired: 0,
+            },
+        }),
+        waiting_us: WaitingTimes {
+            source: 310_000,
+            sends: 1_200_000 + u64::from(number) * 40_000,
+            ..WaitingTimes::default()
+        },
+        whole_trial: WholeTrial {
+            failed_batches: failed,
+            restarts: failed,
+            lost_partitions: 0,
+        },
+        sizes: BTreeMap::new(),
+    }
 }
 
 fn roles(number: u32) -> BTreeMap<Role, RoleUsage> {

@@ -14,7 +14,8 @@ use crate::figure;
 
 use super::{
     Capacity, CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary,
-    Published, Role, RoleUsage, Severity, Stage, Summary, Trial, TrialRecord,
+    Published, RelayActivity, Role, RoleUsage, Settings, Severity, Size, Stage, Summary, Trial,
+    TrialRecord, examine,
 };
 
 /// A case with its trials, its figures and its verdict.
@@ -68,6 +69,9 @@ pub struct Case {
     /// Time per stage, in microseconds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stages: BTreeMap<Stage, LatencySummary>,
+    /// What went on inside our own relay, over all trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayActivity>,
     /// What became of the events, over all trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivery>,
@@ -156,6 +160,10 @@ impl Case {
         for (stage, distribution) in recorded().flat_map(|each| &each.stages) {
             stages.entry(*stage).or_default().merge(distribution);
         }
+        let mut sizes: BTreeMap<Size, LatencyDistribution> = BTreeMap::new();
+        for (size, distribution) in recorded().flat_map(|each| &each.sizes) {
+            sizes.entry(*size).or_default().merge(distribution);
+        }
 
         let offered_per_s = over_trials(|trial| trial.offered_per_s);
         let received_per_s = over_trials(|trial| trial.received_per_s);
@@ -163,6 +171,8 @@ impl Case {
         let cpu_percent = over_usages(|usage| usage.cpu_percent);
         let memory_peak_bytes = over_usages(|usage| usage.memory_peak_bytes as f64);
         let delivery = Delivery::sum(complete.iter().filter_map(|trial| trial.delivery.as_ref()));
+        let relay = RelayActivity::sum(complete.iter().filter_map(|trial| trial.relay.as_ref()))
+            .map(|relay| relay.with_sizes(&sizes));
         let findings = findings(plan, &trials);
         let status = status(plan, &trials, &findings);
         Self {
@@ -186,6 +196,7 @@ impl Case {
                 .iter()
                 .filter_map(|(stage, each)| Some((*stage, each.summary()?)))
                 .collect(),
+            relay,
             delivery,
             published: plan.published.clone(),
             capacity: None,
@@ -262,8 +273,10 @@ fn merged<'a>(distributions: impl Iterator<Item = &'a LatencyDistribution>) -> L
     })
 }
 
-/// The runner's findings of every trial, and those that follow from the figures.
+/// The runner's findings of every trial, and those that follow from the figures: counts of deliveries, clocks, and what
+/// [`examine`] reads from all of them.
 fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
+    let settings = Settings::of(&plan.params);
     let mut findings = Vec::new();
     for trial in trials {
         let of_trial = |finding: Finding| Finding {
@@ -277,7 +290,8 @@ fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
                 .map(of_trial),
         );
         findings.extend(clock_finding(trial).map(of_trial));
-        findings.extend(generator_finding(trial).map(of_trial));
+        let symptoms = examine(&settings, plan.measured_role, trial).into_iter();
+        findings.extend(symptoms.map(Finding::from).map(of_trial));
         if trial.interrupted {
             findings.push(of_trial(Finding::new(
                 Severity::Warning,
@@ -362,24 +376,6 @@ fn clock_finding(trial: &Trial) -> Option<Finding> {
         FindingKind::NegativeLatency,
         message,
     ))
-}
-
-/// Says that the generator did not keep up, unless the runner has already said why.
-fn generator_finding(trial: &Trial) -> Option<Finding> {
-    let unhealthy = trial
-        .generator
-        .as_ref()
-        .is_some_and(|health| !health.healthy);
-    let explained = trial
-        .findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Invalid);
-    (unhealthy && !explained).then(|| {
-        let message =
-            "the generator did not keep to its plan: the figures are not those of the pipeline";
-        Finding::new(Severity::Invalid, FindingKind::GeneratorOverloaded, message)
-            .with_hint("offer less, or give the generator more cores")
-    })
 }
 
 fn status(plan: &CasePlan, trials: &[Trial], findings: &[Finding]) -> Status {

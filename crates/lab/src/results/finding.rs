@@ -68,6 +68,24 @@ pub enum FindingKind {
     LimitedByGenerator,
     /// The number of workers over their latency bounds the rate (Little's law).
     LimitedByConcurrency,
+    /// CPU was left over though there was more to be carried.
+    LowUtilisation,
+    /// Batches were far from full.
+    SmallBatches,
+    /// The slowest sends took far longer than most.
+    SendTail,
+    /// Sends failed.
+    SendErrors,
+    /// Batches failed and their partitions stood still for a while.
+    ProcessingErrors,
+    /// Checkpoints take so long that claims may not be renewed in time.
+    SlowCheckpoints,
+    /// Checkpoints could not be written.
+    CheckpointErrors,
+    /// Events arrived more than once because partitions changed hands.
+    DuplicatesAfterLoss,
+    /// The measured role came close to its memory limit.
+    MemoryNearLimit,
     /// A limit was asked for and could not be put in force as asked.
     LimitNotEnforced,
     /// The trial or the run was interrupted.
@@ -110,6 +128,53 @@ impl Severity {
             Self::Invalid => "invalid",
             Self::Warning => "warning",
             Self::Note => "note",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_keeps_the_name_under_which_it_is_documented() {
+        let document = include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/findings.md"
+        ));
+        let kinds = [
+            FindingKind::EventsLost,
+            FindingKind::EventsCorrupted,
+            FindingKind::EventsUnexpected,
+            FindingKind::EventsReordered,
+            FindingKind::OutcomeUnknown,
+            FindingKind::RoleFailed,
+            FindingKind::GeneratorOverloaded,
+            FindingKind::SinkOverloaded,
+            FindingKind::CountersDisagree,
+            FindingKind::NegativeLatency,
+            FindingKind::LimitedByQuota,
+            FindingKind::LimitedByClient,
+            FindingKind::LimitedByGenerator,
+            FindingKind::LimitedByConcurrency,
+            FindingKind::LowUtilisation,
+            FindingKind::SmallBatches,
+            FindingKind::SendTail,
+            FindingKind::SendErrors,
+            FindingKind::ProcessingErrors,
+            FindingKind::SlowCheckpoints,
+            FindingKind::CheckpointErrors,
+            FindingKind::DuplicatesAfterLoss,
+            FindingKind::MemoryNearLimit,
+            FindingKind::LimitNotEnforced,
+            FindingKind::Interrupted,
+            FindingKind::CaseSkipped,
+            FindingKind::Other,
+        ];
+        for kind in kinds {
+            let name = serde_json::to_value(kind).expect("a plain name");
+            let name = format!("`{}`", name.as_str().expect("a text"));
+            assert!(document.contains(&name), "{name}");
         }
     }
 }

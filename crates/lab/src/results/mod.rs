@@ -11,12 +11,15 @@
 //! the table of them, and the reports read only these types. The JSON form is stable and published as
 //! `schema/results.schema.json`. A figure that was not measured is absent; zero means that it was measured
 //! and was zero. Names end in their unit; the exceptions are [`Case::stages`] and [`Trial::stages`], whose
-//! summaries count microseconds like `latency_us`.
+//! summaries count microseconds like `latency_us`. What the figures mean for whoever wants to change them is read from
+//! them by [`examine`].
 
+mod activity;
 mod capacity;
 mod case;
 mod civil_time;
 mod delivery;
+mod diagnosis;
 mod environment;
 mod finding;
 mod generator;
@@ -29,10 +32,16 @@ mod stage;
 mod summary;
 mod trial;
 
+pub use activity::{
+    BatchCounts, CheckpointCounts, ClosingCounts, GainCounts, LossCounts, OpeningCounts,
+    OwnershipActivity, RelayActivity, RoundCounts, SendCounts, Size, SizeSummary, WaitingTimes,
+    WholeTrial,
+};
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use case::{Case, CasePlan, OrderExpectation, Status};
 pub use civil_time::utc_timestamp;
 pub use delivery::Delivery;
+pub use diagnosis::{Settings, Symptom, WaitingFor, examine};
 pub use environment::{Environment, OuterLimits, RunIdentity};
 pub use finding::{Finding, FindingKind, Severity};
 pub use generator::GeneratorHealth;

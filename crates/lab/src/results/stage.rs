@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One stage. The first five follow one event from its intended instant to the sink and add up to the whole;
-/// the last four are the pipeline's own work on a batch.
+/// One stage. The first five follow one event from its intended instant to the sink; the others are the pipeline's own
+/// work. Of those, queue and process together are a batch's time in the relay, batch send is the part of process after
+/// the routing, and a send is one of the sends that a batch send consists of. Checkpoints and rounds of ownership are
+/// written beside all that and hold no batch up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
@@ -19,12 +21,18 @@ pub enum Stage {
     InHub,
     /// From the pipeline's accepted send until the sink had the event.
     Delivery,
-    /// One batch in the pipeline: from its arrival until everything of it was sent and checkpointed.
+    /// One batch in the pipeline: from its arrival until it was its turn.
+    Queue,
+    /// From there until everything of it was accepted.
     Process,
-    /// One send to one destination, with its retries.
+    /// From the first send of one batch to its last outcome.
+    BatchSend,
+    /// One send to one destination, from the handing over to its acceptance. One that is tried again begins again.
     Send,
     /// One checkpoint write.
     Checkpoint,
+    /// One round of reading all claims and renewing one's own.
+    Ownership,
     /// One settlement of a peek-locked message.
     Settle,
 }
@@ -39,9 +47,12 @@ impl Stage {
             Self::Acknowledge => "acknowledge",
             Self::InHub => "in_hub",
             Self::Delivery => "delivery",
+            Self::Queue => "queue",
             Self::Process => "process",
+            Self::BatchSend => "batch_send",
             Self::Send => "send",
             Self::Checkpoint => "checkpoint",
+            Self::Ownership => "ownership",
             Self::Settle => "settle",
         }
     }

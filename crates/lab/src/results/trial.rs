@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, Role, RoleUsage, Stage,
+    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, RelayActivity, Role,
+    RoleUsage, Size, Stage,
 };
 
 /// The figures of one trial. Rates are means over the measured phase.
@@ -49,6 +50,9 @@ pub struct Trial {
     /// The service's own counters over the measured phase, by entity name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hub: BTreeMap<String, HubCounters>,
+    /// What went on inside our own relay; absent for a system that is measured from the outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayActivity>,
     /// Whether generator and sink kept up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorHealth>,
@@ -114,6 +118,8 @@ pub struct Distributions {
     pub uncorrected_latency: LatencyDistribution,
     /// Per stage.
     pub stages: BTreeMap<Stage, LatencyDistribution>,
+    /// Sizes inside the relay.
+    pub sizes: BTreeMap<Size, LatencyDistribution>,
     /// End-to-end latencies second by second, for the interval log; may be empty.
     pub intervals: Vec<IntervalDistribution>,
 }
@@ -139,7 +145,7 @@ pub struct TrialRecord {
 }
 
 impl TrialRecord {
-    /// The record of a trial; the latency and stage summaries of `trial` are set from `distributions`.
+    /// The record of a trial; its summaries of latencies, stages and sizes are set from `distributions`.
     #[must_use]
     pub fn new(trial: Trial, distributions: Distributions) -> Self {
         let stages = distributions.stages.iter();
@@ -152,6 +158,9 @@ impl TrialRecord {
             stages: stages
                 .filter_map(|(stage, each)| Some((*stage, each.summary()?)))
                 .collect(),
+            relay: trial
+                .relay
+                .map(|relay| relay.with_sizes(&distributions.sizes)),
             ..trial
         };
         Self {

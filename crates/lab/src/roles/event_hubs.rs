@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::num::TryFromIntError;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use access::{ConnectionString, ConnectionStringError};
 use amqp::Value;
@@ -26,7 +26,7 @@ use connect::source::{
 use hub::log::{LogLimits, WhenFull};
 use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig, StartError};
-use relay::metrics::{Metrics, MetricsHandle};
+use relay::metrics::MetricsHandle;
 use relay::{CheckpointPolicy, Relay, RelayError, RelayOptions, route};
 use units::ByteSize;
 
@@ -34,10 +34,11 @@ use super::fabric::{
     DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline,
     RelayReading,
 };
-use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, RelayCounters};
+use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig};
+use super::relay_reading::reading;
 use crate::clock::RunClock;
 use crate::payload::HEADER_PROPERTY;
-use crate::results::{HubCounters, LatencyDistribution, Stage};
+use crate::results::HubCounters;
 use crate::scenario;
 use crate::scenario::Secret;
 
@@ -285,39 +286,6 @@ impl RelayMetrics for RelayReader {
     async fn read(&self) -> Option<RelayReading> {
         let metrics = self.handle.metrics().await?;
         Some(reading(&metrics, self.clock))
-    }
-}
-
-fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
-    let (now, run_now) = (Instant::now(), clock.now());
-    let run_time = |at: Instant| run_now.minus(now.saturating_duration_since(at));
-    let stages = [
-        (Stage::Process, &metrics.process_us),
-        (Stage::Send, &metrics.send_us),
-        (Stage::Checkpoint, &metrics.checkpoint_us),
-    ];
-    RelayReading {
-        counters: RelayCounters {
-            received: metrics.received_events,
-            forwarded: metrics.forwarded_events,
-            doubtful: metrics.doubtful_events,
-            completed: metrics.completed_events,
-            opened: metrics.opened_partitions,
-            first_forwarded: metrics.first_forwarded_at.map(run_time),
-            last_forwarded: metrics.last_forwarded_at.map(run_time),
-        },
-        stages: stages
-            .into_iter()
-            .map(|(stage, histogram)| {
-                (
-                    stage,
-                    LatencyDistribution {
-                        histogram: histogram.clone(),
-                        ..LatencyDistribution::new()
-                    },
-                )
-            })
-            .collect(),
     }
 }
 

@@ -12,7 +12,7 @@ use connect::{
 
 use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, RelayCounters};
 use crate::{
-    results::{HubCounters, LatencyDistribution, Stage},
+    results::{HubCounters, LatencyDistribution, RelayActivity, Size, Stage},
     scenario::Secret,
 };
 
@@ -111,6 +111,10 @@ pub struct RelayReading {
     pub counters: RelayCounters,
     /// What it recorded, per stage.
     pub stages: BTreeMap<Stage, LatencyDistribution>,
+    /// Sizes that it recorded.
+    pub sizes: BTreeMap<Size, LatencyDistribution>,
+    /// What it counted of its own work; `None` if it does not tell.
+    pub activity: Option<RelayActivity>,
 }
 
 /// Payloads into messages and back, in the encoding that [`Sink`] and [`Source`] move.

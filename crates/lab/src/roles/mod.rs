@@ -17,6 +17,7 @@ pub mod memory;
 pub mod process;
 pub mod protocol;
 mod relay;
+mod relay_reading;
 mod sink;
 mod timer;
 mod workers;

@@ -25,8 +25,8 @@ use units::ByteSize;
 use crate::{
     clock::{RunClock, RunTime},
     load::{LoadCounts, LoadPlan, LoadRecordings},
-    record::{LatencyRecording, Recording},
-    results::{HubCounters, Role, Stage},
+    record::{EncodedDistribution, LatencyRecording, Recording},
+    results::{HubCounters, RelayActivity, Role, Size, Stage},
     scenario::{self, Payload, Secret, WhenFull},
     verify::{Counts, Delivery, Expectation, StreamSends},
 };
@@ -387,6 +387,12 @@ pub enum Outcome {
     Relay {
         /// The stages of its own work on a batch.
         stages: BTreeMap<Stage, Recording>,
+        /// The sizes of its batches and sends.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        sizes: BTreeMap<Size, EncodedDistribution>,
+        /// What it counted of its own work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        activity: Option<Box<RelayActivity>>,
     },
     /// The verdict, and what was recorded between the marks.
     Sink {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock::{RunClock, RunTime},
     record::{EncodedDistribution, Recording},
-    results::{LatencyDistribution, Stage},
+    results::{LatencyDistribution, RelayActivity},
 };
 
 /// Carries events from the start to the stop.
@@ -107,18 +107,18 @@ async fn carry<R: RelayPipeline>(
     }
 }
 
-/// The distributions between the marks: those at the end less those at the beginning.
+/// What happened between the marks: the readings at the end less those at the beginning.
 #[derive(Debug, Default)]
 struct Measurement {
-    began: Option<BTreeMap<Stage, LatencyDistribution>>,
-    ended: Option<BTreeMap<Stage, LatencyDistribution>>,
+    began: Option<(RunTime, RelayReading)>,
+    ended: Option<(RunTime, RelayReading)>,
 }
 
 impl Measurement {
     fn mark(&mut self, edge: Edge, reading: &RelayReading, now: RunTime) -> Report {
         match edge {
-            Edge::Begin => self.began = Some(reading.stages.clone()),
-            Edge::End => self.ended = Some(reading.stages.clone()),
+            Edge::Begin => self.began = Some((now, reading.clone())),
+            Edge::End => self.ended = Some((now, reading.clone())),
         }
         Report::Marked {
             edge,
@@ -127,29 +127,47 @@ impl Measurement {
     }
 
     fn finish(self, reading: &RelayReading, now: RunTime) -> Report {
-        let began = self.began.unwrap_or_default();
-        let stages = self
-            .ended
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(stage, mut ended)| {
-                if let Some(began) = began.get(&stage) {
-                    // The later of two readings of one histogram holds all samples of the earlier.
-                    let _ = ended.histogram.subtract(&began.histogram);
-                }
-                let recording = Recording {
-                    total: EncodedDistribution::of(&ended),
-                    intervals: Vec::new(),
-                };
-                (stage, recording)
-            });
+        let (began_at, began) = self.began.unwrap_or_default();
+        let (ended_at, ended) = self.ended.unwrap_or_default();
+        let activity = ended.activity.map(|ended| {
+            let began = began.activity.unwrap_or_default();
+            let watched_us = ended_at.as_micros().saturating_sub(began_at.as_micros());
+            let whole_trial = reading.activity.as_ref().unwrap_or(&ended).whole_trial;
+            Box::new(RelayActivity {
+                whole_trial,
+                ..RelayActivity::between(&began, &ended, watched_us)
+            })
+        });
+        let stages = grown(ended.stages, &began.stages).map(|(stage, total)| {
+            let recording = Recording {
+                total,
+                intervals: Vec::new(),
+            };
+            (stage, recording)
+        });
         Report::Finished {
             outcome: Box::new(Outcome::Relay {
                 stages: stages.collect(),
+                sizes: grown(ended.sizes, &began.sizes).collect(),
+                activity,
             }),
             counted: counted(reading, now),
         }
     }
+}
+
+/// The samples that came between two readings.
+fn grown<K: Ord>(
+    ended: BTreeMap<K, LatencyDistribution>,
+    began: &BTreeMap<K, LatencyDistribution>,
+) -> impl Iterator<Item = (K, EncodedDistribution)> {
+    ended.into_iter().map(|(key, mut ended)| {
+        if let Some(began) = began.get(&key) {
+            // The later of two readings of one histogram holds all samples of the earlier.
+            let _ = ended.histogram.subtract(&began.histogram);
+        }
+        (key, EncodedDistribution::of(&ended))
+    })
 }
 
 fn counted(reading: &RelayReading, at: RunTime) -> Counted {

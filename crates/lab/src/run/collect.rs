@@ -11,14 +11,14 @@ use super::{
     trial::machine_cores,
 };
 use crate::{
-    figure,
     limits::RoleGroup,
     load::{LATE_AFTER, LoadFacts, LoadRecordings, judge},
     probe::Work,
-    record::{DecodeError, Recording},
+    record::{DecodeError, EncodedDistribution, Recording},
     results::{
         Delivery, Distributions, Finding, FindingKind, HubCounters, IntervalDistribution,
-        LatencyDistribution, Role, RoleUsage, Severity, Stage, Trial, TrialRecord,
+        LatencyDistribution, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Trial,
+        TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, Outcome, RelayCounters},
     scenario::LoadMode,
@@ -60,9 +60,8 @@ pub(super) fn collect(
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
     }
     let hub = hub_growth(crew);
-    let quota = quota_finding(&hub, rates.duration_s);
-    let is_throttled = quota.is_some();
-    findings.extend(quota);
+    let throttled = hub.values().filter_map(|counters| counters.throttled);
+    let is_throttled = throttled.sum::<u64>() > 0;
     let (generator, generator_findings) = judge(&LoadFacts {
         mode: plan.mode(),
         sent: load_counters(crew).events.sent,
@@ -100,6 +99,7 @@ pub(super) fn collect(
         roles,
         delivery: outcomes.delivery.map(delivery),
         hub,
+        relay: RelayActivity::sum(outcomes.activities.iter().copied()),
         generator: has_measured.then_some(generator),
         findings,
         intervals: monitor.intervals.clone(),
@@ -114,6 +114,8 @@ struct Outcomes<'a> {
     never_sent: u64,
     load: Option<&'a LoadRecordings>,
     relays: Vec<&'a BTreeMap<Stage, Recording>>,
+    sizes: Vec<&'a BTreeMap<Size, EncodedDistribution>>,
+    activities: Vec<&'a RelayActivity>,
     delivery: Option<&'a verify::Delivery>,
     latency: Option<&'a Recording>,
     uncorrected_latency: Option<&'a Recording>,
@@ -136,7 +138,15 @@ impl<'a> Outcomes<'a> {
                     all.never_sent = *never_sent;
                     all.load = recordings.as_ref();
                 }
-                Outcome::Relay { stages } => all.relays.push(stages),
+                Outcome::Relay {
+                    stages,
+                    sizes,
+                    activity,
+                } => {
+                    all.relays.push(stages);
+                    all.sizes.push(sizes);
+                    all.activities.extend(activity.as_deref());
+                }
                 Outcome::Sink {
                     delivery,
                     latency,
@@ -190,6 +200,14 @@ impl<'a> Outcomes<'a> {
             distributions
                 .stages
                 .entry(*stage)
+                .or_default()
+                .merge(&distribution);
+        }
+        for (size, encoded) in self.sizes.iter().copied().flatten() {
+            let distribution = encoded.decode().map_err(unreadable(Role::Relay))?;
+            distributions
+                .sizes
+                .entry(*size)
                 .or_default()
                 .merge(&distribution);
         }
@@ -413,29 +431,6 @@ fn what_limited(
     findings
 }
 
-/// Whether the service refused sends in the measured phase because there were too many.
-fn quota_finding(hub: &BTreeMap<String, HubCounters>, duration_s: f64) -> Option<Finding> {
-    let refusals: Vec<(&String, u64)> = hub
-        .iter()
-        .filter_map(|(name, counters)| Some((name, counters.throttled?)))
-        .filter(|(_, throttled)| *throttled > 0)
-        .collect();
-    let all: u64 = refusals.iter().map(|(_, throttled)| throttled).sum();
-    let places: Vec<String> = refusals
-        .iter()
-        .map(|(name, throttled)| format!("{name}: {}", figure::count(*throttled)))
-        .collect();
-    (all > 0).then(|| {
-        let message = format!(
-            "the service throttled {} in {duration_s:.0} s ({}): its quota limits the figures",
-            figure::counted(all, "send", "sends"),
-            places.join(", ")
-        );
-        Finding::new(Severity::Note, FindingKind::LimitedByQuota, message)
-            .with_hint("raise the quota of embedded.profile or the log of the hubs, or offer less")
-    })
-}
-
 /// Whether the sink was behind by more than a moment's work. In an open load its delay is part of every latency, so the
 /// figures are void; a saturating load was held back for it, so they are a lower bound.
 fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Finding> {
@@ -466,31 +461,3 @@ const LEAST_SINK_LAG: f64 = 1_000.0;
 
 /// A process above this has nothing left.
 const BUSY_CPU_PERCENT: f64 = 95.0;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn throttling_in_the_measured_phase_is_a_finding_with_its_figures() {
-        let counters = |throttled| HubCounters {
-            throttled,
-            ..HubCounters::default()
-        };
-        let hub = |source, destination| {
-            BTreeMap::from([
-                ("source".to_owned(), counters(source)),
-                ("destination".to_owned(), counters(destination)),
-            ])
-        };
-        assert_eq!(quota_finding(&hub(None, None), 10.0), None);
-        assert_eq!(quota_finding(&hub(Some(0), Some(0)), 10.0), None);
-        let finding = quota_finding(&hub(Some(1_200), Some(0)), 10.0);
-        let finding = finding.expect("the service throttled");
-        assert_eq!(finding.kind, FindingKind::LimitedByQuota);
-        assert_eq!(
-            finding.message,
-            "the service throttled 1,200 sends in 10 s (source: 1,200): its quota limits the figures"
-        );
-    }
-}

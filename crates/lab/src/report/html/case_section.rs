@@ -5,6 +5,7 @@ use super::line_chart::{LineChart, Series};
 use super::overview::case_curve_chart;
 use super::range_chart::range_figure;
 use super::rate_chart::SearchSection;
+use super::relay_section::RelaySection;
 use super::scale::Scale;
 use crate::figure;
 use crate::results::{
@@ -30,6 +31,8 @@ pub(super) struct CaseSection {
     /// The percentile curve and the stages, as HTML.
     pub(super) latency_charts: Vec<String>,
     pub(super) latencies: Option<Grid>,
+    /// Our own relay's accounts.
+    pub(super) relay: Option<RelaySection>,
     pub(super) delivery: Option<Grid>,
     pub(super) generator: Option<Grid>,
     pub(super) resources: Option<Grid>,
@@ -83,6 +86,7 @@ impl CaseSection {
                 .flatten()
                 .collect(),
             latencies: latencies(case),
+            relay: RelaySection::of(case),
             delivery: delivery(case),
             generator: generator(case),
             resources: typical.and_then(resources),

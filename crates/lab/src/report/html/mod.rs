@@ -15,6 +15,7 @@ mod line_chart;
 mod overview;
 mod range_chart;
 mod rate_chart;
+mod relay_section;
 mod scale;
 
 use askama::Template;
@@ -199,6 +200,8 @@ mod tests {
             "fan_out=1 passed",
             "Course",
             "Stages",
+            "Inside the relay",
+            "What its loop waited for",
             "Delivery",
             "Load generator",
             "Resources",

@@ -1,0 +1,447 @@
+//! What went on inside the relay during the measured phase, as it counted itself.
+//!
+//! Only our own relay tells this. A system that is measured from the outside has none of it, and nothing is made up for
+//! it. Of several instances it is the sum.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::LatencyDistribution;
+
+/// The counts of all relays of a trial together, or of all trials of a case.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayActivity {
+    /// How many relays were counted, over all trials.
+    pub instances: u32,
+    /// How long they were watched, each for itself: what [`RelayActivity::waiting_us`] is a part of.
+    pub watched_us: u64,
+    /// Batches of the source.
+    pub batches: BatchCounts,
+    /// Sends to the destination.
+    pub sends: SendCounts,
+    /// Writings of checkpoints.
+    pub checkpoints: CheckpointCounts,
+    /// Partitions that were opened, by reason.
+    pub opened: OpeningCounts,
+    /// Partitions that ceased to take batches, by reason.
+    pub closed: ClosingCounts,
+    /// Partitions won and lost; absent where they are not shared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ownership: Option<OwnershipActivity>,
+    /// How long the relays' loops slept, by what they waited for. Connections may have worked meanwhile.
+    pub waiting_us: WaitingTimes,
+    /// What happened in the trials as a whole: deliveries count the warm-up and the end, too.
+    pub whole_trial: WholeTrial,
+    /// Distributions of sizes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sizes: BTreeMap<Size, SizeSummary>,
+}
+
+/// Ownership of partitions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnershipActivity {
+    /// How often claims are renewed.
+    pub renew_us: u64,
+    /// When a claim that is not renewed expires.
+    pub expire_us: u64,
+    /// Rounds and what failed in them.
+    pub rounds: RoundCounts,
+    /// Partitions claimed, by why they could be.
+    pub gained: GainCounts,
+    /// Partitions lost, by how.
+    pub lost: LossCounts,
+}
+
+/// What is measured in units of something rather than in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Size {
+    /// Events per batch received.
+    BatchEvents,
+    /// Message bytes per batch received.
+    BatchBytes,
+    /// Events per accepted send.
+    SendEvents,
+    /// Message bytes per accepted send.
+    SendBytes,
+}
+
+/// The figures of one distribution of sizes, exact up to 255 and within 1 % above.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeSummary {
+    /// How many batches or sends there were.
+    pub count: u64,
+    /// The smallest.
+    pub min: u64,
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The median, from 2 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<u64>,
+    /// From 20 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95: Option<u64>,
+    /// From 100 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<u64>,
+    /// The largest.
+    pub max: u64,
+}
+
+/// Counters that grow, with what follows from that.
+macro_rules! counts {
+    ($($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $field:ident,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$what])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// How much each has grown since `began`.
+            #[must_use]
+            pub const fn since(self, began: Self) -> Self {
+                Self { $($field: self.$field.saturating_sub(began.$field),)* }
+            }
+
+            /// These and those of another together.
+            #[must_use]
+            pub const fn plus(self, other: Self) -> Self {
+                Self { $($field: self.$field.saturating_add(other.$field),)* }
+            }
+
+            /// Each with the name that the results give it.
+            #[must_use]
+            pub const fn named(self) -> [(&'static str, u64); [$(stringify!($field)),*].len()] {
+                [$((stringify!($field), self.$field)),*]
+            }
+        }
+    )*};
+}
+
+counts! {
+    /// Batches of the source.
+    BatchCounts {
+        /// Taken in.
+        received,
+        /// Every event of them was accepted.
+        completed,
+        /// Given up: their partition stopped, and resumed from its checkpoint.
+        failed,
+    }
+
+    /// Sends to the destination, each try by itself.
+    SendCounts {
+        /// Handed to the sink.
+        made,
+        /// Ended with an error, whatever it was.
+        failed,
+        /// Failed because the service asked to slow down.
+        throttled,
+        /// Failed because there was no outcome in time.
+        timed_out,
+        /// Made again after a failure.
+        repeated,
+        /// Made in parts, because the destination takes no more at once.
+        split,
+        /// Not made, but failed on purpose.
+        failed_on_purpose,
+    }
+
+    /// Writings of checkpoints.
+    CheckpointCounts {
+        /// Done.
+        written,
+        /// Could not be done.
+        failed,
+        /// Refused, because another relay had written.
+        refused,
+    }
+
+    /// Partitions that were opened.
+    OpeningCounts {
+        /// When the relay began.
+        start,
+        /// After a rest.
+        rest,
+        /// After they had been claimed.
+        claim,
+    }
+
+    /// Partitions that ceased to take batches.
+    ClosingCounts {
+        /// A batch had failed.
+        batch,
+        /// The checkpoint could not be written.
+        checkpoint,
+        /// The service had closed them.
+        service,
+        /// They were lost to another relay.
+        loss,
+        /// Their last owner had written once more when they were opened.
+        fence,
+        /// The relay stopped.
+        stop,
+    }
+
+    /// Rounds of looking at all claims.
+    RoundCounts {
+        /// Came to their end.
+        completed,
+        /// Claims that could not be renewed.
+        failed_renewals,
+        /// Partitions given back.
+        returned,
+    }
+
+    /// Partitions claimed.
+    GainCounts {
+        /// Nobody owned them.
+        free,
+        /// Their owner had not renewed its claim.
+        expired,
+        /// They bore the relay's name already.
+        own,
+        /// Taken from a relay with more than its share.
+        stolen,
+    }
+
+    /// Partitions lost.
+    LossCounts {
+        /// Another relay has taken them.
+        taken,
+        /// They were not renewed in time.
+        expired,
+    }
+
+    /// Microseconds of sleep.
+    WaitingTimes {
+        /// No batch had come.
+        source,
+        /// Every open partition had as many batches under way as it may.
+        sends,
+        /// The sink was busy.
+        destination,
+        /// As many bytes were held as may be.
+        memory,
+        /// No partition was open.
+        partitions,
+    }
+
+    /// What happened in trials as a whole.
+    WholeTrial {
+        /// Batches that failed.
+        failed_batches,
+        /// Partitions that were opened again after a rest.
+        restarts,
+        /// Partitions lost.
+        lost_partitions,
+    }
+}
+
+impl RelayActivity {
+    /// What a relay did between two readings; their sizes are for whoever has the distributions.
+    #[must_use]
+    pub fn between(began: &Self, ended: &Self, watched_us: u64) -> Self {
+        Self {
+            instances: ended.instances,
+            watched_us,
+            batches: ended.batches.since(began.batches),
+            sends: ended.sends.since(began.sends),
+            checkpoints: ended.checkpoints.since(began.checkpoints),
+            opened: ended.opened.since(began.opened),
+            closed: ended.closed.since(began.closed),
+            ownership: ended.ownership.map(|ended| {
+                let began = began.ownership.unwrap_or_default();
+                OwnershipActivity {
+                    rounds: ended.rounds.since(began.rounds),
+                    gained: ended.gained.since(began.gained),
+                    lost: ended.lost.since(began.lost),
+                    ..ended
+                }
+            }),
+            waiting_us: ended.waiting_us.since(began.waiting_us),
+            whole_trial: ended.whole_trial,
+            sizes: BTreeMap::new(),
+        }
+    }
+
+    /// All of these together; `None` if there are none. Sizes are left out: they come from merged distributions.
+    #[must_use]
+    pub fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let all = all.into_iter().cloned();
+        all.reduce(|sum, other| Self {
+            instances: sum.instances + other.instances,
+            watched_us: sum.watched_us + other.watched_us,
+            batches: sum.batches.plus(other.batches),
+            sends: sum.sends.plus(other.sends),
+            checkpoints: sum.checkpoints.plus(other.checkpoints),
+            opened: sum.opened.plus(other.opened),
+            closed: sum.closed.plus(other.closed),
+            ownership: match (sum.ownership, other.ownership) {
+                (Some(own), Some(other)) => Some(OwnershipActivity {
+                    rounds: own.rounds.plus(other.rounds),
+                    gained: own.gained.plus(other.gained),
+                    lost: own.lost.plus(other.lost),
+                    ..own
+                }),
+                (own, other) => own.or(other),
+            },
+            waiting_us: sum.waiting_us.plus(other.waiting_us),
+            whole_trial: sum.whole_trial.plus(other.whole_trial),
+            sizes: BTreeMap::new(),
+        })
+        .map(|sum| Self {
+            sizes: BTreeMap::new(),
+            ..sum
+        })
+    }
+
+    /// The same with the figures of these distributions.
+    #[must_use]
+    pub fn with_sizes(self, sizes: &BTreeMap<Size, LatencyDistribution>) -> Self {
+        let sizes = sizes
+            .iter()
+            .filter_map(|(size, distribution)| Some((*size, SizeSummary::of(distribution)?)));
+        Self {
+            sizes: sizes.collect(),
+            ..self
+        }
+    }
+
+    /// For which part of the watched time the loops slept because of one cause, in percent.
+    #[must_use]
+    pub fn waiting_percent(&self, waiting_us: u64) -> f64 {
+        percent(waiting_us, self.watched_us)
+    }
+
+    /// The share of batches that failed, in percent.
+    #[must_use]
+    pub fn failed_batches_percent(&self) -> f64 {
+        let BatchCounts {
+            completed, failed, ..
+        } = self.batches;
+        percent(failed, completed + failed)
+    }
+
+    /// The share of sends that failed, in percent.
+    #[must_use]
+    pub fn failed_sends_percent(&self) -> f64 {
+        percent(self.sends.failed, self.sends.made)
+    }
+
+    /// The share of writings that failed, in percent.
+    #[must_use]
+    pub fn failed_checkpoints_percent(&self) -> f64 {
+        let CheckpointCounts {
+            written, failed, ..
+        } = self.checkpoints;
+        percent(failed, written + failed)
+    }
+}
+
+impl SizeSummary {
+    fn of(distribution: &LatencyDistribution) -> Option<Self> {
+        let summary = distribution.summary()?;
+        Some(Self {
+            count: summary.count,
+            min: summary.min?,
+            mean: summary.mean?,
+            p50: summary.p50,
+            p95: summary.p95,
+            p99: summary.p99,
+            max: summary.max?,
+        })
+    }
+}
+
+impl Size {
+    /// The name that users read.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BatchEvents => "events per batch received",
+            Self::BatchBytes => "bytes per batch received",
+            Self::SendEvents => "events per send",
+            Self::SendBytes => "bytes per send",
+        }
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    part as f64 * 100.0 / whole as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn activity(received: u64, lost: u64) -> RelayActivity {
+        RelayActivity {
+            instances: 1,
+            watched_us: 1_000,
+            batches: BatchCounts {
+                received,
+                completed: received - 1,
+                failed: 1,
+            },
+            ownership: Some(OwnershipActivity {
+                renew_us: 10,
+                lost: LossCounts {
+                    taken: lost,
+                    ..LossCounts::default()
+                },
+                ..OwnershipActivity::default()
+            }),
+            whole_trial: WholeTrial {
+                lost_partitions: lost,
+                ..WholeTrial::default()
+            },
+            ..RelayActivity::default()
+        }
+    }
+
+    #[test]
+    fn what_happened_between_two_readings_is_their_difference_and_settings_stay() {
+        let grown = RelayActivity::between(&activity(10, 1), &activity(60, 3), 500);
+        assert_eq!((grown.batches.received, grown.batches.failed), (50, 0));
+        assert_eq!(grown.watched_us, 500);
+        let ownership = grown.ownership.expect("partitions are shared");
+        assert_eq!((ownership.renew_us, ownership.lost.taken), (10, 2));
+        assert_eq!(grown.whole_trial.lost_partitions, 3);
+    }
+
+    #[test]
+    fn instances_add_up_and_none_are_none() {
+        assert_eq!(RelayActivity::sum([]), None);
+        let sum = RelayActivity::sum([&activity(10, 1), &activity(20, 0)]).expect("two");
+        assert_eq!((sum.instances, sum.batches.received), (2, 30));
+        assert_eq!(sum.ownership.expect("shared").lost.taken, 1);
+        assert!((sum.failed_batches_percent() - 2.0 / 30.0 * 100.0).abs() < 1e-9);
+        assert_eq!(RelayActivity::default().failed_sends_percent(), 0.0);
+    }
+
+    #[test]
+    fn counts_are_named_as_the_results_name_them() {
+        let counts = activity(3, 0).batches;
+        assert_eq!(
+            counts.named(),
+            [("received", 3), ("completed", 2), ("failed", 1)]
+        );
+        let json = serde_json::to_value(counts).expect("plain data");
+        assert!(
+            counts
+                .named()
+                .iter()
+                .all(|(name, _)| json.get(name).is_some())
+        );
+    }
+}

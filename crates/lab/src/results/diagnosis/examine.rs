@@ -1,0 +1,288 @@
+//! The search for symptoms.
+
+use super::thresholds::{
+    BUSY_MACHINE_PERCENT, BUSY_SERVICE_PERCENT, CARRIED_PERCENT, CHECKPOINT_ERRORS_PERCENT,
+    FULL_BATCH_PERCENT, LAG_BATCHES_PER_PARTITION, LEAST_COUNT, LEAST_TAIL_US, LOW_CPU_PERCENT,
+    NEAR_MEMORY_PERCENT, REQUESTS_PER_RENEWAL, SEND_ERRORS_PERCENT, STARVED_PERCENT, TAIL_RATIO,
+    WAITING_PERCENT,
+};
+use super::{Settings, Symptom, WaitingFor};
+use crate::results::{FindingKind, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Trial};
+
+/// What stands out in the figures of a trial. An interrupted one has figures of nothing but its generator.
+#[must_use]
+pub fn examine(settings: &Settings, measured_role: Role, trial: &Trial) -> Vec<Symptom> {
+    let mut symptoms: Vec<Symptom> = generator_unhealthy(trial).into_iter().collect();
+    if trial.interrupted {
+        return symptoms;
+    }
+    let usage = trial.roles.get(&measured_role);
+    symptoms.extend(bound_by_quota(trial));
+    symptoms.extend(usage.and_then(memory_near_limit));
+    symptoms.extend(usage.and_then(|usage| low_utilisation(settings, usage, trial)));
+    symptoms.extend(send_tail(settings, trial));
+    if let Some(relay) = &trial.relay {
+        symptoms.extend(small_batches(settings, relay, trial));
+        symptoms.extend(send_errors(relay));
+        symptoms.extend(processing_errors(relay));
+        symptoms.extend(slow_checkpoints(relay, trial));
+        symptoms.extend(checkpoint_errors(relay));
+        symptoms.extend(duplicates_after_loss(relay, trial));
+    }
+    symptoms
+}
+
+/// Unless the runner has already said why the figures are void.
+fn generator_unhealthy(trial: &Trial) -> Option<Symptom> {
+    let health = trial.generator.as_ref().filter(|health| !health.healthy)?;
+    let is_explained = trial
+        .findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Invalid);
+    (!is_explained).then_some(Symptom::GeneratorUnhealthy {
+        late: health.late_events,
+        never_sent: health.never_sent_events,
+    })
+}
+
+fn bound_by_quota(trial: &Trial) -> Option<Symptom> {
+    let throttled: Vec<(String, u64)> = trial
+        .hub
+        .iter()
+        .filter_map(|(name, counters)| Some((name.clone(), counters.throttled?)))
+        .filter(|(_, throttled)| *throttled > 0)
+        .collect();
+    (!throttled.is_empty()).then_some(Symptom::BoundByQuota {
+        throttled,
+        duration_s: trial.duration_s,
+    })
+}
+
+fn memory_near_limit(usage: &RoleUsage) -> Option<Symptom> {
+    let limit_bytes = usage.limit.as_ref()?.memory_bytes?;
+    let peak_bytes = usage.memory_peak_bytes;
+    let is_near = peak_bytes as f64 >= limit_bytes as f64 * NEAR_MEMORY_PERCENT / 100.0;
+    (limit_bytes > 0 && is_near).then_some(Symptom::MemoryNearLimit {
+        peak_bytes,
+        limit_bytes,
+    })
+}
+
+/// A quota, or a generator that never got ahead, explains spare CPU by itself.
+fn low_utilisation(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> Option<Symptom> {
+    let is_explained = bound_by_quota(trial).is_some()
+        || trial
+            .findings
+            .iter()
+            .any(|finding| finding.kind == FindingKind::LimitedByGenerator);
+    if usage.cpu_percent >= LOW_CPU_PERCENT || is_explained || !has_more(settings, trial) {
+        return None;
+    }
+    Some(Symptom::LowUtilisation {
+        cpu_percent: usage.cpu_percent,
+        forwarded_per_s: trial.forwarded_per_s,
+        waiting_for: waiting_for(settings, usage, trial),
+    })
+}
+
+/// Whether there was more to be carried than was.
+fn has_more(settings: &Settings, trial: &Trial) -> bool {
+    let fell_short = || {
+        let (Some(offered), Some(forwarded)) = (trial.offered_per_s, trial.forwarded_per_s) else {
+            return false;
+        };
+        forwarded < offered * CARRIED_PERCENT / 100.0
+    };
+    settings.always_offers_more() || fell_short()
+}
+
+fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> WaitingFor {
+    let machine = || machine(trial);
+    let Some(relay) = trial.relay.as_ref().filter(|relay| relay.watched_us > 0) else {
+        return machine()
+            .or_else(|| service(trial))
+            .unwrap_or(WaitingFor::Unknown);
+    };
+    let waits = relay.waiting_us;
+    let slept: u64 = waits.named().iter().map(|(_, slept)| slept).sum();
+    let runnable_percent = 100.0 - relay.waiting_percent(slept);
+    let on_cpu_percent = usage.cpu_seconds * 1e6 * 100.0 / relay.watched_us as f64;
+    if runnable_percent - on_cpu_percent >= STARVED_PERCENT {
+        return WaitingFor::Core { runnable_percent };
+    }
+    if let Some(busy) = machine().or_else(|| service(trial)) {
+        return busy;
+    }
+    let longest = waits.named().into_iter().max_by_key(|(_, slept)| *slept);
+    let (cause, slept) = longest.unwrap_or_default();
+    let percent = relay.waiting_percent(slept);
+    if percent < WAITING_PERCENT {
+        return WaitingFor::Unknown;
+    }
+    match cause {
+        "source" => waiting_for_source(settings, trial, percent),
+        "sends" => WaitingFor::Sends {
+            percent,
+            p50_us: trial
+                .stages
+                .get(&Stage::BatchSend)
+                .and_then(|send| send.p50),
+            batches: settings
+                .in_flight
+                .zip(settings.partitions)
+                .map(|(in_flight, partitions)| in_flight * partitions),
+        },
+        "destination" => WaitingFor::Destination { percent },
+        "memory" => WaitingFor::Memory { percent },
+        _ if relay.closed.checkpoint > relay.closed.batch => WaitingFor::Checkpoints {
+            percent,
+            closings: relay.closed.checkpoint,
+        },
+        _ => WaitingFor::Partitions {
+            percent,
+            restarts: relay.opened.rest,
+        },
+    }
+}
+
+/// Whether events lay in the source decides what was missing: events, or the credit to send them.
+fn waiting_for_source(settings: &Settings, trial: &Trial, percent: f64) -> WaitingFor {
+    match lag_events(trial) {
+        Some(lag_events) if lag_events > usual_lag(settings) => WaitingFor::Credit {
+            percent,
+            lag_events,
+            prefetch: settings.prefetch,
+        },
+        lag_events => WaitingFor::Generator {
+            percent,
+            lag_events: lag_events.unwrap_or(0),
+        },
+    }
+}
+
+/// The lag in the middle of the seconds.
+fn lag_events(trial: &Trial) -> Option<u64> {
+    let mut lags: Vec<u64> = trial
+        .intervals
+        .iter()
+        .filter_map(|interval| interval.lag_events)
+        .collect();
+    lags.sort_unstable();
+    lags.get(lags.len() / 2).copied()
+}
+
+/// Events that are on their way, or under way in the relay, without anything being amiss.
+fn usual_lag(settings: &Settings) -> u64 {
+    let batch = settings.batch_events.unwrap_or(1);
+    let under_way = settings.in_flight.unwrap_or(1) + LAG_BATCHES_PER_PARTITION;
+    settings.partitions.unwrap_or(1) * batch * under_way
+}
+
+/// Whether all roles together used the machine up. How many cores it has is told by a role that may use all of them.
+fn machine(trial: &Trial) -> Option<WaitingFor> {
+    if trial.duration_s <= 0.0 {
+        return None;
+    }
+    let cores = trial.roles.values().find_map(|usage| {
+        let has_all = usage
+            .limit
+            .as_ref()
+            .is_none_or(|limit| limit.cores.is_none());
+        let share = usage.cpu_percent / 100.0;
+        // From little CPU time the number of cores cannot be told exactly enough.
+        (has_all && share > 0.02).then(|| (usage.cpu_seconds / trial.duration_s / share).round())
+    })?;
+    let used: f64 = trial.roles.values().map(|usage| usage.cpu_seconds).sum();
+    let used_cores = used / trial.duration_s;
+    (used_cores >= cores * BUSY_MACHINE_PERCENT / 100.0)
+        .then_some(WaitingFor::Machine { used_cores, cores })
+}
+
+fn service(trial: &Trial) -> Option<WaitingFor> {
+    let cpu_percent = trial.roles.get(&Role::Hub)?.cpu_percent;
+    (cpu_percent >= BUSY_SERVICE_PERCENT).then_some(WaitingFor::Service { cpu_percent })
+}
+
+fn small_batches(settings: &Settings, relay: &RelayActivity, trial: &Trial) -> Option<Symptom> {
+    let full = settings.batch_events.filter(|full| *full > 1)?;
+    let batches = relay.sizes.get(&Size::BatchEvents)?;
+    let is_small = batches.mean < full as f64 * FULL_BATCH_PERCENT / 100.0;
+    (batches.count >= LEAST_COUNT && is_small).then(|| Symptom::SmallBatches {
+        mean: batches.mean,
+        full,
+        wait: settings.batch_wait.clone(),
+        more_was_there: lag_events(trial).is_some_and(|lag| lag > usual_lag(settings)),
+    })
+}
+
+fn send_tail(settings: &Settings, trial: &Trial) -> Option<Symptom> {
+    let send = trial.stages.get(&Stage::Send)?;
+    let (p50_us, p99_us) = (send.p50?, send.p99?);
+    let is_long = p99_us as f64 >= p50_us as f64 * TAIL_RATIO && p99_us >= LEAST_TAIL_US;
+    (p50_us > 0 && is_long).then(|| Symptom::SendTail {
+        p50_us,
+        p99_us,
+        try_timeout: settings.try_timeout.clone(),
+    })
+}
+
+fn send_errors(relay: &RelayActivity) -> Option<Symptom> {
+    let is_high = relay.failed_sends_percent() >= SEND_ERRORS_PERCENT;
+    (relay.sends.made >= LEAST_COUNT && is_high).then_some(Symptom::SendErrors {
+        failed: relay.sends.failed,
+        made: relay.sends.made,
+        timed_out: relay.sends.timed_out,
+    })
+}
+
+/// A scenario that injects failures has asked for them; each is one batch at most.
+fn processing_errors(relay: &RelayActivity) -> Option<Symptom> {
+    let failed = relay
+        .batches
+        .failed
+        .saturating_sub(relay.sends.failed_on_purpose);
+    (failed > 0).then_some(Symptom::ProcessingErrors {
+        failed,
+        batches: relay.batches.completed + relay.batches.failed,
+        restarts: relay.opened.rest,
+    })
+}
+
+/// The slower of a checkpoint and a request of a round of renewal, which go to the same store.
+fn slow_checkpoints(relay: &RelayActivity, trial: &Trial) -> Option<Symptom> {
+    let ownership = relay.ownership.as_ref().filter(|own| own.renew_us > 0)?;
+    let p99 = |stage| {
+        let summary = trial.stages.get(&stage)?;
+        summary.p99.or(summary.max)
+    };
+    let checkpoint = p99(Stage::Checkpoint);
+    let renewal = p99(Stage::Ownership).map(|round| round / ROUND_REQUESTS);
+    let p99_us = checkpoint.into_iter().chain(renewal).max()?;
+    (p99_us.saturating_mul(REQUESTS_PER_RENEWAL) >= ownership.renew_us).then_some(
+        Symptom::SlowCheckpoints {
+            p99_us,
+            renew_us: ownership.renew_us,
+            expire_us: ownership.expire_us,
+        },
+    )
+}
+
+fn checkpoint_errors(relay: &RelayActivity) -> Option<Symptom> {
+    let is_high = relay.failed_checkpoints_percent() >= CHECKPOINT_ERRORS_PERCENT;
+    (relay.checkpoints.failed > 0 && is_high).then_some(Symptom::CheckpointErrors {
+        failed: relay.checkpoints.failed,
+        attempts: relay.checkpoints.failed + relay.checkpoints.written,
+    })
+}
+
+fn duplicates_after_loss(relay: &RelayActivity, trial: &Trial) -> Option<Symptom> {
+    let duplicated = trial.delivery.as_ref()?.duplicated;
+    let lost_partitions = relay.whole_trial.lost_partitions;
+    (duplicated > 0 && lost_partitions > 0).then_some(Symptom::DuplicatesAfterLoss {
+        duplicated,
+        lost_partitions,
+    })
+}
+
+/// A round of renewal reads once and writes once.
+const ROUND_REQUESTS: u64 = 2;

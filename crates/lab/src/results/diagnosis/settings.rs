@@ -1,0 +1,47 @@
+//! The settings that findings compare figures with, read from the parameters in the results.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// What is known of a case's settings. What the results do not tell is `None`, and nothing is said about it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    /// How the load was paced: `saturate`, `backlog`, `open`, `closed`.
+    pub load_mode: Option<String>,
+    /// Events of a full batch.
+    pub batch_events: Option<u64>,
+    /// How long a batch waits to be full, as it was written.
+    pub batch_wait: Option<String>,
+    /// Events per partition that may be on their way.
+    pub prefetch: Option<u64>,
+    /// Batches of one partition that are worked on at once.
+    pub in_flight: Option<u64>,
+    /// Partitions of the source.
+    pub partitions: Option<u64>,
+    /// How long one try of a send may take, as it was written.
+    pub try_timeout: Option<String>,
+}
+
+impl Settings {
+    /// Reads them from parameters by their path in the scenario.
+    #[must_use]
+    pub fn of(params: &BTreeMap<String, Value>) -> Self {
+        let number = |path: &str| params.get(path)?.as_u64();
+        let text = |path: &str| params.get(path)?.as_str().map(str::to_owned);
+        Self {
+            load_mode: text("load.mode"),
+            batch_events: number("relay.batch.events"),
+            batch_wait: text("relay.batch.wait"),
+            prefetch: number("relay.prefetch"),
+            in_flight: number("relay.in_flight"),
+            partitions: number("hubs.source.partitions"),
+            try_timeout: text("relay.try_timeout"),
+        }
+    }
+
+    /// Whether the load always has more to offer than is carried.
+    pub(super) fn always_offers_more(&self) -> bool {
+        matches!(self.load_mode.as_deref(), Some("saturate" | "backlog"))
+    }
+}
