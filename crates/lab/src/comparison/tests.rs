@@ -213,3 +213,39 @@ fn a_person_reads_the_difference_its_interval_and_the_verdict() {
     insta::assert_snapshot!("table", table(&comparison));
     insta::assert_snapshot!("markdown", markdown(&comparison));
 }
+
+#[test]
+fn every_kind_of_comparison_agrees_with_the_published_schema() {
+    let schema = include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../schema/comparison.schema.json"
+    ));
+    let schema = serde_json::from_str(schema).expect("the schema is JSON");
+    jsonschema::draft202012::meta::validate(&schema).expect("it is a schema");
+    let schema = jsonschema::draft202012::new(&schema).expect("it is a schema");
+    let mut let_pass = run(3, 1.3);
+    let_pass.environment.cpu_model = "Another CPU".to_owned();
+    let comparisons = [
+        compared(&run(8, 1.0), &run(8, 1.1), Design::Paired),
+        compared(&run(8, 1.1), &run(8, 1.0), Design::Independent),
+        compared(&run(8, 1.0), &run(8, 1.0), Design::Paired),
+        compared(&run(3, 1.0), &let_pass, Design::Independent),
+        compared(
+            &sample::searched(),
+            &sample::searched(),
+            Design::Independent,
+        ),
+        compared(&sample::failed(), &sample::quick(), Design::Independent),
+    ];
+    for comparison in comparisons {
+        let json = serde_json::to_value(&comparison).expect("plain data");
+        let errors: Vec<String> = schema
+            .iter_errors(&json)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert_eq!(errors, Vec::<String>::new());
+        let mut surplus = json;
+        surplus["cases"][0]["figure"] = serde_json::Value::Null;
+        assert!(!schema.is_valid(&surplus));
+    }
+}
