@@ -1,0 +1,164 @@
+package parshall.peer;
+
+import com.azure.messaging.eventhubs.CheckpointStore;
+import com.azure.messaging.eventhubs.EventHubProducerAsyncClient;
+import com.azure.messaging.eventhubs.EventProcessorClient;
+import com.azure.messaging.eventhubs.LoadBalancingStrategy;
+import com.azure.messaging.eventhubs.models.EventBatchContext;
+import com.azure.messaging.eventhubs.models.EventPosition;
+import java.io.IOException;
+import java.security.GeneralSecurityException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import reactor.core.publisher.Hooks;
+
+/**
+ * The forwarder of the published fan-out study on the official SDK: processors that share the partitions of one hub
+ * and forward each batch to the partitions of another ({@link Forwarder}).
+ *
+ * <p>Runs until it is told to end (SIGTERM). Standard output has one line, {@code ready}, when every partition of the
+ * source has a processor; standard error has what goes wrong.
+ */
+public final class Main {
+    private Main() {}
+
+    /** Runs until the process is told to end. */
+    public static void main(String[] arguments) throws InterruptedException {
+        try {
+            run(Settings.of(System.getenv()));
+        } catch (Settings.SettingsException | IOException | GeneralSecurityException | IllegalArgumentException e) {
+            complain(e.toString());
+            System.exit(1);
+        }
+    }
+
+    private static void run(Settings settings) throws IOException, GeneralSecurityException, InterruptedException {
+        if (settings.authority().isPresent()) {
+            Trust.only(settings.authority().get());
+        }
+        // A failed batch comes here once more after the partition was stopped for it.
+        Hooks.onErrorDropped(error -> {
+            if (!isSimulated(error)) {
+                complain("dropped: " + error);
+            }
+        });
+        CheckpointStore checkpoints = settings.checkpoints().map(Checkpoints::inBlobs).orElseGet(() -> {
+            complain("checkpoints are kept in memory: PARSHALL_CHECKPOINT_CONNECTION_STRING is not set");
+            return Checkpoints.inMemory();
+        });
+        var instances = new ArrayList<Instance>();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(instances)));
+        var waiting = new Waiting(settings.sourcePartitions());
+        for (int number = 0; number < settings.instances(); number++) {
+            instances.add(Instance.of(settings, checkpoints, waiting));
+        }
+        instances.forEach(instance -> instance.processor().start());
+        new CountDownLatch(1).await();
+    }
+
+    /** A processor and what it sends with. */
+    private record Instance(EventProcessorClient processor, EventHubProducerAsyncClient producer) {
+
+        static Instance of(Settings settings, CheckpointStore checkpoints, Waiting waiting) {
+            EventHubProducerAsyncClient producer = Namespace.of(settings.destination().connectionString())
+                    .client(settings.destination().name())
+                    .buildAsyncProducerClient();
+            var forwarder = new Forwarder(producer, settings);
+            EventProcessorClient processor = Namespace.of(settings.source().connectionString())
+                    .processor(settings.source().name())
+                    .consumerGroup(settings.consumerGroup())
+                    .checkpointStore(checkpoints)
+                    .loadBalancingStrategy(LoadBalancingStrategy.GREEDY)
+                    .loadBalancingUpdateInterval(settings.balancingInterval())
+                    .partitionOwnershipExpirationInterval(settings.expiration())
+                    .initialPartitionEventPosition(fromTheBeginning(settings.sourcePartitions()))
+                    .prefetchCount(settings.prefetch())
+                    .processPartitionInitialization(
+                            context -> waiting.has(context.getPartitionContext().getPartitionId()))
+                    .processEventBatch(batch -> forward(forwarder, batch), settings.batch(), settings.maxWait())
+                    .processError(context -> complain(
+                            "partition " + context.getPartitionContext().getPartitionId() + ": "
+                                    + context.getThrowable()))
+                    .buildEventProcessorClient();
+            return new Instance(processor, producer);
+        }
+
+        private static void forward(Forwarder forwarder, EventBatchContext batch) {
+            try {
+                forwarder.forward(batch);
+            } catch (RuntimeException e) {
+                if (!isSimulated(e)) {
+                    complain("partition " + batch.getPartitionContext().getPartitionId() + " stops: " + e);
+                }
+                throw e;
+            }
+        }
+
+        private static Map<String, EventPosition> fromTheBeginning(int partitions) {
+            var positions = new HashMap<String, EventPosition>();
+            for (int number = 0; number < partitions; number++) {
+                positions.put(Integer.toString(number), EventPosition.earliest());
+            }
+            return positions;
+        }
+
+        void stop() {
+            processor.stop();
+            producer.close();
+        }
+    }
+
+    /** The partitions that have had a processor; the last of them is told. */
+    private static final class Waiting {
+        private final Set<String> seen = ConcurrentHashMap.newKeySet();
+        private final int partitions;
+
+        Waiting(int partitions) {
+            this.partitions = partitions;
+        }
+
+        void has(String partition) {
+            if (seen.add(partition) && seen.size() == partitions) {
+                System.out.println("ready");
+                System.out.flush();
+            }
+        }
+    }
+
+    private static boolean isSimulated(Throwable error) {
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof Forwarder.SimulatedFailure) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static void stop(List<Instance> instances) {
+        List<Thread> stopping = instances.stream().map(instance -> new Thread(instance::stop)).toList();
+        stopping.forEach(Thread::start);
+        long deadline = System.nanoTime() + PATIENCE_NANOS;
+        for (Thread thread : stopping) {
+            try {
+                TimeUnit.NANOSECONDS.timedJoin(thread, Math.max(1, deadline - System.nanoTime()));
+            } catch (InterruptedException e) {
+                return;
+            }
+        }
+        // Clients that do not end keep threads that would keep the process.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void complain(String what) {
+        System.err.println(what);
+    }
+
+    /** How long processors may take to stop. */
+    private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(5);
+}
