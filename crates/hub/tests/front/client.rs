@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
-use amqp::codec::Reader;
+use amqp::codec::{Reader, Symbol};
 use amqp::connection::{
     Config, ConnectionError, Deliveries, Event, LinkId, LinkOptions, NewDelivery, SaslClient,
     SessionId,
@@ -81,8 +81,19 @@ impl Client {
 
     /// Opens a connection over a stream that leads to the service.
     pub(crate) async fn open(stream: Stream, sasl: SaslClient) -> Result<Self, ConnectionError> {
+        Self::open_as_product(None, stream, sasl).await
+    }
+
+    /// The same, as a client of this product.
+    pub(crate) async fn open_as_product(
+        product: Option<&str>,
+        stream: Stream,
+        sasl: SaslClient,
+    ) -> Result<Self, ConnectionError> {
+        let property = |product| (Symbol::from_static("product"), Value::from(product));
         let config = Config {
             links_max: 100_000,
+            properties: product.map(property).into_iter().collect(),
             ..client_config()
         };
         let mut driver = Driver::new(Connection::client(config, sasl, Instant::now()), stream);

@@ -3,6 +3,7 @@
 //! What the service does for them:
 //! * `receivers`: who may read a partition, who takes over from whom, what they are told of it.
 //! * `publishers`: addresses of publishers, and producers that number their events.
+//! * `haste`: those that lose an answer that comes at once.
 //! * `deletion`: links to what is deleted.
 //! * `transports`: AMQP over WebSocket.
 //!
@@ -23,6 +24,7 @@ mod bytes;
 mod client;
 mod deletion;
 mod greed;
+mod haste;
 mod intrusion;
 mod publishers;
 mod receivers;

@@ -1,4 +1,4 @@
-//! Replies that wait for the instant at which a slower service would give them.
+//! Replies that wait: for the instant at which a slower service would give them, or at which a client can take them.
 
 use std::collections::VecDeque;
 use std::task::Context;

@@ -11,12 +11,14 @@
 //! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `requests` answers `$cbs`, and with `management` and the `attributes` of entities also `$management`.
+//! * `hasty` are clients that lose an answer that comes at once.
 //! * `refusal` is what a connection gets for which there is no room.
 
 mod address;
 mod attributes;
 mod connection;
 mod deliver;
+mod hasty;
 mod idempotent;
 mod late_replies;
 mod links;

@@ -46,6 +46,14 @@ impl Told {
             Err(refusal) => Self::now(refusal),
         }
     }
+
+    /// The same, not before `at` either.
+    pub(super) fn not_before(self, at: Option<Instant>) -> Self {
+        Self {
+            not_before: self.not_before.max(at),
+            ..self
+        }
+    }
 }
 
 /// Stores a message as a service profile has it.

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use amqp::connection::{LinkId, NewDelivery, SessionId};
 
+use super::super::hasty;
 use super::super::links::{LinkEntry, Node, Replies};
 use super::super::requests::{Reply, RequestNode};
 use super::ConnectionTask;
@@ -20,10 +21,8 @@ impl ConnectionTask {
     ) {
         match node.answer(&self.namespace, &mut self.claims, message, now) {
             Ok(reply) => {
-                // Some clients look for the reply only once their request has its outcome.
-                self.driver.connection().write_outcomes(session);
                 let ready_at = self.shaper.as_mut().and_then(Shaper::request);
-                match ready_at {
+                match ready_at.max(hasty::answer_at(self.pause)) {
                     None => self.reply(node, session, reply),
                     Some(at) => self.late_replies.push(at, node, session, reply),
                 }
@@ -40,6 +39,8 @@ impl ConnectionTask {
     }
 
     fn reply(&mut self, node: RequestNode, session: SessionId, reply: Reply) {
+        // Some clients look for the reply only once their request has its outcome.
+        self.driver.connection().write_outcomes(session);
         let replies = self
             .links
             .iter()

@@ -11,12 +11,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use amqp::connection::{Credentials, Deliveries, Event, LinkId, SessionId};
-use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition};
+use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition, Open};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
 use super::deliver::{Delivered, Stopped};
+use super::hasty;
 use super::idempotent::IdempotentProducers;
 use super::late_replies::LateReplies;
 use super::links::{Admission, Admitted, LinkEntry, Node};
@@ -50,8 +51,10 @@ pub(super) struct ConnectionTask {
     due: Vec<Outcome>,
     /// What a service profile does to this connection.
     shaper: Option<Shaper>,
-    /// Replies that a service profile holds back.
+    /// Replies that are held back: by a service profile, or for a client that must not be answered at once.
     late_replies: LateReplies,
+    /// For how long this client must not be answered.
+    pause: Option<Duration>,
     /// Whether the profile broke the connection: it ends without a farewell.
     broken: bool,
 }
@@ -82,6 +85,7 @@ impl ConnectionTask {
             due: Vec::new(),
             shaper,
             late_replies,
+            pause: None,
             broken: false,
         }
     }
@@ -162,7 +166,7 @@ impl ConnectionTask {
                 Event::Deliveries(deliveries) => self.on_deliveries(deliveries),
                 Event::Credit(link) | Event::DrainRequested(link) => self.on_credit(link),
                 Event::WindowOpen(_) => self.enqueue_all(),
-                Event::Opened(_) => self.on_opened(),
+                Event::Opened(open) => self.on_opened(&open),
                 Event::LinkRequested {
                     link,
                     session,
@@ -180,7 +184,8 @@ impl ConnectionTask {
         }
     }
 
-    fn on_opened(&mut self) {
+    fn on_opened(&mut self, open: &Open) {
+        self.pause = hasty::pause_of(open);
         if let Some(Credentials::Plain { username, password }) =
             self.driver.connection().credentials()
             && let Ok(claim) = self.namespace.authorize_key(username, password)
@@ -192,6 +197,7 @@ impl ConnectionTask {
 
     fn on_deliveries(&mut self, deliveries: Deliveries) {
         let now = SystemTime::now();
+        let answer_at = hasty::answer_at(self.pause);
         for delivery in deliveries.items() {
             let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
                 continue;
@@ -213,7 +219,7 @@ impl ConnectionTask {
                     match &mut self.shaper {
                         None => match store() {
                             // The usual way, past what is not needed on it.
-                            Ok(commit) if commit.is_done() => {
+                            Ok(commit) if commit.is_done() && answer_at.is_none() => {
                                 let connection = self.driver.connection();
                                 if !delivery.settled {
                                     let accepted = DeliveryState::Accepted;
@@ -244,6 +250,7 @@ impl ConnectionTask {
             };
             let connection = self.driver.connection();
             if !delivery.settled {
+                let told = told.not_before(answer_at);
                 tell(connection, &mut self.outcomes, entry, delivery.id, told);
             }
             top_up_credit(connection, entry);
