@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ca.pem       the authority that clients are told to trust
-//! server.pem   the server's certificate, for localhost, 127.0.0.1, ::1 and the namespace's host
+//! server.pem   the server's certificate, for localhost, 127.0.0.1, ::1, the machine's name and the namespace's host
 //! server.key   its key, readable by its owner alone
 //! ```
 //!
@@ -89,6 +89,12 @@ pub enum TlsError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The file for a copy of the authority holds something else.
+    #[error("`{}` is there already and is not this authority; remove it, or name another file", path.display())]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
     /// No certificate could be made.
     #[error("no certificate can be made for {host}: {source}")]
     Making {
@@ -156,6 +162,30 @@ pub fn development(directory: &Path, host: &str) -> Result<DevelopmentTls, TlsEr
     Ok(DevelopmentTls { server, authority })
 }
 
+impl DevelopmentTls {
+    /// Puts a copy of the authority where clients look for it.
+    ///
+    /// # Errors
+    /// The file can't be written, or holds something else, which is left alone.
+    pub fn copy_authority(&self, path: &Path) -> Result<(), TlsError> {
+        let authority = read(&self.authority)?;
+        let failed = |source| TlsError::File {
+            path: path.to_owned(),
+            source,
+        };
+        match fs::read(path) {
+            Ok(present) if present == authority => Ok(()),
+            Ok(_) => Err(TlsError::Taken {
+                path: path.to_owned(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                write_new(path, &authority, EVERYONE_READS)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
 fn make(directory: &Path, host: &str) -> Result<(), TlsError> {
     let making = |source| TlsError::Making {
         host: host.to_owned(),
@@ -171,8 +201,10 @@ fn make(directory: &Path, host: &str) -> Result<(), TlsError> {
     let authority_certificate = authority.self_signed(&authority_key).map_err(making)?;
 
     let mut names: Vec<String> = LOOPBACK_NAMES.map(str::to_owned).to_vec();
-    if !names.iter().any(|name| name.eq_ignore_ascii_case(host)) {
-        names.push(host.to_owned());
+    for name in machine_name().as_deref().into_iter().chain([host]) {
+        if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            names.push(name.to_owned());
+        }
     }
     let server_key = KeyPair::generate().map_err(making)?;
     let mut server = CertificateParams::new(names).map_err(making)?;
@@ -192,19 +224,28 @@ fn make(directory: &Path, host: &str) -> Result<(), TlsError> {
     })?;
     write_new(
         &directory.join(KEY),
-        &server_key.serialize_pem(),
+        server_key.serialize_pem().as_bytes(),
         OWNER_ONLY,
     )?;
     write_new(
         &directory.join(CERTIFICATE),
-        &server_certificate.pem(),
+        server_certificate.pem().as_bytes(),
         EVERYONE_READS,
     )?;
     write_new(
         &directory.join(AUTHORITY),
-        &authority_certificate.pem(),
+        authority_certificate.pem().as_bytes(),
         EVERYONE_READS,
     )
+}
+
+/// What other machines call this one, if that can be in a certificate.
+fn machine_name() -> Option<String> {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_str().ok()?;
+    ServerName::try_from(name)
+        .ok()
+        .map(|_valid| name.to_owned())
 }
 
 /// Checks the certificate as a client will that trusts the authority alone.
@@ -248,12 +289,12 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
 }
 
 /// Writes a file that must not be there yet, with its permissions from the first moment on.
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
+fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), TlsError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(mode);
     options
         .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|mut file| file.write_all(content))
         .map_err(|source| TlsError::File {
             path: path.to_owned(),
             source,
@@ -295,6 +336,34 @@ mod tests {
             development(&directory, name).unwrap();
         }
         assert_eq!(fs::read(&made.authority).unwrap(), first);
+    }
+
+    #[test]
+    fn the_certificate_is_good_for_every_name_of_this_machine() {
+        let directory = tempfile::tempdir().unwrap();
+        development(directory.path(), "hubs.example").unwrap();
+        for name in LOOPBACK_NAMES
+            .into_iter()
+            .map(str::to_owned)
+            .chain(machine_name())
+        {
+            development(directory.path(), &name).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_copy_of_the_authority_overwrites_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = development(&directory.path().join("tls"), "localhost").unwrap();
+        let copy = directory.path().join("copy.pem");
+        for _again in 0..2 {
+            made.copy_authority(&copy).unwrap();
+            assert_eq!(fs::read(&copy).unwrap(), fs::read(&made.authority).unwrap());
+        }
+        fs::write(&copy, "precious").unwrap();
+        let error = made.copy_authority(&copy).unwrap_err();
+        assert!(matches!(error, TlsError::Taken { .. }), "{error}");
+        assert_eq!(fs::read(&copy).unwrap(), b"precious");
     }
 
     #[test]

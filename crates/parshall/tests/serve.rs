@@ -84,6 +84,38 @@ fn a_development_certificate_is_made_and_told() {
 }
 
 #[test]
+fn the_authority_lies_beneath_the_data_directory_and_where_clients_look_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let [data, copy] = ["data", "copy.pem"].map(|name| directory.path().join(name));
+    let arguments = [
+        "--amqps",
+        "127.0.0.1:0",
+        "--data-dir",
+        data.to_str().unwrap(),
+        "--tls-ca",
+        copy.to_str().unwrap(),
+    ];
+    // Once when there is no such directory, and once when it has been one.
+    for _start in 0..2 {
+        let serving = Serving::start(&arguments);
+        let authority = data.join("tls/ca.pem");
+        assert_eq!(
+            serving.told("Trusted authority"),
+            authority.to_str().unwrap()
+        );
+        let expected = std::fs::read(&authority).unwrap();
+        assert_eq!(std::fs::read(&copy).unwrap(), expected);
+        let advice = format!("SSL_CERT_FILE={}\n", authority.display());
+        assert!(serving.announcement.contains(&advice));
+        assert_eq!(serving.end(Signal::TERM), Some(0));
+    }
+    std::fs::write(&copy, "precious").unwrap();
+    let (status, _, stderr) = refusal(&arguments);
+    assert_eq!(status, Some(2));
+    assert!(stderr.contains("is not this authority"), "{stderr}");
+}
+
+#[test]
 fn a_taken_port_is_one_clear_line_and_status_3() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = holder.local_addr().unwrap().to_string();

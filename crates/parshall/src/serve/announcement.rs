@@ -43,6 +43,9 @@ impl fmt::Display for Announcement<'_> {
             let (directory, sync) = (storage.directory.display(), storage.options.sync);
             writeln!(f, "Data               {directory} (sync: {sync})")?;
         }
+        if let Some(authority) = self.authority {
+            advice(f, authority)?;
+        }
         writeln!(f, "\nConnection strings")?;
         self.connection_strings(f, |hub| Some(service.connection_string(hub)))?;
         if service.amqps_address().is_some() {
@@ -51,6 +54,26 @@ impl fmt::Display for Announcement<'_> {
         }
         writeln!(f, "\nReady.")
     }
+}
+
+/// How clients are made to trust an authority.
+fn advice(f: &mut fmt::Formatter<'_>, authority: &Path) -> fmt::Result {
+    let authority = authority.display();
+    writeln!(f, "\nTo trust the authority")?;
+    writeln!(
+        f,
+        "  Java            keytool -importcert -noprompt -alias parshall -file {authority} -keystore parshall.p12 -storepass parshall"
+    )?;
+    writeln!(
+        f,
+        "                  java -Djavax.net.ssl.trustStore=parshall.p12 -Djavax.net.ssl.trustStorePassword=parshall"
+    )?;
+    writeln!(
+        f,
+        "  Python          connection_verify=\"{authority}\" for the clients of azure-eventhub"
+    )?;
+    writeln!(f, "  Node.js         NODE_EXTRA_CA_CERTS={authority}")?;
+    writeln!(f, "  Rust, Go, curl  SSL_CERT_FILE={authority}")
 }
 
 impl Announcement<'_> {

@@ -8,7 +8,7 @@ mod emulator;
 mod namespace;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use hub::log::disk::{StorageOptions, SyncPolicy};
@@ -33,7 +33,7 @@ Examples:
   parshall serve --config Config.json                   the file of Microsoft's Event Hubs emulator
   parshall serve --data-dir ./data --sync always        hubs and events that outlive the service
   parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, told on standard output
-  parshall serve --amqps 127.0.0.1:5671                 TLS too, with a certificate made for it
+  parshall serve --tls                                  TLS too, with a certificate made for it
 
 A file for --config:
   hubs:
@@ -46,7 +46,7 @@ A file for --config:
 
 Logs go to standard error; PARSHALL_LOG says which, such as PARSHALL_LOG=debug. SIGINT (Ctrl-C) or
 SIGTERM ends the service in good order, with exit status 0.")]
-#[command(group = ArgGroup::new("tls").multiple(true))]
+#[command(group = ArgGroup::new("encrypted").multiple(true))]
 pub(crate) struct ServeArguments {
     /// The address for AMQP clients; port 0 takes any free one
     ///
@@ -65,10 +65,19 @@ pub(crate) struct ServeArguments {
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
-        group = "tls",
+        group = "encrypted",
         help_heading = "Addresses"
     )]
     amqps: Option<SocketAddr>,
+
+    /// AMQP with TLS on port 5671, where every client looks for it, beside the address of --amqp
+    #[arg(
+        long,
+        conflicts_with = "amqps",
+        group = "encrypted",
+        help_heading = "Addresses"
+    )]
+    tls: bool,
 
     /// The address for AMQP over WebSocket [default: none]
     ///
@@ -82,7 +91,7 @@ pub(crate) struct ServeArguments {
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
-        group = "tls",
+        group = "encrypted",
         help_heading = "Addresses"
     )]
     websocket_tls: Option<SocketAddr>,
@@ -104,22 +113,34 @@ pub(crate) struct ServeArguments {
     open_to_anyone: bool,
 
     /// The directory with the certificate for TLS and the authority that clients are to trust (ca.pem); both are
-    /// made if it has none [default: parshall-tls]
+    /// made if it has none [default: parshall-tls, with --data-dir `tls` in it]
     ///
     /// Example: --tls-directory ~/.parshall/tls
     #[arg(
         long,
         value_name = "DIR",
-        requires = "tls",
+        requires = "encrypted",
         conflicts_with = "certificate",
         help_heading = "TLS"
     )]
     tls_directory: Option<PathBuf>,
 
+    /// A file to which the authority (PEM) is copied, for clients that look for it there
+    ///
+    /// Example: --tls-ca /shared/parshall-ca.pem
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "encrypted",
+        conflicts_with = "certificate",
+        help_heading = "TLS"
+    )]
+    tls_ca: Option<PathBuf>,
+
     /// The certificate chain (PEM) for TLS, instead of one that is made
     ///
     /// Example: --certificate server.pem --key server.key
-    #[arg(long, value_name = "FILE", requires_all = ["key", "tls"], help_heading = "TLS")]
+    #[arg(long, value_name = "FILE", requires_all = ["key", "encrypted"], help_heading = "TLS")]
     certificate: Option<PathBuf>,
 
     /// The private key (PEM) of the certificate
@@ -203,18 +224,27 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     if storage.is_some() {
         source.config_mut().storage = storage;
     }
+    let amqps = match arguments.tls {
+        true => Some(SocketAddr::new(arguments.amqp.ip(), AMQPS_PORT)),
+        false => arguments.amqps,
+    };
     let mut authority = None;
-    let certificate = match arguments.amqps.or(arguments.websocket_tls) {
+    let certificate = match amqps.or(arguments.websocket_tls) {
         None => None,
         Some(_) => {
             let server = match (&arguments.certificate, &arguments.key) {
                 (Some(certificate), Some(key)) => tls::load(certificate, key)?,
                 _ => {
-                    let directory = arguments
-                        .tls_directory
-                        .as_deref()
-                        .unwrap_or_else(|| Path::new(TLS_DIRECTORY));
-                    let development = tls::development(directory, &source.config().host)?;
+                    let config = source.config();
+                    let directory = match (arguments.tls_directory, &config.storage) {
+                        (Some(directory), _) => directory,
+                        (None, Some(storage)) => storage.tls_directory(),
+                        (None, None) => PathBuf::from(TLS_DIRECTORY),
+                    };
+                    let development = tls::development(&directory, &config.host)?;
+                    if let Some(copy) = &arguments.tls_ca {
+                        development.copy_authority(copy)?;
+                    }
                     authority = Some(development.authority);
                     development.server
                 }
@@ -226,7 +256,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     let config = ServiceConfig {
         namespace: source.config().clone(),
         amqp: arguments.amqp,
-        amqps: with_certificate(arguments.amqps),
+        amqps: with_certificate(amqps),
         web_socket: arguments.websocket,
         web_socket_tls: with_certificate(arguments.websocket_tls),
         http: Some(arguments.http),
@@ -284,6 +314,7 @@ impl From<TlsError> for CommandError {
             | TlsError::Pair { .. }
             | TlsError::Incomplete { .. }
             | TlsError::Unfit { .. }
+            | TlsError::Taken { .. }
             | TlsError::Making { .. } => Self::Usage {
                 message,
                 advice: None,
@@ -293,3 +324,6 @@ impl From<TlsError> for CommandError {
 }
 
 const TLS_DIRECTORY: &str = "parshall-tls";
+
+/// The registered port, the only one that older clients know.
+const AMQPS_PORT: u16 = 5671;

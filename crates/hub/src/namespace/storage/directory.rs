@@ -226,7 +226,7 @@ pub(super) fn is_marked(path: &Path) -> io::Result<bool> {
 
 /// Whether the directory has our mark, or is empty but for what a start that was cut short leaves.
 fn is_ours(path: &Path) -> io::Result<bool> {
-    let harmless = [LOCK, NEW_VERSION_FILE, NEW_FILE, LOST_AND_FOUND];
+    let harmless = [LOCK, NEW_VERSION_FILE, NEW_FILE, LOST_AND_FOUND, TLS];
     Ok(is_marked(path)?
         || names(path)?
             .iter()
@@ -295,6 +295,9 @@ const VERSION: u32 = 1;
 
 /// What the file of the version begins with.
 const MARK: &str = "parshall data directory, version ";
+
+/// Made before the directory is one of ours: listeners come first.
+pub(super) const TLS: &str = "tls";
 
 const VERSION_FILE: &str = "VERSION";
 const NEW_VERSION_FILE: &str = "VERSION.new";

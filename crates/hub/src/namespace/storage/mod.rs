@@ -46,6 +46,12 @@ impl StorageConfig {
     pub fn is_new(&self) -> bool {
         !directory::is_marked(&self.directory).unwrap_or(false)
     }
+
+    /// Where beneath the data directory the certificate for TLS and its authority have their place.
+    #[must_use]
+    pub fn tls_directory(&self) -> PathBuf {
+        self.directory.join(directory::TLS)
+    }
 }
 
 /// The data directory of a namespace at work.
