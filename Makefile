@@ -2,10 +2,12 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+# Versions of the Java SDK that are measured: those of the published study, and the newest.
+JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-python test-java bench lint fuzz
+.PHONY: help run test test-rust test-python test-java bench lint fuzz peers peers-java peers-rust
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -37,3 +39,11 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly and cargo-fuzz needed)
 	for target in $(FUZZ_TARGETS); do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
+
+peers: peers-java peers-rust ## what Parshall is measured against: the study's forwarder on the official SDKs
+
+peers-java: ## the same on the Java SDK alone, one for each version (a JDK and Maven needed)
+	peers/java-event-hubs/build $(JAVA_SDK_VERSIONS)
+
+peers-rust: ## the same on the Rust SDK alone
+	$(CARGO) build --release --locked --manifest-path peers/rust-event-hubs/Cargo.toml
