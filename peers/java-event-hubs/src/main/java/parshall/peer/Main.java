@@ -17,6 +17,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import reactor.core.publisher.Hooks;
+import reactor.core.scheduler.Schedulers;
 
 /**
  * The forwarder of the published fan-out study on the official SDK: processors that share the partitions of one hub
@@ -43,11 +44,8 @@ public final class Main {
             Trust.only(settings.authority().get());
         }
         // A failed batch comes here once more after the partition was stopped for it.
-        Hooks.onErrorDropped(error -> {
-            if (!isSimulated(error)) {
-                complain("dropped: " + error);
-            }
-        });
+        Hooks.onErrorDropped(error -> complainUnlessSimulated("dropped", error));
+        Schedulers.onHandleError((thread, error) -> complainUnlessSimulated(thread.getName(), error));
         CheckpointStore checkpoints = settings.checkpoints().map(Checkpoints::inBlobs).orElseGet(() -> {
             complain("checkpoints are kept in memory: PARSHALL_CHECKPOINT_CONNECTION_STRING is not set");
             return Checkpoints.inMemory();
@@ -93,9 +91,7 @@ public final class Main {
             try {
                 forwarder.forward(batch);
             } catch (RuntimeException e) {
-                if (!isSimulated(e)) {
-                    complain("partition " + batch.getPartitionContext().getPartitionId() + " stops: " + e);
-                }
+                complainUnlessSimulated("partition " + batch.getPartitionContext().getPartitionId() + " stops", e);
                 throw e;
             }
         }
@@ -131,6 +127,12 @@ public final class Main {
         }
     }
 
+    private static void complainUnlessSimulated(String what, Throwable error) {
+        if (!isSimulated(error)) {
+            complain(what + ": " + error);
+        }
+    }
+
     private static boolean isSimulated(Throwable error) {
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             if (cause instanceof Forwarder.SimulatedFailure) {
@@ -141,6 +143,7 @@ public final class Main {
     }
 
     private static void stop(List<Instance> instances) {
+        stopping = true;
         List<Thread> stopping = instances.stream().map(instance -> new Thread(instance::stop)).toList();
         stopping.forEach(Thread::start);
         long deadline = System.nanoTime() + PATIENCE_NANOS;
@@ -156,8 +159,13 @@ public final class Main {
     }
 
     private static void complain(String what) {
-        System.err.println(what);
+        // What is under way is interrupted at the end, and that is no failure.
+        if (!stopping) {
+            System.err.println(what);
+        }
     }
+
+    private static volatile boolean stopping;
 
     /** How long processors may take to stop. */
     private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(5);
