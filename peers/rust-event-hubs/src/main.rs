@@ -26,6 +26,7 @@ use azure_messaging_eventhubs::{
     StartLocation, StartPosition,
 };
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
 use tracing_subscriber::EnvFilter;
 
 use checkpoints::BlobCheckpointStore;
@@ -57,7 +58,8 @@ fn main() -> ExitCode {
         false => tokio::runtime::Builder::new_multi_thread(),
     };
     let ended = match builder.enable_all().build() {
-        Ok(runtime) => runtime.block_on(run(Arc::new(settings))),
+        // The SDK's streams of events can't change threads; what is beneath them can.
+        Ok(runtime) => LocalSet::new().block_on(&runtime, run(Arc::new(settings))),
         Err(error) => Err(error.into()),
     };
     match ended {
@@ -100,7 +102,7 @@ async fn run(settings: Arc<Settings>) -> Result<(), Failure> {
     let opened = Arc::new(Opened::new(settings.source_partitions));
     let mut instances = tokio::task::JoinSet::new();
     for _ in 0..settings.instances {
-        instances.spawn(instance(
+        instances.spawn_local(instance(
             Arc::clone(&settings),
             Arc::clone(&store),
             Arc::clone(&opened),
@@ -157,7 +159,7 @@ async fn instance(
         loop {
             let partition = processor.next_partition_client().await?;
             opened.note(partition.get_partition_id());
-            tokio::spawn(forwarder.clone().run(partition));
+            tokio::task::spawn_local(forwarder.clone().run(partition));
         }
     };
     tokio::select! {
