@@ -4,6 +4,10 @@
 //! costs the measured nothing. A role may be several processes (relay instances); their figures add up. `/proc` has all
 //! but one of them: it counts calls on files (and on the event descriptors by which threads wake one another), not
 //! those on sockets, which a role of ours counts itself ([`SocketUse`]).
+//!
+//! * `tree` adds up the processes of a command that is not ours, which may be many and come and go.
+
+mod tree;
 
 use std::time::Duration;
 
@@ -14,6 +18,8 @@ use crate::{
     results::{Limit, PerMillionEvents, RoleUsage},
     roles::protocol::SocketUse,
 };
+
+pub(crate) use tree::descendants;
 
 /// What a process has used so far and holds at this moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,11 +42,21 @@ pub struct ProcessSample {
 #[derive(Debug, Clone)]
 pub struct RoleProbe {
     process_ids: Vec<u32>,
+    scope: Scope,
     /// The last sample of each process, kept beyond its end.
     last: Vec<ProcessSample>,
     sampled: RunTime,
     present: Present,
     measurement: Option<Measurement>,
+}
+
+/// Which processes a number stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The process itself.
+    Itself,
+    /// Everything below it, and not itself.
+    Below,
 }
 
 /// What a role uses at this moment.
@@ -110,12 +126,13 @@ impl ProcessSample {
 }
 
 impl RoleProbe {
-    /// A probe of these processes.
+    /// A probe of these processes, or of what is below them.
     #[must_use]
-    pub fn new(process_ids: Vec<u32>, now: RunTime) -> Self {
+    pub fn new(process_ids: Vec<u32>, scope: Scope, now: RunTime) -> Self {
         Self {
             last: vec![ProcessSample::default(); process_ids.len()],
             process_ids,
+            scope,
             sampled: now,
             present: Present::default(),
             measurement: None,
@@ -126,12 +143,17 @@ impl RoleProbe {
     pub fn sample(&mut self, now: RunTime) -> Present {
         let cpu_before = self.totals().cpu;
         for (process_id, last) in self.process_ids.iter().zip(&mut self.last) {
-            match ProcessSample::of(*process_id) {
+            let sample = match self.scope {
+                Scope::Itself => ProcessSample::of(*process_id),
+                Scope::Below => tree::sample_below(*process_id),
+            };
+            match sample {
                 // A process that has ended and was not waited for has CPU time but no memory any more.
                 Some(sample) => {
-                    let memory_peak_bytes = last.memory_peak_bytes.max(sample.memory_peak_bytes);
                     *last = ProcessSample {
-                        memory_peak_bytes,
+                        // What of a tree ended between two readings of this sample is in the next one.
+                        cpu: last.cpu.max(sample.cpu),
+                        memory_peak_bytes: last.memory_peak_bytes.max(sample.memory_peak_bytes),
                         ..sample
                     };
                 }
@@ -293,7 +315,7 @@ mod tests {
     #[test]
     fn a_measurement_counts_what_was_used_in_it_relative_to_what_is_allowed() {
         let clock = RunClock::starting_now();
-        let mut probe = RoleProbe::new(vec![std::process::id()], clock.now());
+        let mut probe = RoleProbe::new(vec![std::process::id()], Scope::Itself, clock.now());
         use_cpu(Duration::from_millis(30));
         let began = clock.now();
         probe.begin_measurement(began);
@@ -321,7 +343,7 @@ mod tests {
             .spawn()
             .expect("`cat` is everywhere");
         let clock = RunClock::starting_now();
-        let mut probe = RoleProbe::new(vec![child.id()], clock.now());
+        let mut probe = RoleProbe::new(vec![child.id()], Scope::Itself, clock.now());
         assert!(probe.sample(clock.now()).memory_bytes > 0);
         let peak = probe.samples()[0].memory_peak_bytes;
         drop(child.stdin.take());
@@ -366,7 +388,7 @@ mod tests {
 
     #[test]
     fn there_is_no_usage_before_a_measurement_has_ended() {
-        let mut probe = RoleProbe::new(vec![std::process::id()], RunTime::EPOCH);
+        let mut probe = RoleProbe::new(vec![std::process::id()], Scope::Itself, RunTime::EPOCH);
         assert_eq!(probe.usage(&limit(None), 2, &NO_WORK), None);
         probe.begin_measurement(RunTime::EPOCH);
         assert_eq!(probe.usage(&limit(None), 2, &NO_WORK), None);

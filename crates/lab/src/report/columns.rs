@@ -97,6 +97,14 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
         column(results, ["ratio", ""], |case| {
             Some(plain(figure::ratio(case.ratio_to_published()?)))
         }),
+        column(results, ["Parshall ÷ it", "forwarded/s"], |case| {
+            let ratio = case.parshall_ratio.as_ref()?.forwarded?;
+            Some(plain(figure::ratio(ratio)))
+        }),
+        column(results, ["Parshall ÷ it", "memory"], |case| {
+            let ratio = case.parshall_ratio.as_ref()?.memory_peak?;
+            Some(plain(figure::ratio(ratio)))
+        }),
     ]
     .into_iter()
     .flatten()

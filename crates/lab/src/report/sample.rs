@@ -228,6 +228,7 @@ fn plans(trials: u32) -> Vec<CasePlan> {
                 ("load.payload".to_owned(), "16 B".into()),
                 ("relay.batch.events".to_owned(), 128.into()),
             ]),
+            system: None,
             measured_role: Role::Relay,
             trials,
             published: Some(Published {

@@ -14,8 +14,8 @@ use crate::figure;
 
 use super::{
     Capacity, CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary,
-    Published, RelayActivity, Role, RoleUsage, Settings, Severity, Size, Stage, Summary, Trial,
-    TrialRecord, examine,
+    MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Settings, Severity,
+    Size, Stage, Summary, Trial, TrialRecord, examine,
 };
 
 /// A case with its trials, its figures and its verdict.
@@ -33,6 +33,9 @@ pub struct Case {
     pub status: Status,
     /// Whether the verdict is [`Status::Passed`].
     pub passed: bool,
+    /// The system in the relay's place; absent where that is our relay over plain TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<MeasuredSystem>,
     /// The role that `cpu_percent` and `memory_peak_bytes` are about.
     pub measured_role: Role,
     /// How many trials the case was planned to have.
@@ -78,6 +81,9 @@ pub struct Case {
     /// The same case in the published study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
+    /// Our relay over this system, where both are in these results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parshall_ratio: Option<ParshallRatio>,
     /// The search for the highest sustainable rate, if there was one. The trials are then those that held it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
@@ -121,6 +127,8 @@ pub struct CasePlan {
     pub sweep: Option<String>,
     /// The settings that make the case, by their path in the scenario.
     pub params: BTreeMap<String, serde_json::Value>,
+    /// The system in the relay's place; `None` for our relay over plain TCP.
+    pub system: Option<MeasuredSystem>,
     /// The role that is measured.
     pub measured_role: Role,
     /// How many trials it is to have.
@@ -179,6 +187,7 @@ impl Case {
             name: plan.name.clone(),
             sweep: plan.sweep.clone(),
             params: plan.params.clone(),
+            system: plan.system.clone(),
             status,
             passed: status == Status::Passed,
             measured_role: plan.measured_role,
@@ -199,6 +208,7 @@ impl Case {
             relay,
             delivery,
             published: plan.published.clone(),
+            parshall_ratio: None,
             capacity: None,
             findings,
             trials,
@@ -402,6 +412,7 @@ mod tests {
             name: "fan_out=32".to_owned(),
             sweep: Some("fan_out".to_owned()),
             params: BTreeMap::from([("relay.fan_out".to_owned(), 32.into())]),
+            system: None,
             measured_role: Role::Relay,
             trials,
             published: Some(Published {

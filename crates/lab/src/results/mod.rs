@@ -28,6 +28,7 @@ mod percentile;
 mod precision;
 mod published;
 mod role;
+mod side_by_side;
 mod stage;
 mod summary;
 mod trial;
@@ -50,6 +51,7 @@ pub use percentile::{CurvePoint, Percentile};
 pub use precision::{Bounds, LatencyPrecision};
 pub use published::Published;
 pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
+pub use side_by_side::{MeasuredSystem, ParshallRatio};
 pub use stage::Stage;
 pub use summary::Summary;
 pub use trial::{Distributions, HubCounters, Interval, IntervalDistribution, Trial, TrialRecord};
@@ -97,13 +99,14 @@ impl Results {
     }
 
     /// Adds a case, or replaces the case of the same name (a case grows from trial to trial), and keeps
-    /// [`Results::complete`] and [`Results::missing`] true.
+    /// [`Results::complete`], [`Results::missing`] and each [`Case::parshall_ratio`] true.
     pub fn put(&mut self, case: Case) {
         self.missing.retain(|name| *name != case.name);
         match self.cases.iter_mut().find(|known| known.name == case.name) {
             Some(known) => *known = case,
             None => self.cases.push(case),
         }
+        side_by_side::relate(&mut self.cases);
         self.complete = self.missing.is_empty() && self.cases.iter().all(Case::is_complete);
     }
 

@@ -120,14 +120,15 @@ mod tests {
     use crate::{clock::RunClock, roles::protocol::HubConfig, scenario::WhenFull};
 
     fn config_line() -> String {
-        let config = RoleConfig::Hub(HubConfig {
+        let config = RoleConfig::Hub(Box::new(HubConfig {
             clock: RunClock::starting_now(),
             hubs: Vec::new(),
             when_full: WhenFull::Throttle,
             preallocate: false,
             storage: None,
             profile: hub::profile::ProfileConfig::default(),
-        });
+            tls: None,
+        }));
         serde_json::to_string(&config).expect("serialises")
     }
 

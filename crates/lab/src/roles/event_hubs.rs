@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::num::TryFromIntError;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,13 +35,15 @@ use super::fabric::{
     DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline,
     RelayReading,
 };
-use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig};
+use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, TlsAccess};
 use super::relay_reading::reading;
 use crate::clock::RunClock;
 use crate::payload::HEADER_PROPERTY;
 use crate::results::HubCounters;
 use crate::scenario;
 use crate::scenario::Secret;
+
+use super::tls;
 
 /// Everything by way of Event Hubs over AMQP.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +64,9 @@ pub enum FabricError {
     /// The embedded service did not start.
     #[error(transparent)]
     Service(#[from] StartError),
+    /// There is no certificate for it.
+    #[error(transparent)]
+    Tls(#[from] hub::tls::TlsError),
     /// The threads of the embedded service can't be had.
     #[error("the system refuses the threads of the service")]
     Threads(#[from] io::Error),
@@ -127,13 +133,23 @@ impl Fabric for EventHubsFabric {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let service = runtime
-            .spawn(Service::start(ServiceConfig::loopback(namespace)))
-            .await??;
+        let service = ServiceConfig::loopback(namespace);
+        let (service, authority) = match &config.tls {
+            Some(directory) => {
+                let started = tls::start(service, directory.clone());
+                let (service, authority) = runtime.spawn(started).await??;
+                (service, Some(authority))
+            }
+            None => (runtime.spawn(Service::start(service)).await??, None),
+        };
         if config.preallocate {
             service.namespace().preallocate();
         }
-        Ok(EmbeddedHub { service, runtime })
+        Ok(EmbeddedHub {
+            service,
+            authority,
+            runtime,
+        })
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<EventHubsRelay, FabricError> {
@@ -219,12 +235,22 @@ impl Fabric for EventHubsFabric {
 #[derive(Debug)]
 pub struct EmbeddedHub {
     service: Service,
+    /// The file that says whom to trust over TLS.
+    authority: Option<PathBuf>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl HubService for EmbeddedHub {
     fn connection_string(&self) -> Secret {
         Secret::new(self.service.connection_string(None).reveal())
+    }
+
+    fn tls(&self) -> Option<TlsAccess> {
+        let connection_string = self.service.tls_connection_string(None)?;
+        Some(TlsAccess {
+            connection_string: Secret::new(connection_string.reveal()),
+            certificate_authority: self.authority.clone()?,
+        })
     }
 
     fn counters(&self) -> BTreeMap<String, HubCounters> {

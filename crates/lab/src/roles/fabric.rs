@@ -10,7 +10,7 @@ use connect::{
     source::{Source, SourceOptions, StartPosition},
 };
 
-use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, RelayCounters};
+use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, RelayCounters, TlsAccess};
 use crate::{
     results::{HubCounters, LatencyDistribution, RelayActivity, Size, Stage},
     scenario::Secret,
@@ -72,6 +72,9 @@ pub struct OpenedSource<S> {
 pub trait HubService {
     /// How clients reach it.
     fn connection_string(&self) -> Secret;
+
+    /// The same over TLS, if it listens for that.
+    fn tls(&self) -> Option<TlsAccess>;
 
     /// Its counters, by entity name.
     fn counters(&self) -> BTreeMap<String, HubCounters>;

@@ -19,6 +19,7 @@ pub(super) async fn run<F: Fabric>(
         .map_err(RoleError::connect("starting the service"))?;
     channel.reporter.send(&Report::Ready(Ready {
         connection_string: Some(hub.connection_string()),
+        tls: hub.tls(),
     }));
     let counted = || Counted::new(config.clock.now(), Counters::Hub(hub.counters()));
     let mut ticks = tokio::time::interval(REPORT_EVERY);

@@ -2,14 +2,16 @@
 //!
 //! * [`protocol`] is what orchestrator and role say to each other.
 //! * [`process`] starts a role and ends it, whatever happens.
-//! * [`run_role`] is the role's own main function; `hub`, `load`, `relay` and `sink` are what it then does.
+//! * [`run_role`] is the role's own main function; `hub`, `load`, `relay` and `sink` are what it then does, and
+//!   `external` where a command takes the relay's place.
 //! * [`fabric`] is what roles need of the world: the network is behind it, so roles are tested without one.
 //! * [`memory`] is such a world for tests, in which things go wrong as wished.
 //!
-//! A role is one process of this program, so that the CPU time and the memory of each are its own.
+//! A role is one process of this program (and a command's processes below one), so that the CPU time and the memory of each are its own.
 
 mod channel;
 pub mod event_hubs;
+mod external;
 pub mod fabric;
 mod hub;
 mod load;
@@ -20,9 +22,11 @@ mod relay;
 mod relay_reading;
 mod sink;
 mod timer;
+mod tls;
 mod workers;
 
 pub use channel::{ChannelError, Reporter, RoleChannel};
+pub use external::CommandError;
 
 use std::{
     error::Error,
@@ -69,6 +73,9 @@ pub enum RoleError {
     /// The pipeline ended without having been told to.
     #[error("the pipeline ended by itself")]
     EndedEarly,
+    /// The command in the relay's place could not be measured to the end.
+    #[error(transparent)]
+    Command(#[from] CommandError),
     /// The generator's connection can't go on.
     #[error("sending can't go on")]
     Send(#[source] connect::sink::SinkError),
@@ -127,9 +134,10 @@ pub fn run_role<F: Fabric>(
     let result = if config.role() == role {
         runtime.block_on(async {
             match config {
-                RoleConfig::Hub(config) => hub::run(fabric, config, &mut channel).await,
+                RoleConfig::Hub(config) => hub::run(fabric, *config, &mut channel).await,
                 RoleConfig::Load(config) => load::run(fabric, config, &mut channel).await,
                 RoleConfig::Relay(config) => relay::run(fabric, *config, &mut channel).await,
+                RoleConfig::External(config) => external::run(*config, &mut channel).await,
                 RoleConfig::Sink(config) => sink::run(fabric, config, &mut channel).await,
             }
         })

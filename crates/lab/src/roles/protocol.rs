@@ -15,7 +15,7 @@
 //! `Failed` may take the place of any report and is the last one. A role whose input ends has lost its
 //! orchestrator: it stops at once.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use hub::namespace::StorageConfig;
 use hub::profile::ProfileConfig;
@@ -27,7 +27,7 @@ use crate::{
     load::{LoadCounts, LoadPlan, LoadRecordings},
     record::{EncodedDistribution, LatencyRecording, Recording},
     results::{HubCounters, RelayActivity, Role, Size, Stage},
-    scenario::{self, Payload, Secret, WhenFull},
+    scenario::{self, Payload, Readiness, Secret, WhenFull},
     verify::{Counts, Delivery, Expectation, StreamSends},
 };
 
@@ -36,11 +36,13 @@ use crate::{
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum RoleConfig {
     /// The embedded service.
-    Hub(HubConfig),
+    Hub(Box<HubConfig>),
     /// The generator.
     Load(LoadConfig),
     /// The pipeline.
     Relay(Box<RelayConfig>),
+    /// A command in the pipeline's place.
+    External(Box<ExternalConfig>),
     /// The receiver that verifies.
     Sink(SinkConfig),
 }
@@ -63,6 +65,9 @@ pub struct HubConfig {
     /// How the service is shaped like the real one.
     #[serde(default)]
     pub profile: ProfileConfig,
+    /// Where the certificate is made with which it listens for TLS as well; not at all, if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<PathBuf>,
 }
 
 /// One hub of the embedded service.
@@ -138,6 +143,28 @@ pub struct RelayConfig {
     pub checkpoints: PathBuf,
     /// The seed of routes and injected failures.
     pub seed: u64,
+}
+
+/// Which command is to take the pipeline's place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// What the system is called.
+    pub name: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// What it is told, beside the environment of this process.
+    pub environment: BTreeMap<String, Secret>,
+    /// How it is known to be ready.
+    pub ready: Readiness,
+    /// How long that may take.
+    #[serde(with = "units::duration")]
+    pub ready_within: Duration,
+    /// How long it may take to end when it is asked to.
+    #[serde(with = "units::duration")]
+    pub stop_within: Duration,
 }
 
 /// What the receiver is to watch.
@@ -233,6 +260,19 @@ pub struct Ready {
     /// Hub: how to reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_string: Option<Secret>,
+    /// Hub: how to reach it over TLS, if it was asked to listen for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsAccess>,
+}
+
+/// How to reach the embedded service over TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsAccess {
+    /// The namespace's connection string.
+    pub connection_string: Secret,
+    /// The file of the authority that is to be trusted.
+    pub certificate_authority: PathBuf,
 }
 
 /// Counters with the moment at which they were read.
@@ -317,6 +357,8 @@ pub enum Counters {
     Load(LoadCounters),
     /// The pipeline's.
     Relay(RelayCounters),
+    /// Nobody knows what a command in its place counts.
+    External,
     /// The receiver's.
     Sink(SinkCounters),
 }
@@ -394,6 +436,11 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         activity: Option<Box<RelayActivity>>,
     },
+    /// How a command in its place ended.
+    External {
+        /// It did not when it was asked to.
+        was_killed: bool,
+    },
     /// The verdict, and what was recorded between the marks.
     Sink {
         /// What became of the events; `None` without [`Command::Expect`].
@@ -412,7 +459,7 @@ impl RoleConfig {
         match self {
             Self::Hub(_) => Role::Hub,
             Self::Load(_) => Role::Load,
-            Self::Relay(_) => Role::Relay,
+            Self::Relay(_) | Self::External(_) => Role::Relay,
             Self::Sink(_) => Role::Sink,
         }
     }
@@ -475,6 +522,10 @@ mod tests {
         };
         comes_back(&Report::Ready(Ready {
             connection_string: Some(Secret::new("Endpoint=sb://x")),
+            tls: Some(TlsAccess {
+                connection_string: Secret::new("Endpoint=sb://y"),
+                certificate_authority: PathBuf::from("/tmp/ca.pem"),
+            }),
         }));
         comes_back(&Report::Progress(Counted {
             at: RunTime::EPOCH,

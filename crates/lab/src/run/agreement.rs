@@ -1,6 +1,8 @@
 //! The service's counters against the clients': over a whole trial, the two must tell the same story.
 //!
-//! Exact where it can be, an interval where it cannot: a send that was given up may or may not have been appended.
+//! Exact where it can be, an interval where it cannot: a send that was given up may or may not have been appended. A
+//! command in the relay's place tells no counters. Of it can be known that the service handed out every event that
+//! arrived, and accepted as many as arrived: more of both is what *at least once* allows.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +13,20 @@ use crate::{
 };
 
 /// What the clients counted from the first event to the last.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClientCounters {
     pub(super) load: LoadCounters,
-    pub(super) relay: RelayCounters,
+    pub(super) pipeline: PipelineCounters,
     pub(super) sink: SinkCounters,
+}
+
+/// What is known of the pipeline's own counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PipelineCounters {
+    /// Our relay told them.
+    Own(RelayCounters),
+    /// A command has none that we know of.
+    Unknown,
 }
 
 /// Every disagreement, as a finding that fails the case.
@@ -26,7 +37,11 @@ pub(super) fn disagreements(
 ) -> Vec<Finding> {
     let of = |name: &str| service.get(name).copied().unwrap_or_default();
     let (source, destination) = (of(&hubs.source.name), of(&hubs.destination.name));
-    let ClientCounters { load, relay, sink } = clients;
+    let ClientCounters {
+        load,
+        pipeline,
+        sink,
+    } = clients;
     let seen = sink.events.received + sink.events.corrupted + sink.events.foreign;
     // Where everything that was sent was seen, and no partition was closed under its reader, nothing can have been on
     // the way: then the service must have handed out exactly what was received.
@@ -61,17 +76,29 @@ pub(super) fn disagreements(
         load.events.acknowledged,
         load.events.sent,
     );
+    let (handed_to_pipeline, appended) = match pipeline {
+        PipelineCounters::Own(relay) => {
+            let most = handed_out(relay.received, relay.opened, hubs.source.partitions);
+            let maybe = relay.forwarded.saturating_add(relay.doubtful);
+            ((relay.received, most), (relay.forwarded, maybe))
+        }
+        // A partition that the sink opened again was read again.
+        PipelineCounters::Unknown if sink.opened > u64::from(hubs.destination.partitions) => {
+            ((sink.distinct, u64::MAX), (sink.distinct, u64::MAX))
+        }
+        PipelineCounters::Unknown => ((sink.distinct, u64::MAX), (seen, u64::MAX)),
+    };
     compare(
         "read from the source",
         source.outgoing_events,
-        relay.received,
-        handed_out(relay.received, relay.opened, hubs.source.partitions),
+        handed_to_pipeline.0,
+        handed_to_pipeline.1,
     );
     compare(
         "appended to the destination",
         destination.incoming_events,
-        relay.forwarded,
-        relay.forwarded.saturating_add(relay.doubtful),
+        appended.0,
+        appended.1,
     );
     compare(
         "read from the destination",
@@ -99,6 +126,16 @@ mod tests {
         }
     }
 
+    const RELAY: RelayCounters = RelayCounters {
+        received: 95,
+        forwarded: 95,
+        doubtful: 5,
+        completed: 0,
+        opened: 0,
+        first_forwarded: None,
+        last_forwarded: None,
+    };
+
     fn clients() -> ClientCounters {
         ClientCounters {
             load: LoadCounters {
@@ -110,12 +147,7 @@ mod tests {
                 },
                 ..LoadCounters::default()
             },
-            relay: RelayCounters {
-                received: 95,
-                forwarded: 95,
-                doubtful: 5,
-                ..RelayCounters::default()
-            },
+            pipeline: PipelineCounters::Own(RELAY),
             sink: SinkCounters {
                 events: Counts {
                     received: 95,
@@ -176,11 +208,26 @@ mod tests {
         assert_eq!(found(&clients, 96, 95), 1);
         assert_eq!(found(&clients, 95, 96), 1);
         // A partition that was closed and opened again explains more.
-        (clients.relay.opened, clients.sink.opened) = (2, 2);
+        let opened = |opened| PipelineCounters::Own(RelayCounters { opened, ..RELAY });
+        (clients.pipeline, clients.sink.opened) = (opened(2), 2);
         assert_eq!(found(&clients, 96, 96), 0);
         // So does an end before everything had arrived.
-        (clients.relay.opened, clients.sink.missing) = (1, Some(1));
+        (clients.pipeline, clients.sink.missing) = (opened(1), Some(1));
         assert_eq!(found(&clients, 96, 96), 0);
+    }
+
+    #[test]
+    fn a_command_may_read_and_send_an_event_twice_but_not_less_than_arrived() {
+        let mut clients = clients();
+        clients.pipeline = PipelineCounters::Unknown;
+        clients.sink.distinct = 90;
+        let found = |source, destination| {
+            disagreements(&hubs(), &service((90, source), (destination, 95)), &clients).len()
+        };
+        assert_eq!(found(90, 95), 0, "five were sent twice");
+        assert_eq!(found(200, 300), 0, "and many more read and sent twice");
+        assert_eq!(found(89, 95), 1, "an event arrived that was not handed out");
+        assert_eq!(found(90, 94), 1, "more arrived than were accepted");
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    agreement::{ClientCounters, disagreements},
+    agreement::{ClientCounters, PipelineCounters, disagreements},
     crew::Crew,
     error::TrialError,
-    monitor::{Monitor, load_counters, rate_between, relay_counters, sink_counters},
+    monitor::{Monitor, load_counters, relay_counters, sink_counters},
+    pipeline::{Pipeline, rate},
     plan::TrialPlan,
     trial::machine_cores,
 };
@@ -43,15 +44,20 @@ pub(super) fn collect(
     ending: &Ending,
 ) -> Result<TrialRecord, TrialError> {
     let outcomes = Outcomes::of(crew);
-    let rates = Rates::of(plan, crew);
-    let roles = usages(crew, monitor, groups);
+    let pipeline = Pipeline::of(plan);
+    let rates = Rates::of(plan, crew, &pipeline);
+    let roles = usages(crew, monitor, groups, pipeline.forwarded(crew));
     let mut findings = limit_findings(groups);
+    findings.extend(outside_findings(plan, outcomes.was_killed));
     let distributions = outcomes.distributions(begin_of(crew))?;
     if ending.is_whole {
         if plan.is_embedded() {
             let clients = ClientCounters {
                 load: load_counters(crew),
-                relay: relay_counters(crew),
+                pipeline: match pipeline.is_external() {
+                    true => PipelineCounters::Unknown,
+                    false => PipelineCounters::Own(relay_counters(crew)),
+                },
                 sink: sink_counters(crew),
             };
             findings.extend(disagreements(&plan.parameters.hubs, &ending.hub, &clients));
@@ -119,6 +125,8 @@ struct Outcomes<'a> {
     delivery: Option<&'a verify::Delivery>,
     latency: Option<&'a Recording>,
     uncorrected_latency: Option<&'a Recording>,
+    /// A command did not end when it was asked to.
+    was_killed: bool,
 }
 
 impl<'a> Outcomes<'a> {
@@ -147,6 +155,7 @@ impl<'a> Outcomes<'a> {
                     all.sizes.push(sizes);
                     all.activities.extend(activity.as_deref());
                 }
+                Outcome::External { was_killed } => all.was_killed = *was_killed,
                 Outcome::Sink {
                     delivery,
                     latency,
@@ -228,21 +237,16 @@ struct Rates {
 }
 
 impl Rates {
-    fn of(plan: &TrialPlan<'_>, crew: &Crew) -> Self {
-        let sum = |role, figure: fn(&Counters) -> Option<u64>| {
-            let mut rates =
-                edges(crew, role).filter_map(|(began, ended)| rate_between(began, ended, figure));
-            let first = rates.next()?;
-            Some(rates.fold(first, |sum, rate| sum + rate))
-        };
-        let duration = edges(crew, Role::Relay)
+    fn of(plan: &TrialPlan<'_>, crew: &Crew, pipeline: &Pipeline) -> Self {
+        let duration = crew
+            .edges(Role::Relay)
             .map(|(began, ended)| ended.at.saturating_since(began.at).as_secs_f64())
             .reduce(f64::max);
         let rates = Self {
             duration_s: duration.unwrap_or(0.0),
-            offered_per_s: sum(Role::Load, |counters| Some(counters.load()?.events.sent)),
-            received_per_s: sum(Role::Relay, |counters| Some(counters.relay()?.received)),
-            forwarded_per_s: sum(Role::Relay, |counters| Some(counters.relay()?.forwarded)),
+            offered_per_s: rate(crew, Role::Load, |told| Some(told.load()?.events.sent)),
+            received_per_s: pipeline.received_per_s(crew),
+            forwarded_per_s: pipeline.forwarded_per_s(crew),
         };
         if plan.mode() == LoadMode::Backlog {
             rates.between_first_and_last(crew)
@@ -253,7 +257,9 @@ impl Rates {
 
     /// A backlog ends by itself, between two readings: what counts is the time from its first event to its last.
     fn between_first_and_last(self, crew: &Crew) -> Self {
-        let ended = edges(crew, Role::Relay).filter_map(|(_, ended)| ended.counters.relay());
+        let ended = crew
+            .edges(Role::Relay)
+            .filter_map(|(_, ended)| ended.counters.relay());
         let relay = ended.fold(RelayCounters::default(), |sum, relay| sum.plus(relay));
         let (Some(first), Some(last)) = (relay.first_forwarded, relay.last_forwarded) else {
             return self;
@@ -271,16 +277,6 @@ impl Rates {
     }
 }
 
-/// The counters of each member of a role at both edges of the measured phase.
-fn edges(crew: &Crew, role: Role) -> impl Iterator<Item = (&Counted, &Counted)> {
-    crew.of(role).filter_map(|(_, running)| {
-        Some((
-            running.marks.get(&Edge::Begin)?,
-            running.marks.get(&Edge::End)?,
-        ))
-    })
-}
-
 fn begin_of(crew: &Crew) -> Option<crate::clock::RunTime> {
     let begins = crew
         .all()
@@ -290,7 +286,8 @@ fn begin_of(crew: &Crew) -> Option<crate::clock::RunTime> {
 
 /// How much the service's counters grew in the measured phase.
 fn hub_growth(crew: &Crew) -> BTreeMap<String, HubCounters> {
-    let Some((Some(began), Some(ended))) = edges(crew, Role::Hub)
+    let Some((Some(began), Some(ended))) = crew
+        .edges(Role::Hub)
         .map(|(began, ended)| (began.counters.hub(), ended.counters.hub()))
         .next()
     else {
@@ -319,17 +316,17 @@ fn usages(
     crew: &Crew,
     monitor: &Monitor<'_>,
     groups: &BTreeMap<Role, RoleGroup>,
+    events: u64,
 ) -> BTreeMap<Role, RoleUsage> {
-    let forwarded = |counted: &Counted| counted.counters.relay().map_or(0, |relay| relay.forwarded);
-    let events = edges(crew, Role::Relay)
-        .map(|(began, ended)| forwarded(ended).saturating_sub(forwarded(began)))
-        .sum();
+    let is_external = |counted: &Counted| counted.counters == Counters::External;
     let probes = monitor.probes.iter();
     probes
         .filter_map(|(role, probe)| {
             let work = Work {
                 events,
-                sockets: edges(crew, *role)
+                sockets: crew
+                    .edges(*role)
+                    .filter(|(began, _)| !is_external(began))
                     .map(|(began, ended)| ended.sockets.since(began.sockets))
                     .reduce(|sum, instance| sum + instance),
             };
@@ -369,6 +366,37 @@ fn limit_findings(groups: &BTreeMap<Role, RoleGroup>) -> Vec<Finding> {
         .collect()
 }
 
+/// What a reader has to know of figures that were taken from the outside.
+fn outside_findings(plan: &TrialPlan<'_>, was_killed: bool) -> Vec<Finding> {
+    let sut = &plan.parameters.sut;
+    if sut.is_ours() {
+        return Vec::new();
+    }
+    let basis = match plan.is_embedded() {
+        true => {
+            "received is what the service handed out, forwarded what it accepted into the destination"
+        }
+        false => "forwarded is what reached the sink, and what was received is not known",
+    };
+    let message = format!(
+        "measured from the outside: {basis}; that nothing was lost or changed is checked for every event, and counters \
+         of its own there are none to compare"
+    );
+    let mut findings = vec![Finding::new(Severity::Note, FindingKind::Other, message)];
+    if was_killed {
+        findings.push(Finding::new(
+            Severity::Warning,
+            FindingKind::Other,
+            format!(
+                "{} did not end within {} of SIGTERM and was killed; its figures had been taken by then",
+                sut.name,
+                units::duration::text(sut.stop_within)
+            ),
+        ));
+    }
+    findings
+}
+
 /// What kept the figures from being higher: classes of their own, which the report tells apart.
 fn what_limited(
     plan: &TrialPlan<'_>,
@@ -385,7 +413,8 @@ fn what_limited(
         findings.push(note(
             FindingKind::LimitedByClient,
             format!(
-                "the relay used {:.0} % of the CPU that it may use",
+                "{} used {:.0} % of the CPU that it may use",
+                measured_name(plan),
                 relay.cpu_percent
             ),
         ));
@@ -429,6 +458,15 @@ fn what_limited(
         ));
     }
     findings
+}
+
+/// What is measured, in a sentence.
+fn measured_name<'a>(plan: &TrialPlan<'a>) -> &'a str {
+    let sut = &plan.parameters.sut;
+    match sut.is_ours() {
+        true => "the relay",
+        false => &sut.name,
+    }
 }
 
 /// Whether the sink was behind by more than a moment's work. In an open load its delay is part of every latency, so the

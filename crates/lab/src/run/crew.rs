@@ -19,7 +19,7 @@ use super::{cancellation::Cancellation, error::TrialError};
 use crate::{
     clock::RunClock,
     limits::RoleGroup,
-    probe::RoleProbe,
+    probe::{RoleProbe, Scope},
     results::Role,
     roles::{
         process::{RoleControl, RoleEnd, RoleHandle, RoleLauncher},
@@ -153,12 +153,22 @@ impl Crew {
             .map(|(member, running)| (*member, running))
     }
 
-    /// The processes of a role.
-    pub(super) fn probe(&self, role: Role) -> RoleProbe {
+    /// The counters of each member of a role at both edges of the measured phase.
+    pub(super) fn edges(&self, role: Role) -> impl Iterator<Item = (&Counted, &Counted)> {
+        self.of(role).filter_map(|(_, running)| {
+            Some((
+                running.marks.get(&Edge::Begin)?,
+                running.marks.get(&Edge::End)?,
+            ))
+        })
+    }
+
+    /// The processes of a role, or what is below them.
+    pub(super) fn probe(&self, role: Role, scope: Scope) -> RoleProbe {
         let process_ids = self
             .of(role)
             .filter_map(|(_, running)| running.control.process_id());
-        RoleProbe::new(process_ids.collect(), self.clock.now())
+        RoleProbe::new(process_ids.collect(), scope, self.clock.now())
     }
 
     /// Hears the roles until `condition` is met. `tick` is called several times a second with what is known, and may
@@ -309,7 +319,8 @@ impl Crew {
         self.failed(member, reason).await
     }
 
-    async fn failed(&mut self, member: Member, reason: String) -> TrialError {
+    /// Ends a member that is to blame for the end of the trial, and tells why with the last words of its log.
+    pub(super) async fn failed(&mut self, member: Member, reason: String) -> TrialError {
         let Some(mut running) = self.members.remove(&member) else {
             return TrialError::Cancelled;
         };

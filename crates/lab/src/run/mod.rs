@@ -1,11 +1,12 @@
 //! The run of a scenario: its cases and trials one after the other, each with fresh processes, and results that are
 //! whole after every trial.
 //!
-//! * `plan` turns a case into what each role is told.
+//! * `plan` turns a case into what each role is told; `command` and `peers` do where a command is measured.
 //! * `crew` starts the roles, speaks to them and hears them.
 //! * `capacity` looks for the highest rate that a case sustains, a trial for each rate.
 //! * `trial` leads them through the phases.
-//! * `monitor` shows what happens meanwhile.
+//! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from, `lead` how
+//!   far a saturating load may be ahead of it.
 //! * `collect` and `agreement` make the record of what was found.
 //!
 //! A case that fails does not stop the others. A run that is cancelled stops where it is, ends its processes and leaves
@@ -15,9 +16,13 @@ mod agreement;
 mod cancellation;
 mod capacity;
 mod collect;
+mod command;
 mod crew;
 mod error;
+mod lead;
 mod monitor;
+mod peers;
+mod pipeline;
 mod plan;
 mod trial;
 
@@ -29,6 +34,7 @@ use std::{path::PathBuf, time::SystemTime};
 use self::{
     capacity::CapacitySearch,
     monitor::{Place, SECOND},
+    peers::Peers,
     plan::{TrialPlan, case_plan},
     trial::{TrialContext, machine_cores, run_trial, trial_folder},
 };
@@ -88,9 +94,11 @@ pub async fn run<L: RoleLauncher>(
     let clock = RunClock::starting_now();
     let mut run_number = first_run_number();
     let mut was_cancelled = false;
+    let peers = Peers::of_environment();
     'cases: for (index, case) in cases.iter().enumerate() {
         let plan = case_plan(case);
-        if let Some(reason) = case.obstacle(machine_cores()) {
+        let obstacle = case.obstacle(machine_cores());
+        if let Some(reason) = obstacle.or_else(|| peers.obstacle(&case.parameters.sut)) {
             results.put(results::Case::skipped(&plan, reason));
             folder.write(&results)?;
             continue;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::crew::Crew;
+use super::{crew::Crew, lead::Lead, pipeline::Pipeline};
 use crate::{
     clock::{RunClock, RunTime},
     probe::RoleProbe,
@@ -19,8 +19,9 @@ pub(super) struct Monitor<'a> {
     interval: Duration,
     progress: Progress,
     phase_began: RunTime,
+    pipeline: Pipeline,
     /// How far ahead a saturating load may be; `None` for the others.
-    max_lag: Option<u64>,
+    lead: Option<Lead>,
     pub(super) probes: BTreeMap<Role, RoleProbe>,
     /// What each role's CPU is relative to.
     allowed_cores: BTreeMap<Role, f64>,
@@ -58,6 +59,7 @@ impl<'a> Monitor<'a> {
         clock: RunClock,
         mode: LoadMode,
         max_lag: u64,
+        pipeline: Pipeline,
         interval: Duration,
     ) -> Self {
         let progress = Progress {
@@ -82,7 +84,11 @@ impl<'a> Monitor<'a> {
             interval,
             progress,
             phase_began: clock.now(),
-            max_lag: (mode == LoadMode::Saturate).then_some(max_lag),
+            lead: (mode == LoadMode::Saturate).then(|| match pipeline.is_external() {
+                true => Lead::following(max_lag),
+                false => Lead::constant(max_lag),
+            }),
+            pipeline,
             probes: BTreeMap::new(),
             allowed_cores: BTreeMap::new(),
             before: Totals::default(),
@@ -114,7 +120,7 @@ impl<'a> Monitor<'a> {
             probe.begin_measurement(now);
         }
         self.measuring_since = Some(now);
-        self.before = totals(crew, now);
+        self.before = self.totals(crew, now);
     }
 
     /// It ends.
@@ -126,35 +132,52 @@ impl<'a> Monitor<'a> {
         self.measuring_since = None;
     }
 
+    /// How many events a saturating load may offer to begin with.
+    pub(super) fn first_allowance(&self) -> Option<u64> {
+        self.lead.map(Lead::events)
+    }
+
     /// To be called several times a second. Answers with what a saturating load is to be told.
     pub(super) fn tick(&mut self, crew: &Crew) -> Option<(Role, Command)> {
         let now = self.clock.now();
         if now.saturating_since(self.before.at) >= self.interval {
             self.show(crew, now);
         }
-        let max_lag = self.max_lag?;
+        let lead = self.lead?.events();
         // A sink that falls behind holds the load back, too: otherwise the destination's log would overflow, and the
         // pipeline be blamed for the loss.
-        let seen = sink_counters(crew).distinct.saturating_add(max_lag);
-        let events = relay_counters(crew)
-            .completed
-            .min(seen)
-            .saturating_add(max_lag);
+        let seen = sink_counters(crew).distinct.saturating_add(lead);
+        let completed = self.pipeline.counters(crew).completed;
+        let events = completed.min(seen).saturating_add(lead);
         Some((Role::Load, Command::Allow { events }))
     }
 
+    fn totals(&self, crew: &Crew, at: RunTime) -> Totals {
+        let pipeline = self.pipeline.counters(crew);
+        Totals {
+            at,
+            sent: load_counters(crew).events.sent,
+            received: pipeline.received,
+            forwarded: pipeline.forwarded,
+        }
+    }
+
     fn show(&mut self, crew: &Crew, now: RunTime) {
-        let totals = totals(crew, now);
+        let totals = self.totals(crew, now);
         let elapsed = now.saturating_since(self.before.at).as_secs_f64();
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
-        let relay = relay_counters(crew);
+        let relay = self.pipeline.counters(crew);
         let sink = sink_counters(crew);
         let waiting_for_sink = relay.forwarded.saturating_sub(sink.events.received);
         let progress = &mut self.progress;
         progress.phase_elapsed = now.saturating_since(self.phase_began);
         progress.offered_per_s = Some(rate(totals.sent, self.before.sent));
         progress.received_per_s = Some(rate(totals.received, self.before.received));
-        progress.forwarded_per_s = Some(rate(totals.forwarded, self.before.forwarded));
+        let forwarded_per_s = rate(totals.forwarded, self.before.forwarded);
+        progress.forwarded_per_s = Some(forwarded_per_s);
+        if let Some(lead) = &mut self.lead {
+            lead.note(forwarded_per_s);
+        }
         progress.lag_events = Some(
             load_counters(crew)
                 .events
@@ -190,16 +213,6 @@ impl<'a> Monitor<'a> {
         }
         self.before = totals;
         self.observer.progress(&self.progress);
-    }
-}
-
-fn totals(crew: &Crew, at: RunTime) -> Totals {
-    let relay = relay_counters(crew);
-    Totals {
-        at,
-        sent: load_counters(crew).events.sent,
-        received: relay.received,
-        forwarded: relay.forwarded,
     }
 }
 
@@ -246,7 +259,7 @@ impl Counters {
     pub(super) fn load(&self) -> Option<LoadCounters> {
         match self {
             Self::Load(counters) => Some(*counters),
-            Self::Hub(_) | Self::Relay(_) | Self::Sink(_) => None,
+            Self::Hub(_) | Self::Relay(_) | Self::External | Self::Sink(_) => None,
         }
     }
 
@@ -254,7 +267,7 @@ impl Counters {
     pub(super) fn relay(&self) -> Option<RelayCounters> {
         match self {
             Self::Relay(counters) => Some(*counters),
-            Self::Hub(_) | Self::Load(_) | Self::Sink(_) => None,
+            Self::Hub(_) | Self::Load(_) | Self::External | Self::Sink(_) => None,
         }
     }
 
@@ -262,7 +275,7 @@ impl Counters {
     pub(super) fn sink(&self) -> Option<SinkCounters> {
         match self {
             Self::Sink(counters) => Some(*counters),
-            Self::Hub(_) | Self::Load(_) | Self::Relay(_) => None,
+            Self::Hub(_) | Self::Load(_) | Self::Relay(_) | Self::External => None,
         }
     }
 
@@ -270,7 +283,7 @@ impl Counters {
     pub(super) fn hub(&self) -> Option<&BTreeMap<String, HubCounters>> {
         match self {
             Self::Hub(counters) => Some(counters),
-            Self::Load(_) | Self::Relay(_) | Self::Sink(_) => None,
+            Self::Load(_) | Self::Relay(_) | Self::External | Self::Sink(_) => None,
         }
     }
 }

@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::{
     clock::RunClock,
     load::{Arrivals, LoadPlan, Pace},
-    results::{CasePlan, OrderExpectation, Role},
+    results::{CasePlan, MeasuredSystem, OrderExpectation, Role},
     roles::protocol::{
-        Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, RelayConfig, SinkConfig,
+        Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, Ready, RelayConfig, SinkConfig,
     },
-    scenario::{self, Case, LoadMode, Parameters, RoleLimits, Secret, Target},
+    scenario::{self, Case, LoadMode, Parameters, Readiness, RoleLimits, Target, Transport},
     verify::Expectation,
 };
 
@@ -35,8 +35,32 @@ impl TrialPlan<'_> {
         self.parameters.target == Target::Embedded
     }
 
-    /// The embedded service, which keeps its events in `data` if it is to be durable.
-    pub(super) fn hub(&self, data: &Path) -> HubConfig {
+    /// Whether a command is measured, and not our relay.
+    pub(super) fn is_external(&self) -> bool {
+        !self.parameters.sut.is_ours()
+    }
+
+    /// How many processes the relay's role has. A command is one, whatever it starts.
+    pub(super) fn relay_processes(&self) -> u32 {
+        match self.is_external() {
+            true => 1,
+            false => self.parameters.relay.instances.max(1),
+        }
+    }
+
+    /// How much longer than our own roles a command may take to be ready.
+    pub(super) fn time_to_be_ready(&self) -> Duration {
+        let sut = &self.parameters.sut;
+        match (&sut.command, &sut.ready) {
+            (None, _) | (_, Readiness::FirstEvent) => Duration::ZERO,
+            (_, Readiness::Line(_)) => sut.ready_within,
+            (_, Readiness::After(time)) => *time,
+        }
+    }
+
+    /// The embedded service, which keeps its events in `data` if it is to be durable, and the certificates of TLS in
+    /// `tls`.
+    pub(super) fn hub(&self, data: &Path, tls: &Path) -> HubConfig {
         let parameters = self.parameters;
         let storage = parameters.embedded.durable.then(|| StorageConfig {
             directory: data.to_owned(),
@@ -56,10 +80,11 @@ impl TrialPlan<'_> {
             preallocate: parameters.embedded.preallocate,
             storage,
             profile: parameters.embedded.profile.clone(),
+            tls: (parameters.sut.transport == Transport::Tls).then(|| tls.to_owned()),
         }
     }
 
-    pub(super) fn load(&self, embedded: Option<&Secret>) -> LoadConfig {
+    pub(super) fn load(&self, embedded: Option<&Ready>) -> LoadConfig {
         let load = &self.parameters.load;
         LoadConfig {
             clock: self.clock,
@@ -74,15 +99,15 @@ impl TrialPlan<'_> {
 
     pub(super) fn relay(
         &self,
-        embedded: Option<&Secret>,
+        embedded: Option<&Ready>,
         instance: u32,
         checkpoints: &Path,
     ) -> RelayConfig {
         let parameters = self.parameters;
         RelayConfig {
             clock: self.clock,
-            source: self.endpoint(embedded, &parameters.hubs.source),
-            destination: self.endpoint(embedded, &parameters.hubs.destination),
+            source: self.measured_endpoint(embedded, &parameters.hubs.source),
+            destination: self.measured_endpoint(embedded, &parameters.hubs.destination),
             relay: parameters.relay.clone(),
             instance,
             read_from: self.read_from(),
@@ -91,7 +116,7 @@ impl TrialPlan<'_> {
         }
     }
 
-    pub(super) fn sink(&self, embedded: Option<&Secret>) -> SinkConfig {
+    pub(super) fn sink(&self, embedded: Option<&Ready>) -> SinkConfig {
         let parameters = self.parameters;
         let destination = &parameters.hubs.destination;
         SinkConfig {
@@ -178,10 +203,30 @@ impl TrialPlan<'_> {
         }
     }
 
-    fn endpoint(&self, embedded: Option<&Secret>, hub: &scenario::Hub) -> Endpoint {
+    /// The way of what is measured to a hub, which may be over TLS.
+    pub(super) fn measured_endpoint(
+        &self,
+        embedded: Option<&Ready>,
+        hub: &scenario::Hub,
+    ) -> Endpoint {
+        let plain = self.endpoint(embedded, hub);
+        let tls = embedded.and_then(|ready| ready.tls.as_ref());
+        match tls.filter(|_| self.parameters.sut.transport == Transport::Tls) {
+            Some(access) => Endpoint {
+                connection_string: access.connection_string.clone(),
+                certificate_authority: Some(access.certificate_authority.clone()),
+                ..plain
+            },
+            None => plain,
+        }
+    }
+
+    /// The way of the lab's own roles to a hub.
+    fn endpoint(&self, embedded: Option<&Ready>, hub: &scenario::Hub) -> Endpoint {
         let (connection_string, certificate_authority) = match &self.parameters.target {
             Target::Embedded => {
                 let own = embedded
+                    .and_then(|ready| ready.connection_string.as_ref())
                     .expect("the embedded service told how to reach it before anyone needs to");
                 (own.clone(), None)
             }
@@ -202,13 +247,16 @@ impl TrialPlan<'_> {
 pub(super) fn case_plan(case: &Case) -> CasePlan {
     let relay = &case.parameters.relay;
     // Several batches of a partition under way, one of which fails and is sent again, may overtake one another.
-    let keeps_order = relay.in_flight <= 1 || relay.failure_ratio == 0.0;
+    let sut = &case.parameters.sut;
+    // Nobody knows what a command promises.
+    let keeps_order = sut.is_ours() && (relay.in_flight <= 1 || relay.failure_ratio == 0.0);
     let mut params = BTreeMap::new();
     flatten("", Value::Object(case.params()), &mut params);
     CasePlan {
         name: case.name.clone(),
         sweep: case.sweep.clone(),
         params,
+        system: system(case),
         measured_role: Role::Relay,
         trials: case.parameters.trials,
         published: case.published.clone(),
@@ -218,6 +266,16 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
             OrderExpectation::NotPromised
         },
     }
+}
+
+fn system(case: &Case) -> Option<MeasuredSystem> {
+    let sut = &case.parameters.sut;
+    let is_usual = sut.is_ours() && sut.transport == Transport::Tcp;
+    (!is_usual).then(|| MeasuredSystem {
+        name: sut.name.clone(),
+        ours: sut.is_ours(),
+        transport: sut.transport.name().to_owned(),
+    })
 }
 
 /// Nested settings by their dotted path.

@@ -21,17 +21,20 @@ use super::{
     crew::{Crew, Member, Patience, State},
     error::TrialError,
     monitor::{Monitor, Place, hub_counters, load_counters, relay_counters, sink_counters},
+    peers::Peers,
+    pipeline::Pipeline,
     plan::TrialPlan,
 };
 use crate::{
     limits::{CpuList, Limiter, Placement, RoleBounds, RoleGroup},
+    probe::Scope,
     progress::{Observer, Phase},
     results::{Finding, FindingKind, Role, Severity, TrialRecord},
     roles::{
         process::RoleLauncher,
         protocol::{Command, Edge, Outcome, RoleConfig},
     },
-    scenario::{LoadMode, Secret},
+    scenario::LoadMode,
     verify::StreamSends,
 };
 
@@ -61,6 +64,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
         plan.clock,
         plan.mode(),
         plan.parameters.lag_limit(),
+        Pipeline::of(plan),
         context.interval,
     );
     let mut trial = Trial {
@@ -122,7 +126,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     crew.dismiss().await;
     // Only now are the groups without processes.
     drop(groups);
-    for folder in [CHECKPOINTS, DATA].map(|name| folder.join(name)) {
+    for folder in [CHECKPOINTS, DATA, TLS].map(|name| folder.join(name)) {
         let _ = std::fs::remove_dir_all(folder);
     }
     (record, result.err())
@@ -153,9 +157,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
 
     async fn start(&mut self) -> Result<(), TrialError> {
         self.monitor.enter(Phase::Starting, None);
-        let [checkpoints, data] = [CHECKPOINTS, DATA].map(|name| self.folder.join(name));
+        let [checkpoints, data, tls] = [CHECKPOINTS, DATA, TLS].map(|name| self.folder.join(name));
         // What an earlier run left there would make this one begin in the middle.
-        for folder in [&checkpoints, &data] {
+        for folder in [&checkpoints, &data, &tls] {
             let _ = std::fs::remove_dir_all(folder);
         }
         std::fs::create_dir_all(&checkpoints).map_err(|source| TrialError::Folder {
@@ -163,20 +167,28 @@ impl<L: RoleLauncher> Trial<'_, L> {
             source,
         })?;
         let own = if self.plan.is_embedded() {
-            self.launch(Role::Hub, 0, RoleConfig::Hub(self.plan.hub(&data)))
-                .await?;
+            self.launch(
+                Role::Hub,
+                0,
+                RoleConfig::Hub(Box::new(self.plan.hub(&data, &tls))),
+            )
+            .await?;
             self.until_ready("starting the embedded service").await?;
-            self.connection_string()
+            let mut hub = self.crew.of(Role::Hub);
+            hub.next().and_then(|(_, running)| running.ready.clone())
         } else {
             None
         };
         let own = own.as_ref();
         self.launch(Role::Load, 0, RoleConfig::Load(self.plan.load(own)))
             .await?;
-        for instance in 0..self.plan.parameters.relay.instances.max(1) {
-            let config = self.plan.relay(own, instance, &checkpoints);
-            self.launch(Role::Relay, instance, RoleConfig::Relay(Box::new(config)))
-                .await?;
+        let peers = Peers::of_environment();
+        for instance in 0..self.plan.relay_processes() {
+            let config = match self.plan.external(own, &checkpoints, &peers) {
+                Some(config) => RoleConfig::External(Box::new(config)),
+                None => RoleConfig::Relay(Box::new(self.plan.relay(own, instance, &checkpoints))),
+            };
+            self.launch(Role::Relay, instance, config).await?;
         }
         self.launch(Role::Sink, 0, RoleConfig::Sink(self.plan.sink(own)))
             .await?;
@@ -187,7 +199,12 @@ impl<L: RoleLauncher> Trial<'_, L> {
                     .limit()
                     .cores
                     .unwrap_or_else(|| machine_cores() as f64);
-                self.monitor.watch(*role, self.crew.probe(*role), cores);
+                let scope = match *role == Role::Relay && self.plan.is_external() {
+                    true => Scope::Below,
+                    false => Scope::Itself,
+                };
+                self.monitor
+                    .watch(*role, self.crew.probe(*role, scope), cores);
             }
         }
         Ok(())
@@ -199,9 +216,11 @@ impl<L: RoleLauncher> Trial<'_, L> {
             self.crew.tell(role, &Command::Start).await;
         }
         self.crew.tell(Role::Load, &Command::Start).await;
-        if self.plan.mode() == LoadMode::Saturate {
-            let events = self.plan.parameters.lag_limit();
+        if let Some(events) = self.monitor.first_allowance() {
             self.crew.tell(Role::Load, &Command::Allow { events }).await;
+        }
+        if self.plan.is_external() {
+            self.until_first_event().await?;
         }
         self.monitor.enter(Phase::WarmUp, Some(phases.warm_up));
         self.pass(phases.warm_up).await?;
@@ -219,6 +238,39 @@ impl<L: RoleLauncher> Trial<'_, L> {
             stalled: None,
         })
         .await
+    }
+
+    /// Waits for a command to carry its first event: it may take its time to start, to find the hubs and to divide their
+    /// partitions, which nobody wants in the warm-up.
+    async fn until_first_event(&mut self) -> Result<(), TrialError> {
+        let sut = &self.plan.parameters.sut;
+        let patience = Patience {
+            what: "carrying the first event",
+            total: Some(sut.ready_within),
+            stalled: None,
+        };
+        let monitor = &mut self.monitor;
+        let arrived = |crew: &Crew| match sink_counters(crew).events.received {
+            0 => State::At(0),
+            _ => State::Met,
+        };
+        let waited = self
+            .crew
+            .wait_until(patience, arrived, |crew| monitor.tick(crew))
+            .await;
+        let Err(TrialError::TimedOut { .. }) = waited else {
+            return waited;
+        };
+        let reason = format!(
+            "no event of `{}` arrived within {}",
+            sut.name,
+            units::duration::text(sut.ready_within)
+        );
+        let relay = Member {
+            role: Role::Relay,
+            instance: 0,
+        };
+        Err(self.crew.failed(relay, reason).await)
     }
 
     async fn drain_a_backlog(&mut self) -> Result<Vec<StreamSends>, TrialError> {
@@ -302,7 +354,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             self.crew.tell(role, &Command::Stop).await;
             let patience = Patience {
                 what: "stopping",
-                total: Some(STOP_PATIENCE),
+                total: Some(STOP_PATIENCE + self.plan.parameters.sut.stop_within),
                 stalled: None,
             };
             let monitor = &mut self.monitor;
@@ -340,7 +392,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
     async fn until_ready(&mut self, what: &'static str) -> Result<(), TrialError> {
         let patience = Patience {
             what,
-            total: Some(START_PATIENCE),
+            total: Some(START_PATIENCE + self.plan.time_to_be_ready()),
             stalled: None,
         };
         let all_ready = |crew: &Crew| match crew.all().all(|(_, running)| running.ready.is_some()) {
@@ -348,11 +400,6 @@ impl<L: RoleLauncher> Trial<'_, L> {
             false => State::At(0),
         };
         self.crew.wait_until(patience, all_ready, |_| None).await
-    }
-
-    fn connection_string(&self) -> Option<Secret> {
-        let (_, hub) = self.crew.of(Role::Hub).next()?;
-        hub.ready.as_ref()?.connection_string.clone()
     }
 
     /// Lets time pass while the roles work.
@@ -467,6 +514,9 @@ const CHECKPOINTS: &str = "checkpoints";
 
 /// The data directory of a durable service.
 const DATA: &str = "data";
+
+/// The certificates of a service that listens for TLS.
+const TLS: &str = "tls";
 
 /// A role connects within a second; one that does not within this has a reason.
 const START_PATIENCE: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Parameters, Published, Target};
+use super::{LoadMode, Parameters, Published, Target};
 
 /// One set of parameters with the name that it has in tables, in `--only` and in results.
 #[derive(Clone, Debug)]
@@ -41,15 +41,28 @@ impl Case {
         let Value::Object(mut params) = value else {
             unreachable!("a struct serialises as an object")
         };
+        // What is in the environment of a command may be a secret, too.
+        let env = params.get_mut("sut").and_then(|sut| sut.get_mut("env"));
+        for value in env.and_then(Value::as_object_mut).into_iter().flatten() {
+            *value.1 = Value::from("***");
+        }
         if let Target::Namespace(_) = self.parameters.target {
             params.insert("target".to_owned(), Value::from("namespace"));
         }
         params
     }
 
-    /// Why a machine of so many cores can't run the case: a role of it is to have more. `None` if it can.
+    /// Why the case can't be run on a machine of so many cores: a role of it is to have more, or nobody could tell when it
+    /// is done. `None` if it can.
     #[must_use]
     pub fn obstacle(&self, cores: usize) -> Option<String> {
+        let sut = &self.parameters.sut;
+        if !sut.is_ours() && self.parameters.load.mode == LoadMode::Backlog {
+            let name = &sut.name;
+            return Some(format!(
+                "{name} is a command, and nobody would tell when it has drained a backlog; other modes measure it"
+            ));
+        }
         let limits = &self.parameters.limits;
         let roles = [
             ("hub", &limits.hub),

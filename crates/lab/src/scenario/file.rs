@@ -11,7 +11,7 @@ use super::glob::Glob;
 use super::sweep::{self, Point, Sweep};
 use super::{
     Axis, Case, Embedded, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Relay, Sink,
-    Target, validate,
+    SystemUnderTest, Target, system, validate,
 };
 use crate::record::LatencyRecording;
 
@@ -23,6 +23,8 @@ pub struct Scenario {
     text: String,
     document: Document,
     quick: Option<Node>,
+    /// The section `suts`.
+    systems: Option<Node>,
     sweeps: Vec<Sweep>,
     published: Vec<Published>,
 }
@@ -193,6 +195,10 @@ impl Scenario {
             Some(node) => sweep::read(&node)?,
             None => Vec::new(),
         };
+        let systems = document.take("suts");
+        if let Some(systems) = &systems {
+            system::check_definitions(systems)?;
+        }
         let published = document.take("published");
         if let Some(quick) = &quick {
             let misplaced = |entry: &&Entry| NO_PARAMETERS.contains(&entry.key.as_str());
@@ -209,6 +215,7 @@ impl Scenario {
             text,
             document,
             quick,
+            systems,
             sweeps,
             published: head.published,
         };
@@ -347,8 +354,10 @@ impl Scenario {
         for step in settings.chain(point.axes.iter().map(|axis| &axis.step)) {
             document.put(&step.path, &step.path_place, step.value.clone());
         }
+        let system = system::resolve(&mut document, self.systems.as_ref())?;
         document.fill_in_environment()?;
         let mut parameters = document.typed::<File>()?.into_parameters();
+        parameters.sut = parameters.sut.named(system);
         if let Some(trials) = trials {
             parameters.trials = trials;
         }
@@ -435,6 +444,8 @@ struct File {
     #[serde(default)]
     relay: Relay,
     #[serde(default)]
+    sut: SystemUnderTest,
+    #[serde(default)]
     sink: Sink,
     #[serde(default)]
     limits: Limits,
@@ -483,6 +494,7 @@ impl File {
             hubs,
             load: self.load,
             relay: self.relay,
+            sut: self.sut,
             sink: self.sink,
             limits: self.limits,
             phases: self.phases,
@@ -520,7 +532,14 @@ const FAILURE_RATIO: &str = "relay.failure_ratio";
 const DEFAULT_SOURCE_PARTITIONS: u32 = 32;
 
 /// Keys at the top of the file that describe the scenario and not one of its cases.
-const NO_PARAMETERS: [&str; 5] = ["scenario", "description", "quick", "sweeps", "published"];
+const NO_PARAMETERS: [&str; 6] = [
+    "scenario",
+    "description",
+    "quick",
+    "suts",
+    "sweeps",
+    "published",
+];
 
 /// The scenarios that are part of this program.
 const EMBEDDED: [(&str, &str); 1] = [(

@@ -21,6 +21,7 @@ mod load;
 mod parameters;
 mod relay;
 mod sweep;
+mod system;
 mod validate;
 
 pub use crate::results::Published;
@@ -33,3 +34,4 @@ pub use parameters::{
     WhenFull,
 };
 pub use relay::{Batch, Checkpoint, Relay, Retry, Route};
+pub use system::{Readiness, SystemUnderTest, Transport};

@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::ByteSize;
 
-use super::{Load, LoadMode, Payload, PurposefulFailures, Relay};
+use super::{Load, LoadMode, Payload, PurposefulFailures, Relay, SystemUnderTest};
 use crate::record::LatencyRecording;
 
 /// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
@@ -27,6 +27,9 @@ pub struct Parameters {
     pub load: Load,
     /// What is done in between.
     pub relay: Relay,
+    /// Who does it.
+    #[serde(default, skip_serializing_if = "SystemUnderTest::is_default")]
+    pub sut: SystemUnderTest,
     /// Who receives from the destination and checks every event.
     pub sink: Sink,
     /// What each role may use of the machine.
@@ -138,7 +141,7 @@ pub struct Limits {
     pub hub: RoleLimits,
     /// The load generator.
     pub load: RoleLimits,
-    /// All relay instances together.
+    /// All relay instances together, or the command in their place with all of its processes.
     pub relay: RoleLimits,
     /// The sink.
     pub sink: RoleLimits,

@@ -11,8 +11,8 @@ use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, Checkpoint, Hub, LoadMode, Parameters, Payload, Percent, RoleLimits,
-    SMALLEST_PAYLOAD, Target,
+    Capacity, Checkpoint, Hub, LoadMode, Parameters, Payload, Percent, Readiness, RoleLimits,
+    SMALLEST_PAYLOAD, Target, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -26,6 +26,7 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
     rules.hubs(parameters)?;
     rules.load(parameters)?;
     rules.relay(parameters)?;
+    rules.system(parameters)?;
     rules.within("sink.workers", parameters.sink.workers, 1..=256)?;
     rules.within("sink.prefetch", parameters.sink.prefetch, 1..=100_000)?;
     let limits = &parameters.limits;
@@ -250,6 +251,51 @@ impl Rules<'_> {
             return Err(self.document.mistake(path, reason, advice));
         }
         self.within("relay.fan_out", relay.fan_out, 1..=partitions)
+    }
+
+    fn system(&self, parameters: &Parameters) -> Result<(), SettingsError> {
+        let sut = &parameters.sut;
+        let mistake = |path: &str, reason: &str, advice: &str| {
+            Err(self.document.mistake(path, reason, advice))
+        };
+        if !system::is_name(&sut.name) {
+            let advice = "give it a `name` of letters, digits, `.`, `-` and `_`";
+            return mistake("sut.name", "can't be the name of a system", advice);
+        }
+        let Some(command) = &sut.command else {
+            if !sut.env.is_empty() {
+                let reason = "only a command has an environment of its own";
+                return mistake("sut.env", reason, "add `command`, or leave it out");
+            }
+            return Ok(());
+        };
+        if command.first().is_none_or(String::is_empty)
+            || command.iter().any(|word| word.contains('\0'))
+        {
+            let reason = "must be a program and its arguments";
+            return mistake("sut.command", reason, "such as `[./forwarder, --verbose]`");
+        }
+        for (name, value) in &sut.env {
+            let path = format!("sut.env.{name}");
+            if name.is_empty() || name.contains(['=', '\0']) || value.reveal().contains('\0') {
+                return mistake(&path, "can't be in an environment", "such as `LEVEL: warn`");
+            }
+            if name.starts_with("PARSHALL_") {
+                let reason = "variables that begin so tell the command what to do";
+                return mistake(&path, reason, "change the parameter that it is made of");
+            }
+        }
+        match &sut.ready {
+            Readiness::Line(text) if text.trim().is_empty() => {
+                let reason = "every line contains this";
+                return mistake("sut.ready", reason, "such as `{line: listening}`");
+            }
+            Readiness::After(time) => self.duration("sut.ready.after", *time, Duration::ZERO)?,
+            Readiness::Line(_) | Readiness::FirstEvent => {}
+        }
+        let least = Duration::from_millis(100);
+        self.duration("sut.ready_within", sut.ready_within, least)?;
+        self.duration("sut.stop_within", sut.stop_within, Duration::ZERO)
     }
 
     fn role_limits(&self, role: &str, limits: &RoleLimits) -> Result<(), SettingsError> {

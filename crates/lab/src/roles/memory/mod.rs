@@ -35,7 +35,7 @@ use connect::{
 use self::relay::Kept;
 use super::{
     fabric::{DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource},
-    protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig},
+    protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, TlsAccess},
 };
 use crate::{
     clock::{RunClock, RunTime},
@@ -264,6 +264,10 @@ pub struct MemoryService {
 impl HubService for MemoryService {
     fn connection_string(&self) -> Secret {
         Secret::new("in memory")
+    }
+
+    fn tls(&self) -> Option<TlsAccess> {
+        None
     }
 
     fn counters(&self) -> BTreeMap<String, HubCounters> {

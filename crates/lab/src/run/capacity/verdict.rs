@@ -228,6 +228,7 @@ mod tests {
             name: "small".to_owned(),
             sweep: None,
             params: BTreeMap::new(),
+            system: None,
             measured_role: Role::Relay,
             trials: 1,
             published: None,

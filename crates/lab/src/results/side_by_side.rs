@@ -1,0 +1,161 @@
+//! Systems beside one another: which one a case measures, and our relay over it where both were measured in one run.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Case, Summary};
+
+/// The system that a case measures in the relay's place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredSystem {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Whether it is our relay, over another transport than usual.
+    pub ours: bool,
+    /// How it reached the hubs: `tcp` or `tls`.
+    pub transport: String,
+}
+
+/// Our relay over another system: both were measured in one run, with the same load, hubs, limits and transport.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParshallRatio {
+    /// The case of our relay.
+    pub case: String,
+    /// Its received events per second over the other's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<f64>,
+    /// Its forwarded events per second over the other's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded: Option<f64>,
+    /// Its peak memory over the other's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak: Option<f64>,
+}
+
+/// Sets the ratios of all cases anew. A case of another system is compared with that of our relay in the same sweep
+/// whose transport is the same and whose name differs in nothing but the system.
+pub(super) fn relate(cases: &mut [Case]) {
+    let ratios: Vec<Option<ParshallRatio>> = cases
+        .iter()
+        .map(|case| {
+            let ours = cases.iter().find(|other| is_our_side_of(other, case))?;
+            let ratio = |figure: fn(&Case) -> Option<Summary>| {
+                let (over, under) = (figure(ours)?.median, figure(case)?.median);
+                (under > 0.0).then(|| over / under)
+            };
+            let ratio = ParshallRatio {
+                case: ours.name.clone(),
+                received: ratio(|case| case.received_per_s),
+                forwarded: ratio(|case| case.forwarded_per_s),
+                memory_peak: ratio(|case| case.memory_peak_bytes),
+            };
+            let is_known = ratio.received.is_some() || ratio.forwarded.is_some();
+            is_known.then_some(ratio)
+        })
+        .collect();
+    for (case, ratio) in cases.iter_mut().zip(ratios) {
+        case.parshall_ratio = ratio;
+    }
+}
+
+fn is_our_side_of(other: &Case, case: &Case) -> bool {
+    let Some(system) = case.system.as_ref().filter(|system| !system.ours) else {
+        return false;
+    };
+    let (is_ours, transport) = match &other.system {
+        None => (true, PLAIN),
+        Some(system) => (system.ours, system.transport.as_str()),
+    };
+    is_ours
+        && transport == system.transport
+        && other.sweep == case.sweep
+        && without_system(&other.name) == without_system(&case.name)
+}
+
+/// What a case's name says beside the system: `fan_out=32` of `sut=mine,fan_out=32`.
+fn without_system(name: &str) -> Vec<&str> {
+    let parts = name.split(',');
+    parts.filter(|part| !part.starts_with(AXIS)).collect()
+}
+
+const AXIS: &str = "sut=";
+
+/// The transport of a case that says nothing of its system.
+const PLAIN: &str = "tcp";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn case(name: &str, system: Option<(&str, bool, &str)>, forwarded: f64, memory: f64) -> Case {
+        let system = system.map(|(name, ours, transport)| MeasuredSystem {
+            name: name.to_owned(),
+            ours,
+            transport: transport.to_owned(),
+        });
+        Case {
+            name: name.to_owned(),
+            sweep: Some("sut".to_owned()),
+            system,
+            received_per_s: None,
+            forwarded_per_s: Some(Summary::of_one(forwarded)),
+            memory_peak_bytes: Some(Summary::of_one(memory)),
+            ..sample::complete().cases.swap_remove(0)
+        }
+    }
+
+    #[test]
+    fn another_system_is_held_against_our_relay_over_the_same_transport() {
+        let mut cases = [
+            case("sut=parshall", None, 1_000.0, 10.0),
+            case(
+                "sut=parshall-tls",
+                Some(("parshall-tls", true, "tls")),
+                600.0,
+                12.0,
+            ),
+            case("sut=java", Some(("java", false, "tls")), 20.0, 96.0),
+            case("sut=rust", Some(("rust", false, "tcp")), 100.0, 20.0),
+        ];
+        relate(&mut cases);
+        let of = |case: &Case| {
+            let ratio = case.parshall_ratio.clone()?;
+            Some((
+                ratio.case,
+                ratio.forwarded?,
+                ratio.memory_peak?,
+                ratio.received,
+            ))
+        };
+        assert_eq!((of(&cases[0]), of(&cases[1])), (None, None));
+        assert_eq!(
+            of(&cases[2]),
+            Some(("sut=parshall-tls".to_owned(), 30.0, 0.125, None))
+        );
+        assert_eq!(
+            of(&cases[3]),
+            Some(("sut=parshall".to_owned(), 10.0, 0.5, None))
+        );
+    }
+
+    #[test]
+    fn cases_that_differ_in_more_than_the_system_are_not_compared() {
+        let java = || Some(("java", false, "tcp"));
+        let mut cases = [
+            case("sut=parshall,fan_out=1", None, 1_000.0, 10.0),
+            case("sut=java,fan_out=1", java(), 10.0, 10.0),
+            case("sut=java,fan_out=32", java(), 10.0, 10.0),
+            case(
+                "sut=java,fan_out=1",
+                Some(("java", false, "tls")),
+                10.0,
+                10.0,
+            ),
+        ];
+        relate(&mut cases);
+        let has_ratio = cases.each_ref().map(|case| case.parshall_ratio.is_some());
+        assert_eq!(has_ratio, [false, true, false, false]);
+    }
+}

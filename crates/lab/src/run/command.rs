@@ -1,0 +1,187 @@
+//! What a command in the relay's place is told: the variables of `docs/external-systems.md`.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use super::{peers::Peers, plan::TrialPlan};
+use crate::{
+    roles::protocol::{ExternalConfig, Ready},
+    scenario::Secret,
+};
+
+impl TrialPlan<'_> {
+    /// The command that is measured, if one is; `folder` is the trial's own, and empty.
+    pub(super) fn external(
+        &self,
+        embedded: Option<&Ready>,
+        folder: &Path,
+        peers: &Peers,
+    ) -> Option<ExternalConfig> {
+        let sut = &self.parameters.sut;
+        let (program, arguments) = sut.command.as_ref()?.split_first()?;
+        let command = std::iter::once(peers.program(program)).chain(arguments.iter().cloned());
+        let mut environment = self.instructions(embedded, folder);
+        environment.extend(sut.env.clone());
+        Some(ExternalConfig {
+            clock: self.clock,
+            name: sut.name.clone(),
+            command: command.collect(),
+            environment,
+            ready: sut.ready.clone(),
+            ready_within: sut.ready_within,
+            stop_within: sut.stop_within,
+        })
+    }
+
+    fn instructions(&self, embedded: Option<&Ready>, folder: &Path) -> BTreeMap<String, Secret> {
+        let parameters = self.parameters;
+        let (hubs, relay) = (&parameters.hubs, &parameters.relay);
+        let source = self.measured_endpoint(embedded, &hubs.source);
+        let destination = self.measured_endpoint(embedded, &hubs.destination);
+        let mut told = Told::default();
+        told.secret("SOURCE_CONNECTION_STRING", source.connection_string);
+        told.text("SOURCE_HUB", &hubs.source.name);
+        told.text("SOURCE_PARTITIONS", hubs.source.partitions);
+        told.text("CONSUMER_GROUP", &hubs.source.consumer_group);
+        told.secret(
+            "DESTINATION_CONNECTION_STRING",
+            destination.connection_string,
+        );
+        told.text("DESTINATION_HUB", &hubs.destination.name);
+        told.text("DESTINATION_PARTITIONS", hubs.destination.partitions);
+        told.text("TRANSPORT", parameters.sut.transport.name());
+        if let Some(authority) = source.certificate_authority {
+            told.text("TLS_CA_FILE", absolute(&authority));
+        }
+        told.text("FOLDER", absolute(folder));
+        told.text("INSTANCES", relay.instances);
+        told.text("BATCH", relay.batch.events);
+        told.text("MAX_WAIT_MS", milliseconds(relay.batch.wait));
+        told.text("PREFETCH", relay.prefetch);
+        told.text("FAN_OUT", relay.fan_out);
+        told.text("FAILURE_RATIO", relay.failure_ratio);
+        told.text("RESTART_AFTER_MS", milliseconds(relay.restart_after));
+        told.text("SEED", parameters.load.seed);
+        if let Some(cores) = parameters.limits.relay.cores {
+            told.text("CORES", cores);
+        }
+        if let Some(memory) = parameters.limits.relay.memory {
+            told.text("MEMORY_BYTES", memory.bytes());
+        }
+        told.0
+    }
+}
+
+/// Variables by their names.
+#[derive(Debug, Default)]
+struct Told(BTreeMap<String, Secret>);
+
+impl Told {
+    fn text(&mut self, name: &str, value: impl ToString) {
+        self.secret(name, Secret::new(value.to_string()));
+    }
+
+    fn secret(&mut self, name: &str, value: Secret) {
+        self.0.insert(format!("PARSHALL_{name}"), value);
+    }
+}
+
+/// A command may change its working directory.
+fn absolute(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.display().to_string()
+}
+
+/// Whole ones, rounded up: not everyone reads fractions.
+fn milliseconds(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::RunClock,
+        roles::protocol::TlsAccess,
+        scenario::{CaseOptions, Scenario},
+    };
+
+    /// The variables that a command of the scenario gets, `relay` and `limits` being of the text.
+    fn told(text: &str) -> BTreeMap<String, String> {
+        let scenario = format!("scenario: s\n{text}");
+        let scenario = Scenario::parse("s.yaml", &scenario).expect("a scenario");
+        let cases = scenario.cases(&CaseOptions::default()).expect("cases");
+        let plan = TrialPlan {
+            parameters: &cases[0].parameters,
+            clock: RunClock::starting_now(),
+            run: 1,
+        };
+        let ready = Ready {
+            connection_string: Some(Secret::new("plain")),
+            tls: Some(TlsAccess {
+                connection_string: Secret::new("encrypted"),
+                certificate_authority: "/ca.pem".into(),
+            }),
+        };
+        let config = plan
+            .external(Some(&ready), Path::new("/folder"), &Peers::default())
+            .expect("a command");
+        let environment = config.environment.into_iter();
+        environment
+            .map(|(name, value)| (name, value.reveal().to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn every_variable_is_in_the_document_and_every_one_of_the_document_is_told() {
+        let document = include_str!("../../../../docs/external-systems.md");
+        let documented: Vec<&str> = document
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `PARSHALL_")?.split('`').next())
+            .collect();
+        let told =
+            told("sut: {command: [x], transport: tls}\nlimits: {relay: {cores: 1, memory: 1 GiB}}");
+        let mut told: Vec<&str> = told
+            .keys()
+            .map(|name| name.strip_prefix("PARSHALL_").expect("ours"))
+            .collect();
+        // Where the service has a storage account.
+        told.extend(["CHECKPOINT_CONNECTION_STRING", "CHECKPOINT_CONTAINER"]);
+        for name in &told {
+            assert!(documented.contains(name), "{name} is not documented");
+        }
+        for name in documented {
+            assert!(told.contains(&name), "{name} is documented and not told");
+        }
+    }
+
+    #[test]
+    fn values_are_plain_numbers_in_the_unit_of_their_names() {
+        let told = told(
+            "sut: {command: [x], env: {LEVEL: warn}}\n\
+             relay: {batch: {wait: 1.5 ms}, restart_after: 2 s, failure_ratio: 3.125e-6}\n\
+             limits: {relay: {cores: 0.5, memory: 1 GiB}}",
+        );
+        for (name, value) in [
+            ("PARSHALL_MAX_WAIT_MS", "2"),
+            ("PARSHALL_RESTART_AFTER_MS", "2000"),
+            ("PARSHALL_FAILURE_RATIO", "0.000003125"),
+            ("PARSHALL_CORES", "0.5"),
+            ("PARSHALL_MEMORY_BYTES", "1073741824"),
+            ("PARSHALL_SOURCE_CONNECTION_STRING", "plain"),
+            ("PARSHALL_FOLDER", "/folder"),
+            ("LEVEL", "warn"),
+        ] {
+            assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        assert!(!told.contains_key("PARSHALL_TLS_CA_FILE"));
+    }
+
+    #[test]
+    fn over_tls_a_command_gets_the_other_address_and_whom_to_trust() {
+        let told = told("sut: {command: [x], transport: tls}");
+        assert_eq!(told["PARSHALL_DESTINATION_CONNECTION_STRING"], "encrypted");
+        assert_eq!(told["PARSHALL_TLS_CA_FILE"], "/ca.pem");
+        assert_eq!(told["PARSHALL_TRANSPORT"], "tls");
+        assert!(!told.contains_key("PARSHALL_CORES"));
+    }
+}

@@ -1,0 +1,85 @@
+//! How far a saturating load may be ahead of what is measured.
+//!
+//! Our relay gets what the scenario says. Nobody knows beforehand how fast a command is, and what it has not carried when
+//! the load ends must arrive before the trial does: so the load is ahead of a command by a few seconds of its own work,
+//! and of a command that has not yet carried anything by little.
+
+/// The lead of a saturating load, in events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lead {
+    present: u64,
+    most: u64,
+    /// Whether it follows the speed of what is measured.
+    follows: bool,
+}
+
+impl Lead {
+    /// A lead of `most` events from the beginning.
+    pub(super) const fn constant(most: u64) -> Self {
+        Self {
+            present: most,
+            most,
+            follows: false,
+        }
+    }
+
+    /// A lead that grows with what is forwarded, up to `most` events.
+    pub(super) fn following(most: u64) -> Self {
+        Self {
+            present: most.min(LEAST),
+            most,
+            follows: true,
+        }
+    }
+
+    /// The lead of this moment.
+    pub(super) const fn events(self) -> u64 {
+        self.present
+    }
+
+    /// The pipeline has lately forwarded so many events per second.
+    pub(super) fn note(&mut self, forwarded_per_s: f64) {
+        if self.follows {
+            let wanted = (forwarded_per_s * SECONDS) as u64;
+            self.present = wanted.max(LEAST).min(self.most);
+        }
+    }
+}
+
+/// What a command may have before it in seconds of its work: enough for a partition or two that rest, and far less than
+/// the time to drain.
+const SECONDS: f64 = 4.0;
+
+/// A full batch for each of many partitions, and what a fast command carries between two readings.
+const LEAST: u64 = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_relay_gets_what_the_scenario_says() {
+        let mut lead = Lead::constant(2_000_000);
+        lead.note(10.0);
+        assert_eq!(lead.events(), 2_000_000);
+    }
+
+    #[test]
+    fn a_command_gets_a_few_seconds_of_its_own_work() {
+        let mut lead = Lead::following(2_000_000);
+        assert_eq!(lead.events(), 20_000);
+        lead.note(12_000.0);
+        assert_eq!(lead.events(), 48_000);
+        lead.note(5_000_000.0);
+        assert_eq!(lead.events(), 2_000_000);
+        lead.note(0.0);
+        assert_eq!(lead.events(), 20_000);
+    }
+
+    #[test]
+    fn a_small_lead_stays_small() {
+        let mut lead = Lead::following(500);
+        lead.note(12_000.0);
+        assert_eq!(lead.events(), 500);
+    }
+}

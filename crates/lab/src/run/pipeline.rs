@@ -1,0 +1,122 @@
+//! The figures of what is measured: its own, or what can be known of it from the outside.
+//!
+//! A command in the relay's place tells nothing. What the service handed out of the source is what it *received*, what the
+//! service accepted into the destination is what it *forwarded*. A service that is not ours tells nothing either; then
+//! what reached the sink is all there is, and what was received stays unknown. How far a command has come is what the sink
+//! saw of different events, since it may deliver one more than once.
+
+use super::{
+    crew::Crew,
+    monitor::{hub_counters, rate_between, relay_counters, sink_counters},
+    plan::TrialPlan,
+};
+use crate::{
+    results::Role,
+    roles::protocol::{Counted, Counters, RelayCounters},
+    scenario::Hubs,
+};
+
+/// Where the figures of the measured pipeline come from in a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Pipeline {
+    /// Our relay tells them.
+    Ours,
+    /// A command between two hubs of the embedded service, which tells them.
+    BetweenHubs(Hubs),
+    /// A command between two hubs of a service that is not ours: the sink tells some of them.
+    Unobserved,
+}
+
+impl Pipeline {
+    pub(super) fn of(plan: &TrialPlan<'_>) -> Self {
+        match (plan.is_external(), plan.is_embedded()) {
+            (false, _) => Self::Ours,
+            (true, true) => Self::BetweenHubs(plan.parameters.hubs.clone()),
+            (true, false) => Self::Unobserved,
+        }
+    }
+
+    /// Whether the system does not tell by itself how far it has come.
+    pub(super) fn is_external(&self) -> bool {
+        *self != Self::Ours
+    }
+
+    /// What it has done so far, as told last.
+    pub(super) fn counters(&self, crew: &Crew) -> RelayCounters {
+        let sink = sink_counters(crew);
+        let (received, forwarded) = match self {
+            Self::Ours => return relay_counters(crew),
+            Self::BetweenHubs(hubs) => {
+                let counters = hub_counters(crew);
+                let of = |name: &str| counters.get(name).copied().unwrap_or_default();
+                (
+                    of(&hubs.source.name).outgoing_events,
+                    of(&hubs.destination.name).incoming_events,
+                )
+            }
+            Self::Unobserved => (sink.events.received, sink.events.received),
+        };
+        RelayCounters {
+            received,
+            forwarded,
+            completed: sink.distinct,
+            ..RelayCounters::default()
+        }
+    }
+
+    /// Events received per second in the measured phase.
+    pub(super) fn received_per_s(&self, crew: &Crew) -> Option<f64> {
+        match self {
+            Self::Ours => rate(crew, Role::Relay, |told| Some(told.relay()?.received)),
+            Self::BetweenHubs(hubs) => rate(crew, Role::Hub, |told| {
+                Some(told.hub()?.get(&hubs.source.name)?.outgoing_events)
+            }),
+            Self::Unobserved => None,
+        }
+    }
+
+    /// Events forwarded per second in the measured phase.
+    pub(super) fn forwarded_per_s(&self, crew: &Crew) -> Option<f64> {
+        rate(crew, self.teller(), |told| self.forwarded_in(told))
+    }
+
+    /// Events forwarded in the measured phase.
+    pub(super) fn forwarded(&self, crew: &Crew) -> u64 {
+        let of = |counted: &Counted| self.forwarded_in(&counted.counters).unwrap_or(0);
+        let grown = crew
+            .edges(self.teller())
+            .map(|(began, ended)| of(ended).saturating_sub(of(began)));
+        grown.sum()
+    }
+
+    /// Who tells what was forwarded.
+    const fn teller(&self) -> Role {
+        match self {
+            Self::Ours => Role::Relay,
+            Self::BetweenHubs(_) => Role::Hub,
+            Self::Unobserved => Role::Sink,
+        }
+    }
+
+    /// What was forwarded, of what that role tells.
+    fn forwarded_in(&self, told: &Counters) -> Option<u64> {
+        Some(match self {
+            Self::Ours => told.relay()?.forwarded,
+            Self::BetweenHubs(hubs) => told.hub()?.get(&hubs.destination.name)?.incoming_events,
+            Self::Unobserved => told.sink()?.events.received,
+        })
+    }
+}
+
+/// How much a figure of a role grew per second in the measured phase, over all of its members together.
+pub(super) fn rate(
+    crew: &Crew,
+    role: Role,
+    figure: impl Fn(&Counters) -> Option<u64>,
+) -> Option<f64> {
+    let mut rates = crew
+        .edges(role)
+        .filter_map(|(began, ended)| rate_between(began, ended, &figure));
+    let first = rates.next()?;
+    Some(rates.fold(first, |sum, rate| sum + rate))
+}
