@@ -9,6 +9,7 @@
 //! [`fakes`] holds a memory source, a scripted sink and more for tests of whatever is built on these traits.
 
 pub mod batch_builder;
+mod certificates;
 pub mod checkpoint;
 pub mod deadline_queue;
 pub mod event;

@@ -23,6 +23,7 @@ struct Content {
     ownership: BTreeMap<(ConsumerGroup, PartitionId), Ownership>,
     updates: Vec<Checkpoint>,
     update_delay: Duration,
+    pace: Duration,
     failing_updates: u32,
     failing_lists: u32,
     failing_claims: u32,
@@ -42,6 +43,11 @@ impl MemoryCheckpointStore {
     /// Lets every later update take this long (in tokio's time) before it is stored.
     pub fn delay_updates(&self, delay: Duration) {
         self.content().update_delay = delay;
+    }
+
+    /// Asks for this time between writings.
+    pub fn ask_for_pace(&self, pace: Duration) {
+        self.content().pace = pace;
     }
 
     /// Lets the next `count` updates fail after their delay.
@@ -146,6 +152,10 @@ impl CheckpointStore for MemoryCheckpointStore {
 
     fn now(&self) -> SystemTime {
         UNIX_EPOCH + self.made.elapsed()
+    }
+
+    fn pace(&self) -> Duration {
+        self.content().pace
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The shape is that of the official SDKs' checkpoint stores, which keep one blob per partition for the checkpoint and
 //! one for the ownership: `<namespace>/<hub>/<consumer group>/{checkpoint,ownership}/<partition>`. A store behind
-//! [`CheckpointStore`] that is laid out so on blobs can be shared with processors written in other languages.
+//! [`CheckpointStore`] that is laid out so on blobs, as [`BlobCheckpointStore`] is, can be shared with processors written in
+//! other languages.
 //!
 //! # Fencing
 //! Ownership runs out by time, so a process that was paused may believe that it still owns a partition. What keeps it
@@ -22,15 +23,17 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::event::PartitionId;
 
+pub mod blobs;
 mod files;
 mod memory;
 #[cfg(test)]
 mod suite;
 
+pub use blobs::BlobCheckpointStore;
 pub use files::FileCheckpointStore;
 pub use memory::MemoryCheckpointStore;
 
@@ -65,6 +68,13 @@ pub trait CheckpointStore: Send + Sync + fmt::Debug {
     /// The time by the clock that [`Ownership::last_modified`] is taken from, by which claims expire.
     fn now(&self) -> SystemTime {
         SystemTime::now()
+    }
+
+    /// How long one who writes the checkpoints of many partitions leaves between the beginnings of two writings when it has
+    /// more to write than that, so that writing does not take the time that carrying needs. A store that costs next to
+    /// nothing has none.
+    fn pace(&self) -> Duration {
+        Duration::ZERO
     }
 }
 
@@ -151,11 +161,28 @@ pub enum StoreError {
         /// The partition.
         partition: PartitionId,
     },
-    /// The store is not there, or refuses; with its own words.
+    /// The store is not there, or too busy: it may be asked again.
     #[error("the checkpoint store is not available: {reason}")]
     Unavailable {
         /// What the store or the network says.
         reason: String,
+    },
+    /// The store refuses, and would again.
+    #[error("the checkpoint store refuses: {reason}")]
+    Refused {
+        /// What the store says.
+        reason: String,
+    },
+    /// The container of blobs is not there.
+    #[error(
+        "the container {container} does not exist: make it (az storage container create --name {container}), or let the \
+         relay do so with `create: true`; it was looked for at {place}"
+    )]
+    NoContainer {
+        /// The container.
+        container: String,
+        /// Its URL.
+        place: String,
     },
 }
 

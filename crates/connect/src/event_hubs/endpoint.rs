@@ -8,12 +8,12 @@ use access::{ServiceAddress, TransportSecurity};
 use amqp::connection::Config;
 use amqp::{Symbol, Value};
 use amqp_tokio::{ClientTls, Stream};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
 use super::error::EventHubsError;
 use super::options::{EventHubsOptions, Transport};
+use crate::certificates;
 
 /// What it takes to connect, as often as need be.
 #[derive(Debug)]
@@ -97,35 +97,8 @@ fn client_tls(options: &EventHubsOptions, host: &str) -> Result<ClientTls, Event
     let unusable = |what: String| EventHubsError::fatal("connection:certificates", what);
     let server_name = ServerName::try_from(host.to_owned())
         .map_err(|error| unusable(format!("{host} cannot be in a certificate: {error}")))?;
-    let mut roots = RootCertStore::empty();
-    match &options.certificate_authority {
-        Some(path) => {
-            let path_error = |error: &dyn std::fmt::Display| {
-                unusable(format!("{} cannot be used: {error}", path.display()))
-            };
-            for certificate in
-                CertificateDer::pem_file_iter(path).map_err(|error| path_error(&error))?
-            {
-                let certificate = certificate.map_err(|error| path_error(&error))?;
-                roots.add(certificate).map_err(|error| path_error(&error))?;
-            }
-            if roots.is_empty() {
-                return Err(path_error(&"it holds no certificate"));
-            }
-        }
-        None => {
-            let found = rustls_native_certs::load_native_certs();
-            // Stores hold certificates that nobody can use; those that can be used are enough.
-            roots.add_parsable_certificates(found.certs);
-            if roots.is_empty() {
-                let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-                return Err(unusable(format!(
-                    "the system has no certificate authorities that could be used ({})",
-                    reasons.join("; ")
-                )));
-            }
-        }
-    }
+    let roots =
+        certificates::trusted(options.certificate_authority.as_deref()).map_err(unusable)?;
     // The provider is named, so that another crate's choice of features cannot make it ambiguous.
     let config =
         ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

@@ -121,7 +121,7 @@ mod tests {
         assert_eq!((sends.waiting(), sends.span()), (2, 4));
         assert_eq!(settle(&mut sends, u32::MAX - 1, 1), [0, 3]);
         assert_eq!((sends.waiting(), sends.span()), (0, 0));
-        assert_eq!(settle(&mut sends, u32::MAX - 1, 1), []);
+        assert!(settle(&mut sends, u32::MAX - 1, 1).is_empty());
     }
 
     #[test]

@@ -1,0 +1,44 @@
+//! Whose certificates are trusted: the system's authorities, or those of one file.
+
+use std::path::Path;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// The authorities of a file of certificates (PEM), or of the system where no file is named.
+///
+/// # Errors
+/// What is wrong, naming the file: it can't be read, or holds no certificate.
+pub(crate) fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    match file {
+        Some(path) => {
+            let path_error = |error: &dyn std::fmt::Display| {
+                format!("{} cannot be used: {error}", path.display())
+            };
+            for certificate in
+                CertificateDer::pem_file_iter(path).map_err(|error| path_error(&error))?
+            {
+                let certificate = certificate.map_err(|error| path_error(&error))?;
+                roots.add(certificate).map_err(|error| path_error(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(path_error(&"it holds no certificate"));
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            // Stores hold certificates that nobody can use; those that can be used are enough.
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+                return Err(format!(
+                    "the system has no certificate authorities that could be used ({})",
+                    reasons.join("; ")
+                ));
+            }
+        }
+    }
+    Ok(roots)
+}

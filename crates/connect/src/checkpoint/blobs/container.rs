@@ -1,0 +1,322 @@
+//! The requests of a checkpoint store, on the official client, and what their errors mean.
+//!
+//! | reply | means |
+//! |---|---|
+//! | 412; 409 `BlobAlreadyExists` | somebody else has written: the condition is lost |
+//! | 404 `BlobNotFound` | there is no such blob: lost, where one was expected |
+//! | 404 `ContainerNotFound` | [`StoreError::NoContainer`] |
+//! | 500, 503, 408, 429, no connection, no reply in time | [`StoreError::Unavailable`]: to be tried again |
+//! | 403 and everything else | [`StoreError::Refused`]: trying again would not help |
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use access::storage::StorageCredential;
+use azure_core::error::ErrorKind;
+use azure_core::http::headers::{ETAG, Headers, LAST_MODIFIED};
+use azure_core::http::policies::Policy;
+use azure_core::http::{
+    ClientOptions, Etag as HeaderEtag, RequestContent, RetryOptions, StatusCode, Transport, Url,
+};
+use azure_core::time::{OffsetDateTime, parse_rfc7231};
+use azure_storage_blob::models::{
+    BlobClientSetMetadataOptions, BlobClientUploadOptions, BlobContainerClientListBlobsOptions,
+    ListBlobsIncludeItem,
+};
+use azure_storage_blob::{BlobContainerClient, BlobContainerClientOptions};
+use futures_util::stream::TryStreamExt as _;
+
+use super::metadata::Metadata;
+use super::options::BlobStoreOptions;
+use super::shared_key::SharedKeyPolicy;
+use super::transport::HyperTransport;
+use crate::checkpoint::{ETag, StoreError};
+
+/// A container of blobs.
+#[derive(Clone)]
+pub(super) struct Container {
+    client: Arc<BlobContainerClient>,
+    name: Arc<str>,
+    /// The URL without a signature, for messages.
+    place: Arc<str>,
+}
+
+/// Under which condition a blob is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Condition<'a> {
+    /// Whatever is there.
+    None,
+    /// The blob is not there yet.
+    Absent,
+    /// The blob is as it was in this writing.
+    Unchanged(&'a ETag),
+}
+
+/// A blob was written.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) etag: ETag,
+    pub(super) last_modified: SystemTime,
+}
+
+/// A blob as a listing tells of it.
+#[derive(Clone, Debug)]
+pub(super) struct ListedBlob {
+    pub(super) name: String,
+    pub(super) etag: ETag,
+    pub(super) last_modified: Option<SystemTime>,
+    pub(super) metadata: Metadata,
+}
+
+impl Container {
+    pub(super) fn new(options: &BlobStoreOptions) -> Result<Self, StoreError> {
+        let endpoint = &options.connection_string.blob_endpoint;
+        let place = format!("{endpoint}/{}", options.container);
+        let unusable = |reason: String| StoreError::Refused {
+            reason: format!("{place} can't be used: {reason}"),
+        };
+        let mut url = Url::parse(&place).map_err(|error| unusable(error.to_string()))?;
+        let mut policies: Vec<Arc<dyn Policy>> = Vec::new();
+        match &options.connection_string.credential {
+            StorageCredential::Key(key) => {
+                policies.push(Arc::new(SharedKeyPolicy::new(key.clone())));
+            }
+            StorageCredential::Signature(signature) => url.set_query(Some(signature.reveal())),
+        }
+        let transport = HyperTransport::new(
+            url.scheme() == "https",
+            options.certificate_authority.as_deref(),
+            options.request_timeout,
+        )
+        .map_err(unusable)?;
+        let client_options = ClientOptions {
+            per_try_policies: policies,
+            // Those who ask know what may be asked again, and until when.
+            retry: RetryOptions::none(),
+            transport: Some(Transport::new(Arc::new(transport))),
+            ..ClientOptions::default()
+        };
+        let client = BlobContainerClient::new(
+            url,
+            None,
+            Some(BlobContainerClientOptions {
+                client_options,
+                ..BlobContainerClientOptions::default()
+            }),
+        )
+        .map_err(|error| unusable(error.to_string()))?;
+        Ok(Self {
+            client: Arc::new(client),
+            name: options.container.as_str().into(),
+            place: place.into(),
+        })
+    }
+
+    /// Makes the container; it may be there already.
+    pub(super) async fn create(&self) -> Result<(), StoreError> {
+        match self.client.create(None).await {
+            Ok(_) => Ok(()),
+            Err(error) if code(&error) == Some("ContainerAlreadyExists") => Ok(()),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Whether the container can be listed.
+    pub(super) async fn probe(&self) -> Result<(), StoreError> {
+        let options = BlobContainerClientListBlobsOptions {
+            maxresults: Some(1),
+            ..Default::default()
+        };
+        let mut pages = self
+            .client
+            .list_blobs(Some(options))
+            .map_err(|error| self.failed(&error))?
+            .into_pages();
+        let page = pages.try_next().await;
+        page.map(drop).map_err(|error| self.failed(&error))
+    }
+
+    /// All blobs whose names begin so, in the service's order.
+    pub(super) async fn list(&self, prefix: &str) -> Result<Vec<ListedBlob>, StoreError> {
+        let options = BlobContainerClientListBlobsOptions {
+            include: Some(vec![ListBlobsIncludeItem::Metadata]),
+            prefix: Some(prefix.to_owned()),
+            ..Default::default()
+        };
+        let mut pages = self
+            .client
+            .list_blobs(Some(options))
+            .map_err(|error| self.failed(&error))?
+            .into_pages();
+        let mut listed = Vec::new();
+        while let Some(page) = pages
+            .try_next()
+            .await
+            .map_err(|error| self.failed(&error))?
+        {
+            let page = page.into_model().map_err(|error| self.failed(&error))?;
+            listed.extend(page.blob_items.into_iter().filter_map(|blob| {
+                let properties = blob.properties?;
+                Some(ListedBlob {
+                    name: blob.name?,
+                    etag: bare(properties.etag?.as_ref()),
+                    last_modified: properties.last_modified.map(end_of_second),
+                    metadata: blob.metadata.and_then(|it| it.values).unwrap_or_default(),
+                })
+            }));
+        }
+        Ok(listed)
+    }
+
+    /// Replaces the metadata of a blob; none if the condition is lost or the blob is not there.
+    pub(super) async fn set_metadata(
+        &self,
+        name: &str,
+        metadata: Metadata,
+        condition: Condition<'_>,
+    ) -> Result<Option<Written>, StoreError> {
+        let (if_match, if_none_match) = condition.headers();
+        let options = BlobClientSetMetadataOptions {
+            if_match,
+            if_none_match,
+            ..Default::default()
+        };
+        let blob = self.client.blob_client(name);
+        match blob.set_metadata(&metadata, Some(options)).await {
+            Ok(response) => self.written(response.headers()).map(Some),
+            Err(error) => self.lost(&error),
+        }
+    }
+
+    /// Writes an empty blob; none if the condition is lost.
+    pub(super) async fn put(
+        &self,
+        name: &str,
+        metadata: Metadata,
+        condition: Condition<'_>,
+    ) -> Result<Option<Written>, StoreError> {
+        let (if_match, if_none_match) = condition.headers();
+        let options = BlobClientUploadOptions {
+            if_match,
+            if_none_match,
+            metadata: Some(metadata),
+            ..Default::default()
+        };
+        let blob = self.client.blob_client(name);
+        match blob
+            .upload(RequestContent::from(Vec::new()), Some(options))
+            .await
+        {
+            Ok(result) => self.written(result.raw_response.headers()).map(Some),
+            Err(error) => self.lost(&error),
+        }
+    }
+
+    fn written(&self, headers: &Headers) -> Result<Written, StoreError> {
+        let etag = headers.get_optional_str(&ETAG);
+        let last_modified = headers.get_optional_str(&LAST_MODIFIED);
+        let last_modified = last_modified.and_then(|text| parse_rfc7231(text).ok());
+        match (etag, last_modified) {
+            (Some(etag), Some(time)) => Ok(Written {
+                etag: bare(etag),
+                last_modified: end_of_second(time),
+            }),
+            _ => Err(StoreError::Refused {
+                reason: format!(
+                    "{}: a writing was answered without its ETag or time",
+                    self.place
+                ),
+            }),
+        }
+    }
+
+    /// Whether an error says no more than that others were faster.
+    fn lost(&self, error: &azure_core::Error) -> Result<Option<Written>, StoreError> {
+        let status = error.http_status();
+        match (status, code(error)) {
+            (Some(StatusCode::PreconditionFailed), _)
+            | (Some(StatusCode::Conflict), Some("BlobAlreadyExists"))
+            | (Some(StatusCode::NotFound), Some("BlobNotFound")) => Ok(None),
+            _ => Err(self.failed(error)),
+        }
+    }
+
+    fn failed(&self, error: &azure_core::Error) -> StoreError {
+        let place = &self.place;
+        let Some(status) = error.http_status() else {
+            let reason = format!("{place}: {}", causes(error));
+            return match error.kind() {
+                ErrorKind::Connection | ErrorKind::Io => StoreError::Unavailable { reason },
+                _ => StoreError::Refused { reason },
+            };
+        };
+        let code = code(error).unwrap_or("no reason given");
+        let reason = format!("{place}: {} {code}", u16::from(status));
+        match (status, code) {
+            (StatusCode::NotFound, "ContainerNotFound") => StoreError::NoContainer {
+                container: self.name.to_string(),
+                place: place.to_string(),
+            },
+            (StatusCode::Forbidden, "AuthenticationFailed") => StoreError::Refused {
+                reason: format!("{reason}: the account key or the signature is wrong, or expired"),
+            },
+            (StatusCode::RequestTimeout | StatusCode::TooManyRequests, _)
+            // A container that is being deleted is free again after some seconds.
+            | (StatusCode::Conflict, "ContainerBeingDeleted") => {
+                StoreError::Unavailable { reason }
+            }
+            _ if u16::from(status) >= 500 => StoreError::Unavailable { reason },
+            _ => StoreError::Refused { reason },
+        }
+    }
+}
+
+impl std::fmt::Debug for Container {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Container").field(&self.place).finish()
+    }
+}
+
+impl Condition<'_> {
+    /// `If-Match` and `If-None-Match`.
+    fn headers(self) -> (Option<HeaderEtag>, Option<HeaderEtag>) {
+        match self {
+            Condition::None => (None, None),
+            Condition::Absent => (None, Some("*".into())),
+            Condition::Unchanged(ETag(etag)) => (Some(format!("\"{etag}\"").into()), None),
+        }
+    }
+}
+
+fn code(error: &azure_core::Error) -> Option<&str> {
+    match error.kind() {
+        ErrorKind::HttpResponse { error_code, .. } => error_code.as_deref(),
+        _ => None,
+    }
+}
+
+/// An error with its causes. Signatures travel in URLs, which none of these errors shows.
+fn causes(error: &azure_core::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// An ETag has quotes in headers and none in listings.
+fn bare(etag: &str) -> ETag {
+    ETag(etag.trim_matches('"').to_owned())
+}
+
+/// Services tell whole seconds, rounded down. Nobody may see a claim expire before its owner does, so the second counts to its
+/// end.
+fn end_of_second(time: OffsetDateTime) -> SystemTime {
+    SystemTime::from(time) + Duration::from_secs(1)
+}

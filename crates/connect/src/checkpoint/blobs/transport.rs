@@ -1,0 +1,136 @@
+//! HTTP for the official client: hyper, and the rustls that everything else here uses.
+//!
+//! The client's own transport would bring a second HTTP client with its own choice of cryptography. What a checkpoint store
+//! needs is little: empty requests, short replies, connections that stay open, and an end to waiting.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::{HeaderName, HeaderValue, Headers};
+use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::certificates;
+
+/// Sends requests over connections that it keeps.
+#[derive(Debug)]
+pub(super) struct HyperTransport {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    timeout: Duration,
+}
+
+impl HyperTransport {
+    /// A transport whose requests take no longer than `timeout`. Certificates are read only where TLS is used.
+    pub(super) fn new(
+        tls: bool,
+        certificate_authority: Option<&Path>,
+        timeout: Duration,
+    ) -> Result<Self, String> {
+        let roots = match tls {
+            true => certificates::trusted(certificate_authority)?,
+            false => RootCertStore::empty(),
+        };
+        // The provider is named, so that another crate's choice of features cannot make it ambiguous.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(timeout));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
+        Ok(Self { client, timeout })
+    }
+
+    async fn exchange(&self, request: &Request) -> Result<AsyncRawResponse, Error> {
+        let response = self
+            .client
+            .request(to_http(request)?)
+            .await
+            .map_err(|error| {
+                let kind = match error.is_connect() {
+                    true => ErrorKind::Connection,
+                    false => ErrorKind::Io,
+                };
+                Error::with_error(kind, error, "the request could not be made")
+            })?;
+        let (head, body) = response.into_parts();
+        let mut headers = Headers::new();
+        for (name, value) in &head.headers {
+            // Nothing that a store needs is beyond ASCII.
+            if let Ok(value) = value.to_str() {
+                headers.insert(
+                    HeaderName::from(name.as_str().to_owned()),
+                    HeaderValue::from(value.to_owned()),
+                );
+            }
+        }
+        let body = Limited::new(body, LONGEST_REPLY).collect().await;
+        let body = body.map_err(|error| {
+            Error::with_error(ErrorKind::Io, error, "the reply could not be read")
+        })?;
+        let status = StatusCode::from(head.status.as_u16());
+        Ok(AsyncRawResponse::from_bytes(
+            status,
+            headers,
+            body.to_bytes(),
+        ))
+    }
+}
+
+#[async_trait]
+impl HttpClient for HyperTransport {
+    async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse, Error> {
+        match tokio::time::timeout(self.timeout, self.exchange(request)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::with_message(
+                ErrorKind::Io,
+                format!("no reply within {:?}", self.timeout),
+            )),
+        }
+    }
+}
+
+fn to_http(request: &Request) -> Result<http::Request<Full<Bytes>>, Error> {
+    let Body::Bytes(body) = request.body().clone() else {
+        return Err(Error::with_message(
+            ErrorKind::Other,
+            "a body of unknown length is not sent here",
+        ));
+    };
+    let mut builder = http::Request::builder()
+        .method(request.method().as_ref())
+        .uri(request.url().as_str());
+    for (name, value) in request.headers().iter() {
+        builder = builder.header(name.as_str(), value.as_str());
+    }
+    builder
+        .body(Full::new(body))
+        .map_err(|error| Error::with_error(ErrorKind::Other, error, "the request can't be written"))
+}
+
+/// Services close idle connections after minutes; we do before them.
+const IDLE: Duration = Duration::from_secs(50);
+
+/// A page of a listing has at most 5,000 blobs, of some 700 bytes each.
+const LONGEST_REPLY: usize = 16 << 20;
