@@ -11,7 +11,7 @@
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
-//! | `partition`, `in_flight`, `sends`, `timers` | the state that these work on |
+//! | `partition`, `in_flight`, `sends`, `timers`, `pacer` | the state that these work on |
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -37,6 +37,7 @@ use crate::route::Router;
 mod dispatch;
 mod in_flight;
 mod outcome;
+mod pacer;
 mod partition;
 mod progress;
 mod sends;
@@ -45,6 +46,7 @@ mod store;
 mod timers;
 
 use in_flight::Slots;
+use pacer::Pacer;
 use partition::{Partition, State};
 use progress::Written;
 use sends::Sends;
@@ -77,7 +79,8 @@ pub struct Relay<S, K> {
     held_bytes: usize,
 
     /// Partitions whose watermark is to be written.
-    unwritten: Vec<usize>,
+    unwritten: VecDeque<usize>,
+    pacer: Pacer,
     writes: JoinSet<Written>,
     listing: Option<StoreFuture<Vec<Checkpoint>>>,
     /// Whether a partition needs a listing that begins from now on.
@@ -219,7 +222,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
             blocked: VecDeque::new(),
             runnable: VecDeque::new(),
             held_bytes: 0,
-            unwritten: Vec::new(),
+            unwritten: VecDeque::new(),
+            pacer: Pacer::new(store.pace()),
             writes: JoinSet::new(),
             listing: None,
             listing_wanted: sharing.is_none(),
@@ -347,6 +351,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.timers.next(),
             self.stop_by,
             sharing.and_then(|sharing| sharing.next_deadline(self.stop_by.is_some())),
+            self.pacer.next(),
         ];
         let Some(next) = deadlines.into_iter().flatten().min() else {
             return progress;

@@ -74,10 +74,14 @@ pub(super) struct Progress {
     pub(super) dirty: bool,
     /// When the writing under way began.
     pub(super) writing_since: Option<Instant>,
+    /// Whether it stands in the queue of those whose watermark is to be written.
+    pub(super) queued: bool,
     /// Whether a writing that failed waits to be tried again.
     pub(super) waiting: bool,
     /// Writings that failed one after the other.
     pub(super) failures: u32,
+    /// When the first of them began.
+    pub(super) failing_since: Option<Instant>,
     /// The highest sequence number that the watermark ever had; `None` before it had any.
     pub(super) furthest: Option<i64>,
 }

@@ -1,7 +1,12 @@
 //! Checkpoints: written after acceptance, one at a time per partition, and read where a partition starts.
 //!
 //! While a checkpoint of a partition is being written, its watermark may move any number of times: the next writing
-//! takes it where it then is. So a slow store costs nothing but events that come twice after a crash.
+//! takes it where it then is. So a slow store costs nothing but events that come twice after a crash. A store whose writings
+//! cost this process time says at what pace it wants them; then partitions take turns.
+//!
+//! While the store is not to be had, a shared partition goes on for as long as its claim could: what it does in that time
+//! comes twice if the claim is lost, and not at all if the store comes back. A partition that is nobody else's stops after
+//! the tries of the retry policy, since nothing else would end it.
 
 use std::collections::HashMap;
 use std::task::{Context, Poll};
@@ -21,10 +26,31 @@ use crate::options::CheckpointPolicy;
 impl<S: Source, K: Sink> Relay<S, K> {
     /// The watermark of a partition is to be written, if it has moved.
     pub(super) fn write_soon(&mut self, index: usize) {
-        let progress = &self.partitions[index].progress;
-        if progress.dirty && progress.writing_since.is_none() && !progress.waiting {
-            self.unwritten.push(index);
+        let partition = &mut self.partitions[index];
+        let progress = &mut partition.progress;
+        if progress.dirty
+            && progress.writing_since.is_none()
+            && !progress.waiting
+            && !progress.queued
+        {
+            progress.queued = true;
+            match partition.state {
+                State::Open => self.unwritten.push_back(index),
+                // Somebody waits for it.
+                _ => self.unwritten.push_front(index),
+            }
         }
+    }
+
+    /// The next partition whose watermark is to be written now.
+    fn next_unwritten(&mut self) -> Option<usize> {
+        let &index = self.unwritten.front()?;
+        let is_awaited = self.stop_by.is_some() || self.partitions[index].state != State::Open;
+        if !is_awaited && !self.pacer.allows(self.now) {
+            return None;
+        }
+        self.partitions[index].progress.queued = false;
+        self.unwritten.pop_front()
     }
 
     /// The interval of writing is over.
@@ -60,7 +86,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 }
             }
         }
-        while let Some(index) = self.unwritten.pop() {
+        while let Some(index) = self.next_unwritten() {
             progress = true;
             self.write(index, context);
         }
@@ -153,6 +179,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.metrics.checkpoints += 1;
                 record_duration(&mut self.metrics.checkpoint_us, elapsed);
                 progress.failures = 0;
+                progress.failing_since = None;
                 let eager = self.options.checkpoint == CheckpointPolicy::EachBatch
                     || partition.state != State::Open;
                 if eager {
@@ -174,12 +201,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 record_duration(&mut self.metrics.failed_checkpoint_us, elapsed);
                 progress.dirty = true;
                 progress.failures += 1;
+                let failing_since = *progress.failing_since.get_or_insert(now - elapsed);
                 tracing::warn!(partition = partition.id.0, %error, "the checkpoint cannot be written");
-                match self
-                    .options
-                    .retry
-                    .delay_after(progress.failures, index as u64)
-                {
+                let retry = &self.options.retry;
+                let next = retry.delay_after(progress.failures, index as u64);
+                // The claim is no better off: it ends when that cannot be renewed either.
+                let patience = match (&self.options.ownership, &error) {
+                    (Some(ownership), StoreError::Unavailable { .. }) => ownership.expire,
+                    _ => Duration::ZERO,
+                };
+                let last = retry.delay_after(retry.attempts.saturating_sub(1).max(1), index as u64);
+                match next.or_else(|| last.filter(|_| now - failing_since < patience)) {
                     Some(delay) => {
                         progress.waiting = true;
                         self.timers.set(now + delay, Due::WriteAgain(index));
@@ -187,6 +219,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                     None => {
                         // Without a checkpoint every further batch is one more that would come twice.
                         progress.failures = 0;
+                        progress.failing_since = None;
                         progress.dirty = false;
                         self.stop_partition(index, Closing::Checkpoint, &error);
                     }

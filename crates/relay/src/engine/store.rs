@@ -128,6 +128,10 @@ impl CheckpointStore for TimedStore {
     fn now(&self) -> SystemTime {
         self.store.now()
     }
+
+    fn pace(&self) -> Duration {
+        self.store.pace()
+    }
 }
 
 impl fmt::Debug for TimedStore {

@@ -18,6 +18,7 @@ use crate::route::Route;
 mod delivery;
 mod failure;
 mod metrics;
+mod outage;
 mod progress;
 mod sharing;
 mod stop;
@@ -258,6 +259,10 @@ impl CheckpointStore for AuditedStore {
 
     fn now(&self) -> SystemTime {
         self.store.now()
+    }
+
+    fn pace(&self) -> Duration {
+        self.store.pace()
     }
 }
 

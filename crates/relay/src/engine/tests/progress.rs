@@ -56,6 +56,33 @@ async fn progress_is_written_at_intervals_if_so_chosen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn partitions_take_turns_at_the_pace_of_the_store() {
+    const PARTITIONS: u32 = 8;
+    let mut pipe = Pipe::new(PARTITIONS, 1);
+    pipe.store.ask_for_pace(ms(10));
+    pipe.append(32_000);
+    let summary = pipe.run_until(|pipe| pipe.accepted_count() == 32_000).await;
+    // Some more at once in the beginning, one per 10 ms from then on, and the last of each partition.
+    let most = 33 + pipe.start.elapsed().as_millis() as u64 / 10 + u64::from(PARTITIONS);
+    let written = summary.metrics.checkpoints;
+    assert!(written <= most, "{written} in {:?}", pipe.start.elapsed());
+    let of = |partition| {
+        let updates = pipe.store.updates().into_iter();
+        updates
+            .filter(move |it| it.partition == PartitionId(partition))
+            .count()
+    };
+    let (least, most) = (0..PARTITIONS)
+        .map(of)
+        .fold((usize::MAX, 0), |(least, most), count| {
+            (least.min(count), most.max(count))
+        });
+    assert!(most <= least + 3, "from {least} to {most} per partition");
+    assert!(pipe.is_done(), "the last ones are not kept waiting");
+    assert_eq!(pipe.check_delivery(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_checkpoint_that_cannot_be_written_is_tried_again() {
     let mut pipe = Pipe::new(1, 1);
     pipe.store.fail_updates(2);

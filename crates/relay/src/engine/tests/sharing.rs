@@ -11,25 +11,25 @@ use crate::metrics::Metrics;
 use crate::ownership::OwnershipOptions;
 
 const PARTITIONS: u32 = 8;
-const RENEW: Duration = Duration::from_secs(10);
-const EXPIRE: Duration = Duration::from_secs(60);
+pub(super) const RENEW: Duration = Duration::from_secs(10);
+pub(super) const EXPIRE: Duration = Duration::from_secs(60);
 
 /// What relays share.
 #[derive(Clone)]
-struct Group {
+pub(super) struct Group {
     log: MemoryLog,
-    store: MemoryCheckpointStore,
+    pub(super) store: MemoryCheckpointStore,
     scripts: Arc<Mutex<Vec<SinkScript>>>,
     appended: Arc<Mutex<u64>>,
     start: Instant,
 }
 
 /// One relay that runs.
-struct Running {
+pub(super) struct Running {
     metrics: MetricsHandle,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<Result<Summary, RelayError>>,
-    script: SinkScript,
+    pub(super) script: SinkScript,
 }
 
 /// A store whose checkpoints are looked at before they are written.
@@ -40,7 +40,7 @@ struct GroupStore {
 }
 
 impl Group {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             log: MemoryLog::new(PARTITIONS),
             store: MemoryCheckpointStore::new(),
@@ -50,7 +50,7 @@ impl Group {
         }
     }
 
-    fn append(&self, events: u64) {
+    pub(super) fn append(&self, events: u64) {
         let mut appended = self.appended.lock().expect("no test panics and goes on");
         for _ in 0..events {
             let partition = PartitionId((*appended % u64::from(PARTITIONS)) as u32);
@@ -59,11 +59,15 @@ impl Group {
         }
     }
 
-    fn relay(&self, identity: &str) -> Running {
+    pub(super) fn relay(&self, identity: &str) -> Running {
         self.relay_with(identity, |_| {})
     }
 
-    fn relay_with(&self, identity: &str, change: impl FnOnce(&mut RelayOptions)) -> Running {
+    pub(super) fn relay_with(
+        &self,
+        identity: &str,
+        change: impl FnOnce(&mut RelayOptions),
+    ) -> Running {
         let batch = BatchOptions {
             max_events: 4,
             max_wait: ms(1),
@@ -124,7 +128,7 @@ impl Group {
         shares
     }
 
-    async fn until_shares_are(&self, expected: &[(&str, usize)]) {
+    pub(super) async fn until_shares_are(&self, expected: &[(&str, usize)]) {
         let expected: BTreeMap<_, _> = expected
             .iter()
             .map(|&(owner, count)| (owner.to_owned(), count))
@@ -139,7 +143,7 @@ impl Group {
     }
 
     /// Waits until everything appended is covered by checkpoints.
-    async fn until_done(&self) {
+    pub(super) async fn until_done(&self) {
         for _ in 0..100_000 {
             if self.covered() == *self.appended.lock().expect("no test panics and goes on") {
                 return;
@@ -149,7 +153,7 @@ impl Group {
         panic!("only {} events are covered", self.covered());
     }
 
-    fn covered(&self) -> u64 {
+    pub(super) fn covered(&self) -> u64 {
         (0..PARTITIONS)
             .filter_map(|id| {
                 let checkpoint = self.store.checkpoint(&group(), PartitionId(id))?;
@@ -159,7 +163,7 @@ impl Group {
     }
 
     /// Checks that every event was accepted by some destination; tells how many more were.
-    fn duplicates(&self) -> u64 {
+    pub(super) fn duplicates(&self) -> u64 {
         let scripts = self.scripts.lock().expect("no test panics and goes on");
         let mut all = 0;
         let mut distinct = HashSet::new();
@@ -176,11 +180,11 @@ impl Group {
 }
 
 impl Running {
-    async fn metrics(&self) -> Metrics {
+    pub(super) async fn metrics(&self) -> Metrics {
         self.metrics.metrics().await.expect("it runs")
     }
 
-    async fn stop(mut self) -> Summary {
+    pub(super) async fn stop(mut self) -> Summary {
         drop(self.stop.take());
         let summary = self
             .task

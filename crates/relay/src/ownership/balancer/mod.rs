@@ -181,7 +181,10 @@ impl Balancer {
             let found = listed.remove(&partition);
             let etag = found.and_then(|found| found.etag.as_ref());
             let holds = held.get(&partition);
-            if holds.is_some() && holds == etag {
+            // In our name under another ETag it is a renewal of ours whose answer was lost: claims are written one upon the
+            // other, so nobody can have been between.
+            let is_ours = |found: &Ownership| found.owner_id == self.identity;
+            if holds.is_some() && (holds == etag || found.is_some_and(is_ours)) {
                 plan.renewals.push(self.claim(partition, etag));
                 continue;
             }

@@ -157,10 +157,12 @@ fn what_others_have_written_is_lost_and_not_renewed() {
     ];
     let held = held(&[(0, "a"), (1, "b"), (2, "c")]);
     let plan = balancer("me", OwnershipMode::Greedy, 4, 1).plan(at(1), &held, &listed);
-    assert_eq!(plan.renewals.len(), 1);
-    assert_eq!(plan.lost, [PartitionId(1), PartitionId(2)]);
-    // It bears our name, though with an ETag that is not ours.
-    assert_eq!(kinds(&plan), [(2, ClaimKind::Own)].into());
+    assert_eq!(plan.lost, [PartitionId(1)]);
+    // The third bears our name: it was renewed, and the answer did not come.
+    let renewed: Vec<_> = plan.renewals.iter().map(|own| own.partition.0).collect();
+    assert_eq!(renewed, [0, 2]);
+    assert_eq!(plan.renewals[1].etag, Some(ETag("y".to_owned())));
+    assert!(plan.claims.is_empty());
 }
 
 #[test]
