@@ -19,7 +19,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use clap::Args;
-use connect::checkpoint::{CheckpointStore, FileCheckpointStore};
+use connect::checkpoint::blobs::BlobStoreOptions;
+use connect::checkpoint::{BlobCheckpointStore, CheckpointStore, FileCheckpointStore, StoreError};
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource};
 use connect::sink::Sink as _;
@@ -54,7 +55,7 @@ A pipeline:
       connection_string: ${SINK_CONNECTION_STRING:?the namespace to write to}
       hub: orders-by-customer
   checkpoint:
-    store: {files: ./checkpoints}
+    store: {files: ./checkpoints}      # or {blob: {connection_string: ..., container: ...}}
     write: each-batch                  # or {every: 1 s}
   route: key                           # or random, round-robin
   batch: {events: 128, wait: 10 ms}
@@ -161,11 +162,9 @@ async fn connect(
     document: &Document,
     config: &PipelineConfig,
 ) -> Result<Relay<EventHubsSource, EventHubsSink>, CommandError> {
-    let CheckpointStoreConfig::Files(folder) = &config.checkpoint_store;
-    let store: Arc<dyn CheckpointStore> = Arc::new(
-        FileCheckpointStore::open(folder)
-            .map_err(|error| unavailable("the checkpoints can't be kept", &error))?,
-    );
+    let store = store(config)
+        .await
+        .map_err(|error| unavailable("the checkpoints can't be kept", &error))?;
     let mut source = source(document, config).await?;
     let sink = sink(config).await?;
     let options = config.relay_options(sink.destinations(), &identity::made_up());
@@ -186,6 +185,15 @@ async fn connect(
         | RelayError::Store(_)
         | RelayError::Ownership(_) => {
             unavailable("the pipeline can't begin", &error)
+        }
+    })
+}
+
+async fn store(config: &PipelineConfig) -> Result<Arc<dyn CheckpointStore>, StoreError> {
+    Ok(match &config.checkpoint_store {
+        CheckpointStoreConfig::Files(folder) => Arc::new(FileCheckpointStore::open(folder)?),
+        CheckpointStoreConfig::Blob(options) => {
+            Arc::new(BlobCheckpointStore::open(BlobStoreOptions::clone(options)).await?)
         }
     })
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use access::{ConnectionString, TransportSecurity};
+use connect::checkpoint::blobs::{MissingContainer, Spelling};
 use relay::CheckpointPolicy;
 use relay::ownership::OwnershipMode;
 use relay::pipeline::{CheckpointStoreConfig, PipelineConfig, SinkConfig, SourceConfig};
@@ -69,12 +70,31 @@ impl fmt::Display for Plan<'_> {
             options.retry.attempts,
             duration::text(options.retry.try_timeout),
         )?;
-        let CheckpointStoreConfig::Files(folder) = &config.checkpoint_store;
         let policy = match options.checkpoint {
             CheckpointPolicy::EachBatch => "after each batch".to_owned(),
             CheckpointPolicy::Every(interval) => format!("every {}", duration::text(interval)),
         };
-        writeln!(f, "checkpoints  {policy}, in {}", folder.display())?;
+        match &config.checkpoint_store {
+            CheckpointStoreConfig::Files(folder) => {
+                writeln!(f, "checkpoints  {policy}, in {}", folder.display())?;
+            }
+            CheckpointStoreConfig::Blob(options) => {
+                let names = match options.spelling {
+                    Spelling::Found => "names as found there",
+                    Spelling::AsGiven => "names as given",
+                    Spelling::LowerCase => "names in lower case",
+                };
+                let missing = match options.missing_container {
+                    MissingContainer::Refuse => "",
+                    MissingContainer::Create => ", made if it is missing",
+                };
+                writeln!(
+                    f,
+                    "checkpoints  {policy}, in blobs at {}/{}, {names}{missing}",
+                    options.connection_string.blob_endpoint, options.container,
+                )?;
+            }
+        }
         if let Some(ownership) = &config.ownership {
             let mode = match ownership.mode {
                 OwnershipMode::Balanced => "balanced",

@@ -1,10 +1,14 @@
 //! The sections of a pipeline file, as they are written.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use access::ConnectionString;
+use access::storage::StorageConnectionString;
+use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer, Spelling};
 use connect::event::EnqueuedTime;
 use connect::retry::{RetryMode, RetryPolicy};
 use connect::source::{self, BatchOptions, SourceOptions};
@@ -116,6 +120,33 @@ pub(super) struct Checkpoint {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Store {
     Files(PathBuf),
+    Blob(Box<BlobStore>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BlobStore {
+    #[serde(deserialize_with = "connection_string")]
+    pub(super) connection_string: StorageConnectionString,
+    pub(super) container: String,
+    /// Whether the container is made if it is not there.
+    #[serde(default)]
+    pub(super) create: bool,
+    #[serde(default)]
+    pub(super) names: Names,
+    /// The namespace's name in the names of blobs, where other processors know it by another one than its host.
+    pub(super) namespace: Option<String>,
+    pub(super) certificate_authority: Option<PathBuf>,
+}
+
+/// How the names of blobs are spelled.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Names {
+    #[default]
+    Found,
+    AsGiven,
+    LowerCase,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -192,7 +223,6 @@ impl Pipeline {
         let relay = self.relay_options();
         let Source::EventHubs(from) = self.source;
         let Sink::EventHubs(to) = self.sink;
-        let Store::Files(folder) = self.checkpoint.store;
         let batch = BatchOptions {
             max_events: self.batch.events as usize,
             max_wait: self.batch.wait,
@@ -204,7 +234,7 @@ impl Pipeline {
             },
             source: from.into_config(),
             sink: to.into_config(),
-            checkpoint_store: CheckpointStoreConfig::Files(folder),
+            checkpoint_store: self.checkpoint.store.into_config(),
             ownership: self.ownership.into_config(),
             fan_out: self.fan_out,
             metrics: self.metrics,
@@ -214,6 +244,12 @@ impl Pipeline {
 
     fn relay_options(&self) -> RelayOptions {
         let Source::EventHubs(source) = &self.source;
+        let mut group = source.group();
+        if let Store::Blob(store) = &self.checkpoint.store
+            && let Some(namespace) = &store.namespace
+        {
+            group.namespace = namespace.as_str().into();
+        }
         RelayOptions {
             route: self.route.into(),
             seed: self.seed,
@@ -236,7 +272,28 @@ impl Pipeline {
             failure_ratio: self.failure_ratio,
             restart_after: self.restart_after,
             stop_timeout: self.stop_timeout,
-            ..RelayOptions::new(source.group())
+            ..RelayOptions::new(group)
+        }
+    }
+}
+
+impl Store {
+    fn into_config(self) -> CheckpointStoreConfig {
+        match self {
+            Self::Files(folder) => CheckpointStoreConfig::Files(folder),
+            Self::Blob(store) => CheckpointStoreConfig::Blob(Box::new(BlobStoreOptions {
+                missing_container: match store.create {
+                    true => MissingContainer::Create,
+                    false => MissingContainer::Refuse,
+                },
+                spelling: match store.names {
+                    Names::Found => Spelling::Found,
+                    Names::AsGiven => Spelling::AsGiven,
+                    Names::LowerCase => Spelling::LowerCase,
+                },
+                certificate_authority: store.certificate_authority,
+                ..BlobStoreOptions::new(store.connection_string, store.container)
+            })),
         }
     }
 }
@@ -368,9 +425,11 @@ impl Default for Retry {
     }
 }
 
-fn connection_string<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<ConnectionString, D::Error> {
+fn connection_string<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
     // The error names keys and positions, never a value.
     String::deserialize(deserializer)?
         .parse()

@@ -11,7 +11,7 @@
 //!     connection_string: ${SINK_CONNECTION_STRING:?the namespace to write to}
 //!     hub: orders-by-region
 //! checkpoint:
-//!   store: {files: ./checkpoints}
+//!   store: {files: ./checkpoints}  # or {blob: {connection_string: "${STORAGE}", container: checkpoints}}
 //!   write: each-batch              # or {every: 1 s}
 //! route: key                       # random, key, round-robin
 //! batch: {events: 128, wait: 10 ms}
@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use access::ConnectionString;
 use connect::checkpoint::ConsumerGroup;
+use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::event_hubs::Transport;
 use connect::source::SourceOptions;
 use settings::{Document, SettingsError};
@@ -115,6 +116,8 @@ pub struct OwnershipConfig {
 pub enum CheckpointStoreConfig {
     /// Files in this folder.
     Files(PathBuf),
+    /// Blobs in a container, as the official SDKs lay them out.
+    Blob(Box<BlobStoreOptions>),
 }
 
 impl PipelineConfig {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use connect::checkpoint::ConsumerGroup;
+use connect::checkpoint::blobs::{MissingContainer, Spelling};
 use connect::event::EnqueuedTime;
 use connect::source::StartPosition;
 
@@ -13,13 +14,19 @@ use crate::route::Route;
 
 const NAMESPACE: &str = "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
 
+const ENDS: &str = "source:\n  event_hubs: {connection_string: '${NAMESPACE}', hub: orders}\n\
+                    sink:\n  event_hubs: {connection_string: '${NAMESPACE}', hub: copies}\n";
+
 /// The least that a pipeline must say, and `more`.
 fn read(more: &str) -> Result<PipelineConfig, SettingsError> {
     read_text(&format!(
-        "source:\n  event_hubs: {{connection_string: '${{NAMESPACE}}', hub: orders}}\n\
-         sink:\n  event_hubs: {{connection_string: '${{NAMESPACE}}', hub: copies}}\n\
-         checkpoint: {{store: {{files: ./checkpoints}}}}\n{more}"
+        "{ENDS}checkpoint: {{store: {{files: ./checkpoints}}}}\n{more}"
     ))
+}
+
+/// The least that a pipeline must say, with this store.
+fn read_with_store(store: &str) -> Result<PipelineConfig, SettingsError> {
+    read_text(&format!("{ENDS}checkpoint: {{store: {store}}}\n"))
 }
 
 fn read_text(text: &str) -> Result<PipelineConfig, SettingsError> {
@@ -279,6 +286,59 @@ fn mistakes_are_told_with_their_place() {
     ] {
         let message = mistake(more);
         assert!(message.starts_with(told), "{more} gave: {message}");
+    }
+}
+
+#[test]
+fn checkpoints_may_be_kept_in_blobs() {
+    let config = read_with_store(
+        "{blob: {connection_string: UseDevelopmentStorage=true, container: checkpoints, create: true, \
+         names: lower-case, namespace: 'localhost:5672'}}",
+    )
+    .expect("a whole pipeline");
+    let CheckpointStoreConfig::Blob(options) = &config.checkpoint_store else {
+        panic!("blobs: {:?}", config.checkpoint_store);
+    };
+    assert_eq!(options.container, "checkpoints");
+    assert_eq!(options.missing_container, MissingContainer::Create);
+    assert_eq!(options.spelling, Spelling::LowerCase);
+    let group = config.relay_options(1, "me").group;
+    assert_eq!(&*group.namespace, "localhost:5672");
+    assert!(
+        !format!("{config:?}").contains("Eby8vdM0"),
+        "the key is shown"
+    );
+}
+
+#[test]
+fn mistakes_about_blobs_are_told_with_their_place() {
+    for (blob, told) in [
+        ("{container: checkpoints}", "pipeline.yaml:5:22: "),
+        (
+            "{connection_string: 'AccountName=hush', container: a}",
+            "pipeline.yaml:5:28: ",
+        ),
+        (
+            "{connection_string: UseDevelopmentStorage=true, container: No}",
+            "pipeline.yaml:5:87: `checkpoint.store.blob.container`: `No` can't be the name of a container",
+        ),
+        (
+            "{connection_string: UseDevelopmentStorage=true, container: abc, namespace: ''}",
+            "pipeline.yaml:5:103: `checkpoint.store.blob.namespace`: the name is empty",
+        ),
+        (
+            "{connection_string: UseDevelopmentStorage=true, container: abc, kontainer: a}",
+            "pipeline.yaml:5:92: ",
+        ),
+        (
+            "{connection_string: UseDevelopmentStorage=true, container: abc, names: upper}",
+            "pipeline.yaml:5:99: ",
+        ),
+    ] {
+        let mistake = read_with_store(&format!("{{blob: {blob}}}"));
+        let message = mistake.expect_err("there is a mistake").to_string();
+        assert!(message.starts_with(told), "{blob} gave: {message}");
+        assert!(!message.contains("hush"), "{message}");
     }
 }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
-use super::file::{EventHubsSink, EventHubsSource, Ownership, Pipeline, Sink, Source, Write};
+use super::file::{
+    BlobStore, EventHubsSink, EventHubsSource, Ownership, Pipeline, Sink, Source, Store, Write,
+};
 use crate::ownership::RENEW_MIN;
 
 /// Checks `pipeline`, which was read from `document`.
@@ -68,6 +70,9 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         Duration::from_secs(86_400),
     )?;
     rules.ownership(&pipeline.ownership)?;
+    if let Store::Blob(store) = &pipeline.checkpoint.store {
+        rules.blob_store(store)?;
+    }
     if let Write::Every(interval) = pipeline.checkpoint.write {
         rules.at_least("checkpoint.write.every", interval, Duration::from_millis(1))?;
         rules.at_most(
@@ -156,6 +161,31 @@ impl Rules<'_> {
                 "ownership.identity",
                 "the name is empty",
                 "leave it out for one of the relay's own making",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn blob_store(&self, store: &BlobStore) -> Result<(), SettingsError> {
+        let BlobStore { container, .. } = store;
+        let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        let is_name = (3..=63).contains(&container.len())
+            && container.bytes().all(is_allowed)
+            && !container.starts_with('-')
+            && !container.ends_with('-')
+            && !container.contains("--");
+        if !is_name {
+            return Err(self.document.mistake(
+                "checkpoint.store.blob.container",
+                format!("`{container}` can't be the name of a container"),
+                "allowed are 3 to 63 small letters, digits and single hyphens between them",
+            ));
+        }
+        match &store.namespace {
+            Some(namespace) if namespace.is_empty() => Err(self.document.mistake(
+                "checkpoint.store.blob.namespace",
+                "the name is empty",
+                "leave it out for the host of the source",
             )),
             _ => Ok(()),
         }
