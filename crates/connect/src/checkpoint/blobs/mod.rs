@@ -17,9 +17,10 @@
 //! | `shared_key`, `transport` | the two parts of that client that are ours: signing by the account's key, HTTP |
 //!
 //! # Letter case
-//! The SDKs for Python, JavaScript and .NET write the whole name in lower case, those for Java, Go and Rust as it was given.
+//! The SDKs for Python, JavaScript, .NET and Java (whose processor does it, not its store) write the whole name in lower
+//! case, those for Go and Rust as it was given.
 //! It makes a difference for `$Default`. [`Spelling::Found`], the default, goes by what is in the container when the group is
-//! used first: whichever spelling has been written last; where there is nothing yet, as given.
+//! used first: whichever spelling has been written last; where there is nothing yet, lower case, as most.
 //!
 //! # Beside an SDK
 //! An SDK writes its checkpoints without a condition. One that has lost a partition and writes once more takes it back to
@@ -106,7 +107,7 @@ impl Inner {
         }
         let in_lower = self.last_writing(&lower).await?;
         let in_given = self.last_writing(&given).await?;
-        let names = if in_lower > in_given { lower } else { given };
+        let names = if in_given > in_lower { given } else { lower };
         tracing::info!(%group, names = names.prefix(), "the spelling of the group's blobs");
         found.insert(group.clone(), names.clone());
         Ok(names)

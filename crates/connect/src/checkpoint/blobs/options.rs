@@ -36,12 +36,12 @@ pub enum MissingContainer {
 /// How namespace, hub and consumer group are spelled in the names of blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spelling {
-    /// As in the container when the group is used first; as given where nothing is stored yet.
+    /// As in the container when the group is used first; in lower case where nothing is stored yet.
     #[default]
     Found,
-    /// As given: like the SDKs for Java, Go and Rust.
+    /// As given: like the SDKs for Go and Rust.
     AsGiven,
-    /// In lower case: like the SDKs for Python, JavaScript and .NET.
+    /// In lower case: like the SDKs for Python, JavaScript, .NET and Java.
     LowerCase,
 }
 

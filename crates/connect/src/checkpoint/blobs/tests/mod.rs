@@ -145,6 +145,37 @@ async fn a_listing_is_asked_for_again_where_the_service_was_busy() {
     assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
 
+#[tokio::test]
+async fn the_first_of_a_group_writes_in_lower_case_since_most_processors_look_there() {
+    let written = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&written);
+    let script = Script::start(move |request| {
+        if request.starts_with("GET") {
+            return Some(("200 OK", String::new(), EMPTY_PAGE.to_owned()));
+        }
+        let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+        noted.lock().expect("nobody panicked").push(path);
+        let stop = "x-ms-error-code: AuthorizationFailure\r\n".to_owned();
+        Some(("403 No", stop, String::new()))
+    })
+    .await;
+    let store = BlobCheckpointStore::open(script.options())
+        .await
+        .expect("it answers");
+    let first = Checkpoint {
+        group: ConsumerGroup::new("N", "H", "$Default"),
+        ..checkpoint(None)
+    };
+    let refused = store.replace_checkpoint(first).await;
+    refused.expect_err("the script refuses what it has noted");
+    let paths = written.lock().expect("nobody panicked");
+    let path = paths[0].replace("%24", "$").replace("%2F", "/");
+    assert!(
+        path.starts_with("/a/test/n/h/$default/checkpoint/0"),
+        "{path}"
+    );
+}
+
 fn error_group() -> ConsumerGroup {
     ConsumerGroup::new("n", "h", "g")
 }
