@@ -60,8 +60,8 @@ public final class Main {
         new CountDownLatch(1).await();
     }
 
-    /** A processor and what it sends with. */
-    private record Instance(EventProcessorClient processor, EventHubProducerAsyncClient producer) {
+    /** A processor, with a producer of its own behind it. */
+    private record Instance(EventProcessorClient processor) {
 
         static Instance of(Settings settings, CheckpointStore checkpoints, Waiting waiting) {
             EventHubProducerAsyncClient producer = Namespace.of(settings.destination().connectionString())
@@ -84,7 +84,7 @@ public final class Main {
                             "partition " + context.getPartitionContext().getPartitionId() + ": "
                                     + context.getThrowable()))
                     .buildEventProcessorClient();
-            return new Instance(processor, producer);
+            return new Instance(processor);
         }
 
         private static void forward(Forwarder forwarder, EventBatchContext batch) {
@@ -102,11 +102,6 @@ public final class Main {
                 positions.put(Integer.toString(number), EventPosition.earliest());
             }
             return positions;
-        }
-
-        void stop() {
-            processor.stop();
-            producer.close();
         }
     }
 
@@ -144,7 +139,7 @@ public final class Main {
 
     private static void stop(List<Instance> instances) {
         stopping = true;
-        List<Thread> stopping = instances.stream().map(instance -> new Thread(instance::stop)).toList();
+        List<Thread> stopping = instances.stream().map(instance -> new Thread(() -> instance.processor().stop())).toList();
         stopping.forEach(Thread::start);
         long deadline = System.nanoTime() + PATIENCE_NANOS;
         for (Thread thread : stopping) {
@@ -154,7 +149,7 @@ public final class Main {
                 return;
             }
         }
-        // Clients that do not end keep threads that would keep the process.
+        // What still sends is not waited for: closing its client would only make the SDK complain of batches under way.
         Runtime.getRuntime().halt(0);
     }
 
