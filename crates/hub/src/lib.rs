@@ -1,8 +1,9 @@
 //! The embedded service: hubs whose partitions are logs, under one namespace.
 //!
 //! * [`log`] is the partition log: append, read, retention, wake-ups.
+//! * [`blob`] is a storage account: containers and blobs.
 //! * [`namespace`] is what exists and who may use it: hubs, partitions, consumer groups, keys, claims.
-//! * [`front`] is what clients connect to: AMQP, and HTTP for health and metrics.
+//! * [`front`] is what clients connect to: AMQP, blobs over HTTP, and HTTP for health and metrics.
 //! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
 //! * [`profile`] makes it as slow, stingy and unreliable as the real one, if asked to.
 //! * [`counters`] say what passed through.
@@ -10,6 +11,7 @@
 //! Front ends translate a protocol to calls of these and nothing else. The store reads no clock: the present time
 //! is an argument of every call that needs it, as [`UnixTime`] or, where tokens are verified, as `SystemTime`.
 
+pub mod blob;
 pub mod counters;
 pub mod front;
 pub mod log;

@@ -17,9 +17,11 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use access::storage::{StorageConnectionString, StorageCredential};
 use access::{
     ConnectionString, Credential, DEVELOPMENT_KEY_VALUE, Endpoint, ROOT_KEY_NAME, Right,
     SharedAccessKey, TransportSecurity,
@@ -32,8 +34,11 @@ use tokio::task::JoinSet;
 pub use amqp_tokio::WEB_SOCKET_PATH;
 
 use crate::UnixTime;
+use crate::blob::{BlobError, BlobLimits, BlobStore};
 use crate::front::amqp::{AmqpFront, Transport};
+use crate::front::blob::{BlobFaults, BlobFront, BlobFrontOptions};
 use crate::front::http::HttpFront;
+use crate::log::disk::SyncPolicy;
 use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, SignaturePolicy};
 
 /// What to serve, and where. Port 0 takes any free port.
@@ -51,6 +56,8 @@ pub struct ServiceConfig {
     pub web_socket_tls: Option<(SocketAddr, Arc<ServerConfig>)>,
     /// The address for `/health` and `/metrics`; none, if `None`.
     pub http: Option<SocketAddr>,
+    /// The address for blobs over HTTP; none, if `None`.
+    pub blob: Option<SocketAddr>,
     /// Whether addresses that other machines reach may be listened on although everyone knows how to get in: inside of a
     /// container, say.
     pub open_to_anyone: bool,
@@ -68,6 +75,7 @@ impl ServiceConfig {
             web_socket: None,
             web_socket_tls: None,
             http: None,
+            blob: None,
             open_to_anyone: false,
         }
     }
@@ -82,6 +90,7 @@ pub struct Service {
     web_socket: Option<SocketAddr>,
     web_socket_tls: Option<SocketAddr>,
     http: Option<SocketAddr>,
+    blob: Option<BlobEndpoint>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
@@ -101,6 +110,22 @@ pub enum StartError {
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
+    },
+    /// The blobs in the data directory can't be served.
+    #[error("the blobs in {} can't be served: {source}", directory.display())]
+    Blobs {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A container can't be made.
+    #[error("blob.containers: {name} can't be made: {source}")]
+    Container {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: BlobError,
     },
     /// Other machines could connect, and no secret would keep anyone out.
     #[error(
@@ -129,6 +154,8 @@ pub enum Protocol {
     WebSocketTls,
     /// HTTP, for health and metrics.
     Http,
+    /// HTTP, for blobs.
+    Blob,
 }
 
 /// What lets everyone in who knows no more than public documentation.
@@ -141,6 +168,8 @@ pub enum Openness {
         /// The key's name.
         name: String,
     },
+    /// The storage account's key has the value that every development emulator has.
+    DevelopmentStorageKey,
 }
 
 impl Service {
@@ -176,6 +205,16 @@ impl Service {
             Some(address) => Some(listen(Protocol::Http, address).await?),
             None => None,
         };
+        let blob = match config.blob {
+            Some(address) => {
+                let openness = match config.open_to_anyone {
+                    true => None,
+                    false => openness_of_blobs(&config.namespace),
+                };
+                Some(self::listen(openness.as_ref(), Protocol::Blob, address).await?)
+            }
+            None => None,
+        };
 
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -189,8 +228,24 @@ impl Service {
         let amqps = amqps.map(|(bound, tls)| serve(bound, Some(tls), false));
         let web_socket = web_socket.map(|bound| serve(bound, None, true));
         let web_socket_tls = web_socket_tls.map(|(bound, tls)| serve(bound, Some(tls), true));
+        let blob = match blob {
+            Some(bound) => {
+                let front = blob_front(&config.namespace)?;
+                tasks.spawn(Arc::clone(&front).serve(bound.listener, stopped.clone()));
+                if let Some(period) = sync_period(&config.namespace) {
+                    let store = Arc::clone(front.store());
+                    tasks.spawn(sync_blobs(store, period, stopped.clone()));
+                }
+                Some(BlobEndpoint {
+                    address: bound.address,
+                    front,
+                })
+            }
+            None => None,
+        };
+        let blob_front = blob.as_ref().map(|blob| Arc::clone(&blob.front));
         let http = http.map(|bound| {
-            let serving = HttpFront::new(Arc::clone(&namespace), front)
+            let serving = HttpFront::new(Arc::clone(&namespace), front, blob_front)
                 .serve(bound.listener, stopped.clone());
             tasks.spawn(async move {
                 if let Err(error) = serving.await {
@@ -207,6 +262,7 @@ impl Service {
             web_socket,
             web_socket_tls,
             http,
+            blob,
             stop,
             tasks,
         })
@@ -248,6 +304,41 @@ impl Service {
         self.http
     }
 
+    /// Where blobs are served, if anywhere.
+    #[must_use]
+    pub fn blob_address(&self) -> Option<SocketAddr> {
+        self.blob.as_ref().map(|blob| blob.address)
+    }
+
+    /// What goes wrong with blobs on purpose, where they are served.
+    #[must_use]
+    pub fn blob_faults(&self) -> Option<&BlobFaults> {
+        self.blob.as_ref().map(|blob| blob.front.faults())
+    }
+
+    /// What a client of blob storage connects with, where blobs are served.
+    #[must_use]
+    pub fn storage_connection_string(&self) -> Option<StorageConnectionString> {
+        let blob = self.blob.as_ref()?;
+        let key = blob.front.key();
+        // Its clients take a name with a dot in it for one that begins with the account; addresses are safe.
+        let host = match client_host(self.namespace.host(), blob.address) {
+            host if host == "localhost" => match blob.address.ip() {
+                ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+                ip => ip.to_string(),
+            },
+            host => host,
+        };
+        let host = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host,
+        };
+        Some(StorageConnectionString {
+            blob_endpoint: format!("http://{host}:{}/{}", blob.address.port(), key.account()),
+            credential: StorageCredential::Key(key.clone()),
+        })
+    }
+
     /// What a client connects with over plain TCP: for one hub, or for the whole namespace without `hub`. It has the
     /// development emulator's form, which makes clients do without TLS.
     #[must_use]
@@ -270,6 +361,14 @@ impl Service {
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
             self.tasks.shutdown().await;
+        }
+        if let Some(blob) = self.blob.take() {
+            let store = Arc::clone(blob.front.store());
+            match tokio::task::spawn_blocking(move || store.close()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(%error, "not every blob is on the disk"),
+                Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
+            }
         }
         let namespace = Arc::clone(&self.namespace);
         match tokio::task::spawn_blocking(move || namespace.close()).await {
@@ -311,6 +410,7 @@ impl Protocol {
             Self::WebSocket => "AMQP over WebSocket",
             Self::WebSocketTls => "AMQP over WebSocket and TLS",
             Self::Http => "HTTP",
+            Self::Blob => "blob storage",
         }
     }
 }
@@ -331,6 +431,9 @@ impl fmt::Display for Openness {
                     "the key `{name}` has the development emulator's value, which everyone knows"
                 )
             }
+            Self::DevelopmentStorageKey => f.write_str(
+                "`blob.account.key` has the development emulator's value, which everyone knows",
+            ),
         }
     }
 }
@@ -364,6 +467,83 @@ async fn listen(
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok(Bound { listener, address })
+}
+
+/// Blobs at work.
+#[derive(Debug)]
+struct BlobEndpoint {
+    address: SocketAddr,
+    front: Arc<BlobFront>,
+}
+
+/// The front end of the account that `config` describes, with the containers that it names.
+fn blob_front(config: &NamespaceConfig) -> Result<Arc<BlobFront>, StartError> {
+    let key = config.blob.check().map_err(NamespaceError::Blob)?;
+    let limits = BlobLimits::default();
+    let store = match &config.storage {
+        None => BlobStore::in_memory(config.blob.memory, limits),
+        Some(storage) => {
+            let directory = storage.directory.join(BLOBS);
+            BlobStore::open(&directory, storage.options.sync, config.blob.memory, limits)
+                .map_err(|source| StartError::Blobs { directory, source })?
+        }
+    };
+    for name in &config.blob.containers {
+        match store.create_container(name, Vec::new(), SystemTime::now()) {
+            Ok(_) | Err(BlobError::ContainerAlreadyExists) => {}
+            Err(source) => {
+                return Err(StartError::Container {
+                    name: name.clone(),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(BlobFront::new(
+        Arc::new(store),
+        BlobFrontOptions {
+            key,
+            policy: config.signatures,
+            body: config.blob.body,
+            maximum_connections: config.maximum_connections.get() as usize,
+        },
+    ))
+}
+
+/// How often what was written of blobs is brought to the device.
+fn sync_period(config: &NamespaceConfig) -> Option<Duration> {
+    match config.storage.as_ref()?.options.sync {
+        SyncPolicy::Interval(period) => Some(period),
+        SyncPolicy::Always | SyncPolicy::Os => None,
+    }
+}
+
+async fn sync_blobs(store: Arc<BlobStore>, period: Duration, mut stop: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let store = Arc::clone(&store);
+        match tokio::task::spawn_blocking(move || store.sync()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "blobs can't be brought to the disk"),
+            Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
+        }
+    }
+}
+
+/// What makes a storage account open to anyone, if anything does.
+fn openness_of_blobs(config: &NamespaceConfig) -> Option<Openness> {
+    match config.signatures {
+        SignaturePolicy::AcceptAny => Some(Openness::AcceptAny),
+        SignaturePolicy::Verify => config
+            .blob
+            .has_development_key()
+            .then_some(Openness::DevelopmentStorageKey),
+    }
 }
 
 /// What makes a namespace open to anyone, if anything does.
@@ -418,6 +598,9 @@ async fn enforce_retention(namespace: Arc<Namespace>, mut stop: watch::Receiver<
         }
     }
 }
+
+/// Where blobs are in a data directory.
+const BLOBS: &str = "blob";
 
 /// Retention goes by whole segments, so finer steps would show nowhere.
 const RETENTION_PERIOD: Duration = Duration::from_secs(1);

@@ -15,6 +15,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::amqp::AmqpFront;
+use super::blob::{BlobFront, BlobFrontCounterValues};
+use crate::blob::BlobStoreFigures;
 use crate::counters::CounterValues;
 use crate::log::disk::StorageCounters;
 use crate::namespace::{Namespace, Partition};
@@ -25,13 +27,22 @@ use crate::profile::ProfileCounterValues;
 pub struct HttpFront {
     namespace: Arc<Namespace>,
     amqp: Arc<AmqpFront>,
+    blob: Option<Arc<BlobFront>>,
 }
 
 impl HttpFront {
-    /// An HTTP front for a namespace and its AMQP front.
+    /// An HTTP front for a namespace, its AMQP front, and the blobs beside it, if there are any.
     #[must_use]
-    pub const fn new(namespace: Arc<Namespace>, amqp: Arc<AmqpFront>) -> Self {
-        Self { namespace, amqp }
+    pub const fn new(
+        namespace: Arc<Namespace>,
+        amqp: Arc<AmqpFront>,
+        blob: Option<Arc<BlobFront>>,
+    ) -> Self {
+        Self {
+            namespace,
+            amqp,
+            blob,
+        }
     }
 
     /// Serves requests until `stop` becomes true.
@@ -165,8 +176,13 @@ impl HttpFront {
         let profile = profile.as_ref().map(profile_counters);
         let storage = self.namespace.storage_counters();
         let storage = storage.as_ref().map(storage_counters);
+        let blob = self
+            .blob
+            .as_ref()
+            .map(|blob| blob_figures(&blob.counters(), &blob.store().figures()));
         for (name, kind, help, figure) in connections
             .into_iter()
+            .chain(blob.into_iter().flatten())
             .chain(profile.into_iter().flatten())
             .chain(storage.into_iter().flatten())
         {
@@ -225,6 +241,82 @@ const fn storage_counters(
             "gauge",
             "Memory that holds segments which are on the disk as well.",
             values.resident_bytes,
+        ),
+    ]
+}
+
+/// Name, kind, help and figure of blobs.
+const fn blob_figures(
+    front: &BlobFrontCounterValues,
+    store: &BlobStoreFigures,
+) -> [(&'static str, &'static str, &'static str, u64); 12] {
+    [
+        (
+            "parshall_blob_connections",
+            "gauge",
+            "Connections for blobs open now.",
+            front.open_connections,
+        ),
+        (
+            "parshall_blob_requests_total",
+            "counter",
+            "Requests for blobs answered.",
+            front.requests,
+        ),
+        (
+            "parshall_blob_requests_refused_total",
+            "counter",
+            "Requests for blobs answered with a status from 400 to 499.",
+            front.refused,
+        ),
+        (
+            "parshall_blob_requests_failed_total",
+            "counter",
+            "Requests for blobs answered with a status from 500 on.",
+            front.failed,
+        ),
+        (
+            "parshall_blob_bytes_in_total",
+            "counter",
+            "Bytes of bodies that requests for blobs announced.",
+            front.bytes_in,
+        ),
+        (
+            "parshall_blob_bytes_out_total",
+            "counter",
+            "Bytes of bodies of replies to requests for blobs.",
+            front.bytes_out,
+        ),
+        (
+            "parshall_blob_injected_faults_total",
+            "counter",
+            "Requests for blobs delayed or refused on purpose.",
+            front.injected,
+        ),
+        (
+            "parshall_blob_containers",
+            "gauge",
+            "Containers.",
+            store.containers,
+        ),
+        ("parshall_blob_blobs", "gauge", "Blobs.", store.blobs),
+        (
+            "parshall_blob_memory_bytes",
+            "gauge",
+            "Memory that blobs take.",
+            store.memory_bytes,
+        ),
+        (
+            "parshall_blob_storage_failures_total",
+            "counter",
+            "Operations on files of blobs that failed.",
+            store.storage_failures,
+        ),
+        (
+            "parshall_blob_damaged_files_total",
+            "counter",
+            "Files of blobs found damaged at the start and set aside.",
+            store.damaged_files,
         ),
     ]
 }

@@ -1,4 +1,5 @@
 //! Front ends: protocols on one side, calls of the store on the other, and nothing else in between.
 
 pub mod amqp;
+pub mod blob;
 pub mod http;

@@ -3,6 +3,7 @@
 //! Whoever reads files or command lines fills this in; [`Namespace::new`](super::Namespace::new) checks it.
 
 use super::storage::StorageConfig;
+use crate::blob::BlobConfig;
 use crate::log::LogLimits;
 use crate::profile::ProfileConfig;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
@@ -43,6 +44,9 @@ pub struct NamespaceConfig {
     /// How it is shaped like the real service. Default: not at all.
     #[serde(default)]
     pub profile: ProfileConfig,
+    /// The storage account, where blobs are served. Default: the development emulator's, empty.
+    #[serde(default)]
+    pub blob: BlobConfig,
 }
 
 /// Whether what clients present is verified.
@@ -111,6 +115,7 @@ impl NamespaceConfig {
             storage: None,
             idle_timeout: default_idle_timeout(),
             profile: ProfileConfig::default(),
+            blob: BlobConfig::default(),
         }
     }
 }

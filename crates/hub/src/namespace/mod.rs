@@ -24,6 +24,7 @@ pub use receivers::{
 pub use storage::{DataDirectoryError, StorageConfig};
 pub use watchers::{Watch, Watchers};
 
+use crate::blob::BlobConfigError;
 use crate::counters::CounterValues;
 use crate::log::BlockPool;
 use crate::log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
@@ -113,6 +114,9 @@ pub enum NamespaceError {
     /// The service profile contradicts itself.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// The storage account makes no sense.
+    #[error(transparent)]
+    Blob(#[from] BlobConfigError),
 }
 
 impl Namespace {
@@ -138,6 +142,7 @@ impl Namespace {
             });
         }
         let rules = rules(config)?;
+        config.blob.check()?;
         let profile = ServiceProfile::new(&config.profile, &config.host)?;
         let mut names = HashSet::with_capacity(config.hubs.len());
         for (index, hub) in config.hubs.iter().enumerate() {

@@ -128,6 +128,7 @@ mod tests {
             storage: None,
             profile: hub::profile::ProfileConfig::default(),
             tls: None,
+            blob_containers: None,
         }));
         serde_json::to_string(&config).expect("serialises")
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::TryFromIntError;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,6 +121,7 @@ impl Fabric for EventHubsFabric {
         let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, FabricError>>()?);
         namespace.profile = config.profile.clone();
         namespace.storage.clone_from(&config.storage);
+        namespace.blob.containers = config.blob_containers.clone().unwrap_or_default();
         if config.preallocate {
             let bytes = config.hubs.iter().map(|entity| {
                 entity
@@ -129,11 +131,14 @@ impl Fabric for EventHubsFabric {
             });
             namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
         }
+        let mut service = ServiceConfig::loopback(namespace);
+        if config.blob_containers.is_some() {
+            service.blob = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        }
         // The role's own loop runs on one thread; the service takes what the machine gives it.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let service = ServiceConfig::loopback(namespace);
         let (service, authority) = match &config.tls {
             Some(directory) => {
                 let started = tls::start(service, directory.clone());
@@ -251,6 +256,11 @@ impl HubService for EmbeddedHub {
             connection_string: Secret::new(connection_string.reveal()),
             certificate_authority: self.authority.clone()?,
         })
+    }
+
+    fn storage_connection_string(&self) -> Option<Secret> {
+        let string = self.service.storage_connection_string()?;
+        Some(Secret::new(string.reveal()))
     }
 
     fn counters(&self) -> BTreeMap<String, HubCounters> {

@@ -76,6 +76,9 @@ pub trait HubService {
     /// The same over TLS, if it listens for that.
     fn tls(&self) -> Option<TlsAccess>;
 
+    /// How clients reach its storage account, if it has one.
+    fn storage_connection_string(&self) -> Option<Secret>;
+
     /// Its counters, by entity name.
     fn counters(&self) -> BTreeMap<String, HubCounters>;
 

@@ -20,6 +20,7 @@ pub(super) async fn run<F: Fabric>(
     channel.reporter.send(&Report::Ready(Ready {
         connection_string: Some(hub.connection_string()),
         tls: hub.tls(),
+        storage_connection_string: hub.storage_connection_string(),
     }));
     let counted = || Counted::new(config.clock.now(), Counters::Hub(hub.counters()));
     let mut ticks = tokio::time::interval(REPORT_EVERY);

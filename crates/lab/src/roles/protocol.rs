@@ -68,6 +68,9 @@ pub struct HubConfig {
     /// Where the certificate is made with which it listens for TLS as well; not at all, if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<PathBuf>,
+    /// Containers of the storage account to serve blobs from; no blobs are served, if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob_containers: Option<Vec<String>>,
 }
 
 /// One hub of the embedded service.
@@ -260,6 +263,9 @@ pub struct Ready {
     /// Hub: how to reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_string: Option<Secret>,
+    /// Hub: how to reach its storage account, where it serves one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_connection_string: Option<Secret>,
     /// Hub: how to reach it over TLS, if it was asked to listen for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsAccess>,
@@ -526,6 +532,7 @@ mod tests {
                 connection_string: Secret::new("Endpoint=sb://y"),
                 certificate_authority: PathBuf::from("/tmp/ca.pem"),
             }),
+            storage_connection_string: Some(Secret::new("AccountName=x")),
         }));
         comes_back(&Report::Progress(Counted {
             at: RunTime::EPOCH,

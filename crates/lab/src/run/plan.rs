@@ -81,6 +81,7 @@ impl TrialPlan<'_> {
             storage,
             profile: parameters.embedded.profile.clone(),
             tls: (parameters.sut.transport == Transport::Tls).then(|| tls.to_owned()),
+            blob_containers: None,
         }
     }
 

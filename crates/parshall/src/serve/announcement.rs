@@ -39,6 +39,9 @@ impl fmt::Display for Announcement<'_> {
             writeln!(f, "Health             http://{address}/health")?;
             writeln!(f, "Metrics            http://{address}/metrics")?;
         }
+        if let Some(address) = service.blob_address() {
+            writeln!(f, "Blobs              http://{address}")?;
+        }
         if let Some(storage) = self.storage {
             let (directory, sync) = (storage.directory.display(), storage.options.sync);
             writeln!(f, "Data               {directory} (sync: {sync})")?;
@@ -51,6 +54,9 @@ impl fmt::Display for Announcement<'_> {
         if service.amqps_address().is_some() {
             writeln!(f, "\nConnection strings for TLS")?;
             self.connection_strings(f, |hub| service.tls_connection_string(hub))?;
+        }
+        if let Some(string) = service.storage_connection_string() {
+            writeln!(f, "\nConnection string for blobs\n  {}", string.reveal())?;
         }
         writeln!(f, "\nReady.")
     }

@@ -34,6 +34,7 @@ Examples:
   parshall serve --data-dir ./data --sync always        hubs and events that outlive the service
   parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, told on standard output
   parshall serve --tls                                  TLS too, with a certificate made for it
+  parshall serve --blob 127.0.0.1:10000                 blob storage too, for checkpoints
 
 A file for --config:
   hubs:
@@ -43,6 +44,9 @@ A file for --config:
       log: {bytes: 1 GiB, retention: 1 h, when_full: retention}
   authorization_rules:
     - {name: sender, key: \"${SENDER_KEY:?}\", rights: [send]}
+  blob:
+    account: {name: acme, key: \"${STORAGE_KEY:?}\"}
+    containers: [checkpoints]
 
 Logs go to standard error; PARSHALL_LOG says which, such as PARSHALL_LOG=debug. SIGINT (Ctrl-C) or
 SIGTERM ends the service in good order, with exit status 0.")]
@@ -106,6 +110,13 @@ pub(crate) struct ServeArguments {
         help_heading = "Addresses"
     )]
     http: SocketAddr,
+
+    /// The address for clients of blob storage [default: none]
+    ///
+    /// The account is the development emulator's unless a file has `blob:`. Beneath --data-dir blobs outlive the service.
+    /// Example: --blob 127.0.0.1:10000
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
+    blob: Option<SocketAddr>,
 
     /// Listen beyond loopback although everyone knows the key, or nothing is verified: whoever reaches the address can
     /// do everything. For containers and closed networks
@@ -260,6 +271,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         web_socket: arguments.websocket,
         web_socket_tls: with_certificate(arguments.websocket_tls),
         http: Some(arguments.http),
+        blob: arguments.blob,
         open_to_anyone: arguments.open_to_anyone,
     };
     let service = Service::start(config).await.map_err(|error| match error {
@@ -287,7 +299,9 @@ impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
         let message = error.to_string();
         match error {
-            StartError::Listen { .. } => Self::Unavailable { message },
+            StartError::Listen { .. } | StartError::Blobs { .. } | StartError::Container { .. } => {
+                Self::Unavailable { message }
+            }
             StartError::OpenToAnyone { .. } => {
                 let advice = "give a file with keys of your own to --config, listen on a loopback address, or allow it with \
                               --open-to-anyone"

@@ -166,6 +166,7 @@ fn place_of(error: &NamespaceError) -> (&'static str, Option<usize>, &'static st
         NamespaceError::IdleTimeout { .. } => ("idle_timeout", None, ""),
         NamespaceError::NoRule => ("authorization_rules", None, ""),
         NamespaceError::Profile(error) => (error.path, None, ""),
+        NamespaceError::Blob(error) => (error.path, None, ""),
         NamespaceError::EmptyRule { index, field } => ("authorization_rules", Some(*index), field),
         NamespaceError::RepeatedHub { index, .. } => ("hubs", Some(*index), "name"),
         NamespaceError::DataDirectory { index, .. } => ("hubs", *index, "partitions"),

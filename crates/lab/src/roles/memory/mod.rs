@@ -270,6 +270,10 @@ impl HubService for MemoryService {
         None
     }
 
+    fn storage_connection_string(&self) -> Option<Secret> {
+        None
+    }
+
     fn counters(&self) -> BTreeMap<String, HubCounters> {
         let hubs = self.fabric.hubs();
         let faults = &self.fabric.faults;

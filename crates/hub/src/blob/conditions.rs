@@ -1,0 +1,261 @@
+//! Entity tags, and what a request makes depend on them.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use super::error::BlobError;
+
+/// The tag of one version of a blob or container. No two versions ever have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Etag(pub(super) u64);
+
+/// What one version is told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Its tag.
+    pub etag: Etag,
+    /// When it was written, in whole seconds.
+    pub modified_at: SystemTime,
+}
+
+/// Which tags a condition is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EtagCondition {
+    /// That of any version: whether there is one.
+    Any,
+    /// One of these. What is no tag of ours is left out, since it is no version's.
+    OneOf(Vec<Etag>),
+}
+
+/// The conditions of a request. All of them must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// `If-Match`
+    pub if_match: Option<EtagCondition>,
+    /// `If-None-Match`
+    pub if_none_match: Option<EtagCondition>,
+    /// `If-Modified-Since`
+    pub if_modified_since: Option<SystemTime>,
+    /// `If-Unmodified-Since`
+    pub if_unmodified_since: Option<SystemTime>,
+}
+
+impl Etag {
+    /// Reads a tag, with quotation marks or without.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim().trim_matches('"');
+        let digits = text
+            .strip_prefix("0x")
+            .or_else(|| text.strip_prefix("0X"))?;
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match is_number {
+            true => u64::from_str_radix(digits, 16).ok().map(Self),
+            false => None,
+        }
+    }
+}
+
+/// Without quotation marks.
+impl fmt::Display for Etag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:X}", self.0)
+    }
+}
+
+impl EtagCondition {
+    /// Reads the value of `If-Match` or `If-None-Match`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text.trim() {
+            "*" => Self::Any,
+            list => Self::OneOf(list.split(',').filter_map(Etag::parse).collect()),
+        }
+    }
+
+    fn is_met_by(&self, etag: Etag) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OneOf(etags) => etags.contains(&etag),
+        }
+    }
+}
+
+impl Conditions {
+    /// Whether what is there may be read.
+    ///
+    /// # Errors
+    /// [`NotModified`](BlobError::NotModified) if the reader has it already.
+    pub fn check_read(&self, current: Version) -> Result<(), BlobError> {
+        self.check_match(current)?;
+        match self.is_known(current) {
+            true => Err(BlobError::NotModified),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether what is there may be changed or deleted.
+    ///
+    /// # Errors
+    /// [`ConditionNotMet`](BlobError::ConditionNotMet)
+    pub fn check_change(&self, current: Version) -> Result<(), BlobError> {
+        self.check_match(current)?;
+        match self.is_known(current) {
+            true => Err(BlobError::ConditionNotMet),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a blob may be put in the place of the one that is there, or where there is none.
+    ///
+    /// # Errors
+    /// [`BlobAlreadyExists`](BlobError::BlobAlreadyExists) if there must be none, otherwise
+    /// [`ConditionNotMet`](BlobError::ConditionNotMet).
+    pub fn check_replace(&self, current: Option<Version>) -> Result<(), BlobError> {
+        match current {
+            Some(_) if self.if_none_match == Some(EtagCondition::Any) => {
+                Err(BlobError::BlobAlreadyExists)
+            }
+            Some(current) => self.check_change(current),
+            // What is not there has no tag, and was not left unmodified.
+            None if self.if_match.is_some() || self.if_unmodified_since.is_some() => {
+                Err(BlobError::ConditionNotMet)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_match(&self, current: Version) -> Result<(), BlobError> {
+        let matches = self
+            .if_match
+            .as_ref()
+            .is_none_or(|condition| condition.is_met_by(current.etag));
+        let unmodified = self
+            .if_unmodified_since
+            .is_none_or(|instant| current.modified_at <= instant);
+        match matches && unmodified {
+            true => Ok(()),
+            false => Err(BlobError::ConditionNotMet),
+        }
+    }
+
+    /// Whether the conditions name this very version as the one that is not wanted.
+    fn is_known(&self, current: Version) -> bool {
+        let has_tag = self
+            .if_none_match
+            .as_ref()
+            .is_some_and(|condition| condition.is_met_by(current.etag));
+        let is_old = self
+            .if_modified_since
+            .is_some_and(|instant| current.modified_at <= instant);
+        has_tag || is_old
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn version() -> Version {
+        Version {
+            etag: Etag(0x8DABC),
+            modified_at: at(100),
+        }
+    }
+
+    #[test]
+    fn tags_are_read_with_quotation_marks_and_without() {
+        for text in ["0x8DABC", "\"0x8DABC\"", " \"0x8dabc\" "] {
+            assert_eq!(Etag::parse(text), Some(Etag(0x8DABC)), "{text}");
+        }
+        for text in [
+            "",
+            "8DABC",
+            "0x",
+            "0x+1",
+            "W/\"0x8DABC\"",
+            "0xFFFFFFFFFFFFFFFFF",
+        ] {
+            assert_eq!(Etag::parse(text), None, "{text}");
+        }
+        assert_eq!(EtagCondition::parse(" * "), EtagCondition::Any);
+        let list = EtagCondition::parse("\"0x1\", what, 0x2");
+        assert_eq!(list, EtagCondition::OneOf(vec![Etag(1), Etag(2)]));
+    }
+
+    #[test]
+    fn a_star_means_another_thing_for_each_operation() {
+        let conditions = Conditions {
+            if_none_match: Some(EtagCondition::Any),
+            ..Conditions::default()
+        };
+        assert_eq!(conditions.check_replace(None), Ok(()));
+        assert_eq!(
+            conditions.check_replace(Some(version())),
+            Err(BlobError::BlobAlreadyExists)
+        );
+        assert_eq!(
+            conditions.check_change(version()),
+            Err(BlobError::ConditionNotMet)
+        );
+        assert_eq!(
+            conditions.check_read(version()),
+            Err(BlobError::NotModified)
+        );
+        let conditions = Conditions {
+            if_match: Some(EtagCondition::Any),
+            ..Conditions::default()
+        };
+        assert_eq!(
+            conditions.check_replace(None),
+            Err(BlobError::ConditionNotMet)
+        );
+        assert_eq!(conditions.check_change(version()), Ok(()));
+    }
+
+    fn condition() -> impl Strategy<Value = Option<EtagCondition>> {
+        proptest::option::of(prop_oneof![
+            Just(EtagCondition::Any),
+            proptest::collection::vec((0_u64..4).prop_map(Etag), 0..3)
+                .prop_map(EtagCondition::OneOf),
+        ])
+    }
+
+    proptest! {
+        /// Each condition by itself, as the standard words it, against all of them together.
+        #[test]
+        fn all_conditions_must_hold(
+            if_match in condition(),
+            if_none_match in condition(),
+            modified in proptest::option::of(98_u64..103),
+            unmodified in proptest::option::of(98_u64..103),
+            etag in 0_u64..4,
+        ) {
+            let conditions = Conditions {
+                if_match: if_match.clone(),
+                if_none_match: if_none_match.clone(),
+                if_modified_since: modified.map(at),
+                if_unmodified_since: unmodified.map(at),
+            };
+            let current = Version { etag: Etag(etag), modified_at: at(100) };
+            let names = |condition: &Option<EtagCondition>| match condition {
+                None => None,
+                Some(EtagCondition::Any) => Some(true),
+                Some(EtagCondition::OneOf(etags)) => Some(etags.iter().any(|one| one.0 == etag)),
+            };
+            let holds = names(&if_match) != Some(false)
+                && names(&if_none_match) != Some(true)
+                && modified.is_none_or(|since| 100 > since)
+                && unmodified.is_none_or(|since| 100 <= since);
+            prop_assert_eq!(conditions.check_change(current).is_ok(), holds);
+            prop_assert_eq!(conditions.check_read(current).is_ok(), holds);
+            prop_assert_eq!(conditions.check_replace(Some(current)).is_ok(), holds);
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! A container and its blobs.
+//!
+//! Each blob has a [`Slot`]. Whoever changes the blob holds the slot's lock from the evaluation of conditions until what is
+//! new is kept and visible, so each change happens as one; readers take what is visible and wait for nobody.
+//!
+//! * `put` writes whole blobs, metadata and headers, and deletes.
+//! * `blocks` puts blobs together from blocks, `append` makes them longer.
+//! * `listing` says what there is.
+//! * `loading` is what was found in a data directory.
+
+mod append;
+mod blocks;
+mod listing;
+mod loading;
+mod put;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+pub use append::{AppendRequest, Appended};
+pub use blocks::{BlockChoice, BlockLists, BlockSource, ListedBlock};
+pub use listing::{ListRequest, Listed, Listing};
+pub use put::{PutRequest, Replacing};
+
+use super::budget::{Budget, Charge};
+use super::conditions::{Conditions, Etag, Version};
+use super::content::{Block, ContentReader, Piece};
+use super::disk::{Folder, KeptBlob, KeptBlock, PieceHead, StagedHead};
+use super::error::BlobError;
+use super::limits::{BlobLimits, ENTRY_BYTES};
+use super::properties::{BlobKind, Description, Metadata, unix_s, whole_seconds};
+
+/// A container.
+#[derive(Debug)]
+pub struct Container {
+    name: String,
+    version: Version,
+    metadata: Metadata,
+    shared: Arc<Shared>,
+    /// Where it is kept, if it is.
+    folder: Option<Folder>,
+    /// Whether it is there. Held for reading by whoever writes a file of it, so that none is written after its end.
+    is_there: RwLock<bool>,
+    slots: RwLock<BTreeMap<String, Arc<Slot>>>,
+    _charge: Charge,
+}
+
+/// What all containers of an account share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) budget: Arc<Budget>,
+    pub(super) limits: BlobLimits,
+    pub(super) last_etag: AtomicU64,
+}
+
+/// A blob as it is at one moment. It never changes; another one takes its place.
+#[derive(Debug)]
+pub struct Blob {
+    /// That of its description on the disk.
+    number: u64,
+    kind: BlobKind,
+    version: Version,
+    created_at: SystemTime,
+    description: Description,
+    length: u64,
+    appended_blocks: u32,
+    /// Uncommitted blocks in pieces up to this number are void.
+    staged_after: u64,
+    blocks: Vec<Block>,
+    _charge: Charge,
+}
+
+/// The place of a blob of one name, whether there is one at present or not.
+#[derive(Debug)]
+struct Slot {
+    staged: Mutex<Staged>,
+    visible: RwLock<Option<Arc<Blob>>>,
+}
+
+/// What whoever changes a blob holds.
+#[derive(Debug, Default)]
+struct Staged {
+    /// Blocks that wait to be committed, by their ids.
+    blocks: BTreeMap<String, Block>,
+    /// The slot is no container's any longer.
+    is_removed: bool,
+}
+
+/// One change of one blob.
+struct Change<'a> {
+    container: &'a Container,
+    name: &'a str,
+    staged: MutexGuard<'a, Staged>,
+    slot: &'a Slot,
+    current: Option<Arc<Blob>>,
+}
+
+/// Whether a change may make the blob that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Absent {
+    Made,
+    Refused,
+}
+
+impl Blob {
+    /// How it is written.
+    #[must_use]
+    pub const fn kind(&self) -> BlobKind {
+        self.kind
+    }
+
+    /// Which version this is.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// When the first version was written.
+    #[must_use]
+    pub const fn created_at(&self) -> SystemTime {
+        self.created_at
+    }
+
+    /// Its headers and metadata.
+    #[must_use]
+    pub const fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Bytes of its content.
+    #[must_use]
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many blocks were appended.
+    #[must_use]
+    pub const fn appended_blocks(&self) -> u32 {
+        self.appended_blocks
+    }
+
+    /// A reader of a part of the content; what lies beyond its end is left out.
+    #[must_use]
+    pub fn read(&self, range: Range<u64>) -> ContentReader {
+        ContentReader::new(&self.blocks, range)
+    }
+}
+
+impl Container {
+    /// A container that has just been made.
+    pub(super) fn new(
+        name: String,
+        metadata: Metadata,
+        version: Version,
+        shared: Arc<Shared>,
+        folder: Option<Folder>,
+    ) -> Result<Self, BlobError> {
+        let entries = metadata
+            .iter()
+            .map(|(name, value)| name.len() + value.len());
+        let bytes = ENTRY_BYTES + (name.len() + entries.sum::<usize>()) as u64;
+        let charge = shared.budget.charge(bytes)?;
+        Ok(Self {
+            name,
+            version,
+            metadata,
+            shared,
+            folder,
+            is_there: RwLock::new(true),
+            slots: RwLock::default(),
+            _charge: charge,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Which version this is; it has only one.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The metadata that it was made with.
+    #[must_use]
+    pub const fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The blob of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn blob(&self, name: &str) -> Result<Arc<Blob>, BlobError> {
+        let slot = read(&self.slots).get(name).cloned();
+        slot.and_then(|slot| slot.blob())
+            .ok_or(BlobError::BlobNotFound)
+    }
+
+    /// How many blobs there are.
+    #[must_use]
+    pub fn blob_count(&self) -> u64 {
+        let slots = read(&self.slots);
+        slots.values().filter(|slot| slot.blob().is_some()).count() as u64
+    }
+
+    /// Where it is kept.
+    pub(super) const fn folder(&self) -> Option<&Folder> {
+        self.folder.as_ref()
+    }
+
+    /// Ends it: whoever is about to change one of its blobs comes too late from now on. `end` happens while nobody does.
+    pub(super) fn end(&self, end: impl FnOnce() -> Result<(), BlobError>) -> Result<(), BlobError> {
+        let mut is_there = write(&self.is_there);
+        if !*is_there {
+            return Err(BlobError::ContainerNotFound);
+        }
+        end()?;
+        *is_there = false;
+        Ok(())
+    }
+
+    /// Changes the blob of a name by `change`, which nobody else does meanwhile.
+    fn change<T>(
+        &self,
+        name: &str,
+        absent: Absent,
+        change: impl FnOnce(&mut Change<'_>) -> Result<T, BlobError>,
+    ) -> Result<T, BlobError> {
+        let is_there = read(&self.is_there);
+        if !*is_there {
+            return Err(BlobError::ContainerNotFound);
+        }
+        loop {
+            let slot = self.slot(name, absent)?;
+            let staged = lock(&slot.staged);
+            // Removed between having been found and having been locked: there may be another one now.
+            if staged.is_removed {
+                continue;
+            }
+            let mut under_way = Change {
+                container: self,
+                name,
+                staged,
+                current: slot.blob(),
+                slot: &slot,
+            };
+            let result = change(&mut under_way);
+            if slot.blob().is_none() && under_way.staged.blocks.is_empty() {
+                under_way.staged.is_removed = true;
+                write(&self.slots).remove(name);
+            }
+            return result;
+        }
+    }
+
+    fn slot(&self, name: &str, absent: Absent) -> Result<Arc<Slot>, BlobError> {
+        if let Some(slot) = read(&self.slots).get(name) {
+            return Ok(Arc::clone(slot));
+        }
+        match absent {
+            Absent::Refused => Err(BlobError::BlobNotFound),
+            Absent::Made => {
+                let mut slots = write(&self.slots);
+                Ok(Arc::clone(slots.entry(name.to_owned()).or_default()))
+            }
+        }
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            staged: Mutex::default(),
+            visible: RwLock::new(None),
+        }
+    }
+}
+
+impl Slot {
+    fn blob(&self) -> Option<Arc<Blob>> {
+        read(&self.visible).clone()
+    }
+}
+
+impl Shared {
+    /// The next version of anything. Tags are ticks of 100 ns, as in the service, and only ever grow.
+    pub(super) fn next_version(&self, now: SystemTime) -> Version {
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ticks = u64::try_from(since.as_nanos() / 100).unwrap_or(0);
+        let ticks = ticks.saturating_add(TICKS_TO_1970);
+        let last = self
+            .last_etag
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                Some(ticks.max(last.saturating_add(1)))
+            })
+            .unwrap_or_default();
+        Version {
+            etag: Etag(ticks.max(last.saturating_add(1))),
+            modified_at: whole_seconds(now),
+        }
+    }
+}
+
+/// What is to become visible.
+struct NewBlob {
+    kind: BlobKind,
+    description: Description,
+    blocks: Vec<Block>,
+    appended_blocks: u32,
+    /// What becomes of the blocks that wait to be committed.
+    staged: StagedBlocks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StagedBlocks {
+    Kept,
+    Dropped,
+}
+
+impl Change<'_> {
+    /// The blob that is there.
+    fn existing(&self) -> Result<&Arc<Blob>, BlobError> {
+        self.current.as_ref().ok_or(BlobError::BlobNotFound)
+    }
+
+    /// Whether a whole blob may be written.
+    fn check_replace(
+        &self,
+        conditions: &Conditions,
+        replacing: Replacing,
+    ) -> Result<(), BlobError> {
+        let current = self.current.as_ref().map(|blob| blob.version);
+        conditions.check_replace(current)?;
+        match (current, replacing) {
+            (Some(_), Replacing::Forbidden) => Err(BlobError::MayNotReplace),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps bytes, as those of a block that waits to be committed if it has an `id`. They go again unless a blob or a
+    /// list of waiting blocks names them.
+    fn keep(&self, content: Bytes, id: Option<&str>) -> Result<Block, BlobError> {
+        let length = content.len() as u64;
+        let (crc, piece) = match &self.container.folder {
+            None => {
+                let charge = self.container.shared.budget.charge(length + ENTRY_BYTES)?;
+                (0, Piece::Memory(content, Arc::new(charge)))
+            }
+            Some(folder) => {
+                let crc = crc32c::crc32c(&content);
+                let staged = |id: &str| StagedHead {
+                    id: id.to_owned(),
+                    length,
+                    crc,
+                };
+                let head = PieceHead {
+                    blob: self.name.to_owned(),
+                    block: id.map(staged),
+                };
+                (crc, Piece::File(folder.write_piece(&head, &content)?))
+            }
+        };
+        Ok(Block {
+            id: id.unwrap_or_default().to_owned(),
+            length,
+            crc,
+            piece,
+        })
+    }
+
+    /// Puts a blob in the place of the one that is there, and lets go of what is not part of it any longer.
+    fn publish(&mut self, new: NewBlob, now: SystemTime) -> Result<Arc<Blob>, BlobError> {
+        let published = self.prepare(new, now);
+        let (blob, staged) = match published {
+            Ok(published) => published,
+            Err((error, blocks)) => {
+                // What was written for it is nobody's, unless the blob that is there has it as well.
+                self.condemn_all_but(&blocks, self.current.as_deref());
+                return Err(error);
+            }
+        };
+        *write(&self.slot.visible) = Some(Arc::clone(&blob));
+        if let Some(old) = self.current.replace(Arc::clone(&blob)) {
+            self.condemn_all_but(&old.blocks, Some(&blob));
+        }
+        if staged == StagedBlocks::Dropped {
+            self.drop_staged(Some(&blob));
+        }
+        self.sync_names()?;
+        Ok(blob)
+    }
+
+    /// Comes last: the change is there, whatever this comes to, and whoever asked for it is told if it may not last.
+    fn sync_names(&self) -> Result<(), BlobError> {
+        match &self.container.folder {
+            Some(folder) => Ok(folder.sync_names()?),
+            None => Ok(()),
+        }
+    }
+
+    fn prepare(
+        &self,
+        new: NewBlob,
+        now: SystemTime,
+    ) -> Result<(Arc<Blob>, StagedBlocks), (BlobError, Vec<Block>)> {
+        let shared = &self.container.shared;
+        let bytes = ENTRY_BYTES
+            + self.name.len() as u64
+            + new.description.bytes()
+            + new.blocks.len() as u64 * size_of::<Block>() as u64;
+        let charge = match shared.budget.charge(bytes) {
+            Ok(charge) => charge,
+            Err(error) => return Err((error, new.blocks)),
+        };
+        let disk = self.container.folder.as_ref().map(Folder::disk);
+        let current = self.current.as_deref();
+        let number = match (current, disk) {
+            (Some(current), _) => current.number,
+            (None, Some(disk)) => disk.next_number(),
+            (None, None) => 0,
+        };
+        let version = shared.next_version(now);
+        let blob = Blob {
+            number,
+            kind: new.kind,
+            version,
+            created_at: current.map_or(version.modified_at, |current| current.created_at),
+            description: new.description,
+            length: new.blocks.iter().map(|block| block.length).sum(),
+            appended_blocks: new.appended_blocks,
+            staged_after: match (new.staged, disk) {
+                (StagedBlocks::Dropped, Some(disk)) => disk.last_number(),
+                _ => current.map_or(0, |current| current.staged_after),
+            },
+            blocks: new.blocks,
+            _charge: charge,
+        };
+        if let Some(folder) = &self.container.folder
+            && let Err(error) = folder.write_blob(number, &blob.kept(self.name))
+        {
+            return Err((error.into(), blob.blocks));
+        }
+        Ok((Arc::new(blob), new.staged))
+    }
+
+    /// Lets go of the blocks that wait to be committed, except for those that are part of `blob`.
+    fn drop_staged(&mut self, blob: Option<&Blob>) {
+        let dropped: Vec<Block> = std::mem::take(&mut self.staged.blocks)
+            .into_values()
+            .collect();
+        self.condemn_all_but(&dropped, blob);
+    }
+
+    /// Condemns the pieces of `blocks` that neither are part of `blob` nor wait to be committed.
+    fn condemn_all_but(&self, blocks: &[Block], blob: Option<&Blob>) {
+        let number = |block: &Block| match &block.piece {
+            Piece::File(file) => Some(file.number()),
+            Piece::Memory(..) => None,
+        };
+        let kept: std::collections::HashSet<u64> = blob
+            .map_or(&[][..], |blob| &blob.blocks)
+            .iter()
+            .chain(self.staged.blocks.values())
+            .filter_map(number)
+            .collect();
+        for block in blocks {
+            if let Piece::File(file) = &block.piece
+                && !kept.contains(&file.number())
+            {
+                file.condemn();
+            }
+        }
+    }
+}
+
+impl Blob {
+    /// What is written of it to the disk.
+    fn kept(&self, name: &str) -> KeptBlob {
+        let block = |block: &Block| match &block.piece {
+            Piece::File(file) => Some(KeptBlock {
+                id: block.id.clone(),
+                length: block.length,
+                crc: block.crc,
+                piece: file.number(),
+            }),
+            Piece::Memory(..) => None,
+        };
+        KeptBlob {
+            name: name.to_owned(),
+            kind: self.kind,
+            etag: self.version.etag.0,
+            created_unix_s: unix_s(self.created_at),
+            modified_unix_s: unix_s(self.version.modified_at),
+            headers: self.description.headers.clone(),
+            metadata: self.description.metadata.clone(),
+            appended_blocks: self.appended_blocks,
+            staged_after: self.staged_after,
+            blocks: self.blocks.iter().filter_map(block).collect(),
+        }
+    }
+}
+
+/// A panic while a lock was held left what it guards as it was before or after, since nothing is changed in steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From the year 1 to 1970, in units of 100 ns.
+const TICKS_TO_1970: u64 = 621_355_968_000_000_000;

@@ -1,0 +1,254 @@
+//! Blobs in a data directory.
+//!
+//! * `form` is what the files look like.
+//! * `files` is what is done with them, so that tests can let it fail.
+//! * `recover` finds out what is there at the start.
+//!
+//! Nothing is acknowledged before its files have their names. A content is written before the description that names it, and
+//! what a description does not name any longer is removed after it; so whatever instant the process is killed at, each
+//! blob is the one before or the one after. What the system itself forgets in a power cut is found by its checksum.
+
+mod files;
+mod form;
+mod recover;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+pub(super) use files::{BlobFiles, Safety, SystemFiles};
+pub(super) use form::{KeptBlob, KeptBlock, KeptContainer, PieceHead, StagedHead};
+pub(super) use recover::{FoundContainer, Suspicion, recover};
+
+/// What all containers share.
+#[derive(Debug)]
+pub(super) struct Disk {
+    files: Box<dyn BlobFiles>,
+    safety: Safety,
+    last_number: AtomicU64,
+    /// Whether something was written since the last sync of everything.
+    unsynced: AtomicBool,
+    failures: AtomicU64,
+    damaged: AtomicU64,
+}
+
+/// The directory of one container.
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    disk: Arc<Disk>,
+}
+
+/// A file with the bytes of a blob or block. It is removed when it is condemned and nobody reads it any longer.
+#[derive(Debug)]
+pub(super) struct PieceFile {
+    number: u64,
+    path: PathBuf,
+    /// Where the content begins.
+    content_at: u64,
+    condemned: AtomicBool,
+    disk: Arc<Disk>,
+}
+
+impl Disk {
+    pub(super) fn new(files: Box<dyn BlobFiles>, safety: Safety) -> Arc<Self> {
+        Arc::new(Self {
+            files,
+            safety,
+            last_number: AtomicU64::new(0),
+            unsynced: AtomicBool::new(false),
+            failures: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
+        })
+    }
+
+    /// A number that no file has.
+    pub(super) fn next_number(&self) -> u64 {
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The highest number that was given.
+    pub(super) fn last_number(&self) -> u64 {
+        self.last_number.load(Ordering::Relaxed)
+    }
+
+    fn has_number(&self, number: u64) {
+        self.last_number.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// Whether something was written since this was asked last.
+    pub(super) fn take_unsynced(&self) -> bool {
+        self.unsynced.swap(false, Ordering::AcqRel)
+    }
+
+    /// There is something to sync again.
+    pub(super) fn set_unsynced(&self) {
+        self.unsynced.store(true, Ordering::Release);
+    }
+
+    /// Operations that the disk failed.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Files that were found damaged and set aside.
+    pub(super) fn damaged(&self) -> u64 {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    fn counted<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if result.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Makes a file that is complete from the moment that it has its name.
+    fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+        self.unsynced.store(true, Ordering::Release);
+        let mut new = path.as_os_str().to_owned();
+        new.push(NEW);
+        let new = PathBuf::from(new);
+        let written = self
+            .files
+            .write(&new, parts, self.safety)
+            .and_then(|()| self.files.rename(&new, path));
+        if written.is_err() {
+            // A full disk needs the space; what stays goes at the next start.
+            let _ = self.files.remove(&new);
+        }
+        self.counted(written)
+    }
+}
+
+impl Folder {
+    pub(super) fn new(path: PathBuf, disk: Arc<Disk>) -> Self {
+        Self { path, disk }
+    }
+
+    pub(super) const fn disk(&self) -> &Arc<Disk> {
+        &self.disk
+    }
+
+    /// Writes a content. If it is to be found without a description, it is as safe as wished when this returns.
+    pub(super) fn write_piece(
+        &self,
+        head: &PieceHead,
+        content: &[u8],
+    ) -> io::Result<Arc<PieceFile>> {
+        let number = self.disk.next_number();
+        let path = self.piece_path(number);
+        let line = form::line(head)?;
+        self.disk.replace(&path, &[&line, content])?;
+        let piece = Arc::new(PieceFile {
+            number,
+            path,
+            content_at: line.len() as u64,
+            condemned: AtomicBool::new(false),
+            disk: Arc::clone(&self.disk),
+        });
+        if head.block.is_some()
+            && let Err(error) = self.sync_names()
+        {
+            piece.condemn();
+            return Err(error);
+        }
+        Ok(piece)
+    }
+
+    /// Puts a description in the place of the one that is there. [`sync_names`](Self::sync_names) is to follow.
+    pub(super) fn write_blob(&self, number: u64, blob: &KeptBlob) -> io::Result<()> {
+        let line = form::line(blob)?;
+        self.disk.replace(&self.blob_path(number), &[&line])
+    }
+
+    /// Removes a description, and with it the blob. [`sync_names`](Self::sync_names) is to follow.
+    pub(super) fn remove_blob(&self, number: u64) -> io::Result<()> {
+        self.disk.set_unsynced();
+        let removed = self.disk.files.remove(&self.blob_path(number));
+        self.disk.counted(removed)
+    }
+
+    /// Describes the container itself.
+    pub(super) fn write_container(&self, container: &KeptContainer) -> io::Result<()> {
+        let line = form::line(container)?;
+        self.disk.replace(&self.path.join(CONTAINER), &[&line])?;
+        self.sync_names()
+    }
+
+    /// Brings names that were given and taken away to the device, where that is wished at once. They are given and taken
+    /// away even if this fails; only whether a power cut would undo it is not known then.
+    pub(super) fn sync_names(&self) -> io::Result<()> {
+        match self.disk.safety {
+            Safety::Now => self
+                .disk
+                .counted(self.disk.files.sync_directory(&self.path)),
+            Safety::Later => Ok(()),
+        }
+    }
+
+    fn piece_path(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number}{PIECE}"))
+    }
+
+    fn blob_path(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number}{BLOB}"))
+    }
+}
+
+impl PieceFile {
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Writes at `position` of the content. What was there before it stays as it was.
+    pub(super) fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.set_unsynced();
+        let position = self.content_at + position;
+        let written = self
+            .disk
+            .files
+            .write_at(&self.path, position, bytes, self.disk.safety);
+        self.disk.counted(written)
+    }
+
+    /// Reads a part of the content that must be there.
+    pub(super) fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let read = || {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            File::open(&self.path)?.read_exact_at(&mut bytes, self.content_at + range.start)?;
+            Ok(Bytes::from(bytes))
+        };
+        self.disk.counted(read())
+    }
+
+    /// It is not part of any blob any longer.
+    pub(super) fn condemn(&self) {
+        self.condemned.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for PieceFile {
+    fn drop(&mut self) {
+        if *self.condemned.get_mut() {
+            // What stays goes at the next start.
+            let _ = self.disk.files.remove(&self.path);
+        }
+    }
+}
+
+const CONTAINER: &str = "container.json";
+const PIECE: &str = ".piece";
+const BLOB: &str = ".blob";
+
+/// The end of the name of a file that is being written.
+const NEW: &str = ".new";
+
+/// The end of the name of a file that makes no sense.
+const DAMAGED: &str = ".damaged";

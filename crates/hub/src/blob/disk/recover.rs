@@ -1,0 +1,248 @@
+//! What is there at the start.
+//!
+//! Files that were being written, and pieces that no description names, are removed: nobody was told that they are there.
+//! What makes no sense, since a power cut or another program changed it, is set aside (`.damaged`), reported and counted; the
+//! blob that it belonged to is gone, and everything else is served.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::blob::names;
+
+use super::{
+    BLOB, CONTAINER, DAMAGED, Disk, Folder, KeptBlob, KeptContainer, NEW, PIECE, PieceFile,
+    PieceHead, StagedHead, form,
+};
+
+/// A container that was found.
+#[derive(Debug)]
+pub(in crate::blob) struct FoundContainer {
+    pub(in crate::blob) name: String,
+    pub(in crate::blob) folder: Folder,
+    pub(in crate::blob) kept: KeptContainer,
+    /// Its blobs, each with the number of its description and the pieces of its blocks.
+    pub(in crate::blob) blobs: Vec<(u64, KeptBlob, Vec<Arc<PieceFile>>)>,
+    /// Blocks that wait to be committed: of which blob, and in which piece.
+    pub(in crate::blob) staged: Vec<(String, StagedHead, Arc<PieceFile>)>,
+}
+
+/// Whether contents are compared with their checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::blob) enum Suspicion {
+    /// The last process ended in good order.
+    Lengths,
+    /// It did not.
+    Contents,
+}
+
+/// Everything beneath `directory`.
+///
+/// # Errors
+/// The directory can't be read; damage is no error.
+pub(in crate::blob) fn recover(
+    directory: &Path,
+    disk: &Arc<Disk>,
+    suspicion: Suspicion,
+) -> io::Result<Vec<FoundContainer>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let path = entry.path();
+        if name.contains('~') {
+            // Deleted, and not gone yet.
+            fs::remove_dir_all(&path)?;
+        } else if !names::is_container(&name) {
+            // Someone else's.
+        } else if path.join(CONTAINER).exists() {
+            let scan = Scan {
+                folder: Folder::new(path, Arc::clone(disk)),
+                suspicion,
+            };
+            found.extend(scan.container(name)?);
+        } else if fs::read_dir(&path)?.next().is_none() {
+            // Nobody was told of it.
+            fs::remove_dir(&path)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Reads one container.
+struct Scan {
+    folder: Folder,
+    suspicion: Suspicion,
+}
+
+impl Scan {
+    fn container(&self, name: String) -> io::Result<Option<FoundContainer>> {
+        let description = self.folder.path.join(CONTAINER);
+        let kept = match form::read_line(&description) {
+            Ok((kept, _)) => kept,
+            Err(error) => {
+                self.set_aside(&description, &error);
+                return Ok(None);
+            }
+        };
+        let (descriptions, mut pieces) = self.names()?;
+        let mut blobs = Vec::new();
+        let mut is_whole = true;
+        let mut staged_after: HashMap<String, u64> = HashMap::new();
+        for number in descriptions {
+            match self.blob(number, &mut pieces) {
+                Ok((kept, blocks)) => {
+                    staged_after.insert(kept.name.clone(), kept.staged_after);
+                    blobs.push((number, kept, blocks));
+                }
+                Err(error) => {
+                    is_whole = false;
+                    self.set_aside(&self.folder.blob_path(number), &error);
+                }
+            }
+        }
+        let mut staged = Vec::new();
+        for (number, path) in pieces {
+            match self.staged(number, &path) {
+                Ok(Some((blob, block, piece)))
+                    if staged_after.get(&blob).is_none_or(|after| number > *after) =>
+                {
+                    staged.push((number, (blob, block, piece)));
+                }
+                // A content that no description names, or a block that was not taken.
+                Ok(_) if is_whole => fs::remove_file(&path)?,
+                // It may be the content of a blob whose description is damaged.
+                Ok(_) => self.set_aside(&path, &"no description names it"),
+                Err(error) => self.set_aside(&path, &error),
+            }
+        }
+        // Of two blocks with one id the later one counts.
+        staged.sort_by_key(|(number, _)| *number);
+        Ok(Some(FoundContainer {
+            name,
+            folder: self.folder.clone(),
+            kept,
+            blobs,
+            staged: staged.into_iter().map(|(_, staged)| staged).collect(),
+        }))
+    }
+
+    /// The numbers of descriptions, and the pieces by their numbers; leftovers are removed.
+    fn names(&self) -> io::Result<(Vec<u64>, HashMap<u64, PathBuf>)> {
+        let (mut descriptions, mut pieces) = (Vec::new(), HashMap::new());
+        for entry in fs::read_dir(&self.folder.path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let numbered = |end| name.strip_suffix(end)?.parse::<u64>().ok();
+            if name.ends_with(NEW) {
+                fs::remove_file(entry.path())?;
+            } else if let Some(number) = numbered(BLOB) {
+                self.folder.disk.has_number(number);
+                descriptions.push(number);
+            } else if let Some(number) = numbered(PIECE) {
+                self.folder.disk.has_number(number);
+                pieces.insert(number, entry.path());
+            }
+        }
+        Ok((descriptions, pieces))
+    }
+
+    /// A blob, whose pieces are taken out of `pieces`.
+    fn blob(
+        &self,
+        number: u64,
+        pieces: &mut HashMap<u64, PathBuf>,
+    ) -> io::Result<(KeptBlob, Vec<Arc<PieceFile>>)> {
+        let (kept, _): (KeptBlob, u64) = form::read_line(&self.folder.blob_path(number))?;
+        let mut found: Vec<Arc<PieceFile>> = Vec::with_capacity(kept.blocks.len());
+        let mut known: HashMap<u64, Arc<PieceFile>> = HashMap::new();
+        for block in &kept.blocks {
+            // A block list may name one block twice.
+            if let Some(piece) = known.get(&block.piece) {
+                found.push(Arc::clone(piece));
+                continue;
+            }
+            let path = self.folder.piece_path(block.piece);
+            let (_, content_at): (PieceHead, u64) = form::read_line(&path)?;
+            self.check(&path, content_at, block.length, block.crc)?;
+            let piece = self.piece(block.piece, path, content_at);
+            known.insert(block.piece, Arc::clone(&piece));
+            found.push(piece);
+        }
+        for block in &kept.blocks {
+            pieces.remove(&block.piece);
+        }
+        Ok((kept, found))
+    }
+
+    /// The uncommitted block that a piece is, if it is one.
+    fn staged(
+        &self,
+        number: u64,
+        path: &Path,
+    ) -> io::Result<Option<(String, StagedHead, Arc<PieceFile>)>> {
+        let (head, content_at): (PieceHead, u64) = form::read_line(path)?;
+        let Some(block) = head.block else {
+            return Ok(None);
+        };
+        self.check(path, content_at, block.length, block.crc)?;
+        let piece = self.piece(number, path.to_owned(), content_at);
+        Ok(Some((head.blob, block, piece)))
+    }
+
+    /// Whether a piece has the content that it should have.
+    fn check(&self, path: &Path, content_at: u64, length: u64, crc: u32) -> io::Result<()> {
+        let damaged = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() < content_at.saturating_add(length) {
+            return damaged("its content breaks off");
+        }
+        if self.suspicion == Suspicion::Lengths {
+            return Ok(());
+        }
+        file.seek(SeekFrom::Start(content_at))?;
+        let mut rest = file.take(length);
+        let mut buffer = vec![0; 1 << 16];
+        let mut found = 0;
+        loop {
+            match rest.read(&mut buffer)? {
+                0 => break,
+                count => found = crc32c::crc32c_append(found, &buffer[..count]),
+            }
+        }
+        match found == crc {
+            true => Ok(()),
+            false => damaged("the checksum of its content is another"),
+        }
+    }
+
+    fn piece(&self, number: u64, path: PathBuf, content_at: u64) -> Arc<PieceFile> {
+        Arc::new(PieceFile {
+            number,
+            path,
+            content_at,
+            condemned: AtomicBool::new(false),
+            disk: Arc::clone(&self.folder.disk),
+        })
+    }
+
+    fn set_aside(&self, path: &Path, reason: &dyn std::fmt::Display) {
+        tracing::error!(file = %path.display(), %reason, "a file of a blob is damaged; it is set aside");
+        self.folder.disk.damaged.fetch_add(1, Ordering::Relaxed);
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(DAMAGED);
+        if let Err(error) = fs::rename(path, &aside) {
+            tracing::error!(file = %path.display(), %error, "it can't be set aside");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The account as a whole: one suite for memory and disk, and what faults of the disk come to.
+
+mod faults;
+mod model;
+mod restarts;
+mod suite;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use units::ByteSize;
+
+use super::{
+    BlobError, BlobKind, BlobLimits, BlobStore, Conditions, Container, ContentReader, Description,
+    PutRequest, Replacing,
+};
+use crate::log::disk::SyncPolicy;
+
+const MEMORY: ByteSize = ByteSize::from_mebibytes(4);
+
+/// Few enough that tests come to them.
+const LIMITS: BlobLimits = BlobLimits {
+    blocks: 4,
+    uncommitted_blocks: 3,
+};
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_795_213_063)
+}
+
+fn open(directory: &TempDir) -> BlobStore {
+    BlobStore::open(directory.path(), SyncPolicy::Os, MEMORY, LIMITS).unwrap()
+}
+
+fn put(content: &[u8]) -> PutRequest {
+    PutRequest {
+        kind: BlobKind::Block,
+        content: Bytes::copy_from_slice(content),
+        description: Description::default(),
+        conditions: Conditions::default(),
+        replacing: Replacing::Allowed,
+    }
+}
+
+fn bytes(mut reader: ContentReader) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Pieces that end in the middle of a block.
+    while let Some(chunk) = reader.next_chunk(3).unwrap() {
+        bytes.extend_from_slice(&chunk);
+    }
+    bytes
+}
+
+fn content(container: &Container, name: &str) -> Result<Vec<u8>, BlobError> {
+    let blob = container.blob(name)?;
+    Ok(bytes(blob.read(0..blob.length())))
+}

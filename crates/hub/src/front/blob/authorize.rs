@@ -1,0 +1,116 @@
+//! Who asks, and what they may do.
+
+use std::time::SystemTime;
+
+use access::storage::{
+    ResponseOverrides, StorageAccountKey, StorageLevel, StorageRequest, StorageResource,
+    StorageRight, StorageRights, StorageSignature,
+};
+
+use super::refusal::Refusal;
+use super::request::Request;
+use crate::blob::Replacing;
+use crate::namespace::SignaturePolicy;
+
+/// What a request has proven.
+#[derive(Clone, Debug)]
+pub(super) struct Granted {
+    rights: StorageRights,
+    /// What its signature wants the headers of the reply to be.
+    pub(super) overrides: ResponseOverrides,
+}
+
+impl Granted {
+    /// What `request` may do at `now`.
+    ///
+    /// # Errors
+    /// It proves nothing.
+    pub(super) fn to(
+        request: &Request,
+        key: &StorageAccountKey,
+        policy: SignaturePolicy,
+        now: SystemTime,
+    ) -> Result<Self, Refusal> {
+        let everything = Self {
+            rights: StorageRights::ALL,
+            overrides: ResponseOverrides::default(),
+        };
+        if request.target.account != key.account() {
+            return Err(Refusal::Account);
+        }
+        if policy == SignaturePolicy::AcceptAny {
+            return Ok(everything);
+        }
+        if let Some(authorization) = request.header("authorization") {
+            verify_key(request, key, authorization, now)?;
+            return Ok(everything);
+        }
+        let signature = StorageSignature::find(request.raw_query()).map_err(Refusal::Signature)?;
+        let signature = signature.ok_or(Refusal::NoAuthentication)?;
+        let resource = StorageResource {
+            container: request.target.container.as_deref(),
+            blob: request.target.blob.as_deref(),
+            address: Some(request.address),
+        };
+        let rights = signature
+            .verify(key, resource, now)
+            .map_err(Refusal::Signature)?;
+        Ok(Self {
+            rights,
+            overrides: signature.overrides(),
+        })
+    }
+
+    /// Whether one of `rights` is granted.
+    ///
+    /// # Errors
+    /// None is.
+    pub(super) fn need(&self, level: StorageLevel, rights: &[StorageRight]) -> Result<(), Refusal> {
+        match rights
+            .iter()
+            .any(|right| self.rights.contains(level, *right))
+        {
+            true => Ok(()),
+            false => Err(Refusal::Permission),
+        }
+    }
+
+    /// Whether blobs may be written, and if so, whether in the place of others.
+    ///
+    /// # Errors
+    /// They may not.
+    pub(super) fn writing(&self) -> Result<Replacing, Refusal> {
+        let object = StorageLevel::Object;
+        if self.rights.contains(object, StorageRight::Write) {
+            return Ok(Replacing::Allowed);
+        }
+        self.need(object, &[StorageRight::Create])?;
+        Ok(Replacing::Forbidden)
+    }
+}
+
+fn verify_key(
+    request: &Request,
+    key: &StorageAccountKey,
+    authorization: &str,
+    now: SystemTime,
+) -> Result<(), Refusal> {
+    let query: Vec<_> = request
+        .query()
+        .iter()
+        .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+        .collect();
+    let headers: Vec<_> = request
+        .parts
+        .headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), str::from_utf8(value.as_bytes()).ok()?)))
+        .collect();
+    let signed = StorageRequest {
+        method: request.method().as_str(),
+        path: request.path(),
+        query: &query,
+        headers: &headers,
+    };
+    Ok(key.verify_request(&signed, authorization, now)?)
+}

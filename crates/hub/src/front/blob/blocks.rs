@@ -1,0 +1,182 @@
+//! Blobs in pieces: of blocks, and by appending.
+
+use std::time::SystemTime;
+
+use access::storage::{StorageLevel, StorageRight};
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use units::ByteSize;
+
+use super::BlobFront;
+use super::authorize::Granted;
+use super::blobs::described;
+use super::refusal::Refusal;
+use super::reply::{self, Reply, md5_text};
+use super::request::Request;
+use super::xml;
+use crate::blob::{AppendRequest, BlobLimits, md5};
+
+impl BlobFront {
+    pub(super) async fn put_block(
+        &self,
+        request: &Request,
+        body: Incoming,
+        granted: &Granted,
+    ) -> Result<Reply, Refusal> {
+        granted.writing()?;
+        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let id = request
+            .parameter("blockid")
+            .ok_or(Refusal::Parameter { name: "blockid" })?
+            .to_owned();
+        if request.header("x-ms-copy-source").is_some() {
+            return Err(Refusal::NotImplemented);
+        }
+        self.store.container(&container)?;
+        let whole = ByteSize::from_bytes(u64::MAX);
+        let arrived = self.bodies.collect(body, whole).await?;
+        let content = arrived.bytes.clone();
+        let checksum = request.header("content-md5").map(str::to_owned);
+        let computed = self
+            .run(content.len(), move |store| {
+                let computed = md5_text(md5(&content));
+                if checksum.is_some_and(|checksum| checksum != computed) {
+                    return Ok(Err(Refusal::Checksum));
+                }
+                store
+                    .container(&container)?
+                    .put_block(&name, &id, content)?;
+                Ok(Ok(computed))
+            })
+            .await??;
+        let mut reply = reply::empty(StatusCode::CREATED);
+        let headers = reply.headers_mut();
+        reply::set(headers, "content-md5", &computed);
+        reply::set(headers, "x-ms-request-server-encrypted", "true");
+        Ok(reply)
+    }
+
+    pub(super) async fn put_block_list(
+        &self,
+        request: &Request,
+        body: Incoming,
+        granted: &Granted,
+        now: SystemTime,
+    ) -> Result<Reply, Refusal> {
+        let replacing = granted.writing()?;
+        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let conditions = request.conditions()?;
+        let mut description = described(request)?;
+        // The plain headers are those of the list.
+        let own = |name| request.header(name).filter(|it| !it.is_empty());
+        description.headers.content_type = own("x-ms-blob-content-type").map(str::to_owned);
+        description.headers.content_encoding = own("x-ms-blob-content-encoding").map(str::to_owned);
+        description.headers.content_language = own("x-ms-blob-content-language").map(str::to_owned);
+        let arrived = self
+            .bodies
+            .collect(body, ByteSize::from_mebibytes(8))
+            .await?;
+        if let Some(checksum) = request.header("content-md5")
+            && checksum != md5_text(md5(&arrived.bytes))
+        {
+            return Err(Refusal::Checksum);
+        }
+        let most = BlobLimits::default().blocks + 1;
+        let list = xml::read_block_list(&arrived.bytes, most).ok_or(Refusal::Xml)?;
+        let version = self
+            .run(arrived.bytes.len(), move |store| {
+                store.container(&container)?.put_block_list(
+                    &name,
+                    &list,
+                    description,
+                    &conditions,
+                    replacing,
+                    now,
+                )
+            })
+            .await?;
+        Ok(reply::written(StatusCode::CREATED, version))
+    }
+
+    pub(super) fn block_list(
+        &self,
+        request: &Request,
+        granted: &Granted,
+    ) -> Result<Reply, Refusal> {
+        granted.need(StorageLevel::Object, &[StorageRight::Read])?;
+        let kind = request.parameter("blocklisttype").unwrap_or("committed");
+        let (committed, uncommitted) = match kind.to_ascii_lowercase().as_str() {
+            "committed" => (true, false),
+            "uncommitted" => (false, true),
+            "all" => (true, true),
+            _ => {
+                return Err(Refusal::Parameter {
+                    name: "blocklisttype",
+                });
+            }
+        };
+        let container = self.store.container(request.container()?)?;
+        let lists = container.block_lists(request.blob()?)?;
+        let mut reply = reply::document(xml::block_lists(&lists, committed, uncommitted));
+        if let Some((version, length)) = lists.blob {
+            request.conditions()?.check_read(version)?;
+            let headers = reply.headers_mut();
+            reply::set_version(headers, version);
+            reply::set(headers, "x-ms-blob-content-length", &length.to_string());
+        }
+        Ok(reply)
+    }
+
+    pub(super) async fn append(
+        &self,
+        request: &Request,
+        body: Incoming,
+        granted: &Granted,
+        now: SystemTime,
+    ) -> Result<Reply, Refusal> {
+        granted.need(
+            StorageLevel::Object,
+            &[StorageRight::Add, StorageRight::Write],
+        )?;
+        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let conditions = request.conditions()?;
+        let position = request.number("x-ms-blob-condition-appendpos")?;
+        let maximum_length = request.number("x-ms-blob-condition-maxsize")?;
+        if request.header("x-ms-copy-source").is_some() {
+            return Err(Refusal::NotImplemented);
+        }
+        self.store.container(&container)?.blob(&name)?;
+        let arrived = self.bodies.collect(body, APPENDED).await?;
+        if arrived.bytes.is_empty() {
+            return Err(Refusal::header("content-length"));
+        }
+        let content = arrived.bytes.clone();
+        let checksum = request.header("content-md5").map(str::to_owned);
+        let appended = self
+            .run(content.len(), move |store| {
+                if checksum.is_some_and(|checksum| checksum != md5_text(md5(&content))) {
+                    return Ok(Err(Refusal::Checksum));
+                }
+                let append = AppendRequest {
+                    content,
+                    position,
+                    maximum_length,
+                    conditions,
+                };
+                Ok(Ok(store
+                    .container(&container)?
+                    .append(&name, append, now)?))
+            })
+            .await??;
+        let mut reply = reply::written(StatusCode::CREATED, appended.version);
+        let headers = reply.headers_mut();
+        let offset = appended.offset.to_string();
+        reply::set(headers, "x-ms-blob-append-offset", &offset);
+        let blocks = appended.blocks.to_string();
+        reply::set(headers, "x-ms-blob-committed-block-count", &blocks);
+        Ok(reply)
+    }
+}
+
+/// The most that is appended at once, as in the service.
+const APPENDED: ByteSize = ByteSize::from_mebibytes(100);

@@ -1,0 +1,170 @@
+//! Containers, and what is in them.
+
+use std::time::SystemTime;
+
+use access::storage::{StorageLevel, StorageRight};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hyper::StatusCode;
+
+use super::BlobFront;
+use super::authorize::Granted;
+use super::refusal::Refusal;
+use super::reply::{self, Reply};
+use super::request::Request;
+use super::xml::{self, BlobPage, ContainerPage};
+use crate::blob::ListRequest;
+
+impl BlobFront {
+    pub(super) async fn create_container(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: SystemTime,
+    ) -> Result<Reply, Refusal> {
+        granted.need(
+            StorageLevel::Container,
+            &[StorageRight::Create, StorageRight::Write],
+        )?;
+        let name = request.container()?.to_owned();
+        let metadata = request.metadata()?;
+        let container = self
+            .run(0, move |store| store.create_container(&name, metadata, now))
+            .await?;
+        let mut reply = reply::empty(StatusCode::CREATED);
+        reply::set_version(reply.headers_mut(), container.version());
+        Ok(reply)
+    }
+
+    pub(super) fn container_properties(
+        &self,
+        request: &Request,
+        granted: &Granted,
+    ) -> Result<Reply, Refusal> {
+        granted.need(StorageLevel::Container, &[StorageRight::Read])?;
+        let container = self.store.container(request.container()?)?;
+        let mut reply = reply::empty(StatusCode::OK);
+        let headers = reply.headers_mut();
+        reply::set_version(headers, container.version());
+        reply::set(headers, "x-ms-lease-status", "unlocked");
+        reply::set(headers, "x-ms-lease-state", "available");
+        reply::set(headers, "x-ms-has-immutability-policy", "false");
+        reply::set(headers, "x-ms-has-legal-hold", "false");
+        reply::set_metadata(headers, container.metadata());
+        Ok(reply)
+    }
+
+    pub(super) async fn delete_container(
+        &self,
+        request: &Request,
+        granted: &Granted,
+    ) -> Result<Reply, Refusal> {
+        granted.need(StorageLevel::Container, &[StorageRight::Delete])?;
+        let name = request.container()?.to_owned();
+        let conditions = request.conditions()?;
+        conditions.check_change(self.store.container(&name)?.version())?;
+        self.run(0, move |store| store.delete_container(&name))
+            .await?;
+        Ok(reply::empty(StatusCode::ACCEPTED))
+    }
+
+    pub(super) fn list_containers(
+        &self,
+        request: &Request,
+        granted: &Granted,
+    ) -> Result<Reply, Refusal> {
+        granted.need(StorageLevel::Service, &[StorageRight::List])?;
+        let prefix = request.parameter("prefix").unwrap_or_default();
+        let maximum = maximum(request)?;
+        let marker = request.parameter("marker").unwrap_or_default();
+        let from = unmarked(marker)?;
+        let mut containers = self.store.containers(prefix);
+        containers.retain(|container| from.as_deref().is_none_or(|from| container.name() >= from));
+        let next = containers
+            .get(maximum)
+            .map(|container| marked(container.name()));
+        containers.truncate(maximum);
+        let page = ContainerPage {
+            prefix,
+            marker,
+            maximum,
+            next: next.as_deref().unwrap_or_default(),
+        };
+        Ok(reply::document(xml::containers(
+            &self.endpoint(request),
+            &page,
+            &containers,
+            includes_metadata(request),
+        )))
+    }
+
+    pub(super) fn list_blobs(
+        &self,
+        request: &Request,
+        granted: &Granted,
+    ) -> Result<Reply, Refusal> {
+        granted.need(StorageLevel::Container, &[StorageRight::List])?;
+        let name = request.container()?;
+        let marker = request.parameter("marker").unwrap_or_default();
+        let from = unmarked(marker)?;
+        let listed = ListRequest {
+            prefix: request.parameter("prefix").unwrap_or_default(),
+            delimiter: request.parameter("delimiter"),
+            from: from.as_deref(),
+            maximum: maximum(request)?,
+        };
+        let listing = self.store.container(name)?.list(&listed);
+        let next = listing.next.as_deref().map(marked);
+        let page = BlobPage {
+            endpoint: &self.endpoint(request),
+            container: name,
+            marker,
+            next: next.as_deref().unwrap_or_default(),
+            with_metadata: includes_metadata(request),
+        };
+        Ok(reply::document(xml::blobs(&page, &listed, &listing)))
+    }
+
+    /// The address of the account, as the client knows it.
+    fn endpoint(&self, request: &Request) -> String {
+        let host = request.header("host").unwrap_or("localhost");
+        format!("http://{host}/{}", self.key.account())
+    }
+}
+
+fn includes_metadata(request: &Request) -> bool {
+    request
+        .parameter("include")
+        .is_some_and(|include| include.split(',').any(|word| word.trim() == "metadata"))
+}
+
+fn maximum(request: &Request) -> Result<usize, Refusal> {
+    let name = "maxresults";
+    match request.parameter(name) {
+        None => Ok(PAGE),
+        Some(text) => match text.parse::<u32>() {
+            Ok(number) if number > 0 => Ok((number as usize).min(PAGE)),
+            _ => Err(Refusal::Parameter { name }),
+        },
+    }
+}
+
+/// The marker that stands for a name. It is not the name, since that may have characters which no document can have.
+fn marked(name: &str) -> String {
+    URL_SAFE_NO_PAD.encode(name)
+}
+
+fn unmarked(marker: &str) -> Result<Option<String>, Refusal> {
+    if marker.is_empty() {
+        return Ok(None);
+    }
+    URL_SAFE_NO_PAD
+        .decode(marker)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .map(Some)
+        .ok_or(Refusal::Parameter { name: "marker" })
+}
+
+/// Entries of a page, at most and where nothing is said.
+const PAGE: usize = 5000;

@@ -1,0 +1,284 @@
+//! Blob storage over HTTP, as the official clients speak it.
+//!
+//! * `operation` says what a request is, `request` takes it apart, `authorize` finds out what it may do.
+//! * `containers`, `blobs` and `blocks` carry it out: each is a call of the store.
+//! * `reply`, `refusal` and `xml` are what goes back; every refusal has a code that clients go by.
+//! * `body` bounds the memory for what is under way; `deadlines` ends connections on which nothing moves.
+//! * [`BlobFaults`] let things go wrong on purpose, [`BlobFrontCounters`] say what passed through.
+
+mod authorize;
+mod blobs;
+mod blocks;
+mod body;
+mod containers;
+mod counters;
+mod deadlines;
+mod fault;
+mod operation;
+mod refusal;
+mod reply;
+mod request;
+mod xml;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use access::storage::StorageAccountKey;
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use units::ByteSize;
+
+pub use counters::{BlobFrontCounterValues, BlobFrontCounters};
+pub use fault::{BlobFault, BlobFaults};
+
+use crate::blob::{BlobError, BlobStore};
+use crate::namespace::SignaturePolicy;
+use authorize::Granted;
+use body::BodyMemory;
+use deadlines::Deadlines;
+use operation::Operation;
+use refusal::Refusal;
+use reply::Reply;
+use request::Request;
+
+/// The front end of a storage account.
+#[derive(Debug)]
+pub struct BlobFront {
+    store: Arc<BlobStore>,
+    key: StorageAccountKey,
+    policy: SignaturePolicy,
+    bodies: BodyMemory,
+    maximum_connections: usize,
+    faults: BlobFaults,
+    counters: BlobFrontCounters,
+}
+
+/// What a front end is made of.
+#[derive(Clone, Debug)]
+pub struct BlobFrontOptions {
+    /// The account's name and key.
+    pub key: StorageAccountKey,
+    /// Whether what clients present is verified.
+    pub policy: SignaturePolicy,
+    /// The largest body of a request. Twice as much memory is there for all that are under way.
+    pub body: ByteSize,
+    /// How many clients may be connected at once; further ones wait.
+    pub maximum_connections: usize,
+}
+
+impl BlobFront {
+    /// A front end for what is in `store`.
+    #[must_use]
+    pub fn new(store: Arc<BlobStore>, options: BlobFrontOptions) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            key: options.key,
+            policy: options.policy,
+            bodies: BodyMemory::new(options.body),
+            maximum_connections: options.maximum_connections,
+            faults: BlobFaults::default(),
+            counters: BlobFrontCounters::default(),
+        })
+    }
+
+    /// The account's name and key.
+    #[must_use]
+    pub const fn key(&self) -> &StorageAccountKey {
+        &self.key
+    }
+
+    /// What it serves.
+    #[must_use]
+    pub const fn store(&self) -> &Arc<BlobStore> {
+        &self.store
+    }
+
+    /// What goes wrong on purpose.
+    #[must_use]
+    pub const fn faults(&self) -> &BlobFaults {
+        &self.faults
+    }
+
+    /// What passed through so far.
+    #[must_use]
+    pub fn counters(&self) -> BlobFrontCounterValues {
+        self.counters.values(self.faults.injected())
+    }
+
+    /// Serves requests until `stop` becomes true. Those that are under way are answered then.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let room = Arc::new(Semaphore::new(self.maximum_connections));
+        let mut connections = JoinSet::new();
+        loop {
+            let accept = async {
+                let place = Arc::clone(&room).acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                accepted = accept => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+                Some(_) = connections.join_next() => continue,
+            };
+            match accepted {
+                Ok((socket, peer)) => {
+                    let (front, stop) = (Arc::clone(&self), stop.clone());
+                    connections.spawn(async move {
+                        front.connection(socket, peer, stop).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    // Out of file descriptors, say: the connections that are there must go on.
+                    tracing::warn!(%error, "cannot accept a connection for blobs");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    async fn connection(
+        self: Arc<Self>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let _ = socket.set_nodelay(true);
+        let _open = self.counters.opened();
+        let socket = TokioIo::new(Deadlines::new(socket, READ_PATIENCE, WRITE_PATIENCE));
+        let answer = service_fn(|request| async {
+            Ok::<_, Infallible>(Arc::clone(&self).answer(request, peer).await)
+        });
+        let mut connection = pin!(http1::Builder::new().serve_connection(socket, answer));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Some(ended),
+            _ = stop.wait_for(|stop| *stop) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "a connection for blobs ended early");
+        }
+    }
+
+    /// The answer to a request, whatever becomes of it.
+    async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>, peer: SocketAddr) -> Reply {
+        let request_id = reply::next_request_id();
+        let (parts, body) = request.into_parts();
+        let is_head = parts.method == Method::HEAD;
+        let echoed = Echoed::of(&parts.headers);
+        self.counters
+            .received(body.size_hint().exact().unwrap_or_default());
+        let answered = match self.faults.pass().await {
+            false => Err(Refusal::OnPurpose),
+            true => match Request::new(parts, peer.ip()) {
+                Ok(request) => self.carry_out(&request, body).await,
+                Err(refusal) => Err(refusal),
+            },
+        };
+        let mut reply = answered.unwrap_or_else(|refusal| {
+            tracing::debug!(%peer, %refusal, "refused");
+            reply::refused(&refusal, &request_id, !is_head)
+        });
+        let headers = reply.headers_mut();
+        reply::set(headers, "x-ms-request-id", &request_id);
+        echoed.add_to(headers);
+        self.counters
+            .answered(reply.status(), reply.body().size_hint().lower());
+        reply
+    }
+
+    async fn carry_out(&self, request: &Request, body: Incoming) -> Result<Reply, Refusal> {
+        let now = SystemTime::now();
+        let granted = &Granted::to(request, &self.key, self.policy, now)?;
+        if request.header("x-ms-lease-id").is_some() {
+            return Err(Refusal::NoLease);
+        }
+        match Operation::of(request)? {
+            Operation::ListContainers => self.list_containers(request, granted),
+            Operation::CreateContainer => self.create_container(request, granted, now).await,
+            Operation::ContainerProperties => self.container_properties(request, granted),
+            Operation::DeleteContainer => self.delete_container(request, granted).await,
+            Operation::ListBlobs => self.list_blobs(request, granted),
+            Operation::PutBlob => self.put_blob(request, body, granted, now).await,
+            Operation::Read => self.read(request, granted).await,
+            Operation::Properties => self.properties(request, granted),
+            Operation::SetMetadata => self.set_metadata(request, granted, now).await,
+            Operation::SetProperties => self.set_properties(request, granted, now).await,
+            Operation::Delete => self.delete(request, granted).await,
+            Operation::PutBlock => self.put_block(request, body, granted).await,
+            Operation::PutBlockList => self.put_block_list(request, body, granted, now).await,
+            Operation::BlockList => self.block_list(request, granted),
+            Operation::Append => self.append(request, body, granted, now).await,
+        }
+    }
+
+    /// Has the store do something: elsewhere, where that may wait for a disk or takes a while because of `bytes`.
+    async fn run<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce(&BlobStore) -> Result<T, BlobError> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        if !self.store.is_on_disk() && bytes < LONG_WORK_BYTES {
+            return Ok(work(&self.store)?);
+        }
+        let store = Arc::clone(&self.store);
+        match tokio::task::spawn_blocking(move || work(&store)).await {
+            Ok(done) => Ok(done?),
+            Err(error) => {
+                tracing::error!(%error, "an operation on a blob broke off");
+                Err(Refusal::Internal)
+            }
+        }
+    }
+}
+
+/// What of a request stands in its reply as it is.
+#[derive(Debug)]
+struct Echoed(Vec<(hyper::header::HeaderName, hyper::header::HeaderValue)>);
+
+impl Echoed {
+    fn of(headers: &HeaderMap) -> Self {
+        let named = ["x-ms-version", "x-ms-client-request-id"];
+        Self(
+            named
+                .into_iter()
+                .filter_map(|name| {
+                    let value = headers.get(name)?.clone();
+                    Some((hyper::header::HeaderName::from_static(name), value))
+                })
+                .collect(),
+        )
+    }
+
+    fn add_to(self, headers: &mut HeaderMap) {
+        headers.extend(self.0);
+    }
+}
+
+/// A service that is out of file descriptors should not spend its time on finding that out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection may rest, and a body may stand still. Longer than clients keep connections that they don't use.
+const READ_PATIENCE: Duration = Duration::from_secs(300);
+
+/// How long a client may take nothing of what is sent to it.
+const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// From here on a checksum takes so long that other connections would notice.
+const LONG_WORK_BYTES: usize = 256 * 1024;

@@ -1,0 +1,80 @@
+//! Which operation a request is.
+
+use hyper::Method;
+
+use super::refusal::Refusal;
+use super::request::Request;
+
+/// An operation of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    ListContainers,
+    CreateContainer,
+    ContainerProperties,
+    DeleteContainer,
+    ListBlobs,
+    PutBlob,
+    Read,
+    Properties,
+    SetMetadata,
+    SetProperties,
+    Delete,
+    PutBlock,
+    PutBlockList,
+    BlockList,
+    Append,
+}
+
+impl Operation {
+    /// The operation of a request.
+    ///
+    /// # Errors
+    /// It is none that is here.
+    pub(super) fn of(request: &Request) -> Result<Self, Refusal> {
+        let target = &request.target;
+        let parameter = |name| request.parameter(name).map(str::to_ascii_lowercase);
+        let component = parameter("comp");
+        let component = component.as_deref();
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        // Snapshots and versions are of the real service, and never the same as what is there now.
+        if ["snapshot", "versionid"]
+            .iter()
+            .any(|name| request.parameter(name).is_some())
+        {
+            return Err(Refusal::NotImplemented);
+        }
+        let operation = match (&target.container, &target.blob) {
+            (None, _) => match (request.method(), component) {
+                (&Method::GET, Some("list")) => Some(Self::ListContainers),
+                _ => None,
+            },
+            (Some(_), None) => {
+                if parameter("restype").as_deref() != Some("container") {
+                    return Err(Refusal::NotImplemented);
+                }
+                match (request.method(), component) {
+                    (&Method::PUT, None) => Some(Self::CreateContainer),
+                    (&Method::DELETE, None) => Some(Self::DeleteContainer),
+                    (&Method::GET, Some("list")) => Some(Self::ListBlobs),
+                    (_, None | Some("metadata")) if is_read => Some(Self::ContainerProperties),
+                    _ => None,
+                }
+            }
+            (Some(_), Some(_)) => match (request.method(), component) {
+                (&Method::PUT, None) => Some(Self::PutBlob),
+                (&Method::PUT, Some("metadata")) => Some(Self::SetMetadata),
+                (&Method::PUT, Some("properties")) => Some(Self::SetProperties),
+                (&Method::PUT, Some("block")) => Some(Self::PutBlock),
+                (&Method::PUT, Some("blocklist")) => Some(Self::PutBlockList),
+                (&Method::PUT, Some("appendblock")) => Some(Self::Append),
+                (&Method::GET, Some("blocklist")) => Some(Self::BlockList),
+                (&Method::GET, None) => Some(Self::Read),
+                (&Method::HEAD, None) => Some(Self::Properties),
+                (_, Some("metadata")) if is_read => Some(Self::Properties),
+                (&Method::DELETE, None) => Some(Self::Delete),
+                _ => None,
+            },
+        };
+        operation.ok_or(Refusal::NotImplemented)
+    }
+}

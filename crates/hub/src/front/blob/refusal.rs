@@ -1,0 +1,168 @@
+//! Why a request is refused, and how clients are told.
+
+use access::storage::{SharedKeyError, StorageSignatureError};
+use hyper::StatusCode;
+use units::ByteSize;
+
+use crate::blob::BlobError;
+
+/// A request that does not get what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// The store says so.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// Nothing proves the right to anything.
+    #[error("the request has neither an Authorization header nor a signature in its query")]
+    NoAuthentication,
+    /// The path begins with another account than the one that is here.
+    #[error("the path does not begin with this service's account, or another account signed")]
+    Account,
+    /// The key did not sign this.
+    #[error(transparent)]
+    SharedKey(#[from] SharedKeyError),
+    /// The signature in the query is no good.
+    #[error(transparent)]
+    Signature(StorageSignatureError),
+    /// The signature does not allow this.
+    #[error("the signature does not grant the right to do this")]
+    Permission,
+    /// The path can't be read.
+    #[error("the path names no account, or is not UTF-8")]
+    Uri,
+    /// A container or blob has an impossible name.
+    #[error("the name of the container or blob is impossible")]
+    ResourceName,
+    /// A header can't be read.
+    #[error("the value of the header {name} makes no sense")]
+    Header {
+        /// Which one.
+        name: &'static str,
+    },
+    /// A header is absent that must be there.
+    #[error("the header {name} is missing")]
+    MissingHeader {
+        /// Which one.
+        name: &'static str,
+    },
+    /// A parameter of the query can't be read.
+    #[error("the value of the parameter {name} makes no sense")]
+    Parameter {
+        /// Which one.
+        name: &'static str,
+    },
+    /// Metadata has an impossible name or value.
+    #[error("metadata needs names of letters, digits and underscores, and UTF-8 values")]
+    Metadata,
+    /// There is too much metadata.
+    #[error("the metadata is larger than 8 KiB")]
+    MetadataSize,
+    /// The body is no block list.
+    #[error("the body is no block list")]
+    Xml,
+    /// The body is longer than one may be.
+    #[error("the body is larger than {limit}; write the blob in blocks")]
+    BodySize {
+        /// The most that is taken.
+        limit: ByteSize,
+    },
+    /// The body is not what its checksum is of.
+    #[error("the body does not have the Content-MD5 that it should have")]
+    Checksum,
+    /// The body ended early.
+    #[error("the body ended before its end")]
+    Body,
+    /// There are too many bodies under way.
+    #[error("the bodies of other requests take all the memory there is for them; try again")]
+    Busy,
+    /// It was done on purpose.
+    #[error("this service was told to refuse requests for a while")]
+    OnPurpose,
+    /// Leases are not here, so nobody can have one.
+    #[error("the blob or container has no lease")]
+    NoLease,
+    /// Something broke in here.
+    #[error("the service made a mistake; its log has more")]
+    Internal,
+    /// An operation of the real service that is not here.
+    #[error("this operation is none of this service")]
+    NotImplemented,
+}
+
+impl Refusal {
+    pub(super) const fn header(name: &'static str) -> Self {
+        Self::Header { name }
+    }
+
+    /// The status of the reply, and the code that clients go by.
+    pub(super) const fn code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Blob(error) => code_of(error),
+            Self::NoAuthentication | Self::Account | Self::SharedKey(_) => {
+                (StatusCode::FORBIDDEN, "AuthenticationFailed")
+            }
+            Self::Signature(error) => match error {
+                StorageSignatureError::Protocol => {
+                    (StatusCode::FORBIDDEN, "AuthorizationProtocolMismatch")
+                }
+                StorageSignatureError::Address => {
+                    (StatusCode::FORBIDDEN, "AuthorizationSourceIPMismatch")
+                }
+                StorageSignatureError::Repeated { .. }
+                | StorageSignatureError::Missing { .. }
+                | StorageSignatureError::Malformed { .. }
+                | StorageSignatureError::WrongSignature
+                | StorageSignatureError::NotNow => (StatusCode::FORBIDDEN, "AuthenticationFailed"),
+            },
+            Self::Permission => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
+            Self::Uri => (StatusCode::BAD_REQUEST, "InvalidUri"),
+            Self::ResourceName => (StatusCode::BAD_REQUEST, "InvalidResourceName"),
+            Self::Header { .. } => (StatusCode::BAD_REQUEST, "InvalidHeaderValue"),
+            Self::MissingHeader { name } => match name.as_bytes() {
+                b"content-length" => (StatusCode::LENGTH_REQUIRED, "MissingContentLengthHeader"),
+                _ => (StatusCode::BAD_REQUEST, "MissingRequiredHeader"),
+            },
+            Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "InvalidQueryParameterValue"),
+            Self::Metadata => (StatusCode::BAD_REQUEST, "InvalidMetadata"),
+            Self::MetadataSize => (StatusCode::BAD_REQUEST, "MetadataTooLarge"),
+            Self::Xml => (StatusCode::BAD_REQUEST, "InvalidXmlDocument"),
+            Self::BodySize { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge"),
+            Self::Checksum => (StatusCode::BAD_REQUEST, "Md5Mismatch"),
+            Self::Body => (StatusCode::BAD_REQUEST, "InvalidInput"),
+            Self::Busy | Self::OnPurpose => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
+            Self::NoLease => (
+                StatusCode::PRECONDITION_FAILED,
+                "LeaseNotPresentWithBlobOperation",
+            ),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+            Self::NotImplemented => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
+        }
+    }
+}
+
+const fn code_of(error: &BlobError) -> (StatusCode, &'static str) {
+    match error {
+        BlobError::ContainerNotFound => (StatusCode::NOT_FOUND, "ContainerNotFound"),
+        BlobError::ContainerAlreadyExists => (StatusCode::CONFLICT, "ContainerAlreadyExists"),
+        BlobError::BlobNotFound => (StatusCode::NOT_FOUND, "BlobNotFound"),
+        BlobError::BlobAlreadyExists => (StatusCode::CONFLICT, "BlobAlreadyExists"),
+        BlobError::ConditionNotMet => (StatusCode::PRECONDITION_FAILED, "ConditionNotMet"),
+        BlobError::NotModified => (StatusCode::NOT_MODIFIED, "ConditionNotMet"),
+        BlobError::MayNotReplace => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
+        BlobError::InvalidBlobType => (StatusCode::CONFLICT, "InvalidBlobType"),
+        BlobError::AppendPosition => (
+            StatusCode::PRECONDITION_FAILED,
+            "AppendPositionConditionNotMet",
+        ),
+        BlobError::MaximumSize => (
+            StatusCode::PRECONDITION_FAILED,
+            "MaxBlobSizeConditionNotMet",
+        ),
+        BlobError::InvalidRange { .. } => (StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange"),
+        BlobError::InvalidBlockList => (StatusCode::BAD_REQUEST, "InvalidBlockList"),
+        BlobError::InvalidBlockId => (StatusCode::BAD_REQUEST, "InvalidBlobOrBlock"),
+        BlobError::TooManyBlocks => (StatusCode::CONFLICT, "BlockCountExceedsLimit"),
+        BlobError::OutOfMemory { .. } => (StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage"),
+        BlobError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
+    }
+}

@@ -1,0 +1,140 @@
+//! What goes back: headers that all replies have, those that tell of a blob, and refusals.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use access::storage::{ResponseOverrides, http_date};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+
+use super::body::ReplyBody;
+use super::refusal::Refusal;
+use super::xml;
+use crate::blob::{Blob, BlobError, BlobKind, Md5, Version};
+
+/// A reply.
+pub(super) type Reply = Response<ReplyBody>;
+
+/// A reply without a body.
+pub(super) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(ReplyBody::empty());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// A reply with a document.
+pub(super) fn document(text: String) -> Reply {
+    let mut reply = Response::new(ReplyBody::from(text.into_bytes()));
+    set(reply.headers_mut(), "content-type", "application/xml");
+    reply
+}
+
+/// A reply to something that was written.
+pub(super) fn written(status: StatusCode, version: Version) -> Reply {
+    let mut reply = empty(status);
+    set_version(reply.headers_mut(), version);
+    set(reply.headers_mut(), "x-ms-request-server-encrypted", "true");
+    reply
+}
+
+/// The reply to what is refused.
+pub(super) fn refused(refusal: &Refusal, request_id: &str, has_body: bool) -> Reply {
+    let (status, code) = refusal.code();
+    let mut reply = empty(status);
+    if has_body && status != StatusCode::NOT_MODIFIED {
+        let text = xml::error(code, &format!("{refusal}\nRequestId:{request_id}"));
+        *reply.body_mut() = ReplyBody::from(text.into_bytes());
+        set(reply.headers_mut(), "content-type", "application/xml");
+    }
+    let headers = reply.headers_mut();
+    set(headers, "x-ms-error-code", code);
+    if let Refusal::Blob(BlobError::InvalidRange { length }) = refusal {
+        set(headers, "content-range", &format!("bytes */{length}"));
+    }
+    reply
+}
+
+/// Sets a header, unless the value is none that a header can have.
+pub(super) fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+}
+
+/// Tells which version it is.
+pub(super) fn set_version(headers: &mut HeaderMap, version: Version) {
+    set(headers, "etag", &format!("\"{}\"", version.etag));
+    set(headers, "last-modified", &http_date(version.modified_at));
+}
+
+/// Adds metadata.
+pub(super) fn set_metadata(headers: &mut HeaderMap, metadata: &[(String, String)]) {
+    for (name, value) in metadata {
+        let name = HeaderName::try_from(format!("x-ms-meta-{name}"));
+        // Not `from_str`: values may have characters beyond ASCII.
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
+            headers.append(name, value);
+        }
+    }
+}
+
+/// Tells everything that is known of a blob; `part` if it is a part of it that follows.
+pub(super) fn set_blob(
+    headers: &mut HeaderMap,
+    blob: &Blob,
+    overrides: &ResponseOverrides,
+    part: bool,
+) {
+    set_version(headers, blob.version());
+    set(headers, "accept-ranges", "bytes");
+    set(headers, "x-ms-blob-type", xml::kind_name(blob.kind()));
+    set(headers, "x-ms-creation-time", &http_date(blob.created_at()));
+    set(headers, "x-ms-lease-status", "unlocked");
+    set(headers, "x-ms-lease-state", "available");
+    set(headers, "x-ms-server-encrypted", "true");
+    if blob.kind() == BlobKind::Append {
+        let blocks = blob.appended_blocks().to_string();
+        set(headers, "x-ms-blob-committed-block-count", &blocks);
+    }
+    let described = &blob.description().headers;
+    let content_type = described.content_type.as_deref();
+    set(
+        headers,
+        "content-type",
+        content_type.unwrap_or(xml::DEFAULT_TYPE),
+    );
+    let checksum = match part {
+        true => "x-ms-blob-content-md5",
+        false => "content-md5",
+    };
+    for (name, value) in [
+        ("content-encoding", &described.content_encoding),
+        ("content-language", &described.content_language),
+        ("content-disposition", &described.content_disposition),
+        ("cache-control", &described.cache_control),
+        (checksum, &described.content_md5),
+        ("content-type", &overrides.content_type),
+        ("content-encoding", &overrides.content_encoding),
+        ("content-language", &overrides.content_language),
+        ("content-disposition", &overrides.content_disposition),
+        ("cache-control", &overrides.cache_control),
+    ] {
+        if let Some(value) = value {
+            set(headers, name, value);
+        }
+    }
+    set_metadata(headers, &blob.description().metadata);
+}
+
+/// A checksum as headers have it.
+pub(super) fn md5_text(md5: Md5) -> String {
+    STANDARD.encode(md5)
+}
+
+/// An id that no other request to this service has.
+pub(super) fn next_request_id() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    format!("{:08x}-0000-4000-8000-{number:012x}", std::process::id())
+}

@@ -1,0 +1,126 @@
+//! A client of blob storage that says exactly what it is told to, right or wrong.
+
+use std::time::SystemTime;
+
+use access::storage::{StorageAccountKey, StorageCredential, StorageRequest, http_date};
+use hub::service::Service;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// A reply, taken apart.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    head: String,
+    pub body: String,
+}
+
+impl Reply {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (other, value) = line.split_once(':')?;
+            other.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+
+    /// The status, and the code that clients go by.
+    pub fn outcome(&self) -> (u16, &str) {
+        (
+            self.status,
+            self.header("x-ms-error-code").unwrap_or_default(),
+        )
+    }
+}
+
+/// Sends a request that is signed with the account's key, on a connection of its own.
+pub async fn signed(
+    service: &Service,
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Reply {
+    let text = signed_text(service, method, target, headers, body);
+    raw(service, &[text.as_bytes(), body].concat()).await
+}
+
+/// The head of such a request.
+pub fn signed_text(
+    service: &Service,
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> String {
+    let path = format!("/{}{target}", key(service).account());
+    let (path, query) = path.split_once('?').unwrap_or((&path, ""));
+    let date = http_date(SystemTime::now());
+    let length = body.len().to_string();
+    let mut headers = headers.to_vec();
+    headers.extend([
+        ("x-ms-date", date.as_str()),
+        ("x-ms-version", "2024-11-04"),
+        ("Content-Length", length.as_str()),
+    ]);
+    let parameters: Vec<_> = query
+        .split('&')
+        .filter_map(|parameter| parameter.split_once('='))
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    let authorization = key(service).authorization(&StorageRequest {
+        method,
+        path,
+        query: &parameters,
+        headers: &headers,
+    });
+    let mut text = format!("{method} {path}");
+    if !query.is_empty() {
+        text.push('?');
+        text.push_str(query);
+    }
+    text.push_str(" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str(&format!("Authorization: {authorization}\r\n\r\n"));
+    text
+}
+
+/// Sends bytes as they are, and reads until the service closes the connection.
+pub async fn raw(service: &Service, bytes: &[u8]) -> Reply {
+    let mut socket = connect(service).await;
+    socket.write_all(bytes).await.unwrap();
+    read(&mut socket).await
+}
+
+/// A connection to the service.
+pub async fn connect(service: &Service) -> TcpStream {
+    let address = service.blob_address().expect("blobs are served");
+    TcpStream::connect(address).await.unwrap()
+}
+
+/// Reads a reply up to the end of the connection.
+pub async fn read(socket: &mut TcpStream) -> Reply {
+    let mut bytes = Vec::new();
+    // Who refuses a body closes the connection while it is still coming.
+    let _ = socket.read_to_end(&mut bytes).await;
+    let text = String::from_utf8_lossy(&bytes);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    Reply {
+        status: status.unwrap_or_default(),
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
+fn key(service: &Service) -> StorageAccountKey {
+    match service.storage_connection_string().unwrap().credential {
+        StorageCredential::Key(key) => key,
+        StorageCredential::Signature(_) => unreachable!("services have keys"),
+    }
+}
