@@ -52,6 +52,8 @@ class Service:
         self.tls_connection_string = next(
             string for string in strings if string not in plain and "EntityPath" not in string
         )
+        # With `--blob` among the arguments.
+        self.storage_connection_string = next((string for string in strings if "BlobEndpoint=" in string), None)
 
     def unused_hub(self) -> str:
         return next(self._unused)

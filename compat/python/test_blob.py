@@ -1,0 +1,291 @@
+"""Blob storage: the official client uploads, reads, lists and deletes, and is refused as by the real service."""
+
+import base64
+import datetime
+import hashlib
+import os
+import uuid
+
+import pytest
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+    ResourceNotModifiedError,
+)
+from azure.storage.blob import (
+    BlobBlock,
+    BlobClient,
+    BlobServiceClient,
+    ContainerClient,
+    ContentSettings,
+    generate_account_sas,
+    generate_blob_sas,
+    generate_container_sas,
+)
+
+from service import Service
+
+ACCOUNT = "devstoreaccount1"
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture(scope="module", params=["memory", "disk"])
+def blobs(request, tmp_path_factory):
+    """The whole account, in memory and in a data directory."""
+    directory = tmp_path_factory.mktemp("blobs")
+    arguments = ("--blob", "127.0.0.1:0")
+    if request.param == "disk":
+        arguments += ("--data-dir", str(directory / "data"))
+    running = Service(directory, 1, arguments=arguments)
+    with BlobServiceClient.from_connection_string(running.storage_connection_string) as client:
+        yield client
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def container(blobs):
+    """A new container."""
+    client = blobs.get_container_client(f"test-{uuid.uuid4()}")
+    client.create_container()
+    yield client
+    client.delete_container()
+
+
+def key(blobs):
+    return blobs.credential.account_key
+
+
+def later(minutes):
+    return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(minutes=minutes)
+
+
+def test_containers_are_created_once_and_found(blobs):
+    client = blobs.get_container_client("box-of-this-test")
+    assert not client.exists()
+    client.create_container(metadata={"made": "by_test"})
+    assert client.exists()
+    assert client.get_container_properties().metadata == {"made": "by_test"}
+    with pytest.raises(ResourceExistsError) as error:
+        client.create_container()
+    assert error.value.error_code == "ContainerAlreadyExists"
+    assert [found.name for found in blobs.list_containers("box-of")] == ["box-of-this-test"]
+    client.delete_container()
+    assert not client.exists()
+    with pytest.raises(ResourceNotFoundError) as error:
+        list(client.list_blobs())
+    assert error.value.error_code == "ContainerNotFound"
+
+
+def test_what_is_uploaded_comes_back_with_its_properties(container):
+    settings = ContentSettings(content_type="text/plain", cache_control="no-cache", content_language="de")
+    blob = container.upload_blob("a b/ü$%25", b"hello", metadata={"Empty": "", "owner": "me"}, content_settings=settings)
+    assert blob.exists()
+    properties = blob.get_blob_properties()
+    assert properties.size == 5
+    assert properties.metadata == {"empty": "", "owner": "me"}
+    assert properties.content_settings.content_type == "text/plain"
+    assert properties.content_settings.content_language == "de"
+    assert bytes(properties.content_settings.content_md5) == hashlib.md5(b"hello").digest()
+    assert blob.download_blob(validate_content=True).readall() == b"hello"
+    assert [found.name for found in container.list_blobs()] == ["a b/ü$%25"]
+    blob.set_http_headers(ContentSettings(content_type="text/html"))
+    assert blob.get_blob_properties().content_settings.content_type == "text/html"
+    blob.delete_blob()
+    assert not blob.exists()
+    with pytest.raises(ResourceNotFoundError) as error:
+        blob.delete_blob()
+    assert error.value.error_code == "BlobNotFound"
+
+
+@pytest.mark.parametrize("size", [0, 1, 5 * MEBIBYTE + 7])
+def test_blobs_of_every_size_are_downloaded_in_ranges(blobs, container, size):
+    content = os.urandom(size)
+    container.upload_blob("blob", content, validate_content=True)
+    small_steps = BlobClient.from_blob_url(
+        f"{container.url}/blob", credential=blobs.credential, max_single_get_size=MEBIBYTE, max_chunk_get_size=MEBIBYTE
+    )
+    assert small_steps.download_blob(max_concurrency=3, validate_content=True).readall() == content
+    if size:
+        assert small_steps.download_blob(offset=size - 1, length=10).readall() == content[-1:]
+        with pytest.raises(HttpResponseError) as error:
+            small_steps.download_blob(offset=size, length=1).readall()
+        assert error.value.status_code == 416
+
+
+def test_large_blobs_are_put_together_of_blocks(blobs, container):
+    content = os.urandom(3 * MEBIBYTE + 1)
+    client = BlobClient.from_blob_url(
+        f"{container.url}/large", credential=blobs.credential, max_single_put_size=1024, max_block_size=MEBIBYTE
+    )
+    client.upload_blob(content, max_concurrency=4, metadata={"of": "blocks"})
+    assert client.download_blob().readall() == content
+    assert client.get_blob_properties().metadata == {"of": "blocks"}
+    committed, uncommitted = client.get_block_list("all")
+    assert [block.size for block in committed] == [MEBIBYTE, MEBIBYTE, MEBIBYTE, 1]
+    assert uncommitted == []
+    client.stage_block("A001", b"new")
+    assert client.download_blob().readall() == content
+    assert [block.id for block in client.get_block_list("uncommitted")[1]] == ["A001"]
+    with pytest.raises(HttpResponseError) as error:
+        client.commit_block_list([BlobBlock("A001"), BlobBlock("B001")])
+    assert error.value.error_code == "InvalidBlockList"
+    client.commit_block_list([BlobBlock("A001")])
+    assert client.download_blob().readall() == b"new"
+
+
+def test_append_blobs_grow_at_their_end(container):
+    blob = container.get_blob_client("log")
+    blob.create_append_blob(metadata={"kind": "log"})
+    assert blob.append_block(b"one ")["blob_append_offset"] == "0"
+    reply = blob.append_block(b"two", appendpos_condition=4, maxsize_condition=7)
+    assert (reply["blob_append_offset"], reply["blob_committed_block_count"]) == ("4", 2)
+    for condition, code in [
+        ({"appendpos_condition": 4}, "AppendPositionConditionNotMet"),
+        ({"maxsize_condition": 7}, "MaxBlobSizeConditionNotMet"),
+    ]:
+        with pytest.raises(HttpResponseError) as error:
+            blob.append_block(b"x", **condition)
+        assert (error.value.status_code, error.value.error_code) == (412, code)
+    assert blob.download_blob().readall() == b"one two"
+    assert blob.get_blob_properties().blob_type == "AppendBlob"
+    container.upload_blob("plain", b"")
+    with pytest.raises(ResourceExistsError) as error:
+        container.get_blob_client("plain").append_block(b"x")
+    assert error.value.error_code == "InvalidBlobType"
+
+
+def test_conditions_decide_who_writes(container):
+    blob = container.get_blob_client("contended")
+    first = blob.upload_blob(b"1", match_condition=MatchConditions.IfMissing)["etag"]
+    with pytest.raises(ResourceExistsError) as error:
+        blob.upload_blob(b"2", overwrite=False)
+    assert error.value.error_code == "BlobAlreadyExists"
+    second = blob.set_blob_metadata({"n": "1"}, etag=first, match_condition=MatchConditions.IfNotModified)["etag"]
+    with pytest.raises(ResourceModifiedError) as error:
+        blob.set_blob_metadata({"n": "2"}, etag=first, match_condition=MatchConditions.IfNotModified)
+    assert (error.value.status_code, error.value.error_code) == (412, "ConditionNotMet")
+    with pytest.raises(ResourceNotModifiedError):
+        blob.download_blob(etag=second, match_condition=MatchConditions.IfModified)
+    listed = next(iter(container.list_blobs(include=["metadata"])))
+    assert listed.metadata == {"n": "1"}
+    # Listings tell tags without quotation marks.
+    blob.delete_blob(etag=listed.etag, match_condition=MatchConditions.IfNotModified)
+    assert not blob.exists()
+
+
+def test_listings_come_in_pages_with_prefix_and_delimiter(container):
+    names = sorted([f"2026/{month:02}/{day}" for month in (1, 2) for day in range(5)] + ["readme"])
+    for name in names:
+        container.upload_blob(name, b"")
+    pages = [[blob.name for blob in page] for page in container.list_blobs(results_per_page=4).by_page()]
+    assert [len(page) for page in pages] == [4, 4, 3]
+    assert sum(pages, []) == names
+    assert len(list(container.list_blobs(name_starts_with="2026/02/"))) == 5
+    walked = [item.name for item in container.walk_blobs(delimiter="/")]
+    assert walked == ["2026/", "readme"]
+    walked = [item.name for item in container.walk_blobs(name_starts_with="2026/", delimiter="/", results_per_page=1)]
+    assert walked == ["2026/01/", "2026/02/"]
+
+
+def test_names_that_no_document_can_have_are_listed(container):
+    names = ["a\u0001b", "a&<b>\"'", "ü/€/𝄞", "tab\tend"]
+    for name in names:
+        container.upload_blob(name, b"")
+    assert sorted(blob.name for blob in container.list_blobs()) == sorted(names)
+
+
+def test_a_body_that_was_altered_is_refused(container):
+    blob = container.get_blob_client("summed")
+    blob.upload_blob(b"good", validate_content=True)
+    wrong = base64.b64encode(hashlib.md5(b"other").digest()).decode()
+    with pytest.raises(HttpResponseError) as error:
+        blob.stage_block("A001", b"bad", headers={"Content-MD5": wrong})
+    assert (error.value.status_code, error.value.error_code) == (400, "Md5Mismatch")
+
+
+def test_a_wrong_key_is_refused(blobs, container):
+    wrong = base64.b64encode(b"wrong").decode()
+    for credential in ({"account_name": ACCOUNT, "account_key": wrong}, {"account_name": "other", "account_key": key(blobs)}):
+        client = BlobClient.from_blob_url(f"{container.url}/blob", credential=credential)
+        with pytest.raises(ClientAuthenticationError) as error:
+            client.upload_blob(b"")
+        assert (error.value.status_code, error.value.error_code) == (403, "AuthenticationFailed")
+    with pytest.raises(HttpResponseError) as error:
+        BlobClient.from_blob_url(f"{container.url}/blob").upload_blob(b"")
+    assert error.value.status_code == 403
+
+
+def test_account_signatures_grant_what_they_say(blobs, container):
+    container.upload_blob("blob", b"content")
+
+    def client(permission, expiry=later(5), types="sco", **options):
+        signature = generate_account_sas(ACCOUNT, key(blobs), types, permission, expiry, **options)
+        return ContainerClient.from_container_url(f"{container.url}?{signature}")
+
+    reader = client("rl")
+    assert reader.download_blob("blob").readall() == b"content"
+    assert [blob.name for blob in reader.list_blobs()] == ["blob"]
+    refused(lambda: reader.upload_blob("other", b""), "AuthorizationPermissionMismatch")
+    refused(lambda: client("r", types="o").exists(), "AuthorizationPermissionMismatch")
+    refused(lambda: client("r", later(-5)).download_blob("blob"), "AuthenticationFailed")
+    refused(lambda: client("r", start=later(5), expiry=later(9)).download_blob("blob"), "AuthenticationFailed")
+    refused(lambda: client("r", ip="192.0.2.1").download_blob("blob"), "AuthorizationSourceIPMismatch")
+    refused(lambda: client("r", protocol="https").download_blob("blob"), "AuthorizationProtocolMismatch")
+    creator = client("c")
+    creator.upload_blob("created", b"1")
+    refused(lambda: creator.upload_blob("created", b"2", overwrite=True), "AuthorizationPermissionMismatch")
+    client("rwdlac").delete_blob("created")
+
+
+def test_signatures_of_a_container_or_blob_are_for_it_alone(blobs, container):
+    container.upload_blob("a b/c", b"content")
+    container.upload_blob("other", b"content")
+    signature = generate_blob_sas(
+        ACCOUNT, container.container_name, "a b/c", account_key=key(blobs), permission="r", expiry=later(5), content_type="x/y"
+    )
+    blob = BlobClient.from_blob_url(f"{container.get_blob_client('a b/c').url}?{signature}")
+    download = blob.download_blob()
+    assert download.readall() == b"content"
+    assert download.properties.content_settings.content_type == "x/y"
+    refused(blob.delete_blob, "AuthorizationPermissionMismatch")
+    other = BlobClient.from_blob_url(f"{container.url}/other?{signature}")
+    refused(other.download_blob, "AuthenticationFailed")
+    signature = generate_container_sas(
+        ACCOUNT, container.container_name, account_key=key(blobs), permission="rlw", expiry=later(5)
+    )
+    client = ContainerClient.from_container_url(f"{container.url}?{signature}")
+    assert len(list(client.list_blobs())) == 2
+    client.upload_blob("third", b"3")
+    assert client.download_blob("third").readall() == b"3"
+    refused(lambda: client.delete_blob("third"), "AuthorizationPermissionMismatch")
+
+
+def refused(request, code):
+    with pytest.raises(HttpResponseError) as error:
+        request()
+    assert (error.value.status_code, error.value.error_code) == (403, code)
+
+
+def test_blobs_outlive_a_service_that_is_killed(tmp_path):
+    arguments = ("--blob", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    service = Service(tmp_path, 1, arguments=arguments)
+    client = BlobServiceClient.from_connection_string(service.storage_connection_string)
+    container = client.create_container("kept")
+    etag = container.upload_blob("blob", b"content", metadata={"owner": ""}).get_blob_properties().etag
+    container.get_blob_client("waiting").stage_block("A001", b"waits")
+    service.kill()
+    service.start()
+    client = BlobServiceClient.from_connection_string(service.storage_connection_string)
+    container = client.get_container_client("kept")
+    blob = container.get_blob_client("blob")
+    assert blob.download_blob().readall() == b"content"
+    properties = blob.get_blob_properties()
+    assert (properties.etag, properties.metadata) == (etag, {"owner": ""})
+    waiting = container.get_blob_client("waiting")
+    waiting.commit_block_list([BlobBlock("A001")])
+    assert waiting.download_blob().readall() == b"waits"
+    assert service.stop() == 0

@@ -1,0 +1,189 @@
+"""The official checkpoint store on our blobs, and consumers that share a hub through it."""
+
+import asyncio
+import time
+import uuid
+
+import pytest
+from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
+from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumerClient
+from azure.eventhub.exceptions import OwnershipLostError
+from azure.eventhub.extensions.checkpointstoreblob import BlobCheckpointStore
+from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore as AsyncCheckpointStore
+from azure.storage.blob import BlobServiceClient
+
+from service import PARTITIONS, Service, connect
+
+DEADLINE_S = 60
+HUBS = 8
+EVENTS = 120
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    running = Service(tmp_path_factory.mktemp("checkpoints"), HUBS, arguments=("--blob", "127.0.0.1:0"))
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def hub(service):
+    return service.unused_hub()
+
+
+@pytest.fixture
+def container(service):
+    name = f"checkpoints-{uuid.uuid4()}"
+    with BlobServiceClient.from_connection_string(service.storage_connection_string) as client:
+        client.create_container(name)
+    return name
+
+
+@pytest.fixture
+def store(service, container):
+    with BlobCheckpointStore.from_connection_string(service.storage_connection_string, container) as store:
+        yield store
+
+
+def ownership(owner, partition="0", etag=None):
+    return {
+        "fully_qualified_namespace": "localhost",
+        "eventhub_name": "hub",
+        "consumer_group": "$Default",
+        "partition_id": partition,
+        "owner_id": owner,
+        "etag": etag,
+    }
+
+
+def test_a_partition_is_claimed_stolen_and_released(store):
+    [claimed] = store.claim_ownership([ownership("one")])
+    assert claimed["etag"] and claimed["last_modified_time"] <= time.time() + 1
+    # Without having seen the claim nobody gets it.
+    assert store.claim_ownership([ownership("two")]) == []
+    [listed] = store.list_ownership("localhost", "hub", "$Default")
+    assert (listed["owner_id"], listed["partition_id"]) == ("one", "0")
+    [stolen] = store.claim_ownership([ownership("two", etag=listed["etag"])])
+    assert store.claim_ownership([ownership("one", etag=claimed["etag"])]) == []
+    [released] = store.claim_ownership([ownership("", etag=stolen["etag"])])
+    [listed] = store.list_ownership("localhost", "hub", "$Default")
+    # The client makes nothing of an empty element.
+    assert not listed["owner_id"] and listed["etag"].strip('"') == released["etag"].strip('"')
+    [again] = store.claim_ownership([ownership("three", etag=listed["etag"])])
+    assert again["owner_id"] == "three"
+
+
+def test_checkpoints_are_kept_per_partition(store):
+    checkpoint = {**ownership("one"), "offset": "17", "sequence_number": 17}
+    for partition, number in [("0", 1), ("1", 2), ("0", 3)]:
+        store.update_checkpoint({**checkpoint, "partition_id": partition, "offset": str(number), "sequence_number": number})
+    found = {one["partition_id"]: one["sequence_number"] for one in store.list_checkpoints("localhost", "hub", "$Default")}
+    assert found == {"0": 3, "1": 2}
+    assert list(store.list_checkpoints("localhost", "hub", "other")) == []
+
+
+async def test_the_asynchronous_store_does_the_same(service, container):
+    async with AsyncCheckpointStore.from_connection_string(service.storage_connection_string, container) as store:
+        [claimed] = await store.claim_ownership([ownership("one")])
+        assert await store.claim_ownership([ownership("two")]) == []
+        [_] = await store.claim_ownership([ownership("two", etag=claimed["etag"])])
+        await store.update_checkpoint({**ownership("two"), "offset": "5", "sequence_number": 5})
+        [checkpoint] = await store.list_checkpoints("localhost", "hub", "$Default")
+        assert (checkpoint["offset"], checkpoint["sequence_number"]) == ("5", 5)
+
+
+def send(service, hub, first, count):
+    with connect(EventHubProducerClient, service.connection_string, hub) as client:
+        for number in range(first, first + count):
+            client.send_event(EventData(str(number)), partition_id=str(number % PARTITIONS))
+
+
+async def consume(service, hub, container, until, options=None):
+    """Receives with a checkpoint after each event until `until` says that it is enough."""
+    received = []
+    store = AsyncCheckpointStore.from_connection_string(service.storage_connection_string, container)
+    client = connect(
+        AsyncConsumerClient,
+        service.connection_string,
+        hub,
+        checkpoint_store=store,
+        load_balancing_interval=0.3,
+        partition_ownership_expiration_interval=3,
+        load_balancing_strategy="greedy",
+        **(options or {}),
+    )
+
+    async def on_event(context, event):
+        received.append((context.partition_id, event.body_as_str()))
+        try:
+            await context.update_checkpoint(event)
+        except OwnershipLostError:
+            pass
+
+    async with client:
+        task = asyncio.create_task(client.receive(on_event, starting_position="-1"))
+        give_up_at = time.monotonic() + DEADLINE_S
+        while not until(received):
+            assert time.monotonic() < give_up_at, received
+            await asyncio.sleep(0.05)
+        await client.close()
+        await asyncio.gather(task, return_exceptions=True)
+    await store.close()
+    return received
+
+
+async def test_a_consumer_goes_on_where_the_last_one_left_its_checkpoints(service, hub, container):
+    send(service, hub, 0, 20)
+    first = await consume(service, hub, container, lambda received: len(received) >= 20)
+    assert sorted(int(body) for _, body in first) == list(range(20))
+    send(service, hub, 20, 12)
+    second = await consume(service, hub, container, lambda received: len(received) >= 12)
+    assert sorted(int(body) for _, body in second) == list(range(20, 32))
+
+
+async def test_two_consumers_share_the_partitions_and_miss_nothing(service, hub, container):
+    seen = [[], []]
+
+    def shares():
+        return [len({partition for partition, _ in received}) for received in seen]
+
+    def until(which):
+        def enough(received):
+            seen[which] = received
+            together = {body for received in seen for _, body in received}
+            return len(together) == EVENTS and all(seen)
+
+        return enough
+
+    async def feed():
+        for first in range(0, EVENTS, 12):
+            await asyncio.to_thread(send, service, hub, first, 12)
+
+    await asyncio.gather(
+        feed(),
+        consume(service, hub, container, until(0)),
+        consume(service, hub, container, until(1)),
+    )
+    bodies = {int(body) for received in seen for _, body in received}
+    assert bodies == set(range(EVENTS))
+    assert all(share > 0 for share in shares()), shares()
+
+
+def test_the_synchronous_consumer_checkpoints_too(service, hub, store):
+    send(service, hub, 0, 8)
+    received = []
+    client = connect(
+        EventHubConsumerClient, service.connection_string, hub, checkpoint_store=store, load_balancing_interval=0.3
+    )
+
+    def on_event(context, event):
+        received.append(event.body_as_str())
+        context.update_checkpoint(event)
+        if len(received) == 8:
+            client.close()
+
+    with client:
+        client.receive(on_event, starting_position="-1")
+    namespace = service.address if list(store.list_checkpoints(service.address, hub, "$Default")) else "localhost"
+    checkpoints = list(store.list_checkpoints(namespace, hub, "$Default"))
+    assert {one["partition_id"]: one["sequence_number"] for one in checkpoints} == {str(n): 1 for n in range(PARTITIONS)}
