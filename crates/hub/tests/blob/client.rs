@@ -9,15 +9,15 @@ use tokio::net::TcpStream;
 
 /// A reply, taken apart.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     head: String,
-    pub body: String,
+    pub(crate) body: String,
 }
 
 impl Reply {
     /// The value of a header.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (other, value) = line.split_once(':')?;
             other.eq_ignore_ascii_case(name).then_some(value.trim())
@@ -25,7 +25,7 @@ impl Reply {
     }
 
     /// The status, and the code that clients go by.
-    pub fn outcome(&self) -> (u16, &str) {
+    pub(crate) fn outcome(&self) -> (u16, &str) {
         (
             self.status,
             self.header("x-ms-error-code").unwrap_or_default(),
@@ -34,7 +34,7 @@ impl Reply {
 }
 
 /// Sends a request that is signed with the account's key, on a connection of its own.
-pub async fn signed(
+pub(crate) async fn signed(
     service: &Service,
     method: &str,
     target: &str,
@@ -46,7 +46,7 @@ pub async fn signed(
 }
 
 /// The head of such a request.
-pub fn signed_text(
+pub(crate) fn signed_text(
     service: &Service,
     method: &str,
     target: &str,
@@ -88,20 +88,22 @@ pub fn signed_text(
 }
 
 /// Sends bytes as they are, and reads until the service closes the connection.
-pub async fn raw(service: &Service, bytes: &[u8]) -> Reply {
+pub(crate) async fn raw(service: &Service, bytes: &[u8]) -> Reply {
     let mut socket = connect(service).await;
-    socket.write_all(bytes).await.unwrap();
+    socket.write_all(bytes).await.expect("the service takes it");
     read(&mut socket).await
 }
 
 /// A connection to the service.
-pub async fn connect(service: &Service) -> TcpStream {
+pub(crate) async fn connect(service: &Service) -> TcpStream {
     let address = service.blob_address().expect("blobs are served");
-    TcpStream::connect(address).await.unwrap()
+    TcpStream::connect(address)
+        .await
+        .expect("the service listens")
 }
 
 /// Reads a reply up to the end of the connection.
-pub async fn read(socket: &mut TcpStream) -> Reply {
+pub(crate) async fn read(socket: &mut TcpStream) -> Reply {
     let mut bytes = Vec::new();
     // Who refuses a body closes the connection while it is still coming.
     let _ = socket.read_to_end(&mut bytes).await;
@@ -119,7 +121,8 @@ pub async fn read(socket: &mut TcpStream) -> Reply {
 }
 
 fn key(service: &Service) -> StorageAccountKey {
-    match service.storage_connection_string().unwrap().credential {
+    let string = service.storage_connection_string();
+    match string.expect("blobs are served").credential {
         StorageCredential::Key(key) => key,
         StorageCredential::Signature(_) => unreachable!("services have keys"),
     }

@@ -24,7 +24,9 @@ fn config() -> ServiceConfig {
 }
 
 async fn service() -> Service {
-    Service::start(config()).await.unwrap()
+    Service::start(config())
+        .await
+        .expect("the configuration is good")
 }
 
 const BLOCK: (&str, &str) = ("x-ms-blob-type", "BlockBlob");

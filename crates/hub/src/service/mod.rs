@@ -14,6 +14,8 @@
 //! # }
 //! ```
 
+mod blobs;
+
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use access::storage::{StorageConnectionString, StorageCredential};
+use access::storage::StorageConnectionString;
 use access::{
     ConnectionString, Credential, DEVELOPMENT_KEY_VALUE, Endpoint, ROOT_KEY_NAME, Right,
     SharedAccessKey, TransportSecurity,
@@ -33,12 +35,13 @@ use tokio::task::JoinSet;
 
 pub use amqp_tokio::WEB_SOCKET_PATH;
 
+use blobs::BlobEndpoint;
+
 use crate::UnixTime;
-use crate::blob::{BlobError, BlobLimits, BlobStore};
+use crate::blob::BlobError;
 use crate::front::amqp::{AmqpFront, Transport};
-use crate::front::blob::{BlobFaults, BlobFront, BlobFrontOptions};
+use crate::front::blob::BlobFaults;
 use crate::front::http::HttpFront;
-use crate::log::disk::SyncPolicy;
 use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, SignaturePolicy};
 
 /// What to serve, and where. Port 0 takes any free port.
@@ -209,7 +212,7 @@ impl Service {
             Some(address) => {
                 let openness = match config.open_to_anyone {
                     true => None,
-                    false => openness_of_blobs(&config.namespace),
+                    false => blobs::openness(&config.namespace),
                 };
                 Some(self::listen(openness.as_ref(), Protocol::Blob, address).await?)
             }
@@ -230,16 +233,8 @@ impl Service {
         let web_socket_tls = web_socket_tls.map(|(bound, tls)| serve(bound, Some(tls), true));
         let blob = match blob {
             Some(bound) => {
-                let front = blob_front(&config.namespace)?;
-                tasks.spawn(Arc::clone(&front).serve(bound.listener, stopped.clone()));
-                if let Some(period) = sync_period(&config.namespace) {
-                    let store = Arc::clone(front.store());
-                    tasks.spawn(sync_blobs(store, period, stopped.clone()));
-                }
-                Some(BlobEndpoint {
-                    address: bound.address,
-                    front,
-                })
+                let config = &config.namespace;
+                Some(BlobEndpoint::start(config, bound, &mut tasks, &stopped)?)
             }
             None => None,
         };
@@ -320,23 +315,7 @@ impl Service {
     #[must_use]
     pub fn storage_connection_string(&self) -> Option<StorageConnectionString> {
         let blob = self.blob.as_ref()?;
-        let key = blob.front.key();
-        // Its clients take a name with a dot in it for one that begins with the account; addresses are safe.
-        let host = match client_host(self.namespace.host(), blob.address) {
-            host if host == "localhost" => match blob.address.ip() {
-                ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
-                ip => ip.to_string(),
-            },
-            host => host,
-        };
-        let host = match host.contains(':') {
-            true => format!("[{host}]"),
-            false => host,
-        };
-        Some(StorageConnectionString {
-            blob_endpoint: format!("http://{host}:{}/{}", blob.address.port(), key.account()),
-            credential: StorageCredential::Key(key.clone()),
-        })
+        Some(blob.connection_string(self.namespace.host()))
     }
 
     /// What a client connects with over plain TCP: for one hub, or for the whole namespace without `hub`. It has the
@@ -362,13 +341,8 @@ impl Service {
         if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
             self.tasks.shutdown().await;
         }
-        if let Some(blob) = self.blob.take() {
-            let store = Arc::clone(blob.front.store());
-            match tokio::task::spawn_blocking(move || store.close()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, "not every blob is on the disk"),
-                Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
-            }
+        if let Some(blob) = &self.blob {
+            blob.close().await;
         }
         let namespace = Arc::clone(&self.namespace);
         match tokio::task::spawn_blocking(move || namespace.close()).await {
@@ -469,83 +443,6 @@ async fn listen(
     Ok(Bound { listener, address })
 }
 
-/// Blobs at work.
-#[derive(Debug)]
-struct BlobEndpoint {
-    address: SocketAddr,
-    front: Arc<BlobFront>,
-}
-
-/// The front end of the account that `config` describes, with the containers that it names.
-fn blob_front(config: &NamespaceConfig) -> Result<Arc<BlobFront>, StartError> {
-    let key = config.blob.check().map_err(NamespaceError::Blob)?;
-    let limits = BlobLimits::default();
-    let store = match &config.storage {
-        None => BlobStore::in_memory(config.blob.memory, limits),
-        Some(storage) => {
-            let directory = storage.directory.join(BLOBS);
-            BlobStore::open(&directory, storage.options.sync, config.blob.memory, limits)
-                .map_err(|source| StartError::Blobs { directory, source })?
-        }
-    };
-    for name in &config.blob.containers {
-        match store.create_container(name, Vec::new(), SystemTime::now()) {
-            Ok(_) | Err(BlobError::ContainerAlreadyExists) => {}
-            Err(source) => {
-                return Err(StartError::Container {
-                    name: name.clone(),
-                    source,
-                });
-            }
-        }
-    }
-    Ok(BlobFront::new(
-        Arc::new(store),
-        BlobFrontOptions {
-            key,
-            policy: config.signatures,
-            body: config.blob.body,
-            maximum_connections: config.maximum_connections.get() as usize,
-        },
-    ))
-}
-
-/// How often what was written of blobs is brought to the device.
-fn sync_period(config: &NamespaceConfig) -> Option<Duration> {
-    match config.storage.as_ref()?.options.sync {
-        SyncPolicy::Interval(period) => Some(period),
-        SyncPolicy::Always | SyncPolicy::Os => None,
-    }
-}
-
-async fn sync_blobs(store: Arc<BlobStore>, period: Duration, mut stop: watch::Receiver<bool>) {
-    let mut ticks = tokio::time::interval(period);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            _ = stop.wait_for(|stop| *stop) => return,
-        }
-        let store = Arc::clone(&store);
-        match tokio::task::spawn_blocking(move || store.sync()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "blobs can't be brought to the disk"),
-            Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
-        }
-    }
-}
-
-/// What makes a storage account open to anyone, if anything does.
-fn openness_of_blobs(config: &NamespaceConfig) -> Option<Openness> {
-    match config.signatures {
-        SignaturePolicy::AcceptAny => Some(Openness::AcceptAny),
-        SignaturePolicy::Verify => config
-            .blob
-            .has_development_key()
-            .then_some(Openness::DevelopmentStorageKey),
-    }
-}
-
 /// What makes a namespace open to anyone, if anything does.
 fn openness(namespace: &Namespace) -> Option<Openness> {
     if !namespace.is_open_to_anyone() {
@@ -599,9 +496,6 @@ async fn enforce_retention(namespace: Arc<Namespace>, mut stop: watch::Receiver<
     }
 }
 
-/// Where blobs are in a data directory.
-const BLOBS: &str = "blob";
-
 /// Retention goes by whole segments, so finer steps would show nowhere.
 const RETENTION_PERIOD: Duration = Duration::from_secs(1);
 
@@ -609,136 +503,4 @@ const RETENTION_PERIOD: Duration = Duration::from_secs(1);
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::namespace::{HubConfig, RightConfig, RuleConfig};
-
-    fn config() -> ServiceConfig {
-        ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new(
-            "events", 2,
-        )]))
-    }
-
-    #[tokio::test]
-    async fn connection_strings_lead_to_the_bound_address() {
-        let service = Service::start(config()).await.unwrap();
-        let port = service.amqp_address().port();
-        assert_eq!(
-            service.connection_string(Some("events")).reveal(),
-            format!(
-                "Endpoint=sb://localhost:{port}/;SharedAccessKeyName=RootManageSharedAccessKey;\
-                 SharedAccessKey=SAS_KEY_VALUE;EntityPath=events;UseDevelopmentEmulator=true"
-            )
-        );
-        assert_eq!(service.connection_string(None).amqp_address().port, port);
-        assert_eq!(service.tls_connection_string(None), None);
-        service.stop().await;
-    }
-
-    #[tokio::test]
-    async fn the_key_of_a_connection_string_is_the_one_that_allows_most() {
-        let mut config = config();
-        let rule = |name: &str, right| RuleConfig {
-            name: name.into(),
-            key: "value".into(),
-            rights: vec![right],
-        };
-        config.namespace.authorization_rules = vec![
-            rule("reads", RightConfig::Listen),
-            rule("does", RightConfig::Manage),
-        ];
-        let service = Service::start(config).await.unwrap();
-        let expected = Credential::Key(SharedAccessKey::new("does", "value"));
-        assert_eq!(service.connection_string(None).credential, expected);
-    }
-
-    #[tokio::test]
-    async fn a_taken_address_is_named_and_nothing_is_left_running() {
-        let first = Service::start(config()).await.unwrap();
-        let taken = first.amqp_address();
-        let mut second = config();
-        second.http = Some(taken);
-        let error = Service::start(second).await.unwrap_err();
-        let StartError::Listen {
-            protocol,
-            address,
-            source,
-        } = &error
-        else {
-            panic!("{error}")
-        };
-        assert_eq!((*protocol, *address), (Protocol::Http, taken));
-        assert_eq!(source.kind(), io::ErrorKind::AddrInUse);
-        assert!(
-            error
-                .to_string()
-                .starts_with(&format!("HTTP can't listen on {taken}: ")),
-            "{error}"
-        );
-    }
-
-    #[tokio::test]
-    async fn what_anyone_could_open_is_not_served_to_other_machines() {
-        let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
-        let mapped: SocketAddr = "[::ffff:10.0.0.1]:0".parse().unwrap();
-        for address in [everywhere, mapped] {
-            let error = Service::start(ServiceConfig {
-                amqp: address,
-                ..config()
-            })
-            .await
-            .unwrap_err();
-            let StartError::OpenToAnyone { openness, .. } = &error else {
-                panic!("{error}")
-            };
-            assert_eq!(
-                *openness,
-                Openness::DevelopmentKey {
-                    name: ROOT_KEY_NAME.to_owned()
-                }
-            );
-        }
-        let mut unverified = ServiceConfig {
-            http: Some(everywhere),
-            ..config()
-        };
-        unverified.namespace.authorization_rules[0].key = "private".into();
-        unverified.namespace.signatures = SignaturePolicy::AcceptAny;
-        let error = Service::start(unverified.clone()).await.unwrap_err();
-        assert!(
-            matches!(
-                &error,
-                StartError::OpenToAnyone {
-                    openness: Openness::AcceptAny,
-                    protocol: Protocol::Http,
-                    ..
-                }
-            ),
-            "{error}"
-        );
-        unverified.open_to_anyone = true;
-        Service::start(unverified.clone())
-            .await
-            .unwrap()
-            .stop()
-            .await;
-        unverified.open_to_anyone = false;
-        unverified.namespace.signatures = SignaturePolicy::Verify;
-        Service::start(unverified).await.unwrap().stop().await;
-    }
-
-    #[test]
-    fn clients_dial_the_namespace_unless_it_is_localhost_and_elsewhere() {
-        let address = |text: &str| text.parse().unwrap();
-        assert_eq!(
-            client_host("localhost", address("127.0.0.1:1")),
-            "localhost"
-        );
-        assert_eq!(client_host("localhost", address("0.0.0.0:1")), "localhost");
-        assert_eq!(client_host("localhost", address("[::1]:1")), "::1");
-        assert_eq!(
-            client_host("hubs.example", address("10.0.0.1:1")),
-            "hubs.example"
-        );
-    }
-}
+mod tests;

@@ -1,0 +1,149 @@
+//! The storage account beside the hubs: where it is served, what it is made of, and its way to the disk.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use access::storage::{StorageConnectionString, StorageCredential};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{Bound, Openness, StartError, client_host};
+use crate::blob::{BlobError, BlobLimits, BlobStore};
+use crate::front::blob::{BlobFront, BlobFrontOptions};
+use crate::log::disk::SyncPolicy;
+use crate::namespace::{NamespaceConfig, NamespaceError, SignaturePolicy};
+
+/// A storage account at work.
+#[derive(Debug)]
+pub(super) struct BlobEndpoint {
+    pub(super) address: SocketAddr,
+    pub(super) front: Arc<BlobFront>,
+}
+
+impl BlobEndpoint {
+    /// Serves the account that `config` describes until `stop` becomes true.
+    ///
+    /// # Errors
+    /// What is kept of it can't be read, or its containers can't be made.
+    pub(super) fn start(
+        config: &NamespaceConfig,
+        bound: Bound,
+        tasks: &mut JoinSet<()>,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<Self, StartError> {
+        let front = front(config)?;
+        tasks.spawn(Arc::clone(&front).serve(bound.listener, stop.clone()));
+        if let Some(period) = sync_period(config) {
+            let store = Arc::clone(front.store());
+            tasks.spawn(sync(store, period, stop.clone()));
+        }
+        Ok(Self {
+            address: bound.address,
+            front,
+        })
+    }
+
+    /// What a client connects with, where the namespace is known as `host`.
+    pub(super) fn connection_string(&self, host: &str) -> StorageConnectionString {
+        let key = self.front.key();
+        // Clients take a name for the account's where it has a dot; an address is safe.
+        let host = match client_host(host, self.address) {
+            host if host == "localhost" => match self.address.ip() {
+                ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+                ip => ip.to_string(),
+            },
+            host => host,
+        };
+        let host = match host.contains(':') {
+            true => format!("[{host}]"),
+            false => host,
+        };
+        StorageConnectionString {
+            blob_endpoint: format!("http://{host}:{}/{}", self.address.port(), key.account()),
+            credential: StorageCredential::Key(key.clone()),
+        }
+    }
+
+    /// Brings everything to the disk, where there is one. To be called once nobody writes any more.
+    pub(super) async fn close(&self) {
+        let store = Arc::clone(self.front.store());
+        match tokio::task::spawn_blocking(move || store.close()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "not every blob is on the disk"),
+            Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
+        }
+    }
+}
+
+/// What makes a storage account open to anyone, if anything does.
+pub(super) fn openness(config: &NamespaceConfig) -> Option<Openness> {
+    match config.signatures {
+        SignaturePolicy::AcceptAny => Some(Openness::AcceptAny),
+        SignaturePolicy::Verify => config
+            .blob
+            .has_development_key()
+            .then_some(Openness::DevelopmentStorageKey),
+    }
+}
+
+/// The front end of the account that `config` describes, with the containers that it names.
+fn front(config: &NamespaceConfig) -> Result<Arc<BlobFront>, StartError> {
+    let key = config.blob.check().map_err(NamespaceError::Blob)?;
+    let limits = BlobLimits::default();
+    let store = match &config.storage {
+        None => BlobStore::in_memory(config.blob.memory, limits),
+        Some(storage) => {
+            let directory = storage.directory.join(BLOBS);
+            let sync = storage.options.sync;
+            BlobStore::open(&directory, sync, config.blob.memory, limits)
+                .map_err(|source| StartError::Blobs { directory, source })?
+        }
+    };
+    for name in &config.blob.containers {
+        match store.create_container(name, Vec::new(), SystemTime::now()) {
+            Ok(_) | Err(BlobError::ContainerAlreadyExists) => {}
+            Err(source) => {
+                let name = name.clone();
+                return Err(StartError::Container { name, source });
+            }
+        }
+    }
+    Ok(BlobFront::new(
+        Arc::new(store),
+        BlobFrontOptions {
+            key,
+            policy: config.signatures,
+            body: config.blob.body,
+            maximum_connections: config.maximum_connections.get() as usize,
+        },
+    ))
+}
+
+/// How often what was written is brought to the device.
+fn sync_period(config: &NamespaceConfig) -> Option<Duration> {
+    match config.storage.as_ref()?.options.sync {
+        SyncPolicy::Interval(period) => Some(period),
+        SyncPolicy::Always | SyncPolicy::Os => None,
+    }
+}
+
+async fn sync(store: Arc<BlobStore>, period: Duration, mut stop: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let store = Arc::clone(&store);
+        match tokio::task::spawn_blocking(move || store.sync()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "blobs can't be brought to the disk"),
+            Err(error) => tracing::error!(%error, "bringing blobs to the disk broke off"),
+        }
+    }
+}
+
+/// Where blobs are in a data directory.
+const BLOBS: &str = "blob";

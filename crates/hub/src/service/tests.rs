@@ -1,0 +1,133 @@
+//! Starting on addresses, and what is told of them.
+
+use super::*;
+use crate::namespace::{HubConfig, RightConfig, RuleConfig};
+
+fn config() -> ServiceConfig {
+    ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new(
+        "events", 2,
+    )]))
+}
+
+#[tokio::test]
+async fn connection_strings_lead_to_the_bound_address() {
+    let service = Service::start(config()).await.unwrap();
+    let port = service.amqp_address().port();
+    assert_eq!(
+        service.connection_string(Some("events")).reveal(),
+        format!(
+            "Endpoint=sb://localhost:{port}/;SharedAccessKeyName=RootManageSharedAccessKey;\
+             SharedAccessKey=SAS_KEY_VALUE;EntityPath=events;UseDevelopmentEmulator=true"
+        )
+    );
+    assert_eq!(service.connection_string(None).amqp_address().port, port);
+    assert_eq!(service.tls_connection_string(None), None);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_key_of_a_connection_string_is_the_one_that_allows_most() {
+    let mut config = config();
+    let rule = |name: &str, right| RuleConfig {
+        name: name.into(),
+        key: "value".into(),
+        rights: vec![right],
+    };
+    config.namespace.authorization_rules = vec![
+        rule("reads", RightConfig::Listen),
+        rule("does", RightConfig::Manage),
+    ];
+    let service = Service::start(config).await.unwrap();
+    let expected = Credential::Key(SharedAccessKey::new("does", "value"));
+    assert_eq!(service.connection_string(None).credential, expected);
+}
+
+#[tokio::test]
+async fn a_taken_address_is_named_and_nothing_is_left_running() {
+    let first = Service::start(config()).await.unwrap();
+    let taken = first.amqp_address();
+    let mut second = config();
+    second.http = Some(taken);
+    let error = Service::start(second).await.unwrap_err();
+    let StartError::Listen {
+        protocol,
+        address,
+        source,
+    } = &error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!((*protocol, *address), (Protocol::Http, taken));
+    assert_eq!(source.kind(), io::ErrorKind::AddrInUse);
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("HTTP can't listen on {taken}: ")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn what_anyone_could_open_is_not_served_to_other_machines() {
+    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let mapped: SocketAddr = "[::ffff:10.0.0.1]:0".parse().unwrap();
+    for address in [everywhere, mapped] {
+        let error = Service::start(ServiceConfig {
+            amqp: address,
+            ..config()
+        })
+        .await
+        .unwrap_err();
+        let StartError::OpenToAnyone { openness, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            *openness,
+            Openness::DevelopmentKey {
+                name: ROOT_KEY_NAME.to_owned()
+            }
+        );
+    }
+    let mut unverified = ServiceConfig {
+        http: Some(everywhere),
+        ..config()
+    };
+    unverified.namespace.authorization_rules[0].key = "private".into();
+    unverified.namespace.signatures = SignaturePolicy::AcceptAny;
+    let error = Service::start(unverified.clone()).await.unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            StartError::OpenToAnyone {
+                openness: Openness::AcceptAny,
+                protocol: Protocol::Http,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    unverified.open_to_anyone = true;
+    Service::start(unverified.clone())
+        .await
+        .unwrap()
+        .stop()
+        .await;
+    unverified.open_to_anyone = false;
+    unverified.namespace.signatures = SignaturePolicy::Verify;
+    Service::start(unverified).await.unwrap().stop().await;
+}
+
+#[test]
+fn clients_dial_the_namespace_unless_it_is_localhost_and_elsewhere() {
+    let address = |text: &str| text.parse().unwrap();
+    assert_eq!(
+        client_host("localhost", address("127.0.0.1:1")),
+        "localhost"
+    );
+    assert_eq!(client_host("localhost", address("0.0.0.0:1")), "localhost");
+    assert_eq!(client_host("localhost", address("[::1]:1")), "::1");
+    assert_eq!(
+        client_host("hubs.example", address("10.0.0.1:1")),
+        "hubs.example"
+    );
+}
