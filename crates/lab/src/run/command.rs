@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::{peers::Peers, plan::TrialPlan};
+use super::{
+    peers::Peers,
+    plan::{CHECKPOINTS, TrialPlan},
+};
 use crate::{
     roles::protocol::{ExternalConfig, Ready},
     scenario::Secret,
@@ -51,6 +54,10 @@ impl TrialPlan<'_> {
         told.text("TRANSPORT", parameters.sut.transport.name());
         if let Some(authority) = source.certificate_authority {
             told.text("TLS_CA_FILE", absolute(&authority));
+        }
+        if let Some(storage) = embedded.and_then(|ready| ready.storage_connection_string.clone()) {
+            told.secret("CHECKPOINT_CONNECTION_STRING", storage);
+            told.text("CHECKPOINT_CONTAINER", CHECKPOINTS);
         }
         told.text("FOLDER", absolute(folder));
         told.text("INSTANCES", relay.instances);
@@ -117,6 +124,7 @@ mod tests {
         };
         let ready = Ready {
             connection_string: Some(Secret::new("plain")),
+            storage_connection_string: Some(Secret::new("storage")),
             tls: Some(TlsAccess {
                 connection_string: Secret::new("encrypted"),
                 certificate_authority: "/ca.pem".into(),
@@ -140,12 +148,10 @@ mod tests {
             .collect();
         let told =
             told("sut: {command: [x], transport: tls}\nlimits: {relay: {cores: 1, memory: 1 GiB}}");
-        let mut told: Vec<&str> = told
+        let told: Vec<&str> = told
             .keys()
             .map(|name| name.strip_prefix("PARSHALL_").expect("ours"))
             .collect();
-        // Where the service has a storage account.
-        told.extend(["CHECKPOINT_CONNECTION_STRING", "CHECKPOINT_CONTAINER"]);
         for name in &told {
             assert!(documented.contains(name), "{name} is not documented");
         }

@@ -81,7 +81,7 @@ impl TrialPlan<'_> {
             storage,
             profile: parameters.embedded.profile.clone(),
             tls: (parameters.sut.transport == Transport::Tls).then(|| tls.to_owned()),
-            blob_containers: None,
+            blob_containers: Some(vec![CHECKPOINTS.to_owned()]),
         }
     }
 
@@ -307,3 +307,6 @@ const SLACK: Duration = Duration::from_secs(60);
 
 /// Poisson streams differ from their mean.
 const STREAM_SLACK: u64 = 100_000;
+
+/// The container for checkpoints and ownership in the embedded service's storage account.
+pub(super) const CHECKPOINTS: &str = "checkpoints";
