@@ -7,7 +7,7 @@ JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-python test-java bench lint fuzz peers peers-java peers-rust
+.PHONY: help run test test-rust test-python test-java test-azurite bench lint fuzz peers peers-java peers-rust
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -16,7 +16,7 @@ run: ## the fan-out study on the embedded service: about two minutes, a table an
 	$(CARGO) build --release --locked -p parshall
 	target/release/parshall run fan-out --quick --out results/fan-out
 
-test: test-rust test-python test-java ## all tests, the official-client suites included
+test: test-rust test-python test-java test-azurite ## all tests, the official-client suites included
 
 test-rust:
 	$(CARGO) test --workspace --locked
@@ -27,6 +27,9 @@ test-python:
 
 test-java:
 	compat/java/run
+
+test-azurite:
+	compat/azurite/run
 
 bench: ## all benchmarks, each with its reference and the ratio to it
 	$(CARGO) bench --workspace --locked

@@ -7,6 +7,8 @@ use tokio::net::TcpListener;
 
 use super::*;
 
+mod service;
+
 #[tokio::test]
 async fn a_listing_of_more_than_a_page_is_whole() {
     // Services page at 5,000 blobs; what follows a marker is tested with a script, which pages at one.

@@ -1,0 +1,175 @@
+//! The store against a blob service: the suite of all stores, names, and refusals.
+//!
+//! `PARSHALL_TEST_STORAGE` is the connection string of the service to test against, such as Azurite's (`compat/azurite/run`).
+//! Without it, it is the embedded one.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::UNIX_EPOCH;
+
+use access::storage::StorageConnectionString;
+use hub::namespace::NamespaceConfig;
+use hub::service::{Service, ServiceConfig};
+
+use super::*;
+use crate::checkpoint::suite;
+
+suite::of_store!(a_store().await);
+
+#[tokio::test]
+async fn names_are_spelled_as_those_that_were_written_last() {
+    let (store, keep) = a_store().await;
+    let shared = |group: &str| ConsumerGroup::new("example.net", "orders", group);
+    let claim = |group: &ConsumerGroup, owner: &str| Ownership {
+        group: group.clone(),
+        partition: PartitionId(0),
+        owner_id: owner.to_owned(),
+        etag: None,
+        last_modified: None,
+    };
+    // As a processor in Python writes it, and then a relay that is told `$Default`.
+    let python = reopened(&keep, Spelling::LowerCase).await;
+    let won = python
+        .claim_ownership(vec![claim(&shared("$Default"), "python")])
+        .await;
+    assert_eq!(won.expect("it answers").len(), 1);
+    let found = store
+        .list_ownership(&shared("$Default"))
+        .await
+        .expect("it answers");
+    assert_eq!(found[0].owner_id, "python");
+    let lost = store
+        .claim_ownership(vec![claim(&shared("$Default"), "relay")])
+        .await;
+    assert!(lost.expect("it answers").is_empty());
+    // As a processor in Go writes it.
+    let go = reopened(&keep, Spelling::AsGiven).await;
+    let won = go
+        .claim_ownership(vec![claim(&shared("Billing"), "go")])
+        .await;
+    assert_eq!(won.expect("it answers").len(), 1);
+    let found = store
+        .list_ownership(&shared("Billing"))
+        .await
+        .expect("it answers");
+    assert_eq!(found[0].owner_id, "go");
+    assert!(
+        python
+            .list_ownership(&shared("Billing"))
+            .await
+            .expect("it answers")
+            .is_empty()
+    );
+    // Where nothing is yet, in lower case.
+    let won = store
+        .claim_ownership(vec![claim(&shared("New"), "relay")])
+        .await;
+    assert_eq!(won.expect("it answers").len(), 1);
+    assert_eq!(
+        python
+            .list_ownership(&shared("New"))
+            .await
+            .expect("it answers")
+            .len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_container_that_is_missing_is_named_with_what_to_do() {
+    let (_store, keep) = a_store().await;
+    let options = BlobStoreOptions::new(keep.connection_string.clone(), unused_container());
+    let refused = BlobCheckpointStore::open(options)
+        .await
+        .expect_err("it is not there");
+    assert!(
+        matches!(refused, StoreError::NoContainer { .. }),
+        "{refused}"
+    );
+    let told = refused.to_string();
+    assert!(
+        told.contains("az storage container create") && told.contains("`create: true`"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_refused_at_once() {
+    let (_store, keep) = a_store().await;
+    let endpoint = &keep.connection_string.blob_endpoint;
+    let account = keep.connection_string.account().expect("it is known");
+    let wrong = format!("AccountName={account};AccountKey=aHVzaA==;BlobEndpoint={endpoint}");
+    let options = BlobStoreOptions::new(wrong.parse().expect("a connection string"), "checkpoints");
+    let refused = BlobCheckpointStore::open(options)
+        .await
+        .expect_err("the key is wrong");
+    assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
+    assert!(!refused.to_string().contains("aHVzaA"), "{refused}");
+}
+
+/// What a store needs to live as long as it.
+struct Keep {
+    connection_string: StorageConnectionString,
+    container: String,
+    _service: Option<Service>,
+}
+
+/// A store with a container of its own.
+async fn a_store() -> (BlobCheckpointStore, Keep) {
+    let (connection_string, service): (StorageConnectionString, _) =
+        match std::env::var("PARSHALL_TEST_STORAGE") {
+            Ok(text) => (
+                text.parse()
+                    .expect("a connection string of a storage account"),
+                None,
+            ),
+            Err(_) => {
+                let service = Service::start(ServiceConfig {
+                    blob: Some(([127, 0, 0, 1], 0).into()),
+                    ..ServiceConfig::loopback(NamespaceConfig::with_hubs(Vec::new()))
+                })
+                .await
+                .expect("it starts");
+                let string = service.storage_connection_string();
+                (string.expect("it serves blobs"), Some(service))
+            }
+        };
+    let container = unused_container();
+    let options = BlobStoreOptions {
+        missing_container: MissingContainer::Create,
+        ..BlobStoreOptions::new(connection_string.clone(), container.clone())
+    };
+    let store = BlobCheckpointStore::open(options)
+        .await
+        .expect("it answers");
+    let keep = Keep {
+        connection_string,
+        container,
+        _service: service,
+    };
+    (store, keep)
+}
+
+/// Another store on the same container.
+async fn reopened(keep: &Keep, spelling: Spelling) -> BlobCheckpointStore {
+    let options = BlobStoreOptions {
+        spelling,
+        ..BlobStoreOptions::new(keep.connection_string.clone(), keep.container.clone())
+    };
+    BlobCheckpointStore::open(options)
+        .await
+        .expect("it answers")
+}
+
+/// No test has had it before, nor an earlier run against a service that goes on.
+fn unused_container() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    format!(
+        "test-{}-{:x}-{number}",
+        std::process::id(),
+        since.as_nanos()
+    )
+}
