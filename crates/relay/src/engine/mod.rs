@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use units::Random;
 
-use crate::metrics::{Closing, Loss, Metrics, MetricsHandle, MetricsRequests, Tally, Wait};
+use crate::metrics::{Closing, Loss, Metrics, MetricsHandle, MetricsRequests, Wait};
 use crate::options::{CheckpointPolicy, RelayOptions};
 use crate::ownership::OwnershipOptionsError;
 use crate::regroup::{Group, Regroup};
@@ -103,9 +103,6 @@ pub struct Relay<S, K> {
     /// Draws the injected failures.
     failures: Random,
     metrics: Metrics,
-    /// Sizes of accepted sends, in events and bytes, that the metrics do not have yet.
-    send_events: Tally,
-    send_bytes: Tally,
     /// How many batches wait for their turn.
     parked: usize,
     /// What the loop sleeps for, and since when.
@@ -240,8 +237,6 @@ impl<S: Source, K: Sink> Relay<S, K> {
             outcomes: Vec::new(),
             failures: Random::for_concern(options.seed, INJECTED_FAILURES),
             metrics: Metrics::of(options.ownership.as_ref()),
-            send_events: Tally::new(),
-            send_bytes: Tally::new(),
             parked: 0,
             asleep: None,
             requests: MetricsRequests::new(),
@@ -295,7 +290,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress |= self.poll_sharing(context)?;
             progress |= self.poll_clock(context);
             if let Some(ended) = self.ended() {
-                self.update_metrics();
+                self.update_gauges();
                 return Poll::Ready(Ok(Summary {
                     ended,
                     metrics: self.metrics.clone(),
@@ -394,16 +389,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     fn answer_requests(&mut self, context: &mut Context<'_>) {
         while let Poll::Ready(Some(request)) = self.requests.receiver.poll_recv(context) {
-            self.update_metrics();
+            self.update_gauges();
             // Who asked may have gone.
             let _ = request.send(self.metrics.clone());
         }
     }
 
-    /// Brings the metrics up to what is only looked at when somebody asks.
-    fn update_metrics(&mut self) {
-        self.send_events.pour_into(&mut self.metrics.send_events);
-        self.send_bytes.pour_into(&mut self.metrics.send_bytes);
+    fn update_gauges(&mut self) {
         self.metrics.batches_in_flight = self.slots.len() as u64;
         self.metrics.held_bytes = self.held_bytes as u64;
         self.metrics.open_partitions = self

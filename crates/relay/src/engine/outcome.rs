@@ -11,7 +11,7 @@ use super::partition::State;
 use super::sends::Stage;
 use super::timers::Due;
 use super::{Relay, RelayError};
-use crate::metrics::{Closing, Opening, record_duration, record_durations};
+use crate::metrics::{Closing, Opening, record_count, record_duration, record_durations};
 use crate::options::CheckpointPolicy;
 
 impl<S: Source, K: Sink> Relay<S, K> {
@@ -79,10 +79,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 .iter()
                 .map(|&event| batch.events()[event as usize].message_len())
                 .sum()
-        };
-        self.metrics.forwarded_bytes += bytes as u64;
-        self.send_events.count(count);
-        self.send_bytes.count(bytes);
+        } as u64;
+        self.metrics.forwarded_bytes += bytes;
+        record_count(&mut self.metrics.send_events, count as u64);
+        record_count(&mut self.metrics.send_bytes, bytes);
         if send.part_end < send.end {
             self.sends.end_attempt(index, Stage::Blocked);
             let rest = self.sends.send_mut(index);

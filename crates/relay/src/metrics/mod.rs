@@ -1,7 +1,7 @@
 //! What a relay counts and times.
 //!
-//! [`Metrics`] is a plain struct that its relay owns. A batch costs a few additions and six histogram records, a send
-//! two counts in a table and its share of one record, a sleep of the loop one addition; an event costs nothing. Who wants to know asks
+//! [`Metrics`] is a plain struct that its relay owns. A batch costs a few additions and five histogram records, a send
+//! two and its share of one more, a sleep of the loop one addition; an event costs nothing. Who wants to know asks
 //! through a [`MetricsHandle`] and gets a copy, as a [`Snapshot`] for another process or as text for Prometheus (see
 //! [`names`] for what it is called there).
 //!
@@ -17,10 +17,8 @@ pub mod endpoint;
 pub mod names;
 pub mod prometheus;
 mod snapshot;
-mod tally;
 
 pub use snapshot::{EncodedHistogram, Snapshot};
-pub(crate) use tally::Tally;
 
 use crate::ownership::{ClaimKind, OwnershipOptions};
 
