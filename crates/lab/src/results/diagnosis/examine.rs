@@ -68,20 +68,26 @@ fn memory_near_limit(usage: &RoleUsage) -> Option<Symptom> {
     })
 }
 
-/// A quota, or a generator that never got ahead, explains spare CPU by itself.
+/// A quota explains spare CPU by itself, and so does a generator that never got ahead, unless the relay waited for
+/// something else.
 fn low_utilisation(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> Option<Symptom> {
-    let is_explained = bound_by_quota(trial).is_some()
-        || trial
-            .findings
-            .iter()
-            .any(|finding| finding.kind == FindingKind::LimitedByGenerator);
-    if usage.cpu_percent >= LOW_CPU_PERCENT || is_explained || !has_more(settings, trial) {
+    let is_throttled = bound_by_quota(trial).is_some();
+    if usage.cpu_percent >= LOW_CPU_PERCENT || is_throttled || !has_more(settings, trial) {
         return None;
     }
-    Some(Symptom::LowUtilisation {
+    let waiting_for = waiting_for(settings, usage, trial);
+    let is_explained = trial
+        .findings
+        .iter()
+        .any(|finding| finding.kind == FindingKind::LimitedByGenerator)
+        && matches!(
+            waiting_for,
+            WaitingFor::Generator { .. } | WaitingFor::Unknown
+        );
+    (!is_explained).then_some(Symptom::LowUtilisation {
         cpu_percent: usage.cpu_percent,
         forwarded_per_s: trial.forwarded_per_s,
-        waiting_for: waiting_for(settings, usage, trial),
+        waiting_for,
     })
 }
 

@@ -356,6 +356,37 @@ fn a_machine_or_a_service_that_is_used_up_is_what_the_relay_waits_for() {
 }
 
 #[test]
+fn a_generator_that_never_got_ahead_explains_spare_cpu_only_of_a_relay_that_waited_for_it() {
+    let limited = |trial: &mut Trial, waiting_us| {
+        idle(trial, waiting_us);
+        let kind = FindingKind::LimitedByGenerator;
+        let finding = Finding::new(Severity::Warning, kind, "more could have been carried");
+        trial.findings.push(finding);
+    };
+    nothing(|trial| {
+        let source = SLEPT_US;
+        limited(
+            trial,
+            WaitingTimes {
+                source,
+                ..WaitingTimes::default()
+            },
+        );
+    });
+    let waiting_for = what_is_waited_for(|trial| {
+        let sends = SLEPT_US;
+        limited(
+            trial,
+            WaitingTimes {
+                sends,
+                ..WaitingTimes::default()
+            },
+        );
+    });
+    assert!(matches!(waiting_for, WaitingFor::Sends { .. }));
+}
+
+#[test]
 fn a_quota_is_named_with_its_figures_and_explains_spare_cpu() {
     let symptom = only(|trial| {
         idle(trial, WaitingTimes::default());
