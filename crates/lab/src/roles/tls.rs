@@ -27,6 +27,14 @@ pub(super) async fn start(
         let development = hub::tls::development(&directory, &address.to_string())?;
         let mut config = config.clone();
         config.amqps = Some((SocketAddr::from((address, PORT)), development.server));
+        if address != Ipv4Addr::LOCALHOST {
+            // Clients sign their tokens for the host that they know, which has to be the namespace's own.
+            config.namespace.host = address.to_string();
+            config.amqp.set_ip(address.into());
+            if let Some(blob) = &mut config.blob {
+                blob.set_ip(address.into());
+            }
+        }
         match Service::start(config).await {
             Ok(service) => return Ok((service, development.authority)),
             Err(error) if is_taken(&error) => taken = Some(error),
@@ -81,6 +89,10 @@ mod tests {
         };
         let [one_endpoint, two_endpoint] = [told(&one), told(&two)];
         assert_ne!(one_endpoint, two_endpoint);
+        assert_eq!(
+            two.amqp_address().ip(),
+            two.amqps_address().map(|tls| tls.ip()).expect("TLS")
+        );
         for endpoint in [one_endpoint, two_endpoint] {
             let host = endpoint.trim_start_matches("sb://").trim_end_matches('/');
             assert!(
