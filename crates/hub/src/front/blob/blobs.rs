@@ -173,13 +173,11 @@ impl BlobFront {
         now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
-        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let (container, name) = (request.container()?, request.blob()?.to_owned());
         let (metadata, conditions) = (request.metadata()?, request.conditions()?);
         let version = self
-            .run(0, move |store| {
-                store
-                    .container(&container)?
-                    .set_metadata(&name, metadata, &conditions, now)
+            .run_in(container, 0, move |container| {
+                container.set_metadata(&name, metadata, &conditions, now)
             })
             .await?;
         Ok(reply::written(StatusCode::OK, version))
@@ -192,13 +190,11 @@ impl BlobFront {
         now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
-        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let (container, name) = (request.container()?, request.blob()?.to_owned());
         let (headers, conditions) = (request.content_headers(), request.conditions()?);
         let version = self
-            .run(0, move |store| {
-                store
-                    .container(&container)?
-                    .set_headers(&name, headers, &conditions, now)
+            .run_in(container, 0, move |container| {
+                container.set_headers(&name, headers, &conditions, now)
             })
             .await?;
         Ok(reply::written(StatusCode::OK, version))
@@ -213,10 +209,10 @@ impl BlobFront {
         if request.header("x-ms-delete-snapshots") == Some("only") {
             return Err(Refusal::NotImplemented);
         }
-        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
-        self.run(0, move |store| {
-            store.container(&container)?.delete(&name, &conditions)
+        self.run_in(container, 0, move |container| {
+            container.delete(&name, &conditions)
         })
         .await?;
         Ok(reply::empty(StatusCode::ACCEPTED))

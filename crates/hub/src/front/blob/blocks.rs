@@ -64,7 +64,7 @@ impl BlobFront {
         now: SystemTime,
     ) -> Result<Reply, Refusal> {
         let replacing = granted.writing()?;
-        let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
+        let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
         let mut description = described(request)?;
         // The plain headers are those of the list.
@@ -84,15 +84,8 @@ impl BlobFront {
         let most = BlobLimits::default().blocks + 1;
         let list = xml::read_block_list(&arrived.bytes, most).ok_or(Refusal::Xml)?;
         let version = self
-            .run(arrived.bytes.len(), move |store| {
-                store.container(&container)?.put_block_list(
-                    &name,
-                    &list,
-                    description,
-                    &conditions,
-                    replacing,
-                    now,
-                )
+            .run_in(container, arrived.bytes.len(), move |container| {
+                container.put_block_list(&name, &list, description, &conditions, replacing, now)
             })
             .await?;
         Ok(reply::written(StatusCode::CREATED, version))

@@ -40,7 +40,7 @@ use units::ByteSize;
 pub use counters::{BlobFrontCounterValues, BlobFrontCounters};
 pub use fault::{BlobFault, BlobFaults};
 
-use crate::blob::{BlobError, BlobStore};
+use crate::blob::{BlobError, BlobStore, Container};
 use crate::namespace::SignaturePolicy;
 use authorize::Granted;
 use body::BodyMemory;
@@ -245,6 +245,18 @@ impl BlobFront {
                 Err(Refusal::Internal)
             }
         }
+    }
+
+    /// The same, with one of its containers.
+    async fn run_in<T: Send + 'static>(
+        &self,
+        container: &str,
+        bytes: usize,
+        work: impl FnOnce(&Container) -> Result<T, BlobError> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let container = container.to_owned();
+        self.run(bytes, move |store| work(&*store.container(&container)?))
+            .await
     }
 }
 
