@@ -29,7 +29,10 @@ mod trial;
 pub use cancellation::{Cancellation, Canceller, cancellation};
 pub use error::{RunError, TrialError};
 
-use std::{path::PathBuf, time::SystemTime};
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use self::{
     capacity::CapacitySearch,
@@ -43,9 +46,9 @@ use crate::{
     limits::Limiter,
     progress::Observer,
     report::ResultsFolder,
-    results::{self, Environment, Results, RunIdentity, TrialRecord},
+    results::{self, CasePlan, Environment, Results, RunIdentity, TrialRecord},
     roles::process::RoleLauncher,
-    scenario::{Case, LoadMode},
+    scenario::{Case, LoadMode, Parameters},
 };
 
 /// What is to be run and where its results go.
@@ -86,103 +89,135 @@ pub async fn run<L: RoleLauncher>(
     cancellation: Cancellation,
 ) -> Result<RunOutcome, RunError> {
     // First of all: a bad folder must not cost the time of a measurement.
-    let mut folder = ResultsFolder::create(&options.folder)?;
+    let folder = ResultsFolder::create(&options.folder)?;
     let environment = Environment::of_this_machine(options.identity);
     let planned = cases.iter().map(|case| case.name.clone()).collect();
     let mut results = Results::new(&options.scenario, environment, planned);
     results.description = options.description;
-    let clock = RunClock::starting_now();
-    let mut run_number = first_run_number();
-    let mut was_cancelled = false;
     let peers = Peers::of_environment();
-    'cases: for (index, case) in cases.iter().enumerate() {
+    let mut runner = Runner {
+        cases: cases.len(),
+        path: options.folder,
+        folder,
+        results,
+        clock: RunClock::starting_now(),
+        run_number: first_run_number(),
+        launcher,
+        limiter,
+        observer,
+        cancellation,
+    };
+    let mut was_cancelled = false;
+    for (index, case) in cases.iter().enumerate() {
         let plan = case_plan(case);
         let obstacle = case.obstacle(machine_cores());
         if let Some(reason) = obstacle.or_else(|| peers.obstacle(&case.parameters.sut)) {
-            results.put(results::Case::skipped(&plan, reason));
-            folder.write(&results)?;
+            runner.keep(results::Case::skipped(&plan, reason))?;
             continue;
         }
-        if case.parameters.load.mode == LoadMode::Capacity {
-            let mut search = CapacitySearch::new(case, &plan);
-            while let Some(probe) = search.next() {
-                if cancellation.is_wished() {
-                    was_cancelled = true;
-                    break 'cases;
-                }
-                run_number = run_number.wrapping_add(1);
-                let trial_plan = TrialPlan {
-                    parameters: &probe.parameters,
-                    clock,
-                    run: run_number,
-                };
-                let context = TrialContext {
-                    launcher,
-                    limiter,
-                    observer,
-                    cancellation: cancellation.clone(),
-                    place: Place {
-                        case: case.name.clone(),
-                        case_number: index + 1,
-                        cases: cases.len(),
-                        trial: probe.number,
-                        trials: 0,
-                        tried_per_s: Some(probe.rate),
-                    },
-                    interval: probe.interval,
-                    folder: trial_folder(&options.folder, &case.name, probe.number),
-                };
-                let (record, error) = run_trial(&trial_plan, context).await;
-                folder.add_trial(&case.name, &record);
-                search.record(record, error.as_ref());
-                results.put(search.case());
-                folder.write(&results)?;
-                if let Some(TrialError::Cancelled) = error {
-                    was_cancelled = true;
-                    break 'cases;
-                }
+        let ended = match case.parameters.load.mode {
+            LoadMode::Capacity => runner.search(index + 1, case, &plan).await?,
+            _ => runner.trials(index + 1, case, &plan).await?,
+        };
+        if ended == Ended::Cancelled {
+            was_cancelled = true;
+            break;
+        }
+    }
+    let Runner {
+        mut results,
+        folder,
+        ..
+    } = runner;
+    results.environment.finish();
+    folder.write(&results)?;
+    Ok(RunOutcome {
+        results,
+        was_cancelled,
+        folder,
+    })
+}
+
+/// What all trials of a run have in common, and the results that they lead to.
+struct Runner<'a, L> {
+    /// How many cases there are.
+    cases: usize,
+    path: PathBuf,
+    folder: ResultsFolder,
+    results: Results,
+    clock: RunClock,
+    run_number: u8,
+    launcher: &'a L,
+    limiter: &'a Limiter,
+    observer: &'a dyn Observer,
+    cancellation: Cancellation,
+}
+
+/// How the trials of a case ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// The next case has its turn.
+    Done,
+    /// The run is over.
+    Cancelled,
+}
+
+impl<L: RoleLauncher> Runner<'_, L> {
+    /// Looks for the highest rate, a trial for each.
+    async fn search(
+        &mut self,
+        case_number: usize,
+        case: &Case,
+        plan: &CasePlan,
+    ) -> Result<Ended, RunError> {
+        let mut search = CapacitySearch::new(case, plan);
+        while let Some(probe) = search.next() {
+            if self.cancellation.is_wished() {
+                return Ok(Ended::Cancelled);
             }
-            continue;
+            let place = Place {
+                case: case.name.clone(),
+                case_number,
+                cases: self.cases,
+                trial: probe.number,
+                trials: 0,
+                tried_per_s: Some(probe.rate),
+            };
+            let (record, error) = self.trial(&probe.parameters, place, probe.interval).await;
+            search.record(record, error.as_ref());
+            self.keep(search.case())?;
+            if let Some(TrialError::Cancelled) = error {
+                return Ok(Ended::Cancelled);
+            }
         }
+        Ok(Ended::Done)
+    }
+
+    /// Repeats a case as often as it says.
+    async fn trials(
+        &mut self,
+        case_number: usize,
+        case: &Case,
+        plan: &CasePlan,
+    ) -> Result<Ended, RunError> {
         let mut records: Vec<TrialRecord> = Vec::new();
         for trial in 1..=plan.trials {
-            if cancellation.is_wished() {
-                was_cancelled = true;
-                break 'cases;
+            if self.cancellation.is_wished() {
+                return Ok(Ended::Cancelled);
             }
-            run_number = run_number.wrapping_add(1);
-            let own_folder = trial_folder(&options.folder, &case.name, trial);
-            let trial_plan = TrialPlan {
-                parameters: &case.parameters,
-                clock,
-                run: run_number,
+            let place = Place {
+                case: case.name.clone(),
+                case_number,
+                cases: self.cases,
+                trial,
+                trials: plan.trials,
+                tried_per_s: None,
             };
-            let context = TrialContext {
-                launcher,
-                limiter,
-                observer,
-                cancellation: cancellation.clone(),
-                place: Place {
-                    case: case.name.clone(),
-                    case_number: index + 1,
-                    cases: cases.len(),
-                    trial,
-                    trials: plan.trials,
-                    tried_per_s: None,
-                },
-                interval: SECOND,
-                folder: own_folder,
-            };
-            let (record, error) = run_trial(&trial_plan, context).await;
-            folder.add_trial(&case.name, &record);
+            let (record, error) = self.trial(&case.parameters, place, SECOND).await;
             records.push(record);
-            results.put(results::Case::from_trials(&plan, &records));
-            folder.write(&results)?;
+            self.keep(results::Case::from_trials(plan, &records))?;
             match error {
-                Some(TrialError::Cancelled) => {
-                    was_cancelled = true;
-                    break 'cases;
-                }
+                Some(TrialError::Cancelled) => return Ok(Ended::Cancelled),
                 Some(error) => {
                     tracing::error!(
                         case = case.name,
@@ -191,19 +226,48 @@ pub async fn run<L: RoleLauncher>(
                         "a trial failed"
                     );
                     // A second try of what does not work would cost the same time and fail in the same way.
-                    break;
+                    return Ok(Ended::Done);
                 }
                 None => {}
             }
         }
+        Ok(Ended::Done)
     }
-    results.environment.finish();
-    folder.write(&results)?;
-    Ok(RunOutcome {
-        results,
-        was_cancelled,
-        folder,
-    })
+
+    /// Runs one trial, whose record has its place in the results folder then.
+    async fn trial(
+        &mut self,
+        parameters: &Parameters,
+        place: Place,
+        interval: Duration,
+    ) -> (TrialRecord, Option<TrialError>) {
+        self.run_number = self.run_number.wrapping_add(1);
+        let plan = TrialPlan {
+            parameters,
+            clock: self.clock,
+            run: self.run_number,
+        };
+        let case = place.case.clone();
+        let context = TrialContext {
+            launcher: self.launcher,
+            limiter: self.limiter,
+            observer: self.observer,
+            cancellation: self.cancellation.clone(),
+            folder: trial_folder(&self.path, &case, place.trial),
+            place,
+            interval,
+        };
+        let (record, error) = run_trial(&plan, context).await;
+        self.folder.add_trial(&case, &record);
+        (record, error)
+    }
+
+    /// Puts a case into the results, which are whole on disk then.
+    fn keep(&mut self, case: results::Case) -> Result<(), RunError> {
+        self.results.put(case);
+        self.folder.write(&self.results)?;
+        Ok(())
+    }
 }
 
 /// Where the numbers of this run's trials begin. By the clock, so that what an earlier run left in a shared hub is most
