@@ -14,6 +14,7 @@ pub mod event_hubs;
 mod external;
 pub mod fabric;
 mod hub;
+mod lines;
 mod load;
 pub mod memory;
 pub mod process;

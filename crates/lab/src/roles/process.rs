@@ -19,11 +19,12 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, BufReader},
+    io::{AsyncRead, AsyncWrite, BufReader},
     process::{Child, ChildStderr},
     task::JoinHandle,
 };
 
+use super::lines::next_line;
 use crate::results::Role;
 
 /// Starts roles. The lab's own way is [`ProcessLauncher`]; tests have roles that follow a script.
@@ -243,17 +244,7 @@ impl LastLines {
 async fn copy_log(log: ChildStderr, mut file: File, last_lines: LastLines) {
     let mut log = BufReader::new(log);
     let mut line = Vec::new();
-    loop {
-        line.clear();
-        // A line without end is cut, so that a role gone mad costs disk and not memory.
-        match (&mut log)
-            .take(LONGEST_LOG_LINE)
-            .read_until(b'\n', &mut line)
-            .await
-        {
-            Ok(0) | Err(_) => break,
-            Ok(_) => {}
-        }
+    while next_line(&mut log, &mut line).await {
         // A full disk must not stop the role, which would block on its pipe if nobody read it.
         let _ = file.write_all(&line);
         last_lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
@@ -282,15 +273,13 @@ impl fmt::Display for RoleEnd {
 /// Enough for an error with its causes and what led to it.
 const KEPT_LINES: usize = 20;
 
-const LONGEST_LOG_LINE: u64 = 64 << 10;
-
 const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 

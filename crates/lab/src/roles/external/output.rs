@@ -4,9 +4,11 @@
 use std::io::Write as _;
 
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader},
+    io::{AsyncRead, BufReader},
     sync::oneshot,
 };
+
+use crate::roles::lines::next_line;
 
 /// Copies `output` to this process's standard error to its end. Tells `seen` when a line contains `wanted`.
 pub(super) async fn copy_output(
@@ -17,17 +19,7 @@ pub(super) async fn copy_output(
     let mut wanted = wanted.zip(Some(seen));
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
-    loop {
-        line.clear();
-        // A line without end is cut, so that a command gone mad costs disk and not memory.
-        match (&mut output)
-            .take(LONGEST_LINE)
-            .read_until(b'\n', &mut line)
-            .await
-        {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
+    while next_line(&mut output, &mut line).await {
         // Nobody reads the log of an orchestrator that has gone, which the end of the input tells.
         let _ = std::io::stderr().write_all(&line);
         if let Some((_, seen)) =
@@ -38,11 +30,10 @@ pub(super) async fn copy_output(
     }
 }
 
-const LONGEST_LINE: u64 = 64 << 10;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::roles::lines::LONGEST_LINE;
 
     #[tokio::test]
     async fn the_wanted_line_is_seen_wherever_it_stands_and_however_long_others_are() {
