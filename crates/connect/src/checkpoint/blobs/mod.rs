@@ -47,6 +47,7 @@ mod tests;
 mod transport;
 
 use container::{Condition, Container, ListedBlob, Written};
+use metadata::Metadata;
 use names::{GroupNames, Kind};
 pub use options::{BlobStoreOptions, MissingContainer, Spelling};
 
@@ -146,20 +147,28 @@ impl Inner {
         let names = self.names(&checkpoint.group).await?;
         let name = names.of_partition(Kind::Checkpoint, partition);
         let metadata = metadata::of_checkpoint(checkpoint);
-        let written = match &checkpoint.etag {
+        let etag = checkpoint.etag.as_ref();
+        let written = self.write_over(&name, metadata, etag).await?;
+        written.ok_or(StoreError::NotOwner { partition })
+    }
+
+    /// Writes over what has this ETag or, without one, where nothing is yet; none if that is not so.
+    async fn write_over(
+        &self,
+        name: &str,
+        metadata: Metadata,
+        etag: Option<&ETag>,
+    ) -> Result<Option<Written>, StoreError> {
+        match etag {
             Some(etag) => {
                 let condition = Condition::Unchanged(etag);
-                self.container
-                    .set_metadata(&name, metadata, condition)
-                    .await?
+                self.container.set_metadata(name, metadata, condition).await
             }
             None => {
-                self.container
-                    .put(&name, metadata, Condition::Absent)
-                    .await?
+                let condition = Condition::Absent;
+                self.container.put(name, metadata, condition).await
             }
-        };
-        written.ok_or(StoreError::NotOwner { partition })
+        }
     }
 
     async fn update(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
@@ -181,19 +190,8 @@ impl Inner {
         let names = self.names(&claim.group).await?;
         let name = names.of_partition(Kind::Ownership, claim.partition);
         let metadata = metadata::of_ownership(&claim);
-        let written = match &claim.etag {
-            Some(etag) => {
-                let condition = Condition::Unchanged(etag);
-                self.container
-                    .set_metadata(&name, metadata, condition)
-                    .await?
-            }
-            None => {
-                self.container
-                    .put(&name, metadata, Condition::Absent)
-                    .await?
-            }
-        };
+        let etag = claim.etag.as_ref();
+        let written = self.write_over(&name, metadata, etag).await?;
         Ok(written.map(|written| Ownership {
             etag: Some(written.etag),
             last_modified: Some(written.last_modified),
