@@ -10,7 +10,6 @@
 
 mod serving;
 
-use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use rustix::process::Signal;
@@ -45,19 +44,7 @@ fn health_and_metrics_are_where_it_says() {
             r#"parshall_hub_events_in_total{hub="events",partition="3"} 0"#,
         ),
     ] {
-        let (address, path) = serving
-            .told(label)
-            .strip_prefix("http://")
-            .and_then(|url| url.split_once('/'))
-            .unwrap();
-        let mut socket = TcpStream::connect(address).unwrap();
-        write!(
-            socket,
-            "GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).unwrap();
+        let answer = serving.answer(label);
         assert!(
             answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(content),
             "{answer}"

@@ -8,8 +8,7 @@
 
 mod serving;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,19 +48,7 @@ const NAMESPACE: &str = "idle_timeout: 500 ms\nhubs:\n  - {name: source, partiti
 
 /// How many AMQP connections the service has.
 fn connections(serving: &Serving) -> u64 {
-    let (address, path) = serving
-        .told("Metrics")
-        .strip_prefix("http://")
-        .and_then(|url| url.split_once('/'))
-        .unwrap();
-    let mut socket = TcpStream::connect(address).unwrap();
-    write!(
-        socket,
-        "GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).unwrap();
+    let answer = serving.answer("Metrics");
     let mut lines = answer.lines();
     let value = lines.find_map(|line| line.strip_prefix("parshall_amqp_connections "));
     value.unwrap().parse().unwrap()

@@ -2,7 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its part of the rig")]
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -95,6 +96,24 @@ impl Serving {
             label.ends_with(')').then_some(label)
         });
         labels.collect()
+    }
+
+    /// The answer, head and body, to a request for what is told under `label`.
+    pub(crate) fn answer(&self, label: &str) -> String {
+        let (address, path) = self
+            .told(label)
+            .strip_prefix("http://")
+            .and_then(|url| url.split_once('/'))
+            .unwrap();
+        let mut socket = TcpStream::connect(address).unwrap();
+        write!(
+            socket,
+            "GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     pub(crate) fn process_id(&self) -> u32 {
