@@ -25,6 +25,8 @@ mod shared_access_key;
 mod signature;
 pub mod storage;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+
 pub use authorization_rule::AuthorizationRule;
 pub use connection_string::{ConnectionString, ConnectionStringError, Credential};
 pub use endpoint::{Endpoint, EndpointError, ServiceAddress, TransportSecurity};
@@ -33,6 +35,13 @@ pub use rights::{Right, Rights};
 pub use secret::Secret;
 pub use shared_access_key::SharedAccessKey;
 pub use signature::{SharedAccessSignature, SignatureError, VerificationError};
+
+/// Everything but the unreserved characters of RFC 3986 is escaped in a signature.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// The key name of a namespace's root rule, in the service and in its development emulator.
 pub const ROOT_KEY_NAME: &str = "RootManageSharedAccessKey";

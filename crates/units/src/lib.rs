@@ -10,11 +10,14 @@
 //! | [`std::time::Duration`], through [`duration`] | `250us`, `10 ms`, `5 s`, `1 min` | the exact amount in its largest unit |
 //! | [`Rate`] | `10000/s`, `0.5/s`, `10000` | `10000/s` |
 //!
+//! [`date`] writes and reads points in time.
+//!
 //! [`Random`] is a seeded generator, and [`mix`] a pure function of a seed and two numbers: whatever is decided
 //! by them is decided the same way again, in another process and after a restart. [`partition_key`] is such a decision
 //! that others have made: which partition a key belongs to.
 
 mod byte_size;
+pub mod date;
 pub mod duration;
 pub mod partition_key;
 mod quantity;

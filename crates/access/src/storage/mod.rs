@@ -8,7 +8,6 @@
 
 mod account_key;
 mod connection_string;
-mod date;
 mod rights;
 mod shared_key;
 mod signature;
@@ -17,7 +16,6 @@ pub use account_key::{StorageAccountKey, StorageKeyError, StorageRequest};
 pub use connection_string::{
     StorageConnectionString, StorageConnectionStringError, StorageCredential,
 };
-pub use date::{http_date, parse_http_date};
 pub use rights::{StorageLevel, StorageRight, StorageRights};
 pub use shared_key::SharedKeyError;
 pub use signature::{

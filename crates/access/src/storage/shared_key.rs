@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{StorageAccountKey, StorageRequest, parse_http_date};
+use units::date::parse_http_date;
+
+use super::{StorageAccountKey, StorageRequest};
 
 /// Why a signed request is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
-use access::storage::{StorageAccountKey, StorageCredential, StorageRequest, http_date};
+use access::storage::{StorageAccountKey, StorageCredential, StorageRequest};
 use hub::service::Service;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use units::date::http_date;
 
 /// A reply, taken apart.
 #[derive(Debug)]

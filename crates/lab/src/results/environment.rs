@@ -3,8 +3,7 @@
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-
-use super::utc_timestamp;
+use units::date::iso_date;
 
 /// The machine, the build and the command. No host name, no user, no credential.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,7 +88,7 @@ impl Environment {
             command: run.command,
             target: run.target,
             seed: run.seed,
-            started: utc_timestamp(SystemTime::now()),
+            started: iso_date(SystemTime::now()),
             finished: None,
             cpu_model: cpu_model(&text("/proc/cpuinfo")).unwrap_or_else(|| "unknown".to_owned()),
             cores: std::thread::available_parallelism()
@@ -111,7 +110,7 @@ impl Environment {
 
     /// Notes that the run has ended now.
     pub fn finish(&mut self) {
-        self.finished = Some(utc_timestamp(SystemTime::now()));
+        self.finished = Some(iso_date(SystemTime::now()));
     }
 }
 

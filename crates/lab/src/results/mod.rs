@@ -17,7 +17,6 @@
 mod activity;
 mod capacity;
 mod case;
-mod civil_time;
 mod delivery;
 mod diagnosis;
 mod environment;
@@ -40,7 +39,6 @@ pub use activity::{
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use case::{Case, CasePlan, OrderExpectation, Status};
-pub use civil_time::utc_timestamp;
 pub use delivery::Delivery;
 pub use diagnosis::{Settings, Symptom, WaitingFor, examine};
 pub use environment::{Environment, OuterLimits, RunIdentity};

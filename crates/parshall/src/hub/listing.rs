@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use connect::event_hubs::{
     EventHubsError, HubProperties, HubSummary, NamespaceClient, PartitionProperties,
 };
-use lab::results::utc_timestamp;
 use serde_json::{Value, json};
+use units::date::iso_date;
 
 use super::Printed;
 
@@ -167,7 +167,7 @@ fn last_enqueued(partition: &PartitionProperties) -> Option<String> {
 
 fn instant(unix_ms: i64) -> String {
     let since = Duration::from_millis(unix_ms.max(0).cast_unsigned());
-    utc_timestamp(UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH))
+    iso_date(UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH))
 }
 
 /// Columns as wide as they need to be; the first and the last lean to the left, numbers between them to the right.

@@ -3,11 +3,13 @@
 //! A **service** signature (`sr`) is for one container or blob, an **account** signature (`ss`, `srt`) for everything of the
 //! account. What is signed are their fields, decoded, one per line; which fields there are depends on the version `sv`.
 
-use crate::storage::date::{iso_date, parse_iso_date};
 use crate::storage::{StorageAccountKey, StorageLevel, StorageRight, StorageRights};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
+use units::date::{iso_date, parse_iso_date};
+
+use crate::RESERVED;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
@@ -345,13 +347,6 @@ const WITH_ENCRYPTION_SCOPE: &str = "2020-12-06";
 
 /// The version of signatures that are made here: one that every service of the last years knows.
 const MADE_VERSION: &str = "2021-12-02";
-
-/// Everything but the unreserved characters of RFC 3986 is escaped.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
 
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use access::storage::{ResponseOverrides, http_date};
+use access::storage::ResponseOverrides;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
+use units::date::http_date;
 
 use super::body::ReplyBody;
 use super::refusal::Refusal;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use access::storage::parse_http_date;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
+use units::date::parse_http_date;
 
 use super::refusal::Refusal;
 use crate::blob::{Conditions, ContentHeaders, EtagCondition, Metadata, names};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use access::storage::http_date;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use units::date::http_date;
 
 use crate::blob::{
     Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, ListRequest, Listed,

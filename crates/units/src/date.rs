@@ -1,4 +1,4 @@
-//! Points in time as HTTP headers and shared access signatures write them.
+//! Points in time as HTTP headers, shared access signatures, results and people write them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,9 +37,10 @@ pub fn parse_http_date(text: &str) -> Option<SystemTime> {
     )
 }
 
-/// Reads the forms of ISO 8601 that signatures may have, all in UTC: `2026-11-20`, `2026-11-20T23:21Z`,
-/// `2026-11-20T23:21:07Z`, and with a fraction of a second, which is cut off.
-pub(super) fn parse_iso_date(text: &str) -> Option<SystemTime> {
+/// Reads the forms of ISO 8601 that shared access signatures may have, all in UTC: `2026-11-20`, `2026-11-20T23:21Z`,
+/// `2026-11-20T23:21:07Z`, and with a fraction of a second, which is cut off. `None` for anything else.
+#[must_use]
+pub fn parse_iso_date(text: &str) -> Option<SystemTime> {
     let (date, time) = match text.split_once('T') {
         Some((date, time)) => (date, Some(time.strip_suffix('Z')?)),
         None => (text, None),
@@ -67,8 +68,9 @@ pub(super) fn parse_iso_date(text: &str) -> Option<SystemTime> {
     instant(date, time)
 }
 
-/// Writes the form that signatures usually have: `2026-11-20T23:21:07Z`.
-pub(super) fn iso_date(instant: SystemTime) -> String {
+/// An instant as RFC 3339 in UTC, cut to the second: `2026-11-20T23:21:07Z`. Before 1970 it is 1970.
+#[must_use]
+pub fn iso_date(instant: SystemTime) -> String {
     let seconds = instant
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
@@ -166,6 +168,21 @@ mod tests {
             ("2026-11-20T22:17:43.1234567Z", 1_795_213_063),
         ] {
             assert_eq!(parse_iso_date(text), Some(at(seconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn known_instants_are_written_as_the_calendar_has_them() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_210_096, "2024-02-29T12:34:56Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (32_503_680_000, "3000-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(iso_date(at(seconds)), text);
         }
     }
 
