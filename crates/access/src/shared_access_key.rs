@@ -1,9 +1,9 @@
 //! A named key, and the tokens that it signs.
 
-use crate::Secret;
+use crate::{RESERVED, Secret};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use ring::hmac;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -93,13 +93,6 @@ fn signed_text(encoded_resource: &str, expiry_s: u64) -> String {
 
 /// Turns two values of any length into two tags of one length, which are compared instead; it is not a secret.
 const COMPARISON_KEY: &[u8] = b"the value of a shared access key";
-
-/// Everything but the unreserved characters of RFC 3986 is escaped.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
 
 #[cfg(test)]
 mod tests {
