@@ -33,6 +33,8 @@ pub struct Config {
     pub incoming_window: u32,
     /// What to do with transfers beyond the link credit.
     pub credit_overrun: CreditOverrun,
+    /// Who answers a receiver that settles after us.
+    pub outcome_answers: OutcomeAnswers,
     /// Connection properties.
     pub properties: Vec<(Symbol, Value)>,
 }
@@ -54,6 +56,7 @@ impl Default for Config {
             handshake_timeout: Duration::from_secs(30),
             incoming_window: 65_536,
             credit_overrun: CreditOverrun::Detach,
+            outcome_answers: OutcomeAnswers::Echo,
             properties: Vec::new(),
         }
     }
@@ -68,6 +71,17 @@ pub enum CreditOverrun {
     Detach,
     /// Take it. The Python client of Event Hubs does not look at its credit.
     Tolerate,
+}
+
+/// Who answers a receiver that gives an outcome and settles after us (specification section 2.6.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutcomeAnswers {
+    /// The connection, at once and with the same outcome; the application hears of it by
+    /// [`Event::Outcome`](super::Event::Outcome).
+    Echo,
+    /// The application, with [`answer_outcome`](super::Connection::answer_outcome) to each
+    /// [`Event::OutcomeProposed`](super::Event::OutcomeProposed): it may be something else that becomes of the delivery.
+    Application,
 }
 
 /// How a client authenticates at the SASL layer. Event Hubs clients choose anonymous and authorise by token afterwards.

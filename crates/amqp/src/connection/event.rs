@@ -65,6 +65,22 @@ pub enum Event {
         /// The outcome; `None` if the receiver settled without one.
         state: Option<DeliveryState>,
     },
+    /// The receiver proposed the outcome of deliveries that we sent, and waits for
+    /// [`answer_outcome`](super::Connection::answer_outcome) of the same range or of all parts of it. Comes instead of
+    /// [`Event::Outcome`] where the application has the answer ([`OutcomeAnswers`](super::OutcomeAnswers)).
+    OutcomeProposed {
+        /// The session that numbers the deliveries.
+        session: SessionId,
+        /// First delivery id.
+        first: u32,
+        /// Last delivery id.
+        last: u32,
+        /// The outcome.
+        state: DeliveryState,
+        /// Whether these deliveries wait for an outcome. Otherwise none of them does: they have had theirs, were never
+        /// sent, or their link is gone. Such a range may be far wider than what there is: do not walk it id by id.
+        is_known: bool,
+    },
     /// The sender settled deliveries whose outcome we gave unsettled. The range is as the peer wrote it, perhaps far
     /// wider than what there is: do not walk it id by id.
     SettledBySender {

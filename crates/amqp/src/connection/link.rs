@@ -50,6 +50,9 @@ pub struct LinkAcceptance {
     pub offered_capabilities: Vec<Symbol>,
     /// Link properties.
     pub properties: Vec<(Symbol, Value)>,
+    /// Where messages come from, if that is to be answered otherwise than it was asked for: with the filter that the
+    /// link really has, say.
+    pub source: Option<Source>,
 }
 
 /// Where a link is in its life.

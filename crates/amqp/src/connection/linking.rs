@@ -44,6 +44,7 @@ impl Connection {
             offered_capabilities: acceptance.offered_capabilities,
             desired_capabilities: Vec::new(),
             properties: acceptance.properties,
+            source: acceptance.source.or_else(|| request.source.clone()),
             ..*request
         };
         let (channel, credit) = (state.channel, state.credit);

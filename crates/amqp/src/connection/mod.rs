@@ -43,7 +43,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-pub use config::{Config, Credentials, CreditOverrun, SaslClient, SaslServer, VerifyCredentials};
+pub use config::{
+    Config, Credentials, CreditOverrun, OutcomeAnswers, SaslClient, SaslServer, VerifyCredentials,
+};
 pub use error::{ConnectionError, SendError};
 pub use event::{Deliveries, Delivery, Event};
 pub use link::{LinkAcceptance, LinkId, LinkOptions};

@@ -82,10 +82,12 @@ impl Connection {
         let Some(session) = self.session_mut(local) else {
             return;
         };
-        if session.end_sent {
-            session.pending_disposition = None;
-        }
-        if let Some(disposition) = session.pending_disposition.take() {
+        let pending = [
+            session.pending_outcomes.take(),
+            session.pending_answers.take(),
+        ];
+        // Nothing is written on a session that has ended.
+        for disposition in pending.into_iter().flatten() {
             self.write_on(local, |out| disposition.encode(out));
         }
     }

@@ -46,7 +46,7 @@ impl Connection {
     /// with consecutive ids become one frame.
     #[inline]
     pub fn settle(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
-        self.dispose(session, first, last, outcome, true);
+        self.dispose(Role::Receiver, session, first, last, outcome, true);
     }
 
     /// Writes down the outcomes given so far on a session, so that they precede what is sent next.
@@ -63,12 +63,13 @@ impl Connection {
         last: u32,
         outcome: DeliveryState,
     ) {
-        self.dispose(session, first, last, outcome, false);
+        self.dispose(Role::Receiver, session, first, last, outcome, false);
     }
 
     #[inline]
-    fn dispose(
+    pub(super) fn dispose(
         &mut self,
+        role: Role,
         session: SessionId,
         first: u32,
         last: u32,
@@ -82,7 +83,7 @@ impl Connection {
         else {
             return;
         };
-        let finished = state.dispose(first, last, outcome, settled);
+        let finished = state.dispose(role, first, last, outcome, settled);
         if !state.dirty {
             state.dirty = true;
             self.dirty_sessions.push(session.0);

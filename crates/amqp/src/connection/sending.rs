@@ -8,7 +8,7 @@
 
 use super::link::{Link, LinkId, LinkState};
 use super::session::{Session, WaitingMessage};
-use super::{Connection, ConnectionError, Event, SendError, SessionId};
+use super::{Connection, ConnectionError, Event, OutcomeAnswers, SendError, SessionId};
 use crate::frame;
 use crate::performative::{DeliveryState, Disposition, Role, TransferHeader};
 
@@ -78,43 +78,103 @@ impl Connection {
         if !settled && !terminal {
             return Ok(());
         }
-        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+        // Only what is not settled yet needs an answer, and it has a state.
+        let Some(state) = state else {
+            self.settle_sent(local, first, last, None);
             return Ok(());
+        };
+        if settled || self.config.outcome_answers == OutcomeAnswers::Echo {
+            let any = self.settle_sent(local, first, last, Some(&state));
+            if any && !settled {
+                // The receiver settles after us: tell it that we have.
+                self.dispose(Role::Sender, SessionId(local), first, last, state, true);
+            }
+        } else {
+            self.propose_sent(local, first, last, &state);
+        }
+        Ok(())
+    }
+
+    /// Answers outcomes of [`Event::OutcomeProposed`]: what has really become of the deliveries from `first` to `last`,
+    /// which are then settled at both ends. Consecutive calls with consecutive ids become one frame.
+    #[inline]
+    pub fn answer_outcome(
+        &mut self,
+        session: SessionId,
+        first: u32,
+        last: u32,
+        outcome: DeliveryState,
+    ) {
+        self.dispose(Role::Sender, session, first, last, outcome, true);
+    }
+
+    /// Reports the outcome of those deliveries of a range that wait for one, and says whether there are any.
+    fn settle_sent(
+        &mut self,
+        local: u16,
+        first: u32,
+        last: u32,
+        state: Option<&DeliveryState>,
+    ) -> bool {
+        // Deliveries that came before this frame must be reported before it.
+        self.finish_deliveries();
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+            return false;
         };
         let events = &mut self.events;
         let mut any = false;
-        // Deliveries that came before this frame must be reported before it.
-        if !self.deliveries.items.is_empty() {
-            let items = std::mem::replace(
-                &mut self.deliveries.items,
-                self.spare.pop().unwrap_or_default(),
-            );
-            events.push_back(Event::Deliveries(super::Deliveries {
-                chunk: self.deliveries.chunk.clone(),
-                items,
-            }));
-        }
         session.unsettled.settle(first, last, |first, last| {
             any = true;
             events.push_back(Event::Outcome {
                 session: SessionId(local),
                 first,
                 last,
-                state: state.clone(),
+                state: state.cloned(),
             });
         });
-        if any && !settled {
-            // The receiver settles after us: tell it that we have.
-            let reply = Disposition {
-                role: Role::Sender,
+        any
+    }
+
+    /// Reports a proposed outcome: for the runs of deliveries that wait for one, and for what lies between.
+    fn propose_sent(&mut self, local: u16, first: u32, last: u32, state: &DeliveryState) {
+        self.finish_deliveries();
+        let Some(session) = self.sessions[usize::from(local)].as_mut() else {
+            return;
+        };
+        let length = last.wrapping_sub(first);
+        if length.cast_signed() < 0 {
+            // The range is back to front, or wider than ids can be apart.
+            return;
+        }
+        let events = &mut self.events;
+        let mut push = |first, last, is_known| {
+            events.push_back(Event::OutcomeProposed {
+                session: SessionId(local),
                 first,
                 last,
-                settled: true,
-                state: None,
-            };
-            self.write_on(local, |out| reply.encode(out));
+                state: state.clone(),
+                is_known,
+            });
+        };
+        // How many ids from `first` on have been reported.
+        let mut reported = 0u32;
+        session
+            .unsettled
+            .settle(first, last, |run_first, run_last| {
+                let start = run_first.wrapping_sub(first);
+                if start > reported {
+                    push(
+                        first.wrapping_add(reported),
+                        run_first.wrapping_sub(1),
+                        false,
+                    );
+                }
+                push(run_first, run_last, true);
+                reported = run_last.wrapping_sub(first) + 1;
+            });
+        if reported <= length {
+            push(first.wrapping_add(reported), last, false);
         }
-        Ok(())
     }
 
     /// Sends what waits for the session window, as far as it is open. Says whether all of it went.

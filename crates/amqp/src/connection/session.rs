@@ -34,8 +34,10 @@ pub(super) struct Session {
     pub(super) remote_handles: Vec<Option<u32>>,
     /// Link index by our handle.
     pub(super) local_handles: Vec<Option<u32>>,
-    /// A run of outcomes that is still growing.
-    pub(super) pending_disposition: Option<Disposition>,
+    /// A run of outcomes that is still growing, of deliveries that we received.
+    pub(super) pending_outcomes: Option<Disposition>,
+    /// A run of answers to outcomes that is still growing, of deliveries that we sent.
+    pub(super) pending_answers: Option<Disposition>,
     /// A message of which the window has let only a part through.
     pub(super) waiting: Option<WaitingMessage>,
     /// Whether a flow is owed.
@@ -73,7 +75,8 @@ impl Session {
             unsettled: Unsettled::default(),
             remote_handles: Vec::new(),
             local_handles: Vec::new(),
-            pending_disposition: None,
+            pending_outcomes: None,
+            pending_answers: None,
             waiting: None,
             flow_due: false,
             dirty: false,
@@ -149,26 +152,31 @@ impl Session {
         }
     }
 
-    /// Adds an outcome to the run that is growing. Returns the run that it does not extend, to be written now.
+    /// Adds an outcome to the run of its role that is growing. Returns the run that it does not extend, to be written
+    /// now.
     #[inline]
     pub(super) fn dispose(
         &mut self,
+        role: Role,
         first: u32,
         last: u32,
         state: DeliveryState,
         settled: bool,
     ) -> Option<Disposition> {
-        if let Some(pending) = &mut self.pending_disposition
+        let pending = match role {
+            Role::Receiver => &mut self.pending_outcomes,
+            Role::Sender => &mut self.pending_answers,
+        };
+        if let Some(pending) = pending
             && first == pending.last.wrapping_add(1)
             && settled == pending.settled
-            && pending.role == Role::Receiver
             && pending.state.as_ref() == Some(&state)
         {
             pending.last = last;
             return None;
         }
-        self.pending_disposition.replace(Disposition {
-            role: Role::Receiver,
+        pending.replace(Disposition {
+            role,
             first,
             last,
             settled,

@@ -44,6 +44,12 @@ conditions! {
     ARGUMENT_ERROR = "com.microsoft:argument-error";
     ARGUMENT_OUT_OF_RANGE = "com.microsoft:argument-out-of-range";
     ENTITY_DISABLED = "com.microsoft:entity-disabled";
+    ENTITY_ALREADY_EXISTS = "com.microsoft:entity-already-exists";
+    MESSAGE_LOCK_LOST = "com.microsoft:message-lock-lost";
+    MESSAGE_NOT_FOUND = "com.microsoft:message-not-found";
+    SESSION_LOCK_LOST = "com.microsoft:session-lock-lost";
+    SESSION_CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked";
+    DEAD_LETTER = "com.microsoft:dead-letter";
 }
 
 impl ErrorCondition {

@@ -112,6 +112,8 @@ pub struct Target {
     pub dynamic: bool,
     /// Extensions of the terminus.
     pub capabilities: Vec<Symbol>,
+    /// Whether it is no node but a coordinator of transactions, which has none of the above.
+    pub is_coordinator: bool,
 }
 
 impl Target {
@@ -123,7 +125,7 @@ impl Target {
         }
     }
 
-    /// Reads a target. A transaction coordinator is an unexpected descriptor: there are no transactions here.
+    /// Reads a target. There are no transactions here, but who asks for their coordinator is to be told so.
     pub(crate) fn decode_optional(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         if reader.peek()? == code::NULL {
             reader.skip()?;
@@ -131,6 +133,13 @@ impl Target {
         }
         match reader.descriptor()? {
             descriptor::TARGET => {}
+            descriptor::COORDINATOR => {
+                reader.skip()?;
+                return Ok(Some(Self {
+                    is_coordinator: true,
+                    ..Self::default()
+                }));
+            }
             other => return Err(DecodeError::UnexpectedDescriptor(other)),
         }
         let mut fields = super::fields(reader, "target")?;
@@ -148,6 +157,7 @@ impl Target {
             timeout,
             dynamic,
             capabilities,
+            is_coordinator: false,
         }))
     }
 

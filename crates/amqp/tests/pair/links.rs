@@ -43,6 +43,7 @@ fn an_accepted_link_echoes_what_was_asked_for() {
                 max_message_size: Some(1 << 20),
                 offered_capabilities: vec!["extra".into()],
                 properties: vec![("tracking".into(), Value::from("x"))],
+                source: None,
             },
         );
         pair.talk();

@@ -15,6 +15,7 @@ mod links;
 mod misbehaviour;
 mod operations;
 mod properties;
+mod settling;
 mod time;
 mod transfers;
 mod windows;

@@ -82,6 +82,8 @@ pub(crate) enum Happening {
     Drained(LinkId),
     Message(Message),
     Outcome(u32, u32, Option<DeliveryState>),
+    /// Whether the deliveries are known comes last.
+    OutcomeProposed(u32, u32, DeliveryState, bool),
     SettledBySender(u32, u32),
     Closed(Option<ConnectionError>),
 }
@@ -347,6 +349,13 @@ impl End {
             Event::Outcome {
                 first, last, state, ..
             } => Happening::Outcome(first, last, state),
+            Event::OutcomeProposed {
+                first,
+                last,
+                state,
+                is_known,
+                ..
+            } => Happening::OutcomeProposed(first, last, state, is_known),
             Event::SettledBySender { first, last, .. } => Happening::SettledBySender(first, last),
             Event::Closed(error) => Happening::Closed(error),
             Event::Deliveries(deliveries) => {
