@@ -2,6 +2,7 @@
 //!
 //! * [`log`] is the partition log: append, read, retention, wake-ups.
 //! * [`blob`] is a storage account: containers and blobs.
+//! * [`queue`] has queues and topics: messages that are locked, settled, deferred, dead-lettered.
 //! * [`namespace`] is what exists and who may use it: hubs, partitions, consumer groups, keys, claims.
 //! * [`front`] is what clients connect to: AMQP, blobs over HTTP, and HTTP for health and metrics.
 //! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
@@ -17,6 +18,7 @@ pub mod front;
 pub mod log;
 pub mod namespace;
 pub mod profile;
+pub mod queue;
 pub mod service;
 pub mod tls;
 mod unix_time;

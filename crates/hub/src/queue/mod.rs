@@ -1,0 +1,38 @@
+//! Queues and topics: messages that wait until a receiver has settled them.
+//!
+//! * [`QueueStore`] is all of them by name, and lets time pass for them.
+//! * [`Queue`] is one queue: of its own, of a [`Subscription`] of a [`Topic`], or the dead-letter queue of one of them.
+//! * [`NewMessage`]s go in, and come out as [`Deliveries`] with [`LockToken`]s; a [`Settlement`] says what becomes of
+//!   them. A [`Waiter`] is told when there is something to receive.
+//!
+//! No protocol is in here. The batch is the unit: a lock is taken once per call, and per message there is no allocation.
+
+mod error;
+mod lock_token;
+mod message;
+mod options;
+#[expect(
+    clippy::module_inception,
+    reason = "the noun of the file is that of the folder"
+)]
+#[allow(clippy::todo, reason = "the interface lands before what is behind it")]
+mod queue;
+#[allow(clippy::todo, reason = "the interface lands before what is behind it")]
+mod queue_store;
+mod requests;
+mod session_lock;
+#[allow(clippy::todo, reason = "the interface lands before what is behind it")]
+mod topic;
+#[allow(clippy::todo, reason = "the interface lands before what is behind it")]
+mod waiter;
+
+pub use error::QueueError;
+pub use lock_token::LockToken;
+pub use message::{Deliveries, Delivery, Lock, MessageState, NewMessage};
+pub use options::{EntityStatus, MESSAGE_OVERHEAD, QueueOptions, TopicOptions};
+pub use queue::{Enqueued, Queue, QueueCounts, Scheduled, Settled};
+pub use queue_store::{CreateError, Entity, QueueStore};
+pub use requests::{ReceiveMode, ReceiveRequest, Settlement};
+pub use session_lock::SessionLock;
+pub use topic::{Subscription, Topic};
+pub use waiter::{Awaited, Found, Waiter};
