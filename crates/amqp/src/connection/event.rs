@@ -90,6 +90,8 @@ pub enum Event {
         first: u32,
         /// Last delivery id.
         last: u32,
+        /// What became of them, which may be another outcome than the one we gave; `None` if the sender does not say.
+        state: Option<DeliveryState>,
     },
     /// The connection is over; nothing follows.
     Closed(Option<ConnectionError>),

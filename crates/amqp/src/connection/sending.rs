@@ -70,6 +70,7 @@ impl Connection {
                     session: SessionId(local),
                     first,
                     last,
+                    state,
                 });
             }
             return Ok(());
