@@ -4,7 +4,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 # Versions of the Java SDK that are measured: those of the published study, and the newest.
 JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
-FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar
+FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-rust test-python test-java test-azurite bench lint fuzz peers peers-java peers-rust

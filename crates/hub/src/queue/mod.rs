@@ -4,6 +4,7 @@
 //! * [`Queue`] is one queue: of its own, of a [`Subscription`] of a [`Topic`], or the dead-letter queue of one of them.
 //! * [`NewMessage`]s go in, and come out as [`Deliveries`] with [`LockToken`]s; a [`Settlement`] says what becomes of
 //!   them. A [`Waiter`] is told when there is something to receive.
+//! * [`rules`] decide which messages of a topic a subscription gets.
 //!
 //! No protocol is in here. The batch is the unit: a lock is taken once per call, and per message there is no allocation.
 
@@ -20,6 +21,7 @@ mod queue;
 #[allow(clippy::todo, reason = "the interface lands before what is behind it")]
 mod queue_store;
 mod requests;
+pub mod rules;
 mod session_lock;
 #[allow(clippy::todo, reason = "the interface lands before what is behind it")]
 mod topic;

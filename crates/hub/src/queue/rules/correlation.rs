@@ -1,0 +1,195 @@
+//! The correlation filter: properties that have to have certain values, all of them.
+//!
+//! Comparison is by type and value and respects letter case. Identifiers are texts in a filter; a message's identifier
+//! that is a number, a UUID or bytes is compared by its text.
+
+use amqp::codec::Value;
+use std::borrow::Cow;
+
+use super::message::MessageProperties;
+
+/// Which properties have to have which values; those that are `None` may have any.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct CorrelationFilter {
+    /// The correlation identifier.
+    pub correlation_id: Option<String>,
+    /// The message identifier.
+    pub message_id: Option<String>,
+    /// Where the message is to go.
+    pub to: Option<String>,
+    /// Where answers go.
+    pub reply_to: Option<String>,
+    /// The label, which newer clients call subject.
+    pub label: Option<String>,
+    /// The session.
+    pub session_id: Option<String>,
+    /// The session that answers belong to.
+    pub reply_to_session_id: Option<String>,
+    /// The type of the body.
+    pub content_type: Option<String>,
+    /// Application properties by name.
+    pub properties: Vec<(String, Value)>,
+}
+
+impl CorrelationFilter {
+    /// Whether it demands nothing, so that every message matches.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a message has all that is demanded.
+    #[must_use]
+    pub fn matches(&self, message: &MessageProperties) -> bool {
+        let standard = &message.standard;
+        let is_id = |wanted: &Option<String>, found: &Option<Value>| {
+            wanted.as_ref().is_none_or(|wanted| {
+                found
+                    .as_ref()
+                    .is_some_and(|found| text_of_id(found) == wanted.as_str())
+            })
+        };
+        let is_text = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.is_none() || wanted.as_deref() == found
+        };
+        is_id(&self.correlation_id, &standard.correlation_id)
+            && is_id(&self.message_id, &standard.message_id)
+            && is_text(&self.to, standard.to.as_deref())
+            && is_text(&self.reply_to, standard.reply_to.as_deref())
+            && is_text(&self.label, standard.subject.as_deref())
+            && is_text(&self.session_id, standard.group_id.as_deref())
+            && is_text(
+                &self.reply_to_session_id,
+                standard.reply_to_group_id.as_deref(),
+            )
+            && is_text(
+                &self.content_type,
+                standard.content_type.as_ref().map(|text| text.as_str()),
+            )
+            && self.properties.iter().all(|(name, wanted)| {
+                message
+                    .find(name)
+                    .is_some_and(|found| is_same_value(found, wanted))
+            })
+    }
+}
+
+/// A message's identifier as a text, which it is for nearly all clients.
+pub(super) fn text_of_id(id: &Value) -> Cow<'_, str> {
+    match id {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Symbol(symbol) => Cow::Borrowed(symbol.as_str()),
+        Value::Ulong(number) => Cow::Owned(number.to_string()),
+        Value::Uuid(bytes) => Cow::Owned(text_of_uuid(*bytes)),
+        Value::Binary(bytes) => String::from_utf8_lossy(bytes),
+        _ => Cow::Borrowed(""),
+    }
+}
+
+fn text_of_uuid(bytes: [u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.into_iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(digit.into(), 16).expect("a digit is below 16"));
+        }
+    }
+    text
+}
+
+fn is_same_value(one: &Value, other: &Value) -> bool {
+    match (one.as_text(), other.as_text()) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amqp::message::Properties;
+
+    fn message() -> MessageProperties {
+        MessageProperties {
+            standard: Properties {
+                correlation_id: Some("high".into()),
+                subject: Some("red".into()),
+                reply_to: Some("johndoe@contoso.com".into()),
+                ..Properties::default()
+            },
+            application: vec![
+                ("color".into(), "Red".into()),
+                ("size".into(), Value::Int(10)),
+            ],
+            ..MessageProperties::default()
+        }
+    }
+
+    #[test]
+    fn a_filter_with_nothing_matches_everything() {
+        assert!(CorrelationFilter::default().matches(&MessageProperties::default()));
+    }
+
+    #[test]
+    fn all_that_is_given_has_to_be_equal() {
+        let both = CorrelationFilter {
+            label: Some("red".into()),
+            correlation_id: Some("high".into()),
+            ..CorrelationFilter::default()
+        };
+        assert!(both.matches(&message()));
+        let one_wrong = CorrelationFilter {
+            correlation_id: Some("low".into()),
+            ..both.clone()
+        };
+        assert!(!one_wrong.matches(&message()));
+        let one_absent = CorrelationFilter {
+            session_id: Some("s".into()),
+            ..both
+        };
+        assert!(!one_absent.matches(&message()));
+    }
+
+    #[test]
+    fn letter_case_of_values_counts_and_of_names_does_not() {
+        let filter = |name: &str, value: Value| CorrelationFilter {
+            properties: vec![(name.to_owned(), value)],
+            ..CorrelationFilter::default()
+        };
+        assert!(filter("Color", "Red".into()).matches(&message()));
+        assert!(!filter("color", "red".into()).matches(&message()));
+        assert!(filter("size", Value::Int(10)).matches(&message()));
+        assert!(!filter("size", Value::Long(10)).matches(&message()));
+        assert!(!filter("shape", Value::Null).matches(&message()));
+    }
+
+    #[test]
+    fn identifiers_that_are_no_texts_are_compared_by_their_texts() {
+        let matches = |id: Value, text: &str| {
+            let filter = CorrelationFilter {
+                message_id: Some(text.to_owned()),
+                ..CorrelationFilter::default()
+            };
+            filter.matches(&MessageProperties {
+                standard: Properties {
+                    message_id: Some(id),
+                    ..Properties::default()
+                },
+                ..MessageProperties::default()
+            })
+        };
+        let uuid = [
+            0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd,
+            0xee, 0xff,
+        ];
+        assert!(matches(
+            Value::Uuid(uuid),
+            "00112233-4455-6677-8899-aabbccddeeff"
+        ));
+        assert!(matches(Value::Ulong(7), "7"));
+        assert!(matches(Value::Binary(b"seven".to_vec()), "seven"));
+        assert!(!matches(Value::Ulong(7), "8"));
+    }
+}

@@ -1,0 +1,72 @@
+//! One rule: a name, a filter and what is done to what matches.
+
+use super::correlation::CorrelationFilter;
+use super::message::MessageProperties;
+use super::sql::{SqlAction, SqlFilter};
+
+/// A rule of a subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its name, which no other rule of the subscription has; letter case makes no difference.
+    pub name: String,
+    /// Which messages it matches.
+    pub filter: Filter,
+    /// What is done to a copy of each, if anything.
+    pub action: Option<SqlAction>,
+}
+
+/// Which messages a rule matches.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Filter {
+    /// All.
+    True,
+    /// None.
+    False,
+    /// Those with certain properties.
+    Correlation(CorrelationFilter),
+    /// Those for which a condition holds.
+    Sql(SqlFilter),
+}
+
+impl Rule {
+    /// The rule that a new subscription has: everything, as it is.
+    #[must_use]
+    pub fn match_all() -> Self {
+        Self {
+            name: DEFAULT_RULE_NAME.to_owned(),
+            filter: Filter::True,
+            action: None,
+        }
+    }
+}
+
+impl Filter {
+    /// Whether a message with these properties matches.
+    #[must_use]
+    pub fn matches(&self, message: &MessageProperties) -> bool {
+        match self {
+            Self::True => true,
+            Self::False => false,
+            Self::Correlation(filter) => filter.matches(message),
+            Self::Sql(filter) => filter.matches(message),
+        }
+    }
+
+    /// What it does to every message, where that does not depend on the message. SQL that is always true, such as
+    /// `1=1`, counts: clients write it for the true filter.
+    #[must_use]
+    pub fn constant(&self) -> Option<bool> {
+        match self {
+            Self::True => Some(true),
+            Self::False => Some(false),
+            Self::Correlation(filter) => filter.is_empty().then_some(true),
+            Self::Sql(filter) => filter.constant(),
+        }
+    }
+}
+
+/// The name of the rule that a new subscription has.
+pub const DEFAULT_RULE_NAME: &str = "$Default";
+
+/// Most characters of a rule's name, as in the service.
+pub const MAXIMUM_RULE_NAME_LENGTH: usize = 50;

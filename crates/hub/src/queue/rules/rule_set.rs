@@ -1,0 +1,305 @@
+//! The rules of one subscription, and what they make of a message.
+
+use amqp::codec::Value;
+
+use super::message::MessageProperties;
+use super::rule::{MAXIMUM_RULE_NAME_LENGTH, Rule};
+
+/// The rules of a subscription, in the order in which they were added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleSet {
+    rules: Vec<Rule>,
+}
+
+/// What a subscription gets of one message.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Copies {
+    /// The message as it was sent.
+    pub as_sent: bool,
+    /// For each matching rule with an action, in the order of the rules: the properties of a further copy, to be put
+    /// in place with [`MessageProperties::rewrite`].
+    pub changed: Vec<MessageProperties>,
+}
+
+/// Why a rule was not added or removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// There is a rule of that name; letter case makes no difference. `com.microsoft:entity-already-exists`.
+    #[error("The subscription has a rule '{name}' already")]
+    Exists {
+        /// Its name.
+        name: String,
+    },
+    /// There is no rule of that name. `amqp:not-found`.
+    #[error("The messaging entity '{name}' could not be found: the subscription has no such rule")]
+    NotFound {
+        /// What was asked for.
+        name: String,
+    },
+    /// The name is empty or too long. `com.microsoft:argument-error`.
+    #[error(
+        "{name:?} is no name for a rule: it has from 1 to {MAXIMUM_RULE_NAME_LENGTH} characters, and no slash"
+    )]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// There are as many rules as there may be. `amqp:resource-limit-exceeded`.
+    #[error("The subscription has {MAXIMUM_RULES} rules, which is the most that it may have")]
+    TooMany,
+}
+
+impl RuleSet {
+    /// No rule at all: nothing matches.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { rules: Vec::new() }
+    }
+
+    /// These rules.
+    ///
+    /// # Errors
+    /// The first that can't be added, with its place in the list.
+    pub fn of(rules: impl IntoIterator<Item = Rule>) -> Result<Self, (usize, RuleError)> {
+        let mut set = Self::empty();
+        for (index, rule) in rules.into_iter().enumerate() {
+            set.add(rule).map_err(|error| (index, error))?;
+        }
+        Ok(set)
+    }
+
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// Its name is taken or none, or there are too many.
+    pub fn add(&mut self, rule: Rule) -> Result<(), RuleError> {
+        let length = rule.name.chars().count();
+        if !(1..=MAXIMUM_RULE_NAME_LENGTH).contains(&length) || rule.name.contains(['/', '\\']) {
+            return Err(RuleError::Name { name: rule.name });
+        }
+        if let Some(there) = self.find(&rule.name) {
+            return Err(RuleError::Exists {
+                name: there.name.clone(),
+            });
+        }
+        if self.rules.len() >= MAXIMUM_RULES {
+            return Err(RuleError::TooMany);
+        }
+        self.rules.push(rule);
+        Ok(())
+    }
+
+    /// Removes the rule of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn remove(&mut self, name: &str) -> Result<Rule, RuleError> {
+        let position = self
+            .rules
+            .iter()
+            .position(|rule| rule.name.eq_ignore_ascii_case(name));
+        match position {
+            Some(position) => Ok(self.rules.remove(position)),
+            None => Err(RuleError::NotFound {
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    /// The rule of this name, whatever the letter case.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Rule> {
+        self.rules
+            .iter()
+            .find(|rule| rule.name.eq_ignore_ascii_case(name))
+    }
+
+    /// All rules.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// What becomes of every message, where that does not depend on the message: `Some(true)` if the subscription gets
+    /// each once and as it is, `Some(false)` if it gets none. Then nothing needs to be decoded.
+    #[must_use]
+    pub fn constant(&self) -> Option<bool> {
+        let mut takes = false;
+        for rule in &self.rules {
+            match (rule.filter.constant(), &rule.action) {
+                (Some(false), _) => {}
+                (Some(true), None) => takes = true,
+                _ => return None,
+            }
+        }
+        Some(takes)
+    }
+
+    /// What the subscription gets of a message with these properties.
+    #[must_use]
+    pub fn copies(&self, message: &MessageProperties) -> Copies {
+        let mut copies = Copies::default();
+        for rule in &self.rules {
+            // Whether one further rule matches makes no difference to a message that is taken already.
+            if rule.action.is_none() && copies.as_sent {
+                continue;
+            }
+            if !rule.filter.matches(message) {
+                continue;
+            }
+            match &rule.action {
+                None => copies.as_sent = true,
+                Some(action) => {
+                    let mut changed = message.clone();
+                    action.apply(&mut changed);
+                    changed.set(RULE_NAME_PROPERTY, Value::String(rule.name.clone()));
+                    copies.changed.push(changed);
+                }
+            }
+        }
+        copies
+    }
+}
+
+impl Default for RuleSet {
+    /// What a new subscription has: the one rule that matches everything.
+    fn default() -> Self {
+        Self {
+            rules: vec![Rule::match_all()],
+        }
+    }
+}
+
+impl Copies {
+    /// How many messages the subscription gets.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        usize::from(self.as_sent) + self.changed.len()
+    }
+}
+
+/// Most rules of one subscription.
+pub const MAXIMUM_RULES: usize = 2_000;
+
+/// The application property that tells which rule made a copy.
+const RULE_NAME_PROPERTY: &str = "RuleName";
+
+#[cfg(test)]
+mod tests {
+    use super::super::rule::Filter;
+    use super::super::sql::{SqlAction, SqlFilter};
+    use super::*;
+
+    fn rule(name: &str, filter: &str, action: Option<&str>) -> Rule {
+        Rule {
+            name: name.to_owned(),
+            filter: Filter::Sql(SqlFilter::parse(filter).unwrap()),
+            action: action.map(|action| SqlAction::parse(action).unwrap()),
+        }
+    }
+
+    fn red() -> MessageProperties {
+        MessageProperties {
+            application: vec![
+                ("color".into(), "red".into()),
+                ("quantity".into(), Value::Int(10)),
+            ],
+            ..MessageProperties::default()
+        }
+    }
+
+    #[test]
+    fn five_matching_rules_two_of_them_with_actions_give_three_messages() {
+        let set = RuleSet::of([
+            rule("one", "color = 'red'", None),
+            rule("two", "1=1", Some("SET quantity = quantity / 2")),
+            rule("three", "quantity > 1", None),
+            rule("four", "EXISTS(color)", Some("REMOVE color")),
+            rule("five", "color LIKE 'r%'", None),
+        ])
+        .unwrap();
+        let copies = set.copies(&red());
+        assert_eq!(copies.count(), 3);
+        assert!(copies.as_sent);
+        let expected = [
+            vec![
+                ("color".to_owned(), "red".into()),
+                ("quantity".to_owned(), Value::Int(5)),
+                ("RuleName".to_owned(), "two".into()),
+            ],
+            vec![
+                ("quantity".to_owned(), Value::Int(10)),
+                ("RuleName".to_owned(), "four".into()),
+            ],
+        ];
+        let changed: Vec<_> = copies
+            .changed
+            .into_iter()
+            .map(|copy| copy.application)
+            .collect();
+        assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn a_new_subscription_gets_everything_and_one_without_rules_nothing() {
+        let copies = RuleSet::default().copies(&red());
+        assert!(copies.as_sent && copies.changed.is_empty());
+        assert_eq!(RuleSet::empty().copies(&red()), Copies::default());
+    }
+
+    #[test]
+    fn messages_need_no_look_where_the_rules_do_not_depend_on_them() {
+        assert_eq!(RuleSet::default().constant(), Some(true));
+        assert_eq!(RuleSet::empty().constant(), Some(false));
+        let of = |rules: Vec<Rule>| RuleSet::of(rules).unwrap().constant();
+        assert_eq!(of(vec![rule("a", "1=0", Some("REMOVE a"))]), Some(false));
+        assert_eq!(
+            of(vec![rule("a", "1=0", None), rule("b", "1=1", None)]),
+            Some(true)
+        );
+        assert_eq!(of(vec![rule("a", "1=1", Some("REMOVE a"))]), None);
+        assert_eq!(of(vec![rule("a", "color = 'red'", None)]), None);
+    }
+
+    #[test]
+    fn names_are_unique_whatever_the_letter_case() {
+        let mut set = RuleSet::default();
+        assert_eq!(
+            set.add(rule("$default", "1=1", None)),
+            Err(RuleError::Exists {
+                name: "$Default".into()
+            })
+        );
+        assert_eq!(set.remove("$DEFAULT").unwrap(), Rule::match_all());
+        assert_eq!(
+            set.remove("$Default"),
+            Err(RuleError::NotFound {
+                name: "$Default".into()
+            })
+        );
+    }
+
+    #[test]
+    fn names_have_from_1_to_50_characters() {
+        let mut set = RuleSet::empty();
+        for name in ["", "a/b", &"ä".repeat(51)] {
+            assert!(matches!(
+                set.add(rule(name, "1=1", None)),
+                Err(RuleError::Name { .. })
+            ));
+        }
+        set.add(rule(&"ä".repeat(50), "1=1", None)).unwrap();
+    }
+
+    #[test]
+    fn there_is_a_most_number_of_rules() {
+        let mut set = RuleSet::empty();
+        for number in 0..MAXIMUM_RULES {
+            set.add(rule(&number.to_string(), "1=1", None)).unwrap();
+        }
+        assert_eq!(
+            set.add(rule("further", "1=1", None)),
+            Err(RuleError::TooMany)
+        );
+    }
+}

@@ -1,0 +1,6 @@
+//! Any text as a condition and as an action of a rule: reading it ends, and what was read survives being printed.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| hub::queue::rules::check_any_text(text));
