@@ -65,6 +65,11 @@ impl<'a> List<'a> {
         self.remaining
     }
 
+    /// The bytes of the fields that are left, one after the other.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.reader.rest()
+    }
+
     /// The next field as an owned value; null past the end.
     pub fn value(&mut self) -> Result<Value> {
         Ok(self

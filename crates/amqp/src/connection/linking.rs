@@ -415,7 +415,7 @@ impl Connection {
             session.remote_handles[handle as usize] = None;
         }
         if link.role == Role::Sender {
-            session.unsettled.forget(index);
+            session.unsettled.retain(|link| *link != index);
         }
         if session
             .waiting

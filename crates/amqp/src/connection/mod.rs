@@ -50,6 +50,7 @@ pub use error::{ConnectionError, SendError};
 pub use event::{Deliveries, Delivery, Event};
 pub use link::{LinkAcceptance, LinkId, LinkOptions};
 pub use sending::{NewDelivery, SenderMut, TransferWriter};
+pub use unsettled::Unsettled;
 
 use crate::codec::Reader;
 use crate::frame::{self, FrameHeader};
@@ -61,6 +62,13 @@ use session::Session;
 /// A session, by our channel number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub(crate) u16);
+
+impl SessionId {
+    /// A small number, unique among the sessions of the connection at one time: for tables indexed by session.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// One AMQP connection. See the [module](self) for how to drive it.
 #[derive(Debug)]

@@ -43,6 +43,15 @@ impl Connection {
         }
     }
 
+    /// Transfers that the peer accepts on the session now; a message takes one for each frame that it fills.
+    #[inline]
+    pub fn remote_window(&self, session: SessionId) -> u32 {
+        self.sessions
+            .get(usize::from(session.0))
+            .and_then(Option::as_ref)
+            .map_or(0, |s| s.remote_incoming_window)
+    }
+
     /// Ids between the oldest and the newest delivery of the session that awaits an outcome.
     pub fn unsettled_span(&self, session: SessionId) -> usize {
         self.sessions
@@ -124,7 +133,7 @@ impl Connection {
         };
         let events = &mut self.events;
         let mut any = false;
-        session.unsettled.settle(first, last, |first, last| {
+        let report = |first, last| {
             any = true;
             events.push_back(Event::Outcome {
                 session: SessionId(local),
@@ -132,7 +141,8 @@ impl Connection {
                 last,
                 state: state.cloned(),
             });
-        });
+        };
+        session.take_runs(first, last, report);
         any
     }
 
@@ -159,20 +169,18 @@ impl Connection {
         };
         // How many ids from `first` on have been reported.
         let mut reported = 0u32;
-        session
-            .unsettled
-            .settle(first, last, |run_first, run_last| {
-                let start = run_first.wrapping_sub(first);
-                if start > reported {
-                    push(
-                        first.wrapping_add(reported),
-                        run_first.wrapping_sub(1),
-                        false,
-                    );
-                }
-                push(run_first, run_last, true);
-                reported = run_last.wrapping_sub(first) + 1;
-            });
+        session.take_runs(first, last, |run_first, run_last| {
+            let start = run_first.wrapping_sub(first);
+            if start > reported {
+                push(
+                    first.wrapping_add(reported),
+                    run_first.wrapping_sub(1),
+                    false,
+                );
+            }
+            push(run_first, run_last, true);
+            reported = run_last.wrapping_sub(first) + 1;
+        });
         if reported <= length {
             push(first.wrapping_add(reported), last, false);
         }
@@ -311,7 +319,7 @@ impl<'a> SenderMut<'a> {
                 waiting.position = 0;
                 // No outcome comes for what was called off.
                 let id = waiting.id;
-                session.unsettled.settle(id, id, |_, _| {});
+                session.unsettled.take(id, id, |_, _| {});
                 true
             }
             _ => false,

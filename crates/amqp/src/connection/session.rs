@@ -28,8 +28,8 @@ pub(super) struct Session {
     incoming_window_max: u32,
     /// Highest handle that the peer takes.
     pub(super) remote_handle_max: u32,
-    /// Our deliveries that await an outcome.
-    pub(super) unsettled: Unsettled,
+    /// The link of each of our deliveries that awaits an outcome.
+    pub(super) unsettled: Unsettled<u32>,
     /// Link index by the peer's handle.
     pub(super) remote_handles: Vec<Option<u32>>,
     /// Link index by our handle.
@@ -149,6 +149,24 @@ impl Session {
             next_outgoing_id: self.next_outgoing_id,
             outgoing_window: u32::MAX >> 1,
             ..Flow::default()
+        }
+    }
+
+    /// Settles those of our deliveries from `first` to `last` that await an outcome, and reports them as runs of
+    /// consecutive ids.
+    pub(super) fn take_runs(&mut self, first: u32, last: u32, mut run: impl FnMut(u32, u32)) {
+        let mut growing: Option<(u32, u32)> = None;
+        self.unsettled
+            .take(first, last, |id, _link| match &mut growing {
+                Some((_, last)) if last.wrapping_add(1) == id => *last = id,
+                other => {
+                    if let Some((first, last)) = other.replace((id, id)) {
+                        run(first, last);
+                    }
+                }
+            });
+        if let Some((first, last)) = growing {
+            run(first, last);
         }
     }
 

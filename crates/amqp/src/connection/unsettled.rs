@@ -1,89 +1,142 @@
 //! The deliveries of a session that await an outcome.
 //!
-//! A session numbers its deliveries consecutively, so the map from id to state is
-//! a ring: the oldest id that still waits, and a slot for each id after it. A
-//! range disposition is then a walk over neighbouring slots.
+//! A session numbers its deliveries consecutively, so the map from id to state is a ring: the oldest id that still
+//! waits, and a slot for each id after it. A range disposition is then a walk over neighbouring slots.
+//!
+//! ```text
+//!  stragglers        ring, one slot per id
+//!  {3, 17}           │ 40  ·  42 43  ·  ·  46 │
+//! ```
+//!
+//! A delivery that waits for long would keep a slot for every one after it, so what falls too far behind becomes a
+//! *straggler* in a table. What is held is thus a small multiple of what waits, however long the session lives.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-/// Slot of a delivery that is settled.
-const VACANT: u32 = u32::MAX;
-
-/// Which link each unsettled delivery belongs to.
-#[derive(Debug, Default)]
-pub(super) struct Unsettled {
+/// What is to be remembered of each delivery that awaits an outcome, by its id on the session.
+///
+/// Also for applications that keep something of their own for each delivery that they sent.
+#[derive(Debug)]
+pub struct Unsettled<T> {
     /// Id of the front slot.
     first: u32,
-    /// Link index by id, [`VACANT`] where settled.
-    slots: VecDeque<u32>,
+    /// What waits, by id; nothing where it is settled.
+    slots: VecDeque<Option<T>>,
+    stragglers: HashMap<u32, T>,
 }
 
-impl Unsettled {
-    /// Adds the delivery `id` of link `link`. Ids only ever grow; those left out were sent settled.
+impl<T> Default for Unsettled<T> {
+    fn default() -> Self {
+        Self {
+            first: 0,
+            slots: VecDeque::new(),
+            stragglers: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Copy> Unsettled<T> {
+    /// Adds the delivery `id`. Ids only ever grow; those left out were sent settled.
     #[inline]
-    pub(super) fn push(&mut self, id: u32, link: u32) {
+    pub fn push(&mut self, id: u32, delivery: T) {
         if self.slots.is_empty() {
             self.first = id;
         }
         let gap = id.wrapping_sub(self.first) as usize - self.slots.len();
-        if gap > 0 {
-            self.slots.extend(std::iter::repeat_n(VACANT, gap));
+        if gap > 0 || self.slots.len() >= RING_MAX {
+            self.make_room(id, gap);
         }
-        self.slots.push_back(link);
+        self.slots.push_back(Some(delivery));
     }
 
-    /// Settles what is unsettled from `first` to `last`, and reports it as runs of consecutive ids.
-    /// Ids that are not waiting, as a hostile range may have billions of, cost nothing.
-    pub(super) fn settle(&mut self, first: u32, last: u32, mut run: impl FnMut(u32, u32)) {
+    /// Takes what waits from `first` to `last`, in the order of the ids. Ids that are not waiting, as a hostile range
+    /// may have billions of, cost nothing.
+    #[inline]
+    pub fn take(&mut self, first: u32, last: u32, mut each: impl FnMut(u32, T)) {
+        if !self.stragglers.is_empty() {
+            self.take_stragglers(first, last, &mut each);
+        }
         let length = self.slots.len() as i64;
         let from = i64::from(first.wrapping_sub(self.first).cast_signed()).max(0);
         let to = i64::from(last.wrapping_sub(self.first).cast_signed()).min(length - 1);
-        let mut start = None;
         for index in from..=to {
-            let slot = &mut self.slots[index as usize];
-            if *slot == VACANT {
-                if let Some(start) = start.take() {
-                    run(
-                        self.first.wrapping_add(start),
-                        self.first.wrapping_add(index as u32 - 1),
-                    );
-                }
-            } else {
-                *slot = VACANT;
-                start.get_or_insert(index as u32);
+            if let Some(delivery) = self.slots[index as usize].take() {
+                each(self.first.wrapping_add(index as u32), delivery);
             }
-        }
-        if let Some(start) = start {
-            run(
-                self.first.wrapping_add(start),
-                self.first.wrapping_add(to as u32),
-            );
         }
         self.drop_settled_front();
     }
 
-    /// Forgets the deliveries of a link that is gone.
-    pub(super) fn forget(&mut self, link: u32) {
+    /// Forgets the deliveries that are not `wanted`: of a link that is gone.
+    pub fn retain(&mut self, wanted: impl Fn(&T) -> bool) {
         for slot in &mut self.slots {
-            if *slot == link {
-                *slot = VACANT;
-            }
+            slot.take_if(|delivery| !wanted(delivery));
         }
+        self.stragglers.retain(|_id, delivery| wanted(delivery));
         self.drop_settled_front();
     }
 
-    /// How many ids lie between the oldest and the newest unsettled delivery.
-    pub(super) fn span(&self) -> usize {
-        self.slots.len()
+    /// How many ids are kept a place for, whether they still wait or not.
+    pub fn span(&self) -> usize {
+        self.slots.len() + self.stragglers.len()
     }
 
+    /// Fills the gap before `id`, and moves what is too far behind it to the stragglers.
+    #[cold]
+    fn make_room(&mut self, id: u32, gap: usize) {
+        if self.slots.len() + gap >= RING_MAX {
+            while let Some(slot) = self.slots.pop_front() {
+                if let Some(delivery) = slot {
+                    self.stragglers.insert(self.first, delivery);
+                }
+                self.first = self.first.wrapping_add(1);
+                if self.slots.len() + gap <= RING_MAX / 2 {
+                    break;
+                }
+            }
+            self.drop_settled_front();
+        }
+        if self.slots.is_empty() {
+            self.first = id;
+            return;
+        }
+        let gap = id.wrapping_sub(self.first) as usize - self.slots.len();
+        self.slots.extend(std::iter::repeat_n(None, gap));
+    }
+
+    #[cold]
+    fn take_stragglers(&mut self, first: u32, last: u32, each: &mut impl FnMut(u32, T)) {
+        let length = last.wrapping_sub(first);
+        if length == 0 {
+            if let Some(delivery) = self.stragglers.remove(&first) {
+                each(first, delivery);
+            }
+            return;
+        }
+        if length.cast_signed() < 0 {
+            return;
+        }
+        let is_meant = |id: &u32| id.wrapping_sub(first) <= length;
+        let mut ids: Vec<u32> = self.stragglers.keys().copied().filter(is_meant).collect();
+        ids.sort_unstable_by_key(|id| id.wrapping_sub(first));
+        for id in ids {
+            if let Some(delivery) = self.stragglers.remove(&id) {
+                each(id, delivery);
+            }
+        }
+    }
+
+    #[inline]
     fn drop_settled_front(&mut self) {
-        while self.slots.front() == Some(&VACANT) {
+        while let Some(None) = self.slots.front() {
             self.slots.pop_front();
             self.first = self.first.wrapping_add(1);
         }
     }
 }
+
+/// Most slots of the ring: as many as come in some tenths of a second of the fastest session.
+const RING_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
@@ -91,10 +144,10 @@ mod tests {
 
     use super::*;
 
-    fn settle(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<(u32, u32)> {
-        let mut runs = Vec::new();
-        unsettled.settle(first, last, |first, last| runs.push((first, last)));
-        runs
+    fn settle(unsettled: &mut Unsettled<u32>, first: u32, last: u32) -> Vec<u32> {
+        let mut ids = Vec::new();
+        unsettled.take(first, last, |id, _| ids.push(id));
+        ids
     }
 
     #[test]
@@ -103,9 +156,9 @@ mod tests {
         for id in [10, 11, 13, 14] {
             unsettled.push(id, 0);
         }
-        assert_eq!(settle(&mut unsettled, 11, 13), [(11, 11), (13, 13)]);
-        assert_eq!(settle(&mut unsettled, 0, 100), [(10, 10), (14, 14)]);
-        assert_eq!(settle(&mut unsettled, 0, 100), []);
+        assert_eq!(settle(&mut unsettled, 11, 13), [11, 13]);
+        assert_eq!(settle(&mut unsettled, 0, 100), [10, 14]);
+        assert_eq!(settle(&mut unsettled, 0, 100), [0; 0]);
         assert_eq!(unsettled.span(), 0);
     }
 
@@ -115,22 +168,16 @@ mod tests {
         for id in [u32::MAX - 1, u32::MAX, 0, 1] {
             unsettled.push(id, 0);
         }
-        assert_eq!(settle(&mut unsettled, u32::MAX, 0), [(u32::MAX, 0)]);
-        assert_eq!(
-            settle(&mut unsettled, u32::MAX - 1, 1),
-            [(u32::MAX - 1, u32::MAX - 1), (1, 1)]
-        );
+        assert_eq!(settle(&mut unsettled, u32::MAX, 0), [u32::MAX, 0]);
+        assert_eq!(settle(&mut unsettled, u32::MAX - 1, 1), [u32::MAX - 1, 1]);
     }
 
     #[test]
     fn a_huge_range_costs_no_more_than_what_waits() {
         let mut unsettled = Unsettled::default();
         unsettled.push(5, 0);
-        assert_eq!(settle(&mut unsettled, 6, 5u32.wrapping_sub(1)), []);
-        assert_eq!(
-            settle(&mut unsettled, 0, i32::MAX.cast_unsigned()),
-            [(5, 5)]
-        );
+        assert_eq!(settle(&mut unsettled, 6, 5u32.wrapping_sub(1)), [0; 0]);
+        assert_eq!(settle(&mut unsettled, 0, i32::MAX.cast_unsigned()), [5]);
     }
 
     #[test]
@@ -139,8 +186,25 @@ mod tests {
         unsettled.push(0, 7);
         unsettled.push(1, 8);
         unsettled.push(2, 7);
-        unsettled.forget(7);
-        assert_eq!(settle(&mut unsettled, 0, 2), [(1, 1)]);
+        unsettled.retain(|link| *link != 7);
+        assert_eq!(settle(&mut unsettled, 0, 2), [1]);
+    }
+
+    #[test]
+    fn what_waits_for_long_keeps_no_place_for_all_that_came_after_it() {
+        let mut unsettled = Unsettled::default();
+        let start = u32::MAX - 10;
+        unsettled.push(start, 9);
+        for number in 1..10 * RING_MAX as u32 {
+            let id = start.wrapping_add(number);
+            unsettled.push(id, 0);
+            assert_eq!(settle(&mut unsettled, id, id), [id]);
+        }
+        assert_eq!(unsettled.span(), 1);
+        let later = start.wrapping_add(20 * RING_MAX as u32);
+        unsettled.push(later, 9);
+        assert_eq!(settle(&mut unsettled, start, later), [start, later]);
+        assert_eq!(unsettled.span(), 0);
     }
 
     /// What the ring stands for: a map from id to link, ids counted without wrapping.
@@ -152,6 +216,7 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Operation {
         Push { gap: u64, link: u32 },
+        Burst { count: u64 },
         Settle { back: u64, count: u64 },
         Forget { link: u32 },
     }
@@ -160,6 +225,7 @@ mod tests {
         prop_oneof![
             4 => (prop_oneof![Just(0u64), 0u64..5], 0u32..3)
                 .prop_map(|(gap, link)| Operation::Push { gap, link }),
+            1 => Just(Operation::Burst { count: RING_MAX as u64 / 3 }),
             2 => (0u64..60, 0u64..60).prop_map(|(back, count)| Operation::Settle { back, count }),
             1 => (0u32..3).prop_map(|link| Operation::Forget { link }),
         ]
@@ -172,7 +238,7 @@ mod tests {
             operations in proptest::collection::vec(operation(), 0..120),
         ) {
             let wrapped = |id: u64| start.wrapping_add(id as u32);
-            let (mut ring, mut model, mut next) = (Unsettled::default(), Model::default(), 0u64);
+            let (mut ring, mut model, mut next) = (Unsettled::<u32>::default(), Model::default(), 0u64);
             for operation in operations {
                 match operation {
                     Operation::Push { gap, link } => {
@@ -181,30 +247,30 @@ mod tests {
                         model.waiting.insert(next, link);
                         next += 1;
                     }
+                    // Deliveries that are settled as they come, so that what waits falls behind.
+                    Operation::Burst { count } => {
+                        ring.push(wrapped(next + count), 3);
+                        ring.take(wrapped(next + count), wrapped(next + count), |_, _| {});
+                        next += count + 1;
+                    }
                     Operation::Settle { back, count } => {
                         let first = next.saturating_sub(back);
                         let last = first + count;
                         let mut settled = Vec::new();
-                        ring.settle(wrapped(first), wrapped(last), |first, last| {
-                            let length = last.wrapping_sub(first);
-                            settled.extend((0..=length).map(|offset| first.wrapping_add(offset)));
-                        });
+                        ring.take(wrapped(first), wrapped(last), |id, link| settled.push((id, link)));
                         let expected: Vec<_> =
-                            model.waiting.range(first..=last).map(|(id, _)| wrapped(*id)).collect();
+                            model.waiting.range(first..=last).map(|(id, link)| (wrapped(*id), *link)).collect();
                         prop_assert_eq!(settled, expected);
                         model.waiting.retain(|id, _| !(first..=last).contains(id));
                     }
                     Operation::Forget { link } => {
-                        ring.forget(link);
+                        ring.retain(|found| *found != link);
                         model.waiting.retain(|_, found| *found != link);
                     }
                 }
-                let span = match (model.waiting.keys().next(), model.waiting.keys().next_back()) {
-                    (Some(first), Some(last)) => (last - first + 1) as usize,
-                    _ => 0,
-                };
-                prop_assert!(ring.span() >= span, "the span covers what waits");
-                prop_assert_eq!(ring.span() == 0, span == 0, "nothing is kept for nothing");
+                let waiting = model.waiting.len();
+                prop_assert!(ring.span() <= RING_MAX + waiting, "what is held is bounded by what waits");
+                prop_assert_eq!(ring.span() == 0, waiting == 0, "nothing is kept for nothing");
             }
         }
     }
