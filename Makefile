@@ -4,13 +4,16 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 # Versions of the Java SDK that are measured: those of the published study, and the newest.
 JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
+# The same for queues. One version of the study can't be had any more; scenarios/queue-forward.yaml says what stands for it.
+SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
+SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-python test-java test-azurite bench lint fuzz peers peers-java peers-rust
+.PHONY: help run test test-rust test-python test-java test-azurite bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
 
 run: ## the fan-out study on the embedded service: about two minutes, a table and a report
 	$(CARGO) build --release --locked -p parshall
@@ -43,10 +46,16 @@ fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly and cargo-fuzz needed)
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-peers: peers-java peers-rust ## what Parshall is measured against: the study's forwarder on the official SDKs
+peers: peers-java peers-rust peers-java-service-bus peers-spring-service-bus ## what Parshall is measured against: the studies' forwarders on the official SDKs
 
 peers-java: ## the same on the Java SDK alone, one for each version (a JDK and Maven needed)
 	peers/java-event-hubs/build $(JAVA_SDK_VERSIONS)
+
+peers-java-service-bus: ## the same of the queue study, on the Java SDK alone
+	peers/java-service-bus/build $(SERVICE_BUS_SDK_VERSIONS)
+
+peers-spring-service-bus: ## the same behind the Spring Cloud Azure binder
+	peers/spring-service-bus/build $(SPRING_SERVICE_BUS_SDK_VERSIONS)
 
 peers-rust: ## the same on the Rust SDK alone
 	$(CARGO) build --release --locked --manifest-path peers/rust-event-hubs/Cargo.toml
