@@ -2,6 +2,7 @@
 //!
 //! Whoever reads files or command lines fills this in; [`Namespace::new`](super::Namespace::new) checks it.
 
+use super::queue_config::{QueueConfig, TopicConfig};
 use super::storage::StorageConfig;
 use crate::blob::BlobConfig;
 use crate::log::LogLimits;
@@ -12,8 +13,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use units::{ByteSize, duration};
 
-/// A namespace: its name, its hubs and who may use them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A namespace: its name, its hubs, queues and topics, and who may use them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceConfig {
     /// The host under which clients know it. Default `localhost`.
@@ -26,7 +27,14 @@ pub struct NamespaceConfig {
     #[serde(default = "default_rules")]
     pub authorization_rules: Vec<RuleConfig>,
     /// The hubs.
+    #[serde(default)]
     pub hubs: Vec<HubConfig>,
+    /// The queues.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueConfig>,
+    /// The topics, with their subscriptions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topics: Vec<TopicConfig>,
     /// How much memory of dropped segments is kept for new ones. Default 64 MiB.
     #[serde(default = "default_idle_blocks")]
     pub idle_blocks: ByteSize,
@@ -110,6 +118,8 @@ impl NamespaceConfig {
             signatures: SignaturePolicy::default(),
             authorization_rules: default_rules(),
             hubs,
+            queues: Vec::new(),
+            topics: Vec::new(),
             idle_blocks: default_idle_blocks(),
             maximum_connections: default_maximum_connections(),
             storage: None,

@@ -1,4 +1,4 @@
-//! What the service has: hubs, their partitions and consumer groups, and the keys that open them.
+//! What the service has: hubs, their partitions and consumer groups, queues and topics, and the keys that open them.
 //!
 //! All front ends share one [`Namespace`]. It is built from a [`NamespaceConfig`]; hubs and consumer groups come and
 //! go while it serves, keys stay. Links hold the hubs and partitions themselves, so nothing is looked up per message.
@@ -9,6 +9,7 @@ mod config;
 mod consumer_group;
 mod entities;
 mod hub;
+mod queue_config;
 mod receivers;
 mod storage;
 mod watchers;
@@ -18,6 +19,7 @@ pub use config::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignatureP
 pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub use entities::{EntityError, Hubs};
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
+pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
 pub use receivers::{
     Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers,
 };
@@ -114,6 +116,9 @@ pub enum NamespaceError {
     /// The service profile contradicts itself.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// A queue or a topic makes no sense.
+    #[error(transparent)]
+    Queue(#[from] QueueConfigError),
     /// The storage account makes no sense.
     #[error(transparent)]
     Blob(#[from] BlobConfigError),
@@ -153,6 +158,8 @@ impl Namespace {
                 });
             }
         }
+        let hub_names = config.hubs.iter().map(|hub| hub.name.as_str());
+        queue_config::check(hub_names, &config.queues, &config.topics)?;
         let pool = BlockPool::new(config.idle_blocks);
         let (made, storage) = match &config.storage {
             Some(storage) => {

@@ -1,33 +1,46 @@
 //! The correlation filter: properties that have to have certain values, all of them.
 //!
-//! Comparison is by type and value and respects letter case. Identifiers are texts in a filter; a message's identifier
-//! that is a number, a UUID or bytes is compared by its text.
+//! Comparison is by type and value and respects letter case. Integers of all widths count as one type, and so do floats,
+//! since clients in different languages send one number with different widths. Identifiers are texts in a filter; a
+//! message's identifier that is a number, a UUID or bytes is compared by its text.
 
 use amqp::codec::Value;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 use super::message::MessageProperties;
+use super::property_list;
 
 /// Which properties have to have which values; those that are `None` may have any.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct CorrelationFilter {
     /// The correlation identifier.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// The message identifier.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
     /// Where the message is to go.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Where answers go.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
     /// The label, which newer clients call subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The session that answers belong to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_to_session_id: Option<String>,
     /// The type of the body.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// Application properties by name.
+    #[serde(with = "property_list", skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<(String, Value)>,
 }
 
@@ -100,9 +113,34 @@ fn text_of_uuid(bytes: [u8; 16]) -> String {
 }
 
 fn is_same_value(one: &Value, other: &Value) -> bool {
-    match (one.as_text(), other.as_text()) {
+    match (Simple::of(one), Simple::of(other)) {
         (Some(one), Some(other)) => one == other,
-        _ => one == other,
+        (None, None) => one == other,
+        _ => false,
+    }
+}
+
+/// A value without the width that it has on the wire.
+#[derive(PartialEq)]
+enum Simple<'a> {
+    Text(&'a str),
+    Integer(i128),
+    Double(f64),
+}
+
+impl<'a> Simple<'a> {
+    fn of(value: &'a Value) -> Option<Self> {
+        Some(match *value {
+            Value::Ulong(number) => Self::Integer(number.into()),
+            Value::Float(number) => Self::Double(number.into()),
+            Value::Double(number) => Self::Double(number),
+            // A time is an integer to this function, and no integer here.
+            Value::Timestamp(_) => return None,
+            _ => match value.as_integer() {
+                Some(number) => Self::Integer(number.into()),
+                None => Self::Text(value.as_text()?),
+            },
+        })
     }
 }
 
@@ -161,8 +199,54 @@ mod tests {
         assert!(filter("Color", "Red".into()).matches(&message()));
         assert!(!filter("color", "red".into()).matches(&message()));
         assert!(filter("size", Value::Int(10)).matches(&message()));
-        assert!(!filter("size", Value::Long(10)).matches(&message()));
+        assert!(!filter("size", Value::Int(11)).matches(&message()));
+        assert!(!filter("size", "10".into()).matches(&message()));
         assert!(!filter("shape", Value::Null).matches(&message()));
+    }
+
+    #[test]
+    fn numbers_are_compared_whatever_their_width() {
+        assert!(is_same_value(&Value::Int(10), &Value::Long(10)));
+        assert!(is_same_value(&Value::Ubyte(10), &Value::Ulong(10)));
+        assert!(is_same_value(&Value::Float(0.5), &Value::Double(0.5)));
+        assert!(!is_same_value(&Value::Int(1), &Value::Double(1.0)));
+        assert!(!is_same_value(&Value::Long(1), &Value::Timestamp(1)));
+        assert!(!is_same_value(&Value::Long(1), &Value::Boolean(true)));
+        assert!(is_same_value(&Value::Timestamp(1), &Value::Timestamp(1)));
+    }
+
+    #[test]
+    fn a_filter_reads_back_from_what_it_is_written_as() {
+        let uuid = Value::Uuid([7; 16]);
+        let filter = CorrelationFilter {
+            label: Some("red".into()),
+            properties: vec![
+                ("color".into(), "Red".into()),
+                ("size".into(), Value::Long(-10)),
+                ("weight".into(), Value::Double(0.5)),
+                ("urgent".into(), Value::Boolean(true)),
+                ("key".into(), uuid),
+                ("narrow".into(), Value::Int(7)),
+                ("odd".into(), Value::Double(f64::INFINITY)),
+            ],
+            ..CorrelationFilter::default()
+        };
+        let text = serde_json::to_string(&filter).unwrap();
+        assert!(text.starts_with(
+            r#"{"label":"red","properties":{"color":"Red","size":-10,"weight":0.5,"urgent":true,"key":{"amqp":"98"#
+        ));
+        assert_eq!(
+            serde_json::from_str::<CorrelationFilter>(&text).unwrap(),
+            filter
+        );
+        let refused = |text| serde_json::from_str::<CorrelationFilter>(text).unwrap_err();
+        assert!(
+            refused(r#"{"subject": "red"}"#)
+                .to_string()
+                .contains("subject")
+        );
+        let list = refused(r#"{"properties": {"a": [1]}}"#).to_string();
+        assert!(list.contains("a text, a number or a boolean"), "{list}");
     }
 
     #[test]

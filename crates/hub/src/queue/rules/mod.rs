@@ -22,6 +22,7 @@
 
 mod correlation;
 mod message;
+mod property_list;
 mod rule;
 mod rule_set;
 mod sql;

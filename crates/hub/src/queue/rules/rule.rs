@@ -3,24 +3,32 @@
 use super::correlation::CorrelationFilter;
 use super::message::MessageProperties;
 use super::sql::{SqlAction, SqlFilter};
+use serde::{Deserialize, Serialize};
 
 /// A rule of a subscription.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Its name, which no other rule of the subscription has; letter case makes no difference.
     pub name: String,
-    /// Which messages it matches.
+    /// Which messages it matches. Default: all.
+    #[serde(default)]
     pub filter: Filter,
     /// What is done to a copy of each, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<SqlAction>,
 }
 
 /// Which messages a rule matches.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Filter {
     /// All.
+    #[default]
+    #[serde(rename = "all")]
     True,
     /// None.
+    #[serde(rename = "none")]
     False,
     /// Those with certain properties.
     Correlation(CorrelationFilter),

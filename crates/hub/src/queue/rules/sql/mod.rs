@@ -17,10 +17,12 @@ mod tests;
 pub use error::{SqlError, SqlErrorKind};
 
 use super::message::MessageProperties;
+use serde::{Deserialize, Serialize};
 use syntax::{Predicate, Statement};
 
 /// A condition on the properties of a message, such as `color = 'red' AND quantity > 10`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct SqlFilter {
     text: String,
     predicate: Predicate,
@@ -28,7 +30,8 @@ pub struct SqlFilter {
 }
 
 /// What is done to the properties of a copy of a message, such as `SET quantity = quantity / 2; REMOVE priority`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct SqlAction {
     text: String,
     statements: Vec<Statement>,
@@ -95,6 +98,34 @@ impl SqlAction {
         for statement in &self.statements {
             statement.apply(message);
         }
+    }
+}
+
+impl TryFrom<String> for SqlFilter {
+    type Error = SqlError;
+
+    fn try_from(text: String) -> Result<Self, SqlError> {
+        Self::parse(text)
+    }
+}
+
+impl From<SqlFilter> for String {
+    fn from(filter: SqlFilter) -> Self {
+        filter.text
+    }
+}
+
+impl TryFrom<String> for SqlAction {
+    type Error = SqlError;
+
+    fn try_from(text: String) -> Result<Self, SqlError> {
+        Self::parse(text)
+    }
+}
+
+impl From<SqlAction> for String {
+    fn from(action: SqlAction) -> Self {
+        action.text
     }
 }
 
