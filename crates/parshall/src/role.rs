@@ -8,7 +8,7 @@ use std::io::{self, BufReader};
 use clap::{Args, ValueEnum};
 use lab::results::Role;
 use lab::roles::event_hubs::EventHubsFabric;
-use lab::roles::run_role;
+use lab::roles::{Fabrics, run_role};
 
 use crate::exit::{CommandError, Exit};
 use crate::logging;
@@ -47,7 +47,10 @@ pub(crate) fn execute(arguments: RoleArguments) -> Result<Exit, CommandError> {
     Ok(
         match run_role(
             role,
-            EventHubsFabric,
+            Fabrics {
+                hubs: EventHubsFabric,
+                queues: EventHubsFabric,
+            },
             BufReader::new(io::stdin()),
             io::stdout(),
         ) {

@@ -158,7 +158,11 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
             continue;
         }
         checked.push(&parameters.target);
-        for hub in [&parameters.hubs.source, &parameters.hubs.destination] {
+        // Queues have nothing that must fit; the roles tell of one that is not there.
+        let Some(hubs) = parameters.entities.hubs() else {
+            continue;
+        };
+        for hub in [&hubs.source, &hubs.destination] {
             let unavailable = |error: &dyn std::error::Error| CommandError::Unavailable {
                 message: format!("the hub {} of the target can't be used: {error}", hub.name),
             };

@@ -16,7 +16,8 @@ pub(crate) struct Selection {
     /// The service that is measured [default: what the scenario says]
     ///
     /// `namespace` is the one whose connection string the scenario names or, where it names none, the one of the
-    /// environment variable EVENT_HUBS_CONNECTION_STRING. Example: --target namespace
+    /// environment variable EVENT_HUBS_CONNECTION_STRING, or for queues SERVICE_BUS_CONNECTION_STRING. Example: --target
+    /// namespace
     #[arg(long, value_name = "NAME", value_enum)]
     target: Option<Target>,
 
@@ -53,7 +54,7 @@ pub(crate) struct Selection {
 enum Target {
     /// The embedded service, in a process of its own
     Embedded,
-    /// A namespace that exists already, with both hubs in it
+    /// A namespace that exists already, with both hubs or queues in it
     Namespace,
 }
 

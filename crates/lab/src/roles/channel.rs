@@ -123,6 +123,7 @@ mod tests {
         let config = RoleConfig::Hub(Box::new(HubConfig {
             clock: RunClock::starting_now(),
             hubs: Vec::new(),
+            queues: Vec::new(),
             when_full: WhenFull::Throttle,
             preallocate: false,
             storage: None,

@@ -1,4 +1,4 @@
-//! The real world: the embedded service, the Event Hubs client, and the relay between two hubs.
+//! The world of hubs: the embedded service, the Event Hubs client, and the relay between two hubs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +42,7 @@ use crate::clock::RunClock;
 use crate::payload::HEADER_PROPERTY;
 use crate::results::HubCounters;
 use crate::scenario;
-use crate::scenario::Secret;
+use crate::scenario::{Entity, Secret};
 
 use super::tls;
 
@@ -59,6 +59,9 @@ pub enum FabricError {
     /// The hub's name does not fit the connection string.
     #[error(transparent)]
     HubName(#[from] HubNameError),
+    /// The configuration names a queue.
+    #[error("{0} is a queue, and a hub is needed here")]
+    NotAHub(String),
     /// More partitions than a hub can have.
     #[error("a hub can't have that many partitions")]
     Partitions(#[from] TryFromIntError),
@@ -158,6 +161,7 @@ impl Fabric for EventHubsFabric {
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<EventHubsRelay, FabricError> {
+        let hub = hub_of(&config.source)?;
         let scenario = &config.relay;
         let options = SourceOptions {
             batch: BatchOptions {
@@ -175,8 +179,8 @@ impl Fabric for EventHubsFabric {
             config.source.connection_string.reveal().parse()?;
         let group = ConsumerGroup {
             namespace: connection_string.endpoint.host().into(),
-            hub: config.source.hub.name.as_str().into(),
-            name: config.source.hub.consumer_group.as_str().into(),
+            hub: hub.name.as_str().into(),
+            name: hub.consumer_group.as_str().into(),
         };
         let source = Share::new(source, config.instance, scenario.instances);
         // What lay in the hub before the run counts as done.
@@ -212,9 +216,9 @@ impl Fabric for EventHubsFabric {
         options: SourceOptions,
         read_from: ReadFrom,
     ) -> Result<OpenedSource<EventHubsSource>, FabricError> {
+        let hub = hub_of(endpoint)?;
         let client = client_options(endpoint)?;
-        let source =
-            EventHubsSource::connect(client.clone(), &endpoint.hub.consumer_group, options).await?;
+        let source = EventHubsSource::connect(client.clone(), &hub.consumer_group, options).await?;
         let mut positions: Vec<_> = source
             .partitions()
             .into_iter()
@@ -357,9 +361,16 @@ fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
     }
 }
 
+fn hub_of(endpoint: &Endpoint) -> Result<&scenario::Hub, FabricError> {
+    match &endpoint.entity {
+        Entity::Hub(hub) => Ok(hub),
+        Entity::Queue(queue) => Err(FabricError::NotAHub(queue.name.clone())),
+    }
+}
+
 fn client_options(endpoint: &Endpoint) -> Result<EventHubsOptions, FabricError> {
     let connection_string: ConnectionString = endpoint.connection_string.reveal().parse()?;
-    let mut options = EventHubsOptions::new(connection_string, Some(&endpoint.hub.name))?;
+    let mut options = EventHubsOptions::new(connection_string, Some(&hub_of(endpoint)?.name))?;
     options
         .certificate_authority
         .clone_from(&endpoint.certificate_authority);

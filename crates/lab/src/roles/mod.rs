@@ -114,13 +114,22 @@ pub enum RoleError {
     WorkerPanicked,
 }
 
+/// The worlds in which a role may have to work.
+#[derive(Debug, Clone, Copy)]
+pub struct Fabrics<H, Q> {
+    /// That of hubs.
+    pub hubs: H,
+    /// That of queues.
+    pub queues: Q,
+}
+
 /// Runs a role to its end: reads what to do from `input`, reports to `output`.
 ///
 /// # Errors
 /// [`RoleError`] when it could not do its work. It has been reported to the orchestrator already.
-pub fn run_role<F: Fabric>(
+pub fn run_role<H: Fabric, Q: Fabric>(
     role: Role,
-    fabric: F,
+    fabrics: Fabrics<H, Q>,
     input: impl BufRead + Send + 'static,
     output: impl Write + Send + 'static,
 ) -> Result<(), RoleError> {
@@ -133,15 +142,10 @@ pub fn run_role<F: Fabric>(
             source,
         })?;
     let result = if config.role() == role {
-        runtime.block_on(async {
-            match config {
-                RoleConfig::Hub(config) => hub::run(fabric, *config, &mut channel).await,
-                RoleConfig::Load(config) => load::run(fabric, config, &mut channel).await,
-                RoleConfig::Relay(config) => relay::run(fabric, *config, &mut channel).await,
-                RoleConfig::External(config) => external::run(*config, &mut channel).await,
-                RoleConfig::Sink(config) => sink::run(fabric, config, &mut channel).await,
-            }
-        })
+        match config.is_about_queues() {
+            false => runtime.block_on(work(fabrics.hubs, config, &mut channel)),
+            true => runtime.block_on(work(fabrics.queues, config, &mut channel)),
+        }
     } else {
         Err(RoleError::WrongRole {
             started: role,
@@ -155,6 +159,20 @@ pub fn run_role<F: Fabric>(
         }),
     }
     result.map(|_| ())
+}
+
+async fn work<F: Fabric>(
+    fabric: F,
+    config: RoleConfig,
+    channel: &mut RoleChannel,
+) -> Result<Report, RoleError> {
+    match config {
+        RoleConfig::Hub(config) => hub::run(fabric, *config, channel).await,
+        RoleConfig::Load(config) => load::run(fabric, config, channel).await,
+        RoleConfig::Relay(config) => relay::run(fabric, *config, channel).await,
+        RoleConfig::External(config) => external::run(*config, channel).await,
+        RoleConfig::Sink(config) => sink::run(fabric, config, channel).await,
+    }
 }
 
 impl RoleError {

@@ -55,6 +55,9 @@ pub struct HubConfig {
     pub clock: RunClock,
     /// The hubs to create.
     pub hubs: Vec<HubEntity>,
+    /// The queues to create.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueEntity>,
     /// What happens to a partition whose log is full.
     pub when_full: WhenFull,
     /// Whether the logs' memory is taken before the role is ready.
@@ -83,7 +86,22 @@ pub struct HubEntity {
     pub log_per_partition: ByteSize,
 }
 
-/// Where a hub is and how to get in.
+/// One queue of the embedded service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueEntity {
+    /// Its name.
+    pub name: String,
+    /// How much it may hold.
+    pub max_size: ByteSize,
+    /// How long a message stays locked.
+    #[serde(with = "units::duration")]
+    pub lock_duration: Duration,
+    /// How often a message is delivered before it goes to the dead-letter queue.
+    pub max_delivery_count: u32,
+}
+
+/// Where a hub or a queue is and how to get in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
@@ -92,8 +110,8 @@ pub struct Endpoint {
     /// A file of certificates to trust besides those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<PathBuf>,
-    /// The hub in it.
-    pub hub: scenario::Hub,
+    /// The hub or queue in it.
+    pub entity: scenario::Entity,
 }
 
 /// Where a reader without a checkpoint begins.
@@ -112,7 +130,7 @@ pub enum ReadFrom {
 pub struct LoadConfig {
     /// The time of the run.
     pub clock: RunClock,
-    /// The source hub.
+    /// The source.
     pub source: Endpoint,
     /// The run's number, for the payloads.
     pub run: u8,
@@ -176,7 +194,7 @@ pub struct ExternalConfig {
 pub struct SinkConfig {
     /// The time of the run.
     pub clock: RunClock,
-    /// The destination hub.
+    /// The destination.
     pub destination: Endpoint,
     /// What the run can contain.
     pub expectation: Expectation,
@@ -469,6 +487,24 @@ impl RoleConfig {
             Self::Sink(_) => Role::Sink,
         }
     }
+
+    /// Whether the role works with queues, and not with hubs.
+    #[must_use]
+    pub fn is_about_queues(&self) -> bool {
+        match self {
+            Self::Hub(config) => !config.queues.is_empty(),
+            Self::Load(config) => config.source.is_queue(),
+            Self::Relay(config) => config.source.is_queue(),
+            Self::External(_) => false,
+            Self::Sink(config) => config.destination.is_queue(),
+        }
+    }
+}
+
+impl Endpoint {
+    fn is_queue(&self) -> bool {
+        matches!(self.entity, scenario::Entity::Queue(_))
+    }
 }
 
 impl Report {
@@ -561,11 +597,11 @@ mod tests {
         let endpoint = Endpoint {
             connection_string: Secret::new("key"),
             certificate_authority: None,
-            hub: scenario::Hub {
+            entity: scenario::Entity::Hub(scenario::Hub {
                 name: "source".to_owned(),
                 partitions: 4,
                 consumer_group: "$Default".to_owned(),
-            },
+            }),
         };
         let config = RoleConfig::Relay(Box::new(RelayConfig {
             clock: RunClock::starting_now(),

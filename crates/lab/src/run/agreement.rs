@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::{
     results::{Finding, FindingKind, HubCounters, Severity},
     roles::protocol::{LoadCounters, RelayCounters, SinkCounters},
-    scenario::Hubs,
+    scenario::Entities,
 };
 
 /// What the clients counted from the first event to the last.
@@ -31,12 +31,13 @@ pub(super) enum PipelineCounters {
 
 /// Every disagreement, as a finding that fails the case.
 pub(super) fn disagreements(
-    hubs: &Hubs,
+    entities: &Entities,
     service: &BTreeMap<String, HubCounters>,
     clients: &ClientCounters,
 ) -> Vec<Finding> {
     let of = |name: &str| service.get(name).copied().unwrap_or_default();
-    let (source, destination) = (of(&hubs.source.name), of(&hubs.destination.name));
+    let (source_entity, destination_entity) = (entities.source(), entities.destination());
+    let (source, destination) = (of(source_entity.name()), of(destination_entity.name()));
     let ClientCounters {
         load,
         pipeline,
@@ -78,12 +79,12 @@ pub(super) fn disagreements(
     );
     let (handed_to_pipeline, appended) = match pipeline {
         PipelineCounters::Own(relay) => {
-            let most = handed_out(relay.received, relay.opened, hubs.source.partitions);
+            let most = handed_out(relay.received, relay.opened, source_entity.partitions());
             let maybe = relay.forwarded.saturating_add(relay.doubtful);
             ((relay.received, most), (relay.forwarded, maybe))
         }
         // A partition that the sink opened again was read again.
-        PipelineCounters::Unknown if sink.opened > u64::from(hubs.destination.partitions) => {
+        PipelineCounters::Unknown if sink.opened > u64::from(destination_entity.partitions()) => {
             ((sink.distinct, u64::MAX), (sink.distinct, u64::MAX))
         }
         PipelineCounters::Unknown => ((sink.distinct, u64::MAX), (seen, u64::MAX)),
@@ -104,7 +105,7 @@ pub(super) fn disagreements(
         "read from the destination",
         destination.outgoing_events,
         seen,
-        handed_out(seen, sink.opened, hubs.destination.partitions),
+        handed_out(seen, sink.opened, destination_entity.partitions()),
     );
     found
 }
@@ -112,18 +113,22 @@ pub(super) fn disagreements(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{load::LoadCounts, scenario::Hub, verify::Counts};
+    use crate::{
+        load::LoadCounts,
+        scenario::{Hub, Hubs},
+        verify::Counts,
+    };
 
-    fn hubs() -> Hubs {
+    fn hubs() -> Entities {
         let hub = |name: &str| Hub {
             name: name.to_owned(),
             partitions: 1,
             consumer_group: "$Default".to_owned(),
         };
-        Hubs {
+        Entities::Hubs(Hubs {
             source: hub("source"),
             destination: hub("destination"),
-        }
+        })
     }
 
     const RELAY: RelayCounters = RelayCounters {

@@ -60,7 +60,8 @@ pub(super) fn collect(
                 },
                 sink: sink_counters(crew),
             };
-            findings.extend(disagreements(&plan.parameters.hubs, &ending.hub, &clients));
+            let entities = &plan.parameters.entities;
+            findings.extend(disagreements(entities, &ending.hub, &clients));
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     roles::protocol::{ExternalConfig, Ready},
-    scenario::Secret,
+    scenario::{Entities, Hubs, Queues, Relay, Secret},
 };
 
 impl TrialPlan<'_> {
@@ -37,42 +37,40 @@ impl TrialPlan<'_> {
 
     fn instructions(&self, embedded: Option<&Ready>, folder: &Path) -> BTreeMap<String, Secret> {
         let parameters = self.parameters;
-        let (hubs, relay) = (&parameters.hubs, &parameters.relay);
-        let source = self.measured_endpoint(embedded, &hubs.source);
-        let destination = self.measured_endpoint(embedded, &hubs.destination);
+        let entities = &parameters.entities;
+        let source = self.measured_endpoint(embedded, entities.source());
+        let destination = self.measured_endpoint(embedded, entities.destination());
         let mut told = Told::default();
         told.secret("SOURCE_CONNECTION_STRING", source.connection_string);
-        told.text("SOURCE_HUB", &hubs.source.name);
-        told.text("SOURCE_PARTITIONS", hubs.source.partitions);
-        told.text("CONSUMER_GROUP", &hubs.source.consumer_group);
         told.secret(
             "DESTINATION_CONNECTION_STRING",
             destination.connection_string,
         );
-        told.text("DESTINATION_HUB", &hubs.destination.name);
-        told.text("DESTINATION_PARTITIONS", hubs.destination.partitions);
         told.text("TRANSPORT", parameters.sut.transport.name());
         if let Some(authority) = source.certificate_authority {
             told.text("TLS_CA_FILE", absolute(&authority));
         }
-        if let Some(storage) = embedded.and_then(|ready| ready.storage_connection_string.clone()) {
-            told.secret("CHECKPOINT_CONNECTION_STRING", storage);
-            told.text("CHECKPOINT_CONTAINER", CHECKPOINTS);
-        }
         told.text("FOLDER", absolute(folder));
-        told.text("INSTANCES", relay.instances);
-        told.text("BATCH", relay.batch.events);
-        told.text("MAX_WAIT_MS", milliseconds(relay.batch.wait));
-        told.text("PREFETCH", relay.prefetch);
-        told.text("FAN_OUT", relay.fan_out);
-        told.text("FAILURE_RATIO", relay.failure_ratio);
-        told.text("RESTART_AFTER_MS", milliseconds(relay.restart_after));
+        told.text("INSTANCES", parameters.relay.instances);
+        told.text("PREFETCH", parameters.relay.prefetch);
+        told.text("FAILURE_RATIO", parameters.relay.failure_ratio);
         told.text("SEED", parameters.load.seed);
         if let Some(cores) = parameters.limits.relay.cores {
             told.text("CORES", cores);
         }
         if let Some(memory) = parameters.limits.relay.memory {
             told.text("MEMORY_BYTES", memory.bytes());
+        }
+        match entities {
+            Entities::Hubs(hubs) => {
+                told.between_hubs(hubs, &parameters.relay);
+                let storage = embedded.and_then(|ready| ready.storage_connection_string.clone());
+                if let Some(storage) = storage {
+                    told.secret("CHECKPOINT_CONNECTION_STRING", storage);
+                    told.text("CHECKPOINT_CONTAINER", CHECKPOINTS);
+                }
+            }
+            Entities::Queues(queues) => told.between_queues(queues, &parameters.relay),
         }
         told.0
     }
@@ -83,6 +81,27 @@ impl TrialPlan<'_> {
 struct Told(BTreeMap<String, Secret>);
 
 impl Told {
+    fn between_hubs(&mut self, hubs: &Hubs, relay: &Relay) {
+        self.text("SOURCE_HUB", &hubs.source.name);
+        self.text("SOURCE_PARTITIONS", hubs.source.partitions);
+        self.text("CONSUMER_GROUP", &hubs.source.consumer_group);
+        self.text("DESTINATION_HUB", &hubs.destination.name);
+        self.text("DESTINATION_PARTITIONS", hubs.destination.partitions);
+        self.text("BATCH", relay.batch.events);
+        self.text("MAX_WAIT_MS", milliseconds(relay.batch.wait));
+        self.text("FAN_OUT", relay.fan_out);
+        self.text("RESTART_AFTER_MS", milliseconds(relay.restart_after));
+    }
+
+    fn between_queues(&mut self, queues: &Queues, relay: &Relay) {
+        self.text("SOURCE_QUEUE", &queues.source.name);
+        self.text("DESTINATION_QUEUE", &queues.destination.name);
+        self.text("CONCURRENCY", relay.messages_at_once());
+        if let Some(threads) = relay.threads {
+            self.text("THREADS", threads);
+        }
+    }
+
     fn text(&mut self, name: &str, value: impl ToString) {
         self.secret(name, Secret::new(value.to_string()));
     }
@@ -146,10 +165,13 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("| `PARSHALL_")?.split('`').next())
             .collect();
-        let told =
-            told("sut: {command: [x], transport: tls}\nlimits: {relay: {cores: 1, memory: 1 GiB}}");
-        let told: Vec<&str> = told
+        let both =
+            "sut: {command: [x], transport: tls}\nlimits: {relay: {cores: 1, memory: 1 GiB}}\n";
+        let of_hubs = told(both);
+        let of_queues = told(&format!("{both}queues: {{}}\nrelay: {{threads: 20}}"));
+        let told: Vec<&str> = of_hubs
             .keys()
+            .chain(of_queues.keys())
             .map(|name| name.strip_prefix("PARSHALL_").expect("ours"))
             .collect();
         for name in &told {
@@ -180,6 +202,27 @@ mod tests {
             assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}");
         }
         assert!(!told.contains_key("PARSHALL_TLS_CA_FILE"));
+    }
+
+    #[test]
+    fn a_command_between_queues_is_told_of_queues_and_of_no_partition() {
+        let told = told(
+            "sut: {command: [x]}\nqueues: {source: {name: orders}}\n\
+             relay: {concurrency: 96, threads: 100, prefetch: 0}",
+        );
+        for (name, value) in [
+            ("PARSHALL_SOURCE_QUEUE", "orders"),
+            ("PARSHALL_DESTINATION_QUEUE", "destination"),
+            ("PARSHALL_CONCURRENCY", "96"),
+            ("PARSHALL_THREADS", "100"),
+            ("PARSHALL_PREFETCH", "0"),
+        ] {
+            assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let of_hubs = ["HUB", "PARTITIONS", "FAN_OUT", "BATCH", "CHECKPOINT"];
+        for name in told.keys() {
+            assert!(!of_hubs.iter().any(|part| name.contains(part)), "{name}");
+        }
     }
 
     #[test]

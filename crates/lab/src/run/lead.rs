@@ -1,8 +1,12 @@
 //! How far a saturating load may be ahead of what is measured.
 //!
-//! Our relay gets what the scenario says. Nobody knows beforehand how fast a command is, and what it has not carried when
+//! Our relay between hubs gets what the scenario says. Nobody knows beforehand how fast a command is, and what it has not carried when
 //! the load ends must arrive before the trial does: so the load is ahead of a command by a few seconds of its own work,
-//! and of a command that has not yet carried anything by little.
+//! and of a command that has not yet carried anything by little. The same goes for our relay between queues, whose speed
+//! follows from how many messages it may work on at once.
+
+use super::plan::TrialPlan;
+use crate::scenario::{Entities, LoadMode};
 
 /// The lead of a saturating load, in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +18,24 @@ pub(super) struct Lead {
 }
 
 impl Lead {
+    /// The lead in a trial; `None` where the load does not follow what is measured.
+    pub(super) fn of(plan: &TrialPlan<'_>) -> Option<Self> {
+        if plan.mode() != LoadMode::Saturate {
+            return None;
+        }
+        let most = plan.parameters.lag_limit();
+        let is_predictable = match plan.parameters.entities {
+            Entities::Hubs(_) => !plan.is_external(),
+            Entities::Queues(_) => false,
+        };
+        Some(match is_predictable {
+            true => Self::constant(most),
+            false => Self::following(most),
+        })
+    }
+
     /// A lead of `most` events from the beginning.
-    pub(super) const fn constant(most: u64) -> Self {
+    const fn constant(most: u64) -> Self {
         Self {
             present: most,
             most,
@@ -24,7 +44,7 @@ impl Lead {
     }
 
     /// A lead that grows with what is forwarded, up to `most` events.
-    pub(super) fn following(most: u64) -> Self {
+    fn following(most: u64) -> Self {
         Self {
             present: most.min(LEAST),
             most,

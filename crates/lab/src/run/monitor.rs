@@ -9,7 +9,6 @@ use crate::{
     progress::{Observer, Phase, Progress, RoleProgress},
     results::{HubCounters, Interval, Role},
     roles::protocol::{Command, Counted, Counters, LoadCounters, RelayCounters, SinkCounters},
-    scenario::LoadMode,
 };
 
 /// Watches the roles of one trial and tells the observer.
@@ -57,8 +56,7 @@ impl<'a> Monitor<'a> {
         observer: &'a dyn Observer,
         place: Place,
         clock: RunClock,
-        mode: LoadMode,
-        max_lag: u64,
+        lead: Option<Lead>,
         pipeline: Pipeline,
         interval: Duration,
     ) -> Self {
@@ -84,10 +82,7 @@ impl<'a> Monitor<'a> {
             interval,
             progress,
             phase_began: clock.now(),
-            lead: (mode == LoadMode::Saturate).then(|| match pipeline.is_external() {
-                true => Lead::following(max_lag),
-                false => Lead::constant(max_lag),
-            }),
+            lead,
             pipeline,
             probes: BTreeMap::new(),
             allowed_cores: BTreeMap::new(),

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     results::Role,
     roles::protocol::{Counted, Counters, RelayCounters},
-    scenario::Hubs,
+    scenario::Entities,
 };
 
 /// Where the figures of the measured pipeline come from in a trial.
@@ -21,17 +21,24 @@ use crate::{
 pub(super) enum Pipeline {
     /// Our relay tells them.
     Ours,
-    /// A command between two hubs of the embedded service, which tells them.
-    BetweenHubs(Hubs),
-    /// A command between two hubs of a service that is not ours: the sink tells some of them.
+    /// A command between two entities of the embedded service, which tells them.
+    Between(Ends),
+    /// A command between two entities of a service that is not ours: the sink tells some of them.
     Unobserved,
+}
+
+/// The names of the entities of the embedded service between which a command is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ends {
+    source: String,
+    destination: String,
 }
 
 impl Pipeline {
     pub(super) fn of(plan: &TrialPlan<'_>) -> Self {
         match (plan.is_external(), plan.is_embedded()) {
             (false, _) => Self::Ours,
-            (true, true) => Self::BetweenHubs(plan.parameters.hubs.clone()),
+            (true, true) => Self::Between(Ends::of(&plan.parameters.entities)),
             (true, false) => Self::Unobserved,
         }
     }
@@ -46,12 +53,12 @@ impl Pipeline {
         let sink = sink_counters(crew);
         let (received, forwarded) = match self {
             Self::Ours => return relay_counters(crew),
-            Self::BetweenHubs(hubs) => {
+            Self::Between(ends) => {
                 let counters = hub_counters(crew);
                 let of = |name: &str| counters.get(name).copied().unwrap_or_default();
                 (
-                    of(&hubs.source.name).outgoing_events,
-                    of(&hubs.destination.name).incoming_events,
+                    of(&ends.source).outgoing_events,
+                    of(&ends.destination).incoming_events,
                 )
             }
             Self::Unobserved => (sink.events.received, sink.events.received),
@@ -68,8 +75,8 @@ impl Pipeline {
     pub(super) fn received_per_s(&self, crew: &Crew) -> Option<f64> {
         match self {
             Self::Ours => rate(crew, Role::Relay, |told| Some(told.relay()?.received)),
-            Self::BetweenHubs(hubs) => rate(crew, Role::Hub, |told| {
-                Some(told.hub()?.get(&hubs.source.name)?.outgoing_events)
+            Self::Between(ends) => rate(crew, Role::Hub, |told| {
+                Some(told.hub()?.get(&ends.source)?.outgoing_events)
             }),
             Self::Unobserved => None,
         }
@@ -93,7 +100,7 @@ impl Pipeline {
     const fn teller(&self) -> Role {
         match self {
             Self::Ours => Role::Relay,
-            Self::BetweenHubs(_) => Role::Hub,
+            Self::Between(_) => Role::Hub,
             Self::Unobserved => Role::Sink,
         }
     }
@@ -102,9 +109,18 @@ impl Pipeline {
     fn forwarded_in(&self, told: &Counters) -> Option<u64> {
         Some(match self {
             Self::Ours => told.relay()?.forwarded,
-            Self::BetweenHubs(hubs) => told.hub()?.get(&hubs.destination.name)?.incoming_events,
+            Self::Between(ends) => told.hub()?.get(&ends.destination)?.incoming_events,
             Self::Unobserved => told.sink()?.events.received,
         })
+    }
+}
+
+impl Ends {
+    fn of(entities: &Entities) -> Self {
+        Self {
+            source: entities.source().name().to_owned(),
+            destination: entities.destination().name().to_owned(),
+        }
     }
 }
 

@@ -10,9 +10,13 @@ use crate::{
     load::{Arrivals, LoadPlan, Pace},
     results::{CasePlan, MeasuredSystem, OrderExpectation, Role},
     roles::protocol::{
-        Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, Ready, RelayConfig, SinkConfig,
+        Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom, Ready, RelayConfig,
+        SinkConfig,
     },
-    scenario::{self, Case, LoadMode, Parameters, Readiness, RoleLimits, Target, Transport},
+    scenario::{
+        self, Case, Entities, Entity, LoadMode, Parameters, Readiness, RoleLimits, Target,
+        Transport,
+    },
     verify::Expectation,
 };
 
@@ -69,13 +73,11 @@ impl TrialPlan<'_> {
                 ..StorageOptions::default()
             },
         });
-        let hubs = [&parameters.hubs.source, &parameters.hubs.destination].map(|hub| HubEntity {
-            hub: hub.clone(),
-            log_per_partition: parameters.log_per_partition(hub),
-        });
+        let (hubs, queues) = self.entities();
         HubConfig {
             clock: self.clock,
-            hubs: hubs.into(),
+            hubs,
+            queues,
             when_full: parameters.embedded.when_full,
             preallocate: parameters.embedded.preallocate,
             storage,
@@ -85,11 +87,34 @@ impl TrialPlan<'_> {
         }
     }
 
+    /// What the embedded service is to have.
+    fn entities(&self) -> (Vec<HubEntity>, Vec<QueueEntity>) {
+        let parameters = self.parameters;
+        match &parameters.entities {
+            Entities::Hubs(hubs) => {
+                let hubs = [&hubs.source, &hubs.destination].map(|hub| HubEntity {
+                    hub: hub.clone(),
+                    log_per_partition: parameters.log_per_partition(hub),
+                });
+                (hubs.into(), Vec::new())
+            }
+            Entities::Queues(queues) => {
+                let entities = [&queues.source, &queues.destination].map(|queue| QueueEntity {
+                    name: queue.name.clone(),
+                    max_size: parameters.embedded.log_per_hub,
+                    lock_duration: queues.lock_duration,
+                    max_delivery_count: queues.max_delivery_count,
+                });
+                (Vec::new(), entities.into())
+            }
+        }
+    }
+
     pub(super) fn load(&self, embedded: Option<&Ready>) -> LoadConfig {
         let load = &self.parameters.load;
         LoadConfig {
             clock: self.clock,
-            source: self.endpoint(embedded, &self.parameters.hubs.source),
+            source: self.endpoint(embedded, self.parameters.entities.source()),
             run: self.run,
             plan: self.load_plan(),
             workers: workers(load.workers),
@@ -107,8 +132,8 @@ impl TrialPlan<'_> {
         let parameters = self.parameters;
         RelayConfig {
             clock: self.clock,
-            source: self.measured_endpoint(embedded, &parameters.hubs.source),
-            destination: self.measured_endpoint(embedded, &parameters.hubs.destination),
+            source: self.measured_endpoint(embedded, parameters.entities.source()),
+            destination: self.measured_endpoint(embedded, parameters.entities.destination()),
             relay: parameters.relay.clone(),
             instance,
             read_from: self.read_from(),
@@ -119,14 +144,15 @@ impl TrialPlan<'_> {
 
     pub(super) fn sink(&self, embedded: Option<&Ready>) -> SinkConfig {
         let parameters = self.parameters;
-        let destination = &parameters.hubs.destination;
+        let destination = parameters.entities.destination();
+        let destinations = u16::try_from(destination.partitions()).unwrap_or(u16::MAX);
         SinkConfig {
             clock: self.clock,
             destination: self.endpoint(embedded, destination),
             expectation: Expectation {
                 run: self.run,
                 streams: self.load_plan().streams,
-                destinations: u16::try_from(destination.partitions).unwrap_or(u16::MAX),
+                destinations,
                 sequence_end: self.sequence_end(),
             },
             workers: workers(parameters.sink.workers),
@@ -150,7 +176,8 @@ impl TrialPlan<'_> {
     fn load_plan(&self) -> LoadPlan {
         let load = &self.parameters.load;
         // A stream per source partition, and at least one for every worker.
-        let streams = self.parameters.hubs.source.partitions.max(load.workers);
+        let partitions = self.parameters.entities.source().partitions();
+        let streams = partitions.max(load.workers);
         LoadPlan {
             seed: load.seed,
             streams: u16::try_from(streams).unwrap_or(u16::MAX),
@@ -204,13 +231,9 @@ impl TrialPlan<'_> {
         }
     }
 
-    /// The way of what is measured to a hub, which may be over TLS.
-    pub(super) fn measured_endpoint(
-        &self,
-        embedded: Option<&Ready>,
-        hub: &scenario::Hub,
-    ) -> Endpoint {
-        let plain = self.endpoint(embedded, hub);
+    /// The way of what is measured to a hub or queue, which may be over TLS.
+    pub(super) fn measured_endpoint(&self, embedded: Option<&Ready>, entity: Entity) -> Endpoint {
+        let plain = self.endpoint(embedded, entity);
         let tls = embedded.and_then(|ready| ready.tls.as_ref());
         match tls.filter(|_| self.parameters.sut.transport == Transport::Tls) {
             Some(access) => Endpoint {
@@ -222,8 +245,8 @@ impl TrialPlan<'_> {
         }
     }
 
-    /// The way of the lab's own roles to a hub.
-    fn endpoint(&self, embedded: Option<&Ready>, hub: &scenario::Hub) -> Endpoint {
+    /// The way of the lab's own roles to a hub or queue.
+    fn endpoint(&self, embedded: Option<&Ready>, entity: Entity) -> Endpoint {
         let (connection_string, certificate_authority) = match &self.parameters.target {
             Target::Embedded => {
                 let own = embedded
@@ -239,7 +262,7 @@ impl TrialPlan<'_> {
         Endpoint {
             connection_string,
             certificate_authority,
-            hub: hub.clone(),
+            entity,
         }
     }
 }
@@ -247,10 +270,15 @@ impl TrialPlan<'_> {
 /// What the results say of a case before it has run.
 pub(super) fn case_plan(case: &Case) -> CasePlan {
     let relay = &case.parameters.relay;
-    // Several batches of a partition under way, one of which fails and is sent again, may overtake one another.
     let sut = &case.parameters.sut;
+    // Several batches of a partition under way, one of which fails and is sent again, may overtake one another. So may
+    // messages of a queue that are worked on at once, even where none fails.
+    let keeps_order = match case.parameters.entities {
+        Entities::Hubs(_) => relay.in_flight <= 1 || relay.failure_ratio == 0.0,
+        Entities::Queues(_) => false,
+    };
     // Nobody knows what a command promises.
-    let keeps_order = sut.is_ours() && (relay.in_flight <= 1 || relay.failure_ratio == 0.0);
+    let keeps_order = keeps_order && sut.is_ours();
     let mut params = BTreeMap::new();
     flatten("", Value::Object(case.params()), &mut params);
     CasePlan {

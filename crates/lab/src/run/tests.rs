@@ -31,12 +31,25 @@ phases: {warm_up: 100 ms, measure: 300 ms, drain: 5 s}
 trials: 1
 ";
 
+const BETWEEN_QUEUES: &str = "\
+scenario: small
+queues: {}
+load: {payload: 24 B, batch: 10, in_flight: 4, max_lag: 5000, rate: 20000/s}
+relay: {prefetch: 0, concurrency: 8, batch: {wait: 1 ms}}
+phases: {warm_up: 100 ms, measure: 300 ms, drain: 5 s}
+trials: 1
+";
+
 fn cases(set: &[&str]) -> Vec<Case> {
+    cases_of(SCENARIO, set)
+}
+
+fn cases_of(scenario: &str, set: &[&str]) -> Vec<Case> {
     let options = CaseOptions {
         set: set.iter().map(|&set| set.to_owned()).collect(),
         ..CaseOptions::default()
     };
-    let scenario = Scenario::parse("small.yaml", SCENARIO).expect("a scenario");
+    let scenario = Scenario::parse("small.yaml", scenario).expect("a scenario");
     scenario.cases(&options).expect("cases")
 }
 
@@ -55,6 +68,10 @@ fn options(folder: &Path) -> RunOptions {
 }
 
 async fn run_with(set: &[&str], faults: Faults) -> results::Case {
+    run_cases(&cases(set), faults).await
+}
+
+async fn run_cases(cases: &[Case], faults: Faults) -> results::Case {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let launcher = ThreadLauncher {
         fabric: MemoryFabric::new(faults),
@@ -62,7 +79,7 @@ async fn run_with(set: &[&str], faults: Faults) -> results::Case {
     let (_canceller, cancellation) = cancellation();
     let limiter = Limiter::affinity_only("roles are threads here");
     let outcome = run(
-        &cases(set),
+        cases,
         options(folder.path()),
         &launcher,
         &limiter,
@@ -121,6 +138,27 @@ async fn a_backlog_is_filled_drained_and_accounted_for_to_the_last_event() {
     );
     assert_eq!(trial.latency_us, None, "the age of a backlog is no latency");
     assert_eq!(trial.hub["destination"].incoming_events, 3_003);
+}
+
+#[tokio::test]
+async fn between_queues_every_message_is_verified_and_the_counters_agree() {
+    for mode in ["saturate", "open", "backlog"] {
+        let mode = format!("load.mode={mode}");
+        let cases = cases_of(BETWEEN_QUEUES, &[&mode, "load.backlog=2000"]);
+        let case = run_cases(&cases, Faults::default()).await;
+        let delivery = case.delivery.expect("a verdict");
+        assert_eq!((delivery.lost, delivery.corrupted), (0, 0), "{mode}");
+        assert!(delivery.sent > 0, "{mode}");
+        assert!(
+            !kinds(&case).contains(&results::FindingKind::CountersDisagree),
+            "{mode}: {:?}",
+            case.findings
+        );
+        let hub = &case.trials[0].hub;
+        assert!(hub.contains_key("source") && hub.contains_key("destination"));
+        assert_eq!(case.params["queues.source.name"], "source");
+        assert!(!case.params.contains_key("hubs.source.partitions"));
+    }
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use super::{
     collect::{Ending, collect},
     crew::{Crew, Member, Patience, State},
     error::TrialError,
+    lead::Lead,
     monitor::{Monitor, Place, hub_counters, load_counters, relay_counters, sink_counters},
     peers::Peers,
     pipeline::Pipeline,
@@ -62,8 +63,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
         context.observer,
         context.place,
         plan.clock,
-        plan.mode(),
-        plan.parameters.lag_limit(),
+        Lead::of(plan),
         Pipeline::of(plan),
         context.interval,
     );

@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::glob::Glob;
 use super::sweep::{self, Point, Sweep};
 use super::{
-    Axis, Case, Embedded, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Relay, Sink,
-    SystemUnderTest, Target, system, validate,
+    Axis, Case, Embedded, Entities, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Queues,
+    Relay, Sink, SystemUnderTest, Target, system, validate,
 };
 use crate::record::LatencyRecording;
 
@@ -35,7 +35,7 @@ pub enum TargetName {
     /// The embedded service.
     Embedded,
     /// The namespace that the file names or, where it names none, that of the connection string in the environment
-    /// variable `EVENT_HUBS_CONNECTION_STRING`.
+    /// variable `EVENT_HUBS_CONNECTION_STRING`, or for queues `SERVICE_BUS_CONNECTION_STRING`.
     Namespace,
 }
 
@@ -405,10 +405,14 @@ fn choose_target(document: &mut Document, target: TargetName) -> Result<(), Sett
         {
             return Ok(());
         }
-        TargetName::Namespace => Document::parse(
-            "--target namespace",
-            "connection_string: ${EVENT_HUBS_CONNECTION_STRING}",
-        )?,
+        TargetName::Namespace => {
+            let variable = match document.value("queues") {
+                Some(_) => "SERVICE_BUS_CONNECTION_STRING",
+                None => "EVENT_HUBS_CONNECTION_STRING",
+            };
+            let target = format!("connection_string: ${{{variable}}}");
+            Document::parse("--target namespace", &target)?
+        }
     };
     let root = chosen.root();
     document.put("target", &root.place, root.clone());
@@ -439,6 +443,8 @@ struct File {
     embedded: Embedded,
     #[serde(default)]
     hubs: HubsSection,
+    #[serde(default)]
+    queues: Option<Queues>,
     #[serde(default)]
     load: Load,
     #[serde(default)]
@@ -478,20 +484,23 @@ struct HubSection {
 
 impl File {
     fn into_parameters(self) -> Parameters {
-        let hubs = Hubs {
-            source: self
-                .hubs
-                .source
-                .or_default("source", DEFAULT_SOURCE_PARTITIONS),
-            destination: self
-                .hubs
-                .destination
-                .or_default("destination", self.relay.fan_out),
+        let entities = match self.queues {
+            Some(queues) => Entities::Queues(queues),
+            None => Entities::Hubs(Hubs {
+                source: self
+                    .hubs
+                    .source
+                    .or_default("source", DEFAULT_SOURCE_PARTITIONS),
+                destination: self
+                    .hubs
+                    .destination
+                    .or_default("destination", self.relay.fan_out),
+            }),
         };
         Parameters {
             target: self.target,
             embedded: self.embedded,
-            hubs,
+            entities,
             load: self.load,
             relay: self.relay,
             sut: self.sut,
@@ -542,7 +551,13 @@ const NO_PARAMETERS: [&str; 6] = [
 ];
 
 /// The scenarios that are part of this program.
-const EMBEDDED: [(&str, &str); 1] = [(
-    "fan-out",
-    include_str!("../../../../scenarios/fan-out.yaml"),
-)];
+const EMBEDDED: [(&str, &str); 2] = [
+    (
+        "fan-out",
+        include_str!("../../../../scenarios/fan-out.yaml"),
+    ),
+    (
+        "queue-forward",
+        include_str!("../../../../scenarios/queue-forward.yaml"),
+    ),
+];

@@ -15,6 +15,7 @@
 
 mod capacity;
 mod case;
+mod entities;
 mod file;
 mod glob;
 mod load;
@@ -27,11 +28,11 @@ mod validate;
 pub use crate::results::Published;
 pub use capacity::{Capacity, Percent, PercentError, PurposefulFailures};
 pub use case::{Axis, Case};
+pub use entities::{Entities, Entity, Hub, Hubs, Queue, Queues};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
 pub use parameters::{
-    Embedded, Hub, Hubs, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target,
-    WhenFull,
+    Embedded, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target, WhenFull,
 };
 pub use relay::{Batch, Checkpoint, Relay, Retry, Route};
 pub use system::{Readiness, SystemUnderTest, Transport};

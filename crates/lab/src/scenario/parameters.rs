@@ -10,19 +10,19 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::ByteSize;
 
-use super::{Load, LoadMode, Payload, PurposefulFailures, Relay, SystemUnderTest};
+use super::{Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, SystemUnderTest};
 use crate::record::LatencyRecording;
 
 /// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
     /// The service that is measured.
     pub target: Target,
     /// The embedded service, where that is the target.
     pub embedded: Embedded,
-    /// The hub that events come from and the hub that they go to.
-    pub hubs: Hubs,
+    /// Where events come from and where they go to: the section `hubs`, or the section `queues`.
+    #[serde(flatten)]
+    pub entities: Entities,
     /// What is sent to the source.
     pub load: Load,
     /// What is done in between.
@@ -49,7 +49,7 @@ pub struct Parameters {
 pub enum Target {
     /// A `parshall serve` of the lab's own, started for each trial.
     Embedded,
-    /// A namespace that exists already, with both hubs in it.
+    /// A namespace that exists already, with both hubs or queues in it.
     Namespace(Namespace),
 }
 
@@ -74,7 +74,7 @@ pub struct Secret(String);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Embedded {
-    /// Memory for the log of each hub, shared evenly by the hub's partitions.
+    /// Memory for the log of each hub, shared evenly by the hub's partitions; or what a queue may hold.
     pub log_per_hub: ByteSize,
     /// What happens to a partition whose share is used up.
     pub when_full: WhenFull,
@@ -101,35 +101,13 @@ pub enum WhenFull {
     Retention,
 }
 
-/// The section `hubs`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Hubs {
-    /// Where the load goes and the relay receives.
-    pub source: Hub,
-    /// Where the relay sends and the sink receives.
-    pub destination: Hub,
-}
-
-/// One hub. The embedded service creates it; in another namespace it must exist with as many partitions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Hub {
-    /// The hub's name in the namespace.
-    pub name: String,
-    /// The number of its partitions.
-    pub partitions: u32,
-    /// The consumer group that is read through: the relay's on the source, the sink's on the destination.
-    pub consumer_group: String,
-}
-
 /// The section `sink`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sink {
     /// Receivers that work side by side, each on a connection of its own; they share the partitions among them.
     pub workers: u32,
-    /// Events per partition that the service may have on the way before they are asked for.
+    /// Events per partition, or messages of the queue, that the service may have on the way before they are asked for.
     pub prefetch: u32,
 }
 

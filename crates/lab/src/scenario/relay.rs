@@ -9,12 +9,20 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Relay {
-    /// Relay processes that share the partitions of the source among them, under one limit together.
+    /// Relay processes that share the partitions of the source among them, or compete for its messages, under one limit
+    /// together.
     pub instances: u32,
     /// When a batch of a partition is complete.
     pub batch: Batch,
-    /// Events per partition that the source may have on the way before they are asked for.
+    /// Events per partition that the source may have on the way before they are asked for. From a queue: messages beyond
+    /// those that are worked on, and 0 for none.
     pub prefetch: u32,
+    /// Queues: messages that are worked on at once, each from its receipt to its settlement; 1 unless it says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// Queues: threads that a command may have for its work on messages, where it needs any. Our relay works on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
     /// How an event finds its destination.
     pub route: Route,
     /// Partitions of the destination hub that events are routed to: the first `fan_out` of them.
@@ -22,7 +30,7 @@ pub struct Relay {
     /// When progress is recorded.
     pub checkpoint: Checkpoint,
     /// The probability that a send fails on purpose, from 0 to 1. Each failure stops its partition, as a lost
-    /// ownership would.
+    /// ownership would; of a queue it abandons its messages.
     pub failure_ratio: f64,
     /// Batches of one partition that are worked on at once. 1 keeps the order of events per destination even when a
     /// send fails.
@@ -83,12 +91,22 @@ pub struct Retry {
     pub max_delay: Duration,
 }
 
+impl Relay {
+    /// Queues: messages that are worked on at once.
+    #[must_use]
+    pub fn messages_at_once(&self) -> u32 {
+        self.concurrency.unwrap_or(1)
+    }
+}
+
 impl Default for Relay {
     fn default() -> Self {
         Self {
             instances: 1,
             batch: Batch::default(),
             prefetch: 512,
+            concurrency: None,
+            threads: None,
             route: Route::Random,
             fan_out: 32,
             checkpoint: Checkpoint::EachBatch,

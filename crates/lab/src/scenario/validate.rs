@@ -11,8 +11,8 @@ use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, Checkpoint, Hub, LoadMode, Parameters, Payload, Percent, Readiness, RoleLimits,
-    SMALLEST_PAYLOAD, Target, system,
+    Capacity, Checkpoint, Entities, Hub, Hubs, LoadMode, Parameters, Payload, Percent, Queues,
+    Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -23,7 +23,10 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
         let path = format!("embedded.{}", error.path);
         return Err(document.mistake(&path, error.reason, error.advice));
     }
-    rules.hubs(parameters)?;
+    match &parameters.entities {
+        Entities::Hubs(hubs) => rules.hubs(hubs, parameters)?,
+        Entities::Queues(queues) => rules.queues(queues)?,
+    }
     rules.load(parameters)?;
     rules.relay(parameters)?;
     rules.system(parameters)?;
@@ -77,8 +80,7 @@ impl Rules<'_> {
         Ok(())
     }
 
-    fn hubs(&self, parameters: &Parameters) -> Result<(), SettingsError> {
-        let hubs = &parameters.hubs;
+    fn hubs(&self, hubs: &Hubs, parameters: &Parameters) -> Result<(), SettingsError> {
         for (role, hub) in [("source", &hubs.source), ("destination", &hubs.destination)] {
             self.hub(role, hub, parameters)?;
         }
@@ -98,13 +100,47 @@ impl Rules<'_> {
         Ok(())
     }
 
+    fn queues(&self, queues: &Queues) -> Result<(), SettingsError> {
+        if self.document.value("hubs").is_some() {
+            let reason = "a scenario has hubs or queues, not both";
+            let advice = "leave one of the two sections out";
+            return Err(self.document.mistake("queues", reason, advice));
+        }
+        for (role, queue) in [
+            ("source", &queues.source),
+            ("destination", &queues.destination),
+        ] {
+            if !is_name(&queue.name, ".-_/") {
+                return Err(self.document.mistake(
+                    &format!("queues.{role}.name"),
+                    "can't be the name of a queue",
+                    "1 to 256 letters, digits, `.`, `-`, `_` and `/`",
+                ));
+            }
+        }
+        let names = [&queues.source.name, &queues.destination.name];
+        if names[0].eq_ignore_ascii_case(names[1]) {
+            let reason =
+                "source and destination are the same queue, so messages would go round in circles";
+            return Err(self.document.mistake(
+                "queues.destination.name",
+                reason,
+                "give it another name",
+            ));
+        }
+        self.duration(
+            "queues.lock_duration",
+            queues.lock_duration,
+            Duration::from_secs(1),
+        )?;
+        self.within(
+            "queues.max_delivery_count",
+            queues.max_delivery_count,
+            1..=2000,
+        )
+    }
+
     fn hub(&self, role: &str, hub: &Hub, parameters: &Parameters) -> Result<(), SettingsError> {
-        let is_name = |text: &str, also: &str| {
-            (1..=LONGEST_NAME).contains(&text.len())
-                && text
-                    .chars()
-                    .all(|character| character.is_ascii_alphanumeric() || also.contains(character))
-        };
         let advice = "1 to 256 letters, digits, `.`, `-` and `_`";
         if !is_name(&hub.name, ".-_") {
             return Err(self.document.mistake(
@@ -210,14 +246,12 @@ impl Rules<'_> {
 
     fn relay(&self, parameters: &Parameters) -> Result<(), SettingsError> {
         let relay = &parameters.relay;
-        self.within(
-            "relay.instances",
-            relay.instances,
-            1..=parameters.hubs.source.partitions,
-        )?;
+        match &parameters.entities {
+            Entities::Hubs(hubs) => self.between_hubs(relay, hubs)?,
+            Entities::Queues(_) => self.between_queues(relay)?,
+        }
         self.within("relay.batch.events", relay.batch.events, 1..=10_000)?;
         self.duration("relay.batch.wait", relay.batch.wait, Duration::ZERO)?;
-        self.within("relay.prefetch", relay.prefetch, 1..=100_000)?;
         self.within("relay.failure_ratio", relay.failure_ratio, 0.0..=1.0)?;
         self.within("relay.in_flight", relay.in_flight, 1..=256)?;
         self.duration(
@@ -235,7 +269,24 @@ impl Rules<'_> {
         if let Checkpoint::Every(every) = relay.checkpoint {
             self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
         }
-        let partitions = parameters.hubs.destination.partitions;
+        Ok(())
+    }
+
+    fn between_queues(&self, relay: &Relay) -> Result<(), SettingsError> {
+        self.within("relay.instances", relay.instances, 1..=MOST_INSTANCES)?;
+        self.within("relay.prefetch", relay.prefetch, 0..=100_000)?;
+        self.within("relay.concurrency", relay.messages_at_once(), 1..=10_000)?;
+        self.within("relay.threads", relay.threads.unwrap_or(1), 1..=10_000)
+    }
+
+    fn between_hubs(&self, relay: &Relay, hubs: &Hubs) -> Result<(), SettingsError> {
+        self.within(
+            "relay.instances",
+            relay.instances,
+            1..=hubs.source.partitions,
+        )?;
+        self.within("relay.prefetch", relay.prefetch, 1..=100_000)?;
+        let partitions = hubs.destination.partitions;
         if relay.fan_out > partitions {
             let reason = format!(
                 "a fan-out of {} needs more partitions than the {partitions} of the destination",
@@ -350,6 +401,15 @@ impl Rules<'_> {
     }
 }
 
+/// Whether `text` can be a name: of letters, digits and the characters of `also`.
+fn is_name(text: &str, also: &str) -> bool {
+    let is_allowed =
+        |character: char| character.is_ascii_alphanumeric() || also.contains(character);
+    (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(is_allowed)
+}
+
+/// Each is a process of its own.
+const MOST_INSTANCES: u32 = 64;
 /// As in Azure.
 const LONGEST_NAME: usize = 256;
 /// Less would not hold two batches of the largest events.

@@ -5,6 +5,7 @@
     reason = "what panics in a test fails it, and says where"
 )]
 
+mod queues;
 mod sweeps;
 mod systems;
 
@@ -63,9 +64,10 @@ fn the_published_study_is_the_first_sweep_of_fan_out() {
     );
     let parameters = &case.parameters;
     assert_eq!(parameters.relay.fan_out, 100);
-    assert_eq!(parameters.hubs.source.partitions, 32);
+    assert_eq!(parameters.entities.source().partitions(), 32);
     assert_eq!(
-        parameters.hubs.destination.partitions, 100,
+        parameters.entities.destination().partitions(),
+        100,
         "the destination follows the fan-out"
     );
     assert_eq!(parameters.relay.batch.events, 128);
@@ -432,7 +434,7 @@ fn an_unknown_scenario_is_told_with_the_known_ones() {
     let error = Scenario::load("fanout").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "there is no scenario `fanout`; there are: fan-out"
+        "there is no scenario `fanout`; there are: fan-out, queue-forward"
     );
     assert!(matches!(
         error,

@@ -8,6 +8,7 @@ use super::MemoryFabric;
 use crate::{
     results::Role,
     roles::{
+        Fabrics,
         process::{LaunchError, RoleControl, RoleEnd, RoleExit, RoleHandle, RoleLauncher},
         run_role,
     },
@@ -25,10 +26,13 @@ impl RoleLauncher for ThreadLauncher {
         std::fs::write(log, format!("log of the {name}\n")).expect("the folder of logs is there");
         let (their_input, our_input) = std::io::pipe().expect("a pipe");
         let (our_output, their_output) = std::io::pipe().expect("a pipe");
-        let fabric = self.fabric.clone();
+        let fabrics = Fabrics {
+            hubs: self.fabric.clone(),
+            queues: self.fabric.clone(),
+        };
         let thread = thread::spawn(move || {
             // What went wrong has been reported.
-            let _ = run_role(role, fabric, BufReader::new(their_input), their_output);
+            let _ = run_role(role, fabrics, BufReader::new(their_input), their_output);
         });
         let input =
             pipe::Sender::from_owned_fd(OwnedFd::from(our_input)).expect("our end of a pipe");

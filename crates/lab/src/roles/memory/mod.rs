@@ -161,10 +161,10 @@ impl MemoryFabric {
     fn hub(&self, endpoint: &Endpoint) -> Result<MemoryHub, SinkError> {
         let unknown = || SinkError {
             condition: "amqp:not-found".to_owned(),
-            description: format!("there is no hub {}", endpoint.hub.name),
+            description: format!("there is no hub {}", endpoint.entity.name()),
         };
         self.hubs()
-            .get(&endpoint.hub.name)
+            .get(endpoint.entity.name())
             .cloned()
             .ok_or_else(unknown)
     }
@@ -185,14 +185,20 @@ impl Fabric for MemoryFabric {
     async fn start_hub(&self, config: &HubConfig) -> Result<MemoryService, SinkError> {
         let mut hubs = self.hubs();
         hubs.clear();
-        for entity in &config.hubs {
+        let of_hubs = config
+            .hubs
+            .iter()
+            .map(|entity| (&entity.hub.name, entity.hub.partitions));
+        // A queue that nobody abandons anything in does what a log of one partition does.
+        let of_queues = config.queues.iter().map(|queue| (&queue.name, 1));
+        for (name, partitions) in of_hubs.chain(of_queues) {
             let hub = MemoryHub {
-                log: MemoryLog::new(entity.hub.partitions),
+                log: MemoryLog::new(partitions),
                 clock: config.clock,
                 incoming: Arc::default(),
                 outgoing: Arc::default(),
             };
-            hubs.insert(entity.hub.name.clone(), hub);
+            hubs.insert(name.clone(), hub);
         }
         drop(hubs);
         Ok(MemoryService {
@@ -218,7 +224,10 @@ impl Fabric for MemoryFabric {
             source,
             positions,
             destination: self.hub(&config.destination)?,
-            fan_out: config.relay.fan_out,
+            fan_out: config
+                .relay
+                .fan_out
+                .min(config.destination.entity.partitions()),
             reading: Rc::default(),
             kept: Kept::new(self.faults.delay),
             free_at: RunTime::EPOCH,
@@ -229,7 +238,7 @@ impl Fabric for MemoryFabric {
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<MemorySink, SinkError> {
         Ok(MemorySink::new(
             self.hub(endpoint)?,
-            endpoint.hub.partitions,
+            endpoint.entity.partitions(),
             self.faults,
         ))
     }
@@ -241,12 +250,12 @@ impl Fabric for MemoryFabric {
         _: ReadFrom,
     ) -> Result<OpenedSource<CountedSource>, SinkError> {
         let hub = self.hub(endpoint)?;
-        let positions = (0..endpoint.hub.partitions)
+        let positions = (0..endpoint.entity.partitions())
             .map(|number| (PartitionId(number), StartPosition::Earliest));
         Ok(OpenedSource {
             source: CountedSource::new(
                 hub,
-                &endpoint.hub.name,
+                endpoint.entity.name(),
                 options,
                 Arc::clone(&self.observed),
             ),
