@@ -60,10 +60,16 @@ pub struct EventParts {
     pub enqueued_time: EnqueuedTime,
 }
 
+/// What a source knows a batch by. It means nothing to anybody else, and nothing at all for sources that do not settle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipt(pub u64);
+
 /// Consecutive events of one partition, in order.
 #[derive(Clone, Default)]
 pub struct EventBatch {
     partition: PartitionId,
+    receipt: Receipt,
+    redelivered: u32,
     events: Vec<Event>,
     chunks: Vec<Bytes>,
     message_bytes: usize,
@@ -170,6 +176,24 @@ impl EventBatch {
         self.partition
     }
 
+    /// What the source knows the batch by.
+    #[must_use]
+    pub const fn receipt(&self) -> Receipt {
+        self.receipt
+    }
+
+    /// Says what the source knows the batch by, and how many of its events the service has delivered before.
+    pub fn set_receipt(&mut self, receipt: Receipt, redelivered: u32) {
+        self.receipt = receipt;
+        self.redelivered = redelivered;
+    }
+
+    /// How many of the events the service says that it has delivered before.
+    #[must_use]
+    pub const fn redelivered(&self) -> u32 {
+        self.redelivered
+    }
+
     /// The events in the order of the partition.
     #[must_use]
     pub fn events(&self) -> &[Event] {
@@ -255,6 +279,8 @@ impl EventBatch {
     /// Drops events and chunks, keeps the capacity, and makes it an empty batch of `partition`.
     pub fn clear(&mut self, partition: PartitionId) {
         self.partition = partition;
+        self.receipt = Receipt::default();
+        self.redelivered = 0;
         self.events.clear();
         self.chunks.clear();
         self.message_bytes = 0;

@@ -16,5 +16,7 @@ pub mod event;
 pub mod event_hubs;
 pub mod fakes;
 pub mod retry;
+pub mod service;
+pub mod service_bus;
 pub mod sink;
 pub mod source;

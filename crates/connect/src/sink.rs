@@ -20,6 +20,11 @@ pub trait Sink {
     /// How many destinations there are, at least 1.
     fn destinations(&self) -> u32;
 
+    /// What one send is to be: each send has one outcome.
+    fn send_unit(&self) -> SendUnit {
+        SendUnit::Batch
+    }
+
     /// The most bytes that one send to `destination` may encode to; what is larger would be refused by the service.
     fn max_batch_bytes(&self, destination: u32) -> usize;
 
@@ -62,6 +67,16 @@ pub trait Sink {
     {
         std::future::ready(())
     }
+}
+
+/// What one send carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SendUnit {
+    /// Any number of events, which are accepted or refused together.
+    #[default]
+    Batch,
+    /// One event. Sends are made one after the other without waiting, and each is accepted or refused by itself.
+    Event,
 }
 
 /// The sender's own name for a send.

@@ -3,7 +3,20 @@
 //! A [`Source`] is polled by one thread, owns its connections and never waits. It collects events per partition into
 //! batches (by count or by the wait of the oldest, see [`BatchOptions`]) and stops fetching a partition once
 //! [`SourceOptions::prefetch`] of its events are out and not yet released: backpressure is credit.
+//!
+//! There are two ways to tell a service that an event is done with, and a source is of one of them for good, which is its
+//! [`Completion`]:
+//!
+//! | | [`ByCheckpoint`] | [`BySettlement`] |
+//! |---|---|---|
+//! | the service | keeps events whatever is read | locks a message for whom it delivers it to |
+//! | done is | a position, kept elsewhere | said of each message, to the service |
+//! | so opening takes | a [`StartPosition`] | nothing |
+//! | and there is to say | nothing | a [`Settlement`] per message |
+//! | a failure | goes back to the position | gives that one message back |
 
+use std::convert::Infallible;
+use std::fmt;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,15 +33,21 @@ use crate::sink::ErrorClass;
 /// * `poll_batch` is also what drives connections, so it is polled after every `open`, `close` and `release`, and keeps
 ///   being polled while nothing is open.
 pub trait Source {
+    /// How its user says that events are done with: [`ByCheckpoint`] or [`BySettlement`].
+    type Completion: Completion;
+
     /// The partitions that can be opened.
     fn partitions(&self) -> Vec<PartitionId>;
 
     /// Starts to fetch a partition. A partition that cannot be opened is reported as
     /// [`SourceEvent::PartitionClosed`].
-    fn open(&mut self, partition: PartitionId, position: StartPosition);
+    fn open(&mut self, partition: PartitionId, start: Start<Self>);
 
     /// Stops to fetch a partition. None of its batches is handed over after this call, those not yet handed over are
     /// dropped, and no [`SourceEvent::PartitionClosed`] follows. Closing what is not open does nothing.
+    ///
+    /// A source that settles gives back to the service what it drops, and goes on to take settlements of what it has
+    /// handed over.
     fn close(&mut self, partition: PartitionId);
 
     /// The next batch or change of a partition. `Pending` registers the task to be woken.
@@ -38,8 +57,22 @@ pub trait Source {
     /// connection that can be made again is not an error but [`SourceEvent::PartitionClosed`].
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>>;
 
-    /// The events of a batch are done with: gives their credit back and recycles the batch.
+    /// Says what is to become of some events of a batch that was handed over and not yet released, by their indices. Each
+    /// event is settled once. The next [`poll_batch`](Self::poll_batch) tells the service, in ranges; what the service
+    /// made of it comes as [`SourceEvent::Settled`].
+    ///
+    /// Sources by checkpoint have no settlement that could be given: they write `match settlement {}`.
+    fn settle(&mut self, batch: &EventBatch, events: &[u32], settlement: SettlementOf<Self>);
+
+    /// The events of a batch are done with: gives their credit back and recycles the batch. A source that settles gives
+    /// credit back when a settlement is confirmed, and here the memory alone.
     fn release(&mut self, batch: EventBatch);
+
+    /// Whether everything that was settled or given back is confirmed by the service, or given up, and nothing more can
+    /// come of what was closed. Always so for sources by checkpoint.
+    fn is_settled(&self) -> bool {
+        true
+    }
 
     /// Says goodbye to the service, which does not take long whatever the service does. A source that is just dropped is
     /// gone as well; the service takes it for one that failed.
@@ -49,6 +82,47 @@ pub trait Source {
     {
         std::future::ready(())
     }
+}
+
+/// What opening a partition of a source takes.
+pub type Start<S> = <<S as Source>::Completion as Completion>::Start;
+
+/// What can be said of an event of a source.
+pub type SettlementOf<S> = <<S as Source>::Completion as Completion>::Settlement;
+
+/// How the user of a source says that events are done with. There are two ways, and no third can be added elsewhere.
+pub trait Completion: sealed::Sealed + fmt::Debug + 'static {
+    /// What opening a partition takes.
+    type Start;
+    /// What can be said of an event.
+    type Settlement: Copy + fmt::Debug;
+
+    /// What opening a partition at a position takes.
+    fn start(position: StartPosition) -> Self::Start;
+
+    /// The settlement as such a source takes it; `None` where there is nothing to be said.
+    fn settlement(settlement: Settlement) -> Option<Self::Settlement>;
+}
+
+/// The service keeps its events, and the user how far it got.
+#[derive(Clone, Copy, Debug)]
+pub enum ByCheckpoint {}
+
+/// The service has locked what it delivered until it is told what is to become of it.
+#[derive(Clone, Copy, Debug)]
+pub enum BySettlement {}
+
+/// What is to become of a message that was received under a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    /// Done: the service deletes it.
+    Complete,
+    /// Failed: the service delivers it again, and counts how often.
+    Abandon,
+    /// Not begun: the service delivers it again, as if it had not been delivered.
+    Release,
+    /// Can never be done: the service puts it aside, into the dead-letter queue.
+    DeadLetter,
 }
 
 /// What a source has to say.
@@ -63,6 +137,41 @@ pub enum SourceEvent {
         /// Why.
         error: SourceError,
     },
+    /// The service has answered settlements, or never will.
+    Settled(Settled),
+    /// Locks of messages that are in work for long were renewed, or could not be.
+    LocksRenewed {
+        /// Messages that are locked for longer now.
+        renewed: u32,
+        /// Messages whose lock will expire, or has.
+        failed: u32,
+    },
+}
+
+/// What became of settlements of messages that followed one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// What was to become of them.
+    pub settlement: Settlement,
+    /// How many they are.
+    pub messages: u32,
+    /// What the service made of it.
+    pub result: SettlementResult,
+    /// From telling the service to its answer.
+    pub elapsed: Duration,
+}
+
+/// What a service made of a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettlementResult {
+    /// It is as was said.
+    Confirmed,
+    /// The service has put the messages into the dead-letter queue instead.
+    DeadLettered,
+    /// The lock had expired before: the messages come again, or were settled by another receiver.
+    LockLost,
+    /// There was no answer, or a refusal for another reason: the messages may come again.
+    Failed,
 }
 
 /// Where to start in a partition.
@@ -112,6 +221,40 @@ pub struct SourceError {
     pub condition: String,
     /// The service's words for a person.
     pub description: String,
+}
+
+impl Completion for ByCheckpoint {
+    type Start = StartPosition;
+    type Settlement = Infallible;
+
+    fn start(position: StartPosition) -> StartPosition {
+        position
+    }
+
+    fn settlement(_: Settlement) -> Option<Infallible> {
+        None
+    }
+}
+
+impl Completion for BySettlement {
+    type Start = ();
+    type Settlement = Settlement;
+
+    fn start(_: StartPosition) {}
+
+    fn settlement(settlement: Settlement) -> Option<Settlement> {
+        Some(settlement)
+    }
+}
+
+mod sealed {
+    #[expect(
+        unnameable_types,
+        reason = "so that the ways of completion are those two"
+    )]
+    pub trait Sealed {}
+    impl Sealed for super::ByCheckpoint {}
+    impl Sealed for super::BySettlement {}
 }
 
 impl StartPosition {

@@ -6,7 +6,8 @@
 )]
 
 use connect::event::PartitionId;
-use connect::event_hubs::{EventHubsError, EventHubsOptions, NamespaceClient};
+use connect::event_hubs::{EventHubsOptions, NamespaceClient};
+use connect::service::ServiceError;
 use connect::sink::ErrorClass;
 use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 use hub::service::{Service, ServiceConfig};
@@ -26,7 +27,7 @@ async fn names(client: &mut NamespaceClient) -> Vec<String> {
 }
 
 /// A refusal that trying again does not change, with its status.
-fn assert_refused<T: std::fmt::Debug>(result: Result<T, EventHubsError>, status: u16, text: &str) {
+fn assert_refused<T: std::fmt::Debug>(result: Result<T, ServiceError>, status: u16, text: &str) {
     let error = result.unwrap_err();
     assert_eq!(error.class, ErrorClass::Fatal, "{error}");
     assert!(

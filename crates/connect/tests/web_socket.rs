@@ -1,6 +1,7 @@
 //! The clients over WebSocket against the embedded service.
 
-use connect::event_hubs::{EventHubsOptions, ManagementClient, Transport};
+use connect::event_hubs::{EventHubsOptions, ManagementClient};
+use connect::service::Transport;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
 

@@ -43,6 +43,25 @@ pub struct RelayOptions {
     pub ownership: Option<OwnershipOptions>,
 }
 
+/// The choices of a relay whose source settles each message: those of [`RelayOptions`] that have a meaning without
+/// checkpoints. How many messages are in work at once is chosen where the source is made.
+#[derive(Clone, Debug)]
+pub struct SettlingOptions {
+    /// How a message finds its destination.
+    pub route: Route,
+    /// Messages go to the first this many destinations of the sink; at least 1.
+    pub fan_out: u32,
+    /// What the random route and the injected failures are drawn from.
+    pub seed: u64,
+    /// When a send is tried again and given up, and how long one try may take. Messages of a send that is given up are
+    /// abandoned.
+    pub retry: RetryPolicy,
+    /// The probability, 0 to 1, that a send fails on purpose instead of being made. Its messages are abandoned then.
+    pub failure_ratio: f64,
+    /// How long a graceful stop waits for what is under way.
+    pub stop_timeout: Duration,
+}
+
 /// When progress is written to the checkpoint store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointPolicy {
@@ -73,4 +92,39 @@ impl RelayOptions {
             ownership: None,
         }
     }
+}
+
+impl Default for SettlingOptions {
+    fn default() -> Self {
+        let usual = RelayOptions::new(nobody());
+        Self {
+            route: usual.route,
+            fan_out: usual.fan_out,
+            seed: usual.seed,
+            retry: usual.retry,
+            failure_ratio: usual.failure_ratio,
+            stop_timeout: usual.stop_timeout,
+        }
+    }
+}
+
+impl From<SettlingOptions> for RelayOptions {
+    fn from(options: SettlingOptions) -> Self {
+        Self {
+            route: options.route,
+            fan_out: options.fan_out,
+            seed: options.seed,
+            retry: options.retry,
+            failure_ratio: options.failure_ratio,
+            stop_timeout: options.stop_timeout,
+            // The source bounds what it hands over by number, and has to be driven for the locks' sake.
+            max_held_bytes: usize::MAX,
+            ..Self::new(nobody())
+        }
+    }
+}
+
+/// Whose progress nothing is kept of.
+fn nobody() -> ConsumerGroup {
+    ConsumerGroup::new("", "", "")
 }

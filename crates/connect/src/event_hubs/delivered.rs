@@ -6,9 +6,8 @@
 //!                                     says of the event
 //! ```
 //!
-//! Header and annotations are for this hop only and are left behind, as the official clients do when an event that they
-//! received is sent on. The rest is forwarded as it is, from where it lies; only where something to be left behind lies
-//! in its midst is it copied.
+//! What is forwarded is forwarded as it is, from where it lies; only where something to be left behind lies in its midst is
+//! it copied.
 
 use std::ops::Range;
 
@@ -18,6 +17,7 @@ use amqp::message::{SectionKind, Sections};
 use bytes::Bytes;
 
 use crate::event::{EnqueuedTime, EventParts};
+use crate::service::{copy_forwarded, is_forwarded};
 
 /// Finds the parts of a message that starts at `start` of its chunk; `None` if what is to be forwarded does not lie
 /// together, see [`gather`].
@@ -49,12 +49,7 @@ pub(super) fn gather(message: &[u8]) -> Result<(Bytes, EventParts), DecodeError>
     let partition_key = copy(&located.partition_key);
     let offset = copy(&located.offset);
     let forwarded_from = offset.end;
-    for section in Sections::new(message) {
-        let section = section?;
-        if is_forwarded(section.kind) {
-            chunk.extend_from_slice(section.encoded);
-        }
-    }
+    copy_forwarded(message, &mut chunk)?;
     let gathered = Located {
         message: forwarded_from..chunk.len(),
         partition_key,
@@ -281,20 +276,6 @@ impl Located {
             sequence_number: self.sequence_number,
             enqueued_time: EnqueuedTime::from_unix_ms(self.enqueued_ms),
         }
-    }
-}
-
-const fn is_forwarded(kind: SectionKind) -> bool {
-    match kind {
-        SectionKind::Header
-        | SectionKind::DeliveryAnnotations
-        | SectionKind::MessageAnnotations => false,
-        SectionKind::Properties
-        | SectionKind::ApplicationProperties
-        | SectionKind::Data
-        | SectionKind::Sequence
-        | SectionKind::Value
-        | SectionKind::Footer => true,
     }
 }
 

@@ -3,12 +3,12 @@
 
 use amqp::Value;
 
-use super::connection::ServiceConnection;
-use super::endpoint::Endpoint;
-use super::error::EventHubsError;
 use super::options::EventHubsOptions;
-use super::request::{Reply, Request};
 use crate::event::{EnqueuedTime, PartitionId};
+use crate::service::Endpoint;
+use crate::service::ServiceConnection;
+use crate::service::ServiceError;
+use crate::service::{Reply, Request};
 
 /// A connection for questions about a hub.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl ManagementClient {
     ///
     /// # Errors
     /// When it cannot be reached or refuses the token.
-    pub async fn connect(options: EventHubsOptions) -> Result<Self, EventHubsError> {
+    pub async fn connect(options: EventHubsOptions) -> Result<Self, ServiceError> {
         let hub = options.hub.clone();
         let connection = ServiceConnection::open(Endpoint::resolve(options)?).await?;
         Ok(Self { connection, hub })
@@ -61,7 +61,7 @@ impl ManagementClient {
     ///
     /// # Errors
     /// When there is no such hub, the right to listen is missing, or the connection breaks; it is not made again.
-    pub async fn hub_properties(&mut self) -> Result<HubProperties, EventHubsError> {
+    pub async fn hub_properties(&mut self) -> Result<HubProperties, ServiceError> {
         hub_properties(&mut self.connection, &self.hub).await
     }
 
@@ -72,7 +72,7 @@ impl ManagementClient {
     pub async fn partition_properties(
         &mut self,
         partition: PartitionId,
-    ) -> Result<PartitionProperties, EventHubsError> {
+    ) -> Result<PartitionProperties, ServiceError> {
         partition_properties(&mut self.connection, &self.hub, partition).await
     }
 
@@ -89,7 +89,7 @@ impl ManagementClient {
 pub(super) async fn hub_properties(
     connection: &mut ServiceConnection,
     hub: &str,
-) -> Result<HubProperties, EventHubsError> {
+) -> Result<HubProperties, ServiceError> {
     let request = Request {
         properties: read("com.microsoft:eventhub", hub),
         body: None,
@@ -105,7 +105,7 @@ pub(super) async fn partition_properties(
     connection: &mut ServiceConnection,
     hub: &str,
     partition: PartitionId,
-) -> Result<PartitionProperties, EventHubsError> {
+) -> Result<PartitionProperties, ServiceError> {
     let mut properties = read("com.microsoft:partition", hub);
     properties.push(("partition", Value::String(partition.to_string())));
     let request = Request {
@@ -130,7 +130,7 @@ pub(super) async fn partition_properties(
 ///
 /// # Errors
 /// When it lacks something, or a partition's id is not a number.
-pub(super) fn read_hub_properties(body: &Body) -> Result<HubProperties, EventHubsError> {
+pub(super) fn read_hub_properties(body: &Body) -> Result<HubProperties, ServiceError> {
     let (Value::Array(ids) | Value::List(ids)) = body.find("partition_ids")? else {
         return Err(Reply::incomplete(NODE, "partition_ids"));
     };
@@ -171,17 +171,17 @@ fn read(kind: &'static str, hub: &str) -> Vec<(&'static str, Value)> {
 pub(super) struct Body(pub(super) Value);
 
 impl Body {
-    pub(super) fn find(&self, key: &str) -> Result<&Value, EventHubsError> {
+    pub(super) fn find(&self, key: &str) -> Result<&Value, ServiceError> {
         self.0.get(key).ok_or_else(|| Reply::incomplete(NODE, key))
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<&str, EventHubsError> {
+    pub(super) fn text(&self, key: &str) -> Result<&str, ServiceError> {
         self.find(key)?
             .as_text()
             .ok_or_else(|| Reply::incomplete(NODE, key))
     }
 
-    pub(super) fn integer(&self, key: &str) -> Result<i64, EventHubsError> {
+    pub(super) fn integer(&self, key: &str) -> Result<i64, ServiceError> {
         self.find(key)?
             .as_integer()
             .ok_or_else(|| Reply::incomplete(NODE, key))

@@ -8,36 +8,21 @@
 //! * [`ManagementClient`] asks for the properties of a hub and its partitions.
 //! * [`NamespaceClient`] lists, creates and deletes hubs and consumer groups, of the embedded service alone.
 //!
-//! ```text
-//!   connection ─┬─ session "control" ─┬─ $cbs         put-token, again and again before the token expires
-//!               │                     └─ $management  properties, when asked for
-//!               └─ session "data" ────── one link per partition
-//! ```
-//!
-//! Both sessions are there so that the deliveries of the data session, and only those, are numbered consecutively: what
-//! became of a send is found by counting. Source and publisher make a broken connection again by themselves, with a
-//! growing delay; a token that is refused, or a hub that is gone, ends them.
+//! How they connect is in [`service`](crate::service). Source and publisher make a broken connection again by themselves,
+//! with a growing delay; a token that is refused, or a hub that is gone, ends them.
 
-mod connection;
 mod delivered;
-mod endpoint;
-mod error;
 mod management;
 mod namespace;
 mod options;
-mod outstanding;
 mod publisher;
-mod reconnecting;
-mod request;
 mod selector;
 mod sink;
 mod source;
-mod token;
 
-pub use error::EventHubsError;
 pub use management::{HubProperties, ManagementClient, PartitionProperties};
 pub use namespace::{HubSummary, NamespaceClient};
-pub use options::{EventHubsOptions, HubNameError, Transport};
+pub use options::{EventHubsOptions, HubNameError};
 pub use publisher::{Destination, Publisher};
 pub use sink::EventHubsSink;
 pub use source::EventHubsSource;

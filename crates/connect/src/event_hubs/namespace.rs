@@ -6,16 +6,16 @@
 
 use amqp::Value;
 
-use super::connection::ServiceConnection;
-use super::endpoint::Endpoint;
-use super::error::EventHubsError;
 use super::management::{
     Body, HubProperties, NODE, PartitionProperties, hub_properties, partition_properties,
     read_hub_properties,
 };
 use super::options::EventHubsOptions;
-use super::request::{Reply, Request};
 use crate::event::PartitionId;
+use crate::service::Endpoint;
+use crate::service::ServiceConnection;
+use crate::service::ServiceError;
+use crate::service::{Reply, Request};
 
 /// A connection for what a namespace consists of. It takes a key with the right to manage.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl NamespaceClient {
     ///
     /// # Errors
     /// When it cannot be reached or refuses the token.
-    pub async fn connect(options: EventHubsOptions) -> Result<Self, EventHubsError> {
+    pub async fn connect(options: EventHubsOptions) -> Result<Self, ServiceError> {
         let options = EventHubsOptions {
             hub: String::new(),
             ..options
@@ -52,7 +52,7 @@ impl NamespaceClient {
     ///
     /// # Errors
     /// When the key may read nothing, the service has no such list, or the connection breaks.
-    pub async fn hubs(&mut self) -> Result<Vec<HubSummary>, EventHubsError> {
+    pub async fn hubs(&mut self) -> Result<Vec<HubSummary>, ServiceError> {
         let columns = ["name", "created_at", "partition_count"];
         let rows = self.query(EVENT_HUB, None, &columns).await?;
         let summary = |row: Vec<Value>| {
@@ -77,7 +77,7 @@ impl NamespaceClient {
     ///
     /// # Errors
     /// When it is not there, may not be read, or the connection breaks.
-    pub async fn hub(&mut self, name: &str) -> Result<HubProperties, EventHubsError> {
+    pub async fn hub(&mut self, name: &str) -> Result<HubProperties, ServiceError> {
         hub_properties(&mut self.connection, name).await
     }
 
@@ -89,7 +89,7 @@ impl NamespaceClient {
         &mut self,
         hub: &str,
         partition: PartitionId,
-    ) -> Result<PartitionProperties, EventHubsError> {
+    ) -> Result<PartitionProperties, ServiceError> {
         partition_properties(&mut self.connection, hub, partition).await
     }
 
@@ -103,7 +103,7 @@ impl NamespaceClient {
         name: &str,
         partition_count: u32,
         consumer_groups: &[String],
-    ) -> Result<HubProperties, EventHubsError> {
+    ) -> Result<HubProperties, ServiceError> {
         let groups = consumer_groups
             .iter()
             .map(|group| Value::from(group.as_str()))
@@ -123,7 +123,7 @@ impl NamespaceClient {
     ///
     /// # Errors
     /// When it is not there, the key may not manage, or the connection breaks.
-    pub async fn delete_hub(&mut self, name: &str) -> Result<(), EventHubsError> {
+    pub async fn delete_hub(&mut self, name: &str) -> Result<(), ServiceError> {
         self.carry_out(properties("DELETE", EVENT_HUB, name, None))
             .await
     }
@@ -132,7 +132,7 @@ impl NamespaceClient {
     ///
     /// # Errors
     /// When the hub is not there or may not be read, the service has no such list, or the connection breaks.
-    pub async fn consumer_groups(&mut self, hub: &str) -> Result<Vec<String>, EventHubsError> {
+    pub async fn consumer_groups(&mut self, hub: &str) -> Result<Vec<String>, ServiceError> {
         let rows = self
             .query(CONSUMER_GROUP, Some(hub), &["consumer_group"])
             .await?;
@@ -149,7 +149,7 @@ impl NamespaceClient {
         &mut self,
         hub: &str,
         name: &str,
-    ) -> Result<(), EventHubsError> {
+    ) -> Result<(), ServiceError> {
         self.carry_out(properties("CREATE", CONSUMER_GROUP, hub, Some(name)))
             .await
     }
@@ -162,7 +162,7 @@ impl NamespaceClient {
         &mut self,
         hub: &str,
         name: &str,
-    ) -> Result<(), EventHubsError> {
+    ) -> Result<(), ServiceError> {
         self.carry_out(properties("DELETE", CONSUMER_GROUP, hub, Some(name)))
             .await
     }
@@ -175,7 +175,7 @@ impl NamespaceClient {
     async fn carry_out(
         &mut self,
         properties: Vec<(&'static str, Value)>,
-    ) -> Result<(), EventHubsError> {
+    ) -> Result<(), ServiceError> {
         let request = Request {
             properties,
             body: None,
@@ -189,7 +189,7 @@ impl NamespaceClient {
         kind: &'static str,
         hub: Option<&str>,
         columns: &[&str],
-    ) -> Result<Vec<Vec<Value>>, EventHubsError> {
+    ) -> Result<Vec<Vec<Value>>, ServiceError> {
         let names = columns.iter().copied().map(Value::from).collect();
         let attributes = Value::Map(vec![(Value::from("attributeNames"), Value::List(names))]);
         let mut rows = Vec::new();
@@ -245,12 +245,12 @@ fn properties(
     properties
 }
 
-fn text(value: &Value, column: &str) -> Result<String, EventHubsError> {
+fn text(value: &Value, column: &str) -> Result<String, ServiceError> {
     let text = value.as_text().ok_or_else(|| incomplete(column))?;
     Ok(text.to_owned())
 }
 
-fn incomplete(what: &str) -> EventHubsError {
+fn incomplete(what: &str) -> ServiceError {
     Reply::incomplete(NODE, what)
 }
 

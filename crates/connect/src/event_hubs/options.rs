@@ -6,6 +6,7 @@ use std::time::Duration;
 use access::ConnectionString;
 
 use crate::retry::RetryPolicy;
+use crate::service::{ClientOptions, Transport};
 
 /// How to reach a hub.
 #[derive(Clone, Debug)]
@@ -26,16 +27,6 @@ pub struct EventHubsOptions {
     /// not matter. Without delay after a connection that had worked, there would be no pause between connections that
     /// are accepted and closed at once, so that counts as a first failure.
     pub reconnect: RetryPolicy,
-}
-
-/// What carries the bytes of AMQP, with TLS below it unless the connection string says otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// TCP, to the ports of AMQP.
-    #[default]
-    Tcp,
-    /// WebSocket, to the ports of HTTP: for networks that let nothing else through.
-    WebSocket,
 }
 
 /// Why it is not clear which hub is meant.
@@ -85,19 +76,29 @@ impl EventHubsOptions {
     }
 
     fn of(connection_string: ConnectionString, hub: String) -> Self {
+        let usual = ClientOptions::new(connection_string, hub);
         Self {
-            connection_string,
-            hub,
-            transport: Transport::default(),
-            certificate_authority: None,
-            connect_timeout: Duration::from_secs(30),
-            token_life: Duration::from_secs(60 * 60),
-            reconnect: RetryPolicy {
-                attempts: u32::MAX,
-                delay: Duration::from_millis(200),
-                max_delay: Duration::from_secs(30),
-                ..RetryPolicy::default()
-            },
+            connection_string: usual.connection_string,
+            hub: usual.entity,
+            transport: usual.transport,
+            certificate_authority: usual.certificate_authority,
+            connect_timeout: usual.connect_timeout,
+            token_life: usual.token_life,
+            reconnect: usual.reconnect,
+        }
+    }
+}
+
+impl From<EventHubsOptions> for ClientOptions {
+    fn from(options: EventHubsOptions) -> Self {
+        Self {
+            connection_string: options.connection_string,
+            entity: options.hub,
+            transport: options.transport,
+            certificate_authority: options.certificate_authority,
+            connect_timeout: options.connect_timeout,
+            token_life: options.token_life,
+            reconnect: options.reconnect,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::task::{Context, Poll};
 
-use super::error::EventHubsError;
 use super::options::EventHubsOptions;
 use super::publisher::{Destination, Publisher};
+use crate::service::ServiceError;
 use crate::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 
 /// A [`Sink`] whose destinations are the partitions of a hub, in the order of their ids. Each send is one batch, and what
@@ -19,7 +19,7 @@ impl EventHubsSink {
     ///
     /// # Errors
     /// When the service cannot be reached, refuses the token or a link, or has no such hub.
-    pub async fn connect(options: EventHubsOptions) -> Result<Self, EventHubsError> {
+    pub async fn connect(options: EventHubsOptions) -> Result<Self, ServiceError> {
         let publisher = Publisher::connect(options).await?;
         Ok(Self { publisher })
     }

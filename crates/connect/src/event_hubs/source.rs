@@ -10,6 +10,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -18,18 +19,18 @@ use amqp::performative::{self, DeliveryState, ErrorCondition, Target};
 use amqp::{Symbol, Value};
 use tokio::time::{Instant, Sleep};
 
-use super::connection::ServiceConnection;
 use super::delivered;
-use super::endpoint::Endpoint;
-use super::error::EventHubsError;
 use super::management::hub_properties;
 use super::options::EventHubsOptions;
-use super::reconnecting::Reconnecting;
 use super::selector::start_filter;
 use crate::batch_builder::BatchBuilder;
 use crate::event::{EventBatch, PartitionId};
+use crate::service::Endpoint;
+use crate::service::Reconnecting;
+use crate::service::ServiceConnection;
+use crate::service::ServiceError;
 use crate::sink::ErrorClass;
-use crate::source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition};
+use crate::source::{ByCheckpoint, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
 /// A [`Source`] of the events of a hub, for one consumer group.
 ///
@@ -49,7 +50,7 @@ pub struct EventHubsSource {
     links: Vec<Option<(LinkId, PartitionId)>>,
     links_attached: u64,
     builder: BatchBuilder,
-    closed: VecDeque<(PartitionId, EventHubsError)>,
+    closed: VecDeque<(PartitionId, ServiceError)>,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to, until it has fired.
     armed: Option<std::time::Instant>,
@@ -76,10 +77,10 @@ impl EventHubsSource {
         options: EventHubsOptions,
         consumer_group: &str,
         source: SourceOptions,
-    ) -> Result<Self, EventHubsError> {
+    ) -> Result<Self, ServiceError> {
         let endpoint = Endpoint::resolve(options)?;
         let mut connection = ServiceConnection::open(endpoint.clone()).await?;
-        let partitions = hub_properties(&mut connection, &endpoint.options.hub)
+        let partitions = hub_properties(&mut connection, &endpoint.options.entity)
             .await?
             .partition_ids;
         let count = partitions.last().map_or(0, |last| last.0 + 1);
@@ -133,7 +134,7 @@ impl EventHubsSource {
         let session = connection.data();
         let Some(link) = connection.engine().attach_receiver(session, options) else {
             let error =
-                EventHubsError::of_connection("protocol", "the service takes no further link");
+                ServiceError::of_connection("protocol", "the service takes no further link");
             self.fail(partition, error);
             return;
         };
@@ -154,13 +155,13 @@ impl EventHubsSource {
     }
 
     /// Closes a partition that did not ask for it.
-    fn fail(&mut self, partition: PartitionId, error: EventHubsError) {
+    fn fail(&mut self, partition: PartitionId, error: ServiceError) {
         self.close(partition);
         self.closed.push_back((partition, error));
     }
 
     /// The connection is gone, and with it every open partition.
-    fn lose(&mut self, error: &EventHubsError) {
+    fn lose(&mut self, error: &ServiceError) {
         tracing::warn!(%error, "there is no connection to receive from");
         self.connection.lost();
         self.links.clear();
@@ -174,7 +175,7 @@ impl EventHubsSource {
 
     /// One turn: takes what has been read, seals what is due, writes and reads. Ready when there may be something to hand
     /// over or another turn to take; an error says that the connection is of no more use, or could not be made.
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EventHubsError>> {
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         if self.connection.up().is_none() {
             if self.readers.iter().all(Option::is_none) {
                 return Poll::Pending;
@@ -218,7 +219,7 @@ impl EventHubsSource {
     }
 
     /// Takes what has been read. An error says that the connection is of no more use.
-    fn take_events(&mut self) -> Result<(), EventHubsError> {
+    fn take_events(&mut self) -> Result<(), ServiceError> {
         while let Some(connection) = self.connection.up() {
             match connection.next_event()? {
                 None => break,
@@ -230,7 +231,7 @@ impl EventHubsSource {
                         if let Some(reader) = &mut self.readers[partition.0 as usize] {
                             reader.link = None;
                         }
-                        self.fail(partition, EventHubsError::of_detach(error));
+                        self.fail(partition, ServiceError::of_detach(error));
                     }
                 }
                 Some(_) => {}
@@ -240,7 +241,7 @@ impl EventHubsSource {
     }
 
     /// Puts delivered events into batches. Hot path.
-    fn take_deliveries(&mut self, deliveries: Deliveries) -> Result<(), EventHubsError> {
+    fn take_deliveries(&mut self, deliveries: Deliveries) -> Result<(), ServiceError> {
         let Some(connection) = self.connection.up() else {
             return Ok(());
         };
@@ -284,7 +285,7 @@ impl EventHubsSource {
             let description = format!("an event of partition {partition} cannot be read: {error}");
             self.fail(
                 partition,
-                EventHubsError::of_condition(&ErrorCondition::DECODE_ERROR, description),
+                ServiceError::of_condition(&ErrorCondition::DECODE_ERROR, description),
             );
         }
         Ok(())
@@ -292,6 +293,8 @@ impl EventHubsSource {
 }
 
 impl Source for EventHubsSource {
+    type Completion = ByCheckpoint;
+
     fn partitions(&self) -> Vec<PartitionId> {
         self.partitions.clone()
     }
@@ -299,7 +302,7 @@ impl Source for EventHubsSource {
     fn open(&mut self, partition: PartitionId, position: StartPosition) {
         self.close(partition);
         if self.partitions.binary_search(&partition).is_err() {
-            let error = EventHubsError::fatal(
+            let error = ServiceError::fatal(
                 ErrorCondition::ARGUMENT_OUT_OF_RANGE.as_str(),
                 format!("the hub has no partition {partition}"),
             );
@@ -354,6 +357,10 @@ impl Source for EventHubsSource {
         }
     }
 
+    fn settle(&mut self, _: &EventBatch, _: &[u32], settlement: Infallible) {
+        match settlement {}
+    }
+
     fn release(&mut self, batch: EventBatch) {
         let partition = batch.partition();
         // The window is counted in 32 bits, and no batch is larger than it.
@@ -397,7 +404,7 @@ fn link_options(
     owner_level: Option<i64>,
     number: u64,
 ) -> LinkOptions {
-    let hub = &endpoint.options.hub;
+    let hub = &endpoint.options.entity;
     let name = format!("{}-{partition}-{number}", endpoint.container_id);
     let address = format!("{hub}/ConsumerGroups/{consumer_group}/Partitions/{partition}");
     let mut properties = vec![(RECEIVER_NAME, Value::from(name.as_str()))];

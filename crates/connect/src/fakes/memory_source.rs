@@ -1,6 +1,7 @@
 //! A source whose partitions are vectors in memory.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use tokio::time::{Instant, Sleep};
 use crate::batch_builder::BatchBuilder;
 use crate::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
 use crate::sink::ErrorClass;
-use crate::source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition};
+use crate::source::{ByCheckpoint, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
 /// The partitions that a [`MemorySource`] reads; clones share them. Sequence numbers count from 0, and offsets are ten
 /// times the sequence number, so that nobody confuses the two unnoticed.
@@ -235,6 +236,8 @@ impl MemorySource {
 }
 
 impl Source for MemorySource {
+    type Completion = ByCheckpoint;
+
     fn partitions(&self) -> Vec<PartitionId> {
         (0..).take(self.readers.len()).map(PartitionId).collect()
     }
@@ -286,6 +289,10 @@ impl Source for MemorySource {
                 return Poll::Pending;
             }
         }
+    }
+
+    fn settle(&mut self, _: &EventBatch, _: &[u32], settlement: Infallible) {
+        match settlement {}
     }
 
     fn release(&mut self, batch: EventBatch) {

@@ -13,7 +13,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::event::PartitionId;
 use crate::sink::{
-    ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError,
+    ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, SendUnit, Sink, SinkBusy,
+    SinkError,
 };
 
 /// A [`Sink`] that does what its [`SinkScript`] says; without one it accepts everything at once.
@@ -60,6 +61,7 @@ pub struct Write {
 
 #[derive(Debug)]
 struct State {
+    unit: SendUnit,
     max_batch_bytes: usize,
     max_unanswered: usize,
     /// Replies that each destination has yet to give, before it goes on with the default.
@@ -84,6 +86,7 @@ impl ScriptedSink {
     #[must_use]
     pub fn new(destinations: u32) -> (Self, SinkScript) {
         let state = State {
+            unit: SendUnit::Batch,
             max_batch_bytes: usize::MAX,
             max_unanswered: usize::MAX,
             replies: (0..destinations).map(|_| VecDeque::new()).collect(),
@@ -129,6 +132,11 @@ impl SinkScript {
     /// When there is no such destination.
     pub fn reply_next(&self, destination: u32, reply: Reply) {
         self.state().replies[destination as usize].push_back(reply);
+    }
+
+    /// Asks for this in each send.
+    pub fn send_by(&self, unit: SendUnit) {
+        self.state().unit = unit;
     }
 
     /// Refuses what encodes to more than this (a message to its own length and [`ScriptedSink::OVERHEAD`]).
@@ -221,6 +229,10 @@ impl Sink for ScriptedSink {
             .expect("a sink is made with a 32-bit count")
     }
 
+    fn send_unit(&self) -> SendUnit {
+        self.script.state().unit
+    }
+
     fn max_batch_bytes(&self, _destination: u32) -> usize {
         self.script.state().max_batch_bytes
     }
@@ -240,6 +252,10 @@ impl Sink for ScriptedSink {
 
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
         let mut state = self.script.state();
+        assert!(
+            state.unit == SendUnit::Batch || outgoing.events.len() == 1,
+            "a send of several events where each was to be sent alone"
+        );
         if state.unanswered.len() >= state.max_unanswered {
             return Err(SinkBusy);
         }

@@ -18,12 +18,13 @@ use connect::checkpoint::{
 };
 use connect::event::PartitionId;
 use connect::event_hubs::{
-    EventHubsError, EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError,
-    ManagementClient,
+    EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError, ManagementClient,
 };
 use connect::retry::{RetryMode, RetryPolicy};
+use connect::service::ServiceError;
 use connect::source::{
-    BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition,
+    BatchOptions, SettlementOf, Source, SourceError, SourceEvent, SourceOptions, Start,
+    StartPosition,
 };
 use hub::log::{LogLimits, WhenFull};
 use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig};
@@ -79,7 +80,7 @@ pub enum FabricError {
     Ended(#[from] tokio::task::JoinError),
     /// The service can't be reached or refuses.
     #[error(transparent)]
-    Client(#[from] EventHubsError),
+    Client(#[from] ServiceError),
     /// The folder of checkpoints can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -396,6 +397,8 @@ impl<S> Share<S> {
 }
 
 impl<S: Source> Source for Share<S> {
+    type Completion = S::Completion;
+
     fn partitions(&self) -> Vec<PartitionId> {
         let mine = |partition: &PartitionId| {
             partition.0 % self.instances == self.instance % self.instances
@@ -403,8 +406,8 @@ impl<S: Source> Source for Share<S> {
         self.source.partitions().into_iter().filter(mine).collect()
     }
 
-    fn open(&mut self, partition: PartitionId, position: StartPosition) {
-        self.source.open(partition, position);
+    fn open(&mut self, partition: PartitionId, start: Start<Self>) {
+        self.source.open(partition, start);
     }
 
     fn close(&mut self, partition: PartitionId) {
@@ -419,8 +422,21 @@ impl<S: Source> Source for Share<S> {
         self.source.poll_batch(context)
     }
 
+    fn settle(
+        &mut self,
+        batch: &connect::event::EventBatch,
+        events: &[u32],
+        settlement: SettlementOf<Self>,
+    ) {
+        self.source.settle(batch, events, settlement);
+    }
+
     fn release(&mut self, batch: connect::event::EventBatch) {
         self.source.release(batch);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.source.is_settled()
     }
 }
 

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-use connect::event_hubs::{
-    EventHubsError, HubProperties, HubSummary, NamespaceClient, PartitionProperties,
-};
+use connect::event_hubs::{HubProperties, HubSummary, NamespaceClient, PartitionProperties};
+use connect::service::ServiceError;
 use serde_json::{Value, json};
 use units::date::iso_date;
 
@@ -47,7 +46,7 @@ impl HubDescription {
     pub(super) async fn read(
         client: &mut NamespaceClient,
         properties: HubProperties,
-    ) -> Result<Self, EventHubsError> {
+    ) -> Result<Self, ServiceError> {
         // Azure's own service does not tell.
         let consumer_groups = client.consumer_groups(&properties.name).await.ok();
         let mut partitions = Vec::with_capacity(properties.partition_ids.len());

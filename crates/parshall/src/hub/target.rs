@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use access::{ConnectionString, ServiceAddress};
 use clap::Args;
-use connect::event_hubs::{EventHubsError, EventHubsOptions, NamespaceClient};
+use connect::event_hubs::{EventHubsOptions, NamespaceClient};
+use connect::service::ServiceError;
 
 use crate::exit::CommandError;
 
@@ -71,9 +72,9 @@ impl Target {
     }
 
     /// What the service, or the way to it, has against it. `is_azures`: whether Azure's own service would do it.
-    pub(super) fn refusal(&self, error: &EventHubsError, is_azures: bool) -> CommandError {
+    pub(super) fn refusal(&self, error: &ServiceError, is_azures: bool) -> CommandError {
         let ServiceAddress { host, port, .. } = self.options.connection_string.amqp_address();
-        let EventHubsError {
+        let ServiceError {
             condition,
             description,
             ..

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use access::ConnectionString;
 use connect::event::PartitionId;
-use connect::event_hubs::{
-    EventHubsError, EventHubsOptions, EventHubsSource, ManagementClient, Publisher,
-};
+use connect::event_hubs::{EventHubsOptions, EventHubsSource, ManagementClient, Publisher};
+use connect::service::ServiceError;
 use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source as _, SourceEvent, SourceOptions, StartPosition};
 use lab::clock::RunTime;
@@ -130,7 +129,7 @@ async fn publish(
     options: EventHubsOptions,
     sends: &mut [StreamSends],
     show: watch::Sender<u64>,
-) -> Result<(), EventHubsError> {
+) -> Result<(), ServiceError> {
     let writer = PayloadWriter::new(PAYLOAD, SEED).unwrap();
     let mut publisher = Publisher::connect(options).await?;
     let mut under_way = [0; PARTITIONS as usize];

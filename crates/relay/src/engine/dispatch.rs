@@ -4,14 +4,15 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use connect::event::EventBatch;
-use connect::sink::{OutgoingBatch, Sink};
-use connect::source::Source;
+use connect::sink::{OutgoingBatch, SendUnit, Sink};
+use connect::source::{Completion as _, Settlement, Source};
 
 use super::in_flight::InFlight;
-use super::partition::{Parked, State};
+use super::partition::{Completes, Parked};
 use super::sends::Stage;
 use super::{Relay, RelayError};
 use crate::metrics::{record_count, record_duration};
+use crate::regroup::Group;
 
 impl<S: Source, K: Sink> Relay<S, K> {
     /// A batch has come from the source: takes it up, or parks it until it is its turn.
@@ -19,22 +20,19 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let index = self.indices.get(&batch.partition()).copied();
         let Some(index) = index.filter(|&index| self.partitions[index].state.takes_batches())
         else {
-            self.source.release(batch);
+            self.give_back(batch);
             return;
         };
         self.metrics.received_batches += 1;
         self.metrics.received_events += batch.len() as u64;
         self.metrics.received_bytes += batch.message_bytes() as u64;
+        self.metrics.redelivered_events += u64::from(batch.redelivered());
         record_count(&mut self.metrics.batch_events, batch.len() as u64);
         record_count(&mut self.metrics.batch_bytes, batch.message_bytes() as u64);
         self.held_bytes += batch.message_bytes();
         let received_at = self.now;
         let partition = &mut self.partitions[index];
-        if self.blocked.is_empty()
-            && partition.parked.is_empty()
-            && partition.watermark.has_room()
-            && partition.state == State::Open
-        {
+        if self.blocked.is_empty() && partition.parked.is_empty() && partition.may_begin() {
             self.take_up(index, batch, received_at);
         } else {
             partition.parked.push_back(Parked { batch, received_at });
@@ -55,7 +53,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             };
             let partition = &mut self.partitions[index];
             partition.queued = false;
-            if !partition.watermark.has_room() || partition.state == State::Fencing {
+            if !partition.may_begin() {
                 // The completion of a batch, or of the fence, will queue it again.
                 continue;
             }
@@ -83,7 +81,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         while let Some(parked) = self.partitions[index].parked.pop_front() {
             self.parked -= 1;
             self.held_bytes -= parked.batch.message_bytes();
-            self.source.release(parked.batch);
+            self.give_back(parked.batch);
         }
     }
 
@@ -99,39 +97,73 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let mut groups = std::mem::take(&mut self.groups);
         self.regroup
             .group(&self.destinations, &mut order, &mut groups);
+        if self.sink.send_unit() == SendUnit::Event {
+            split_groups(&mut groups);
+        }
         let partition = &mut self.partitions[index];
-        let ticket = partition
-            .watermark
-            .begin(last.sequence_number, batch.offset(&last));
-        // At most as many groups as destinations, which are counted in 32 bits.
+        let ticket = match partition.completion {
+            Completes::ByCheckpoint => Some(
+                partition
+                    .watermark
+                    .begin(last.sequence_number, batch.offset(&last)),
+            ),
+            Completes::BySettlement => None,
+        };
+        // At most as many groups as destinations or events, which are counted in 32 bits.
         let count = groups.len() as u32;
         let slot = self.slots.insert(InFlight {
             partition: index,
             batch,
             order,
-            groups: count,
+            sends: None,
             unaccepted: count,
+            failed: false,
             ticket,
             started_at: self.now,
             // One reading of the clock per batch, to tell the routing apart from the sending.
             sent_at: tokio::time::Instant::now().into_std(),
         });
-        partition.in_flight.push(slot);
-        let injected_before = self.metrics.injected_failures;
-        for (position, &group) in (0..).zip(&groups) {
-            let send = self.sends.begin(slot, position, group);
+        if ticket.is_some() {
+            partition.in_flight.push(slot);
+        }
+        let mut sends = None;
+        for &group in &groups {
+            let send = self.sends.begin(slot, sends, group);
+            sends = Some(send);
             if self.options.failure_ratio > 0.0 && self.failures.chance(self.options.failure_ratio)
             {
                 self.metrics.injected_failures += 1;
+                self.failing.push(send);
                 continue;
             }
             self.transmit(send);
         }
         self.groups = groups;
-        if self.metrics.injected_failures > injected_before {
+        self.slots.in_flight_mut(slot).sends = sends;
+        if !self.failing.is_empty() {
             // Only now, since the sends of a batch are made at once: the others are on their way.
-            self.fail_batch(index, &"a failure was injected");
+            self.fail_on_purpose(index);
         }
+    }
+
+    fn fail_on_purpose(&mut self, index: usize) {
+        let mut failing = std::mem::take(&mut self.failing);
+        match self.partitions[index].completion {
+            Completes::ByCheckpoint => self.fail_batch(index, &"a failure was injected"),
+            Completes::BySettlement => failing.iter().for_each(|&send| self.give_up(send)),
+        }
+        failing.clear();
+        self.failing = failing;
+    }
+
+    /// Gives a batch back of which nothing was begun.
+    pub(super) fn give_back(&mut self, batch: EventBatch) {
+        if let Some(settlement) = S::Completion::settlement(Settlement::Release) {
+            self.destinations.clear();
+            self.destinations.extend(0..batch.len() as u32);
+            self.source.settle(&batch, &self.destinations, settlement);
+        }
+        self.source.release(batch);
     }
 
     /// Hands the next part of a group to the sink. If the sink is busy, the send waits until it is offered again.
@@ -202,6 +234,23 @@ impl<S: Source, K: Sink> Relay<S, K> {
             }
         }
         Ok(progress)
+    }
+}
+
+/// Makes a group of each event.
+fn split_groups(groups: &mut Vec<Group>) {
+    for index in 0..groups.len() {
+        let Group {
+            destination,
+            start,
+            end,
+        } = groups[index];
+        groups[index].end = start + 1;
+        groups.extend((start + 1..end).map(|start| Group {
+            destination,
+            start,
+            end: start + 1,
+        }));
     }
 }
 

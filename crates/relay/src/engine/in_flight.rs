@@ -14,11 +14,14 @@ pub(super) struct InFlight {
     pub(super) batch: EventBatch,
     /// Indices of the events, by destination.
     pub(super) order: Vec<u32>,
-    /// How many groups there are; each has one send at a time.
-    pub(super) groups: u32,
-    /// How many groups have not been accepted as a whole yet.
+    /// The last of its sends, which leads to the others; each group has one at a time.
+    pub(super) sends: Option<u32>,
+    /// How many groups have not been accepted as a whole yet, or given up where messages are settled.
     pub(super) unaccepted: u32,
-    pub(super) ticket: Ticket,
+    /// Whether some of its messages were given up.
+    pub(super) failed: bool,
+    /// Its place in the watermark; none where messages are settled.
+    pub(super) ticket: Option<Ticket>,
     /// When it was taken up.
     pub(super) started_at: Instant,
     /// When its first group was handed to the sink.

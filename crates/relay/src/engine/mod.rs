@@ -23,13 +23,13 @@ use std::time::Instant;
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreError, StoreFuture};
 use connect::event::PartitionId;
 use connect::sink::{SendOutcome, SendToken, Sink, SinkError};
-use connect::source::{Source, SourceError, SourceEvent};
+use connect::source::{ByCheckpoint, BySettlement, Source, SourceError, SourceEvent};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use units::Random;
 
 use crate::metrics::{Closing, Loss, Metrics, MetricsHandle, MetricsRequests, Wait};
-use crate::options::{CheckpointPolicy, RelayOptions};
+use crate::options::{CheckpointPolicy, RelayOptions, SettlingOptions};
 use crate::ownership::OwnershipOptionsError;
 use crate::regroup::{Group, Regroup};
 use crate::route::Router;
@@ -47,11 +47,11 @@ mod timers;
 
 use in_flight::Slots;
 use pacer::Pacer;
-use partition::{Partition, State};
+use partition::{Completes, Partition, State};
 use progress::Written;
 use sends::Sends;
 use sharing::Sharing;
-use store::TimedStore;
+use store::{NoStore, TimedStore};
 use timers::{Due, Timers};
 
 /// A pipeline from one source to one sink; see the [crate].
@@ -66,6 +66,8 @@ pub struct Relay<S, K> {
     /// Scratch: the destination of each event of the batch that is taken up, and its groups.
     destinations: Vec<u32>,
     groups: Vec<Group>,
+    /// Scratch: the sends of the batch that is taken up which fail on purpose.
+    failing: Vec<u32>,
 
     partitions: Vec<Partition>,
     indices: HashMap<PartitionId, usize>,
@@ -156,7 +158,7 @@ pub enum Ended {
     },
 }
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
     /// A relay from `source` to `sink` whose progress is kept in `store`. Made within a tokio runtime with time, whose
     /// clock it goes by.
     ///
@@ -167,6 +169,63 @@ impl<S: Source, K: Sink> Relay<S, K> {
         source: S,
         sink: K,
         store: Arc<dyn CheckpointStore>,
+    ) -> Result<Self, RelayError> {
+        let sharing = match &options.ownership {
+            Some(ownership) => {
+                ownership.check()?;
+                let now = tokio::time::Instant::now().into_std();
+                let sharing = Sharing::new(ownership, &options, &source.partitions(), now);
+                Some(Box::new(sharing))
+            }
+            None => None,
+        };
+        let state = match sharing {
+            Some(_) => State::Unowned,
+            None => State::Unplaced,
+        };
+        let partitions = source.partitions().into_iter();
+        let partitions = partitions
+            .map(|id| Partition::new(id, state, Completes::ByCheckpoint, options.in_flight.max(1)))
+            .collect();
+        let mut relay = Self::idle(options, source, sink, store, partitions)?;
+        relay.listing_wanted = sharing.is_none();
+        relay.sharing = sharing;
+        if let CheckpointPolicy::Every(interval) = relay.options.checkpoint {
+            relay.timers.set(relay.now + interval, Due::WriteAll);
+        }
+        Ok(relay)
+    }
+}
+
+impl<S: Source<Completion = BySettlement>, K: Sink> Relay<S, K> {
+    /// A relay from `source` to `sink` that settles each message: it is completed once its destination has accepted it,
+    /// and abandoned if that cannot be had. Made within a tokio runtime with time, whose clock it goes by.
+    ///
+    /// # Errors
+    /// When the sink has fewer destinations than the fan-out.
+    pub fn settling(options: SettlingOptions, source: S, sink: K) -> Result<Self, RelayError> {
+        let partitions = source.partitions().into_iter();
+        let partitions = partitions
+            .map(|id| Partition::new(id, State::Open, Completes::BySettlement, 1))
+            .collect();
+        let store = Arc::new(NoStore);
+        let mut relay = Self::idle(options.into(), source, sink, store, partitions)?;
+        for index in 0..relay.partitions.len() {
+            let partition = &relay.partitions[index];
+            relay.metrics.count_opening(partition.opening);
+            relay.source.open(partition.id, ());
+        }
+        Ok(relay)
+    }
+}
+
+impl<S: Source, K: Sink> Relay<S, K> {
+    fn idle(
+        options: RelayOptions,
+        source: S,
+        sink: K,
+        store: Arc<dyn CheckpointStore>,
+        partitions: Vec<Partition>,
     ) -> Result<Self, RelayError> {
         let fan_out = options.fan_out;
         let destinations = sink.destinations();
@@ -180,24 +239,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             in_flight: options.in_flight.max(1),
             ..options
         };
-        let ids = source.partitions();
         let now = tokio::time::Instant::now();
-        let sharing = match &options.ownership {
-            Some(ownership) => {
-                ownership.check()?;
-                let sharing = Sharing::new(ownership, &options, &ids, now.into_std());
-                Some(Box::new(sharing))
-            }
-            None => None,
-        };
-        let state = match sharing {
-            Some(_) => State::Unowned,
-            None => State::Unplaced,
-        };
-        let mut timers = Timers::default();
-        if let CheckpointPolicy::Every(interval) = options.checkpoint {
-            timers.set(now.into_std() + interval, Due::WriteAll);
-        }
         let store = Arc::new(TimedStore::new(store, options.retry.try_timeout));
         Ok(Self {
             router: Router {
@@ -208,17 +250,15 @@ impl<S: Source, K: Sink> Relay<S, K> {
             regroup: Regroup::new(fan_out),
             destinations: Vec::new(),
             groups: Vec::new(),
-            partitions: ids
-                .iter()
-                .map(|&id| Partition::new(id, state, options.in_flight))
-                .collect(),
-            indices: ids
+            failing: Vec::new(),
+            indices: partitions
                 .iter()
                 .enumerate()
-                .map(|(index, &id)| (id, index))
+                .map(|(index, partition)| (partition.id, index))
                 .collect(),
+            partitions,
             slots: Slots::default(),
-            sends: Sends::new(fan_out),
+            sends: Sends::new(),
             blocked: VecDeque::new(),
             runnable: VecDeque::new(),
             held_bytes: 0,
@@ -226,10 +266,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
             pacer: Pacer::new(store.pace()),
             writes: JoinSet::new(),
             listing: None,
-            listing_wanted: sharing.is_none(),
+            listing_wanted: false,
             listed: false,
-            sharing,
-            timers,
+            sharing: None,
+            timers: Timers::default(),
             sleep: Box::pin(tokio::time::sleep_until(now)),
             armed: None,
             now: now.into_std(),
@@ -316,6 +356,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
             match self.source.poll_batch(context)? {
                 Poll::Pending => return Ok(taken > 0),
                 Poll::Ready(SourceEvent::Batch(batch)) => self.receive(batch),
+                Poll::Ready(SourceEvent::Settled(settled)) => self.count_settled(&settled),
+                Poll::Ready(SourceEvent::LocksRenewed { renewed, failed }) => {
+                    self.metrics.lock_renewals += u64::from(renewed);
+                    self.metrics.failed_lock_renewals += u64::from(failed);
+                }
                 Poll::Ready(SourceEvent::PartitionClosed { partition, error }) => {
                     self.metrics.closed_partitions += 1;
                     if self.sharing.is_some() && error.is_stolen() {
@@ -429,6 +474,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     fn ended(&self) -> Option<Ended> {
         let stop_by = self.stop_by?;
         if self.slots.is_empty()
+            && self.source.is_settled()
             && self
                 .partitions
                 .iter()

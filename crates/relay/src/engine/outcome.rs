@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use connect::sink::{ErrorClass, SendError, SendToken, Sink};
-use connect::source::Source;
+use connect::source::{Completion as _, Settled, Settlement, SettlementResult, Source};
 
-use super::partition::State;
+use super::partition::{Completes, State};
 use super::sends::Stage;
 use super::timers::Due;
 use super::{Relay, RelayError};
@@ -64,8 +64,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     fn accept(&mut self, index: u32) {
         let send = *self.sends.send(index);
-        let slot = self.sends.slot(index);
-        let in_flight = self.slots.in_flight_mut(slot);
+        let in_flight = self.slots.in_flight(self.sends.slot(index));
         let count = (send.part_end - send.next) as usize;
         let batch = &in_flight.batch;
         self.metrics.forwarded_events += count as u64;
@@ -81,6 +80,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 .sum()
         } as u64;
         self.metrics.forwarded_bytes += bytes;
+        if let Some(settlement) = S::Completion::settlement(Settlement::Complete) {
+            let accepted = &in_flight.order[send.next as usize..send.part_end as usize];
+            self.source.settle(batch, accepted, settlement);
+        }
         record_count(&mut self.metrics.send_events, count as u64);
         record_count(&mut self.metrics.send_bytes, bytes);
         if send.part_end < send.end {
@@ -91,6 +94,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.transmit(index);
             return;
         }
+        self.end_group(index);
+    }
+
+    /// A group has been accepted, or given up.
+    fn end_group(&mut self, index: u32) {
+        let slot = self.sends.slot(index);
+        let in_flight = self.slots.in_flight_mut(slot);
         in_flight.unaccepted -= 1;
         let complete = in_flight.unaccepted == 0;
         self.sends.end_attempt(index, Stage::Over);
@@ -99,9 +109,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
     }
 
-    /// Every event of a batch is accepted.
+    /// Every event of a batch is accepted, or given up where messages are settled.
     fn complete(&mut self, slot: u32) {
         let in_flight = self.slots.remove(slot);
+        self.sends.abandon(in_flight.sends);
         record_duration(
             &mut self.metrics.process_us,
             self.now.duration_since(in_flight.started_at),
@@ -110,14 +121,21 @@ impl<S: Source, K: Sink> Relay<S, K> {
             &mut self.metrics.batch_send_us,
             self.now.duration_since(in_flight.sent_at),
         );
-        self.metrics.completed_batches += 1;
+        if in_flight.failed {
+            self.metrics.failed_batches += 1;
+        } else {
+            self.metrics.completed_batches += 1;
+        }
         self.held_bytes -= in_flight.batch.message_bytes();
         let first = in_flight.batch.first_sequence_number();
         self.source.release(in_flight.batch);
         let index = in_flight.partition;
+        let Some(ticket) = in_flight.ticket else {
+            return;
+        };
         let partition = &mut self.partitions[index];
         partition.in_flight.retain(|&other| other != slot);
-        if partition.watermark.complete(in_flight.ticket) {
+        if partition.watermark.complete(ticket) {
             partition.progress.dirty = true;
             self.metrics.completed_events += partition.count_completed(first);
             if self.options.checkpoint == CheckpointPolicy::EachBatch || self.stop_by.is_some() {
@@ -167,8 +185,47 @@ impl<S: Source, K: Sink> Relay<S, K> {
             );
         } else {
             let partition = self.slots.in_flight(self.sends.slot(index)).partition;
-            self.fail_batch(partition, error);
+            match self.partitions[partition].completion {
+                Completes::ByCheckpoint => self.fail_batch(partition, error),
+                Completes::BySettlement => {
+                    tracing::debug!(%error, "messages are abandoned");
+                    self.give_up(index);
+                }
+            }
         }
+    }
+
+    /// What is left of a group cannot be forwarded: its messages are abandoned, and the others go on.
+    pub(super) fn give_up(&mut self, index: u32) {
+        let send = *self.sends.send(index);
+        let in_flight = self.slots.in_flight_mut(self.sends.slot(index));
+        in_flight.failed = true;
+        if let Some(settlement) = S::Completion::settlement(Settlement::Abandon) {
+            let left = &in_flight.order[send.next as usize..send.end as usize];
+            self.source.settle(&in_flight.batch, left, settlement);
+        }
+        self.end_group(index);
+    }
+
+    /// The service has answered settlements, or never will.
+    pub(super) fn count_settled(&mut self, settled: &Settled) {
+        let messages = u64::from(settled.messages);
+        let metrics = &mut self.metrics;
+        if (settled.result, settled.settlement)
+            == (SettlementResult::Confirmed, Settlement::Complete)
+        {
+            metrics.completed_events += messages;
+        }
+        *match (settled.result, settled.settlement) {
+            (SettlementResult::Confirmed, Settlement::Complete) => &mut metrics.confirmed_events,
+            (SettlementResult::Confirmed, Settlement::Abandon) => &mut metrics.abandoned_events,
+            (SettlementResult::Confirmed, Settlement::Release) => &mut metrics.released_events,
+            (SettlementResult::Confirmed, Settlement::DeadLetter)
+            | (SettlementResult::DeadLettered, _) => &mut metrics.dead_lettered_events,
+            (SettlementResult::LockLost, _) => &mut metrics.lock_lost_events,
+            (SettlementResult::Failed, _) => &mut metrics.unsettled_events,
+        } += messages;
+        record_durations(&mut metrics.settle_us, settled.elapsed, messages);
     }
 
     /// A send has waited long enough for its outcome.
@@ -227,7 +284,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn abandon(&mut self, index: usize) {
         while let Some(slot) = self.partitions[index].in_flight.pop() {
             let abandoned = self.slots.remove(slot);
-            self.metrics.doubtful_events += self.sends.abandon(slot, abandoned.groups);
+            self.metrics.doubtful_events += self.sends.abandon(abandoned.sends);
             self.held_bytes -= abandoned.batch.message_bytes();
             self.source.release(abandoned.batch);
         }

@@ -22,6 +22,7 @@ use crate::watermark::Watermark;
 pub(super) struct Partition {
     pub(super) id: PartitionId,
     pub(super) state: State,
+    pub(super) completion: Completes,
     pub(super) watermark: Watermark,
     /// Slots of its batches under way, oldest first.
     pub(super) in_flight: Vec<u32>,
@@ -60,6 +61,13 @@ pub(super) enum State {
     Closed,
 }
 
+/// How events are told to be done: what the type of the source says, as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Completes {
+    ByCheckpoint,
+    BySettlement,
+}
+
 /// A batch that waits for its turn.
 #[derive(Debug)]
 pub(super) struct Parked {
@@ -87,10 +95,16 @@ pub(super) struct Progress {
 }
 
 impl Partition {
-    pub(super) fn new(id: PartitionId, state: State, in_flight: usize) -> Self {
+    pub(super) fn new(
+        id: PartitionId,
+        state: State,
+        completion: Completes,
+        in_flight: usize,
+    ) -> Self {
         Self {
             id,
             state,
+            completion,
             watermark: Watermark::new(in_flight),
             in_flight: Vec::with_capacity(in_flight),
             parked: VecDeque::new(),
@@ -100,6 +114,15 @@ impl Partition {
             tenure: 0,
             opening: Opening::Start,
         }
+    }
+
+    /// Whether another batch may begin. Messages that are settled are counted by the source instead.
+    pub(super) fn may_begin(&self) -> bool {
+        self.state == State::Open
+            && match self.completion {
+                Completes::ByCheckpoint => self.watermark.has_room(),
+                Completes::BySettlement => true,
+            }
     }
 
     /// Forgets how far it got: from now on that is for another relay to say.

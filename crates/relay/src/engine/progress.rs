@@ -15,7 +15,7 @@ use std::time::Duration;
 use connect::checkpoint::{Checkpoint, ETag, StoreError};
 use connect::event::PartitionId;
 use connect::sink::Sink;
-use connect::source::{Source, StartPosition};
+use connect::source::{Completion as _, Source, StartPosition};
 
 use super::partition::State;
 use super::timers::Due;
@@ -353,7 +353,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 };
                 let checkpoint = checkpoint.unwrap_or_else(nowhere);
                 // Opened at the same time: that takes the link from an owner who does not know yet.
-                self.source.open(id, position);
+                self.source.open(id, S::Completion::start(position));
                 self.metrics.count_opening(self.partitions[index].opening);
                 self.begin_writing(index, checkpoint, context);
                 continue;
@@ -361,7 +361,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 continue;
             }
             self.metrics.count_opening(self.partitions[index].opening);
-            self.source.open(id, position);
+            self.source.open(id, S::Completion::start(position));
         }
     }
 }

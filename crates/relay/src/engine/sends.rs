@@ -1,4 +1,4 @@
-//! The sends of the batches under way: one for each group, at a place that follows from the batch's slot.
+//! The sends of the batches under way: one for each group. Those of a batch hang together in a list.
 //!
 //! A group is sent as a whole, or in parts one after the other if its destination takes no more at once. Each try of
 //! each part is an attempt with a token of its own, so the outcome of an attempt that was given up finds nobody.
@@ -15,6 +15,10 @@ use crate::regroup::Group;
 pub(super) struct Send {
     /// Counts the attempts that this place has seen.
     generation: u32,
+    /// The slot of the batch that it belongs to.
+    slot: u32,
+    /// Another send of the same batch, or [`NONE`].
+    next_of_batch: u32,
     pub(super) stage: Stage,
     pub(super) destination: u32,
     /// The first event, as a position in the batch's order, that has not been accepted.
@@ -46,32 +50,35 @@ pub(super) enum Stage {
 /// All sends.
 #[derive(Debug)]
 pub(super) struct Sends {
-    /// How many groups a batch can have: the send of group `g` of slot `s` is at `s * stride + g`.
-    stride: u32,
     sends: Vec<Send>,
+    /// Places of batches that are done.
+    free: Vec<u32>,
     /// When each send is given up. All tries may take equally long.
     timeouts: DeadlineQueue,
 }
 
 impl Sends {
-    pub(super) fn new(stride: u32) -> Self {
+    pub(super) const fn new() -> Self {
         Self {
-            stride,
             sends: Vec::new(),
+            free: Vec::new(),
             timeouts: DeadlineQueue::new(),
         }
     }
 
-    /// Begins the send of a group; returns its index.
-    pub(super) fn begin(&mut self, slot: u32, position: u32, group: Group) -> u32 {
-        let index = slot * self.stride + position;
-        if index as usize >= self.sends.len() {
-            let slots = (slot + 1) * self.stride;
-            self.sends.resize(slots as usize, Send::default());
-        }
+    /// Begins the send of a group and returns its index. `others` is the send of the same batch that was begun before it,
+    /// if it is not the first.
+    pub(super) fn begin(&mut self, slot: u32, others: Option<u32>, group: Group) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.sends.push(Send::default());
+            // Far fewer than events can be held.
+            (self.sends.len() - 1) as u32
+        });
         let send = &mut self.sends[index as usize];
         *send = Send {
             generation: send.generation,
+            slot,
+            next_of_batch: others.unwrap_or(NONE),
             stage: Stage::Blocked,
             destination: group.destination,
             next: group.start,
@@ -85,7 +92,7 @@ impl Sends {
 
     /// The slot of the batch that a send belongs to.
     pub(super) fn slot(&self, index: u32) -> u32 {
-        index / self.stride
+        self.sends[index as usize].slot
     }
 
     pub(super) fn send(&self, index: u32) -> &Send {
@@ -127,10 +134,13 @@ impl Sends {
         send.generation = send.generation.wrapping_add(1);
     }
 
-    /// Ends all sends of a batch. Returns how many events the sink has of them: they may be accepted all the same.
-    pub(super) fn abandon(&mut self, slot: u32, groups: u32) -> u64 {
+    /// Ends all sends of a batch, from its last one on, and frees their places. Returns how many events the sink has of
+    /// them: they may be accepted all the same.
+    pub(super) fn abandon(&mut self, last: Option<u32>) -> u64 {
         let mut doubtful = 0;
-        for index in (slot * self.stride..).take(groups as usize) {
+        let mut next = last.unwrap_or(NONE);
+        while next != NONE {
+            let index = next;
             let send = self.sends[index as usize];
             if send.stage == Stage::Sent {
                 doubtful += u64::from(send.part_end - send.next);
@@ -138,6 +148,8 @@ impl Sends {
             if send.stage != Stage::Over {
                 self.end_attempt(index, Stage::Over);
             }
+            self.free.push(index);
+            next = send.next_of_batch;
         }
         doubtful
     }
@@ -163,6 +175,9 @@ impl Sends {
     }
 }
 
+/// The end of a list of sends.
+const NONE: u32 = u32::MAX;
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -178,9 +193,10 @@ mod tests {
     #[test]
     fn an_outcome_finds_its_attempt_and_none_before_or_after_it() {
         let now = Instant::now();
-        let mut sends = Sends::new(8);
-        let index = sends.begin(3, 5, GROUP);
-        assert_eq!((index, sends.slot(index)), (29, 3));
+        let mut sends = Sends::new();
+        let other = sends.begin(3, None, GROUP);
+        let index = sends.begin(3, Some(other), GROUP);
+        assert_eq!(sends.slot(index), 3);
         let first = sends.token(index);
         assert_eq!(
             (sends.of_token(first), sends.of_outcome(first)),
@@ -193,14 +209,26 @@ mod tests {
         let second = sends.token(index);
         sends.sent(index, 12, now);
         assert_eq!(sends.of_token(second), Some(index));
-        assert_eq!(sends.abandon(3, 8), 2);
+        assert_eq!(sends.abandon(Some(index)), 2);
+        assert_eq!(sends.of_token(sends.token(other)), None);
         assert_eq!(sends.of_token(second), None);
         assert_eq!(sends.next_timeout(), None);
     }
 
     #[test]
+    fn places_are_used_again_and_old_tokens_find_nobody_there() {
+        let mut sends = Sends::new();
+        let first = sends.begin(0, None, GROUP);
+        let old = sends.token(first);
+        sends.abandon(Some(first));
+        let second = sends.begin(1, None, GROUP);
+        assert_eq!((second, sends.slot(second)), (first, 1));
+        assert_eq!(sends.of_token(old), None);
+    }
+
+    #[test]
     fn tokens_that_were_never_given_find_nobody() {
-        let sends = Sends::new(8);
+        let sends = Sends::new();
         assert_eq!(sends.of_token(SendToken(0)), None);
         assert_eq!(sends.of_token(SendToken(u64::MAX)), None);
     }
@@ -209,8 +237,9 @@ mod tests {
     fn time_outs_come_in_order_and_only_for_what_is_sent() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut sends = Sends::new(2);
-        let (one, two) = (sends.begin(0, 0, GROUP), sends.begin(0, 1, GROUP));
+        let mut sends = Sends::new();
+        let one = sends.begin(0, None, GROUP);
+        let two = sends.begin(0, Some(one), GROUP);
         sends.sent(one, 12, at(10));
         sends.sent(two, 12, at(11));
         sends.end_attempt(one, Stage::Over);

@@ -74,6 +74,47 @@ impl TimedStore {
     }
 }
 
+/// The store of a relay whose source settles, which has nothing to keep. It is never asked.
+#[derive(Debug)]
+pub(super) struct NoStore;
+
+impl NoStore {
+    fn refuse<T: Send + 'static>() -> StoreFuture<T> {
+        let reason = "what is settled has no checkpoint".to_owned();
+        Box::pin(std::future::ready(Err(StoreError::Unavailable { reason })))
+    }
+}
+
+impl CheckpointStore for NoStore {
+    fn list_checkpoints(&self, _: &ConsumerGroup) -> StoreFuture<Vec<Checkpoint>> {
+        Self::refuse()
+    }
+
+    fn update_checkpoint(&self, _: Checkpoint) -> StoreFuture<()> {
+        Self::refuse()
+    }
+
+    fn replace_checkpoint(&self, _: Checkpoint) -> StoreFuture<ETag> {
+        Self::refuse()
+    }
+
+    fn list_ownership(&self, _: &ConsumerGroup) -> StoreFuture<Vec<Ownership>> {
+        Self::refuse()
+    }
+
+    fn claim_ownership(&self, _: Vec<Ownership>) -> StoreFuture<Vec<Ownership>> {
+        Self::refuse()
+    }
+
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn pace(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 /// Waits until an update that was given up is over. Whoever asked for it was told that it failed.
 async fn finish(update: &mut Option<UnderWay>) {
     if let Some(UnderWay { call, lost_at }) = update {

@@ -37,8 +37,27 @@ pub struct Metrics {
     pub forwarded_bytes: u64,
     /// Batches of which every event was accepted.
     pub completed_batches: u64,
-    /// Events that the watermarks have passed; one that is received again counts once.
+    /// Events that the watermarks have passed, where one that is received again counts once; of a source that settles,
+    /// [`confirmed_events`](Self::confirmed_events).
     pub completed_events: u64,
+    /// Events that the service said it had delivered before.
+    pub redelivered_events: u64,
+    /// Messages of which the service has confirmed that they are completed.
+    pub confirmed_events: u64,
+    /// Messages of which the service has confirmed that they are abandoned: it delivers them again.
+    pub abandoned_events: u64,
+    /// Messages that were given back as if they had not been delivered, and the service has confirmed it.
+    pub released_events: u64,
+    /// Messages that are in the dead-letter queue now: they could not be read, or the service said so.
+    pub dead_lettered_events: u64,
+    /// Messages whose lock had expired when they were settled: they come again.
+    pub lock_lost_events: u64,
+    /// Messages whose settlement broke off or was refused: they may come again.
+    pub unsettled_events: u64,
+    /// Locks of messages that were renewed.
+    pub lock_renewals: u64,
+    /// Locks of messages that could not be renewed.
+    pub failed_lock_renewals: u64,
     /// Events of sends that may have been accepted without our being told: those that timed out, broke off, or were
     /// under way when their batch was abandoned.
     pub doubtful_events: u64,
@@ -60,7 +79,7 @@ pub struct Metrics {
     pub busy_sink: u64,
     /// Sends that failed on purpose.
     pub injected_failures: u64,
-    /// Batches that failed: their partition stopped.
+    /// Batches that failed: their partition stopped, or some of their messages were abandoned.
     pub failed_batches: u64,
     /// Partitions that were closed by the service.
     pub closed_partitions: u64,
@@ -152,6 +171,8 @@ pub struct Metrics {
     pub checkpoint_us: Histogram<u64>,
     /// Microseconds after which the writing of a checkpoint failed.
     pub failed_checkpoint_us: Histogram<u64>,
+    /// Microseconds from telling the service what is to become of a message to its answer.
+    pub settle_us: Histogram<u64>,
     /// Microseconds from reading the claims of all relays to the renewal of one's own.
     pub ownership_cycle_us: Histogram<u64>,
     /// Events per batch received.
@@ -226,6 +247,15 @@ impl Metrics {
             forwarded_bytes: 0,
             completed_batches: 0,
             completed_events: 0,
+            redelivered_events: 0,
+            confirmed_events: 0,
+            abandoned_events: 0,
+            released_events: 0,
+            dead_lettered_events: 0,
+            lock_lost_events: 0,
+            unsettled_events: 0,
+            lock_renewals: 0,
+            failed_lock_renewals: 0,
             doubtful_events: 0,
             sends: 0,
             retries: 0,
@@ -282,6 +312,7 @@ impl Metrics {
             failed_send_us: sizes(),
             checkpoint_us: durations(),
             failed_checkpoint_us: sizes(),
+            settle_us: durations(),
             ownership_cycle_us: sizes(),
             batch_events: sizes(),
             batch_bytes: sizes(),

@@ -61,8 +61,13 @@ pub const COUNTERS: &[Plain] = &[
     ),
     (
         "parshall_relay_completed_events",
-        "Events that the watermarks have passed",
+        "Events that the watermarks have passed, or messages confirmed to be completed",
         |metrics| metrics.completed_events,
+    ),
+    (
+        "parshall_relay_redelivered_events",
+        "Events that the service said it had delivered before",
+        |metrics| metrics.redelivered_events,
     ),
     (
         "parshall_relay_doubtful_events",
@@ -116,7 +121,7 @@ pub const COUNTERS: &[Plain] = &[
     ),
     (
         "parshall_relay_failed_batches",
-        "Batches that failed and stopped their partition",
+        "Batches that failed: their partition stopped, or messages of them were abandoned",
         |metrics| metrics.failed_batches,
     ),
     (
@@ -226,6 +231,30 @@ pub const CAUSES: &[ByCause] = &[
         ],
     ),
     (
+        "parshall_relay_settled_messages",
+        "Messages that were settled, by what became of them",
+        "result",
+        &[
+            ("completed", |metrics| metrics.confirmed_events as f64),
+            ("abandoned", |metrics| metrics.abandoned_events as f64),
+            ("released", |metrics| metrics.released_events as f64),
+            ("dead-lettered", |metrics| {
+                metrics.dead_lettered_events as f64
+            }),
+            ("lock-lost", |metrics| metrics.lock_lost_events as f64),
+            ("unconfirmed", |metrics| metrics.unsettled_events as f64),
+        ],
+    ),
+    (
+        "parshall_relay_lock_renewals",
+        "Locks of messages renewed, by whether they were",
+        "result",
+        &[
+            ("renewed", |metrics| metrics.lock_renewals as f64),
+            ("failed", |metrics| metrics.failed_lock_renewals as f64),
+        ],
+    ),
+    (
         "parshall_relay_waiting_seconds",
         "How long the loop slept, by what it waited for",
         "for",
@@ -329,6 +358,13 @@ pub const DISTRIBUTIONS: &[Distribution] = &[
         "parshall_relay_failed_checkpoint_seconds",
         "After what time the writing of a checkpoint failed",
         |metrics| &metrics.failed_checkpoint_us,
+        1e6,
+        DURATIONS_US,
+    ),
+    (
+        "parshall_relay_settle_seconds",
+        "From telling the service what is to become of a message to its answer",
+        |metrics| &metrics.settle_us,
         1e6,
         DURATIONS_US,
     ),

@@ -44,7 +44,8 @@ snapshot! {
     /// The metrics of a relay as they were at one instant.
     plain {
         received_events, received_batches, received_bytes, forwarded_events, forwarded_bytes, completed_batches,
-        completed_events, doubtful_events, sends, retries, failed_sends, throttled_sends, timed_out_sends, late_outcomes,
+        completed_events, redelivered_events, confirmed_events, abandoned_events, released_events, dead_lettered_events, lock_lost_events,
+        unsettled_events, lock_renewals, failed_lock_renewals, doubtful_events, sends, retries, failed_sends, throttled_sends, timed_out_sends, late_outcomes,
         split_sends, busy_sink, injected_failures, failed_batches, closed_partitions, opened_partitions, opened_at_start,
         opened_after_rest, opened_after_claim, closed_after_batch, closed_after_checkpoint, closed_by_service,
         closed_after_loss, closed_by_fence, closed_at_stop, checkpoints, failed_checkpoints, refused_checkpoints,
@@ -55,7 +56,7 @@ snapshot! {
         batches_in_flight, held_bytes, open_partitions,
     }
     distributions {
-        queue_us, process_us, batch_send_us, send_us, failed_send_us, checkpoint_us, failed_checkpoint_us,
+        queue_us, process_us, batch_send_us, send_us, failed_send_us, checkpoint_us, failed_checkpoint_us, settle_us,
         ownership_cycle_us, batch_events, batch_bytes, send_events, send_bytes,
     }
 }

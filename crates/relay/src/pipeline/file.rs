@@ -436,7 +436,7 @@ where
         .map_err(de::Error::custom)
 }
 
-impl From<Transport> for connect::event_hubs::Transport {
+impl From<Transport> for connect::service::Transport {
     fn from(transport: Transport) -> Self {
         match transport {
             Transport::Tcp => Self::Tcp,

@@ -30,7 +30,7 @@ use std::time::Duration;
 use access::ConnectionString;
 use connect::checkpoint::ConsumerGroup;
 use connect::checkpoint::blobs::BlobStoreOptions;
-use connect::event_hubs::Transport;
+use connect::service::Transport;
 use connect::source::SourceOptions;
 use settings::{Document, SettingsError};
 

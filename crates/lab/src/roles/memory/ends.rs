@@ -1,5 +1,6 @@
 //! Where the clients of the world in memory send and receive.
 
+use std::convert::Infallible;
 use std::{
     collections::VecDeque,
     pin::Pin,
@@ -14,7 +15,7 @@ use connect::{
     sink::{
         ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError,
     },
-    source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition},
+    source::{ByCheckpoint, Source, SourceError, SourceEvent, SourceOptions, StartPosition},
 };
 use tokio::time::{Instant, Sleep};
 
@@ -180,6 +181,8 @@ impl CountedSource {
 }
 
 impl Source for CountedSource {
+    type Completion = ByCheckpoint;
+
     fn partitions(&self) -> Vec<PartitionId> {
         self.source.partitions()
     }
@@ -201,6 +204,10 @@ impl Source for CountedSource {
                 .fetch_add(batch.len() as u64, Ordering::SeqCst);
         }
         event
+    }
+
+    fn settle(&mut self, _: &EventBatch, _: &[u32], settlement: Infallible) {
+        match settlement {}
     }
 
     fn release(&mut self, batch: EventBatch) {

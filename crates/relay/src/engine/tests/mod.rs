@@ -20,6 +20,7 @@ mod failure;
 mod metrics;
 mod outage;
 mod progress;
+mod settlement;
 mod sharing;
 mod stop;
 

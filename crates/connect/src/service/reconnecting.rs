@@ -9,10 +9,10 @@ use tokio::time::Sleep;
 
 use super::connection::ServiceConnection;
 use super::endpoint::Endpoint;
-use super::error::EventHubsError;
+use super::error::ServiceError;
 
 /// A connection, or the way to one. Nothing happens without being polled.
-pub(super) struct Reconnecting {
+pub(crate) struct Reconnecting {
     endpoint: Arc<Endpoint>,
     state: State,
     /// Attempts in a row that failed. A connection that broke counts as the first, so that one that breaks at once is
@@ -27,11 +27,11 @@ enum State {
     Connecting(Connecting),
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<ServiceConnection, EventHubsError>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<ServiceConnection, ServiceError>> + Send>>;
 
 impl Reconnecting {
     /// Starts with a connection that is up.
-    pub(super) fn new(endpoint: Arc<Endpoint>, connection: ServiceConnection) -> Self {
+    pub(crate) fn new(endpoint: Arc<Endpoint>, connection: ServiceConnection) -> Self {
         Self {
             endpoint,
             state: State::Up(Box::new(connection)),
@@ -41,19 +41,19 @@ impl Reconnecting {
 
     /// The connection, while there is one.
     #[inline]
-    pub(super) fn up(&mut self) -> Option<&mut ServiceConnection> {
+    pub(crate) fn up(&mut self) -> Option<&mut ServiceConnection> {
         match &mut self.state {
             State::Up(connection) => Some(connection),
             State::Down | State::BackingOff(_) | State::Connecting(_) => None,
         }
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
     /// The connection is of no more use.
-    pub(super) fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         if matches!(self.state, State::Up(_)) {
             self.state = State::Down;
             self.failures = 1;
@@ -65,10 +65,7 @@ impl Reconnecting {
     ///
     /// # Errors
     /// When an attempt failed. The last one that the options allow is fatal.
-    pub(super) fn poll_up(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), EventHubsError>> {
+    pub(crate) fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         loop {
             match &mut self.state {
                 State::Up(_) => return Poll::Ready(Ok(())),
@@ -78,7 +75,7 @@ impl Reconnecting {
                     let Some(delay) = policy.delay_after(self.failures, 0) else {
                         let attempts = self.failures;
                         self.failures = 0;
-                        return Poll::Ready(Err(EventHubsError::fatal(
+                        return Poll::Ready(Err(ServiceError::fatal(
                             "connection:lost",
                             format!(
                                 "the connection could not be made again, with {attempts} failures in a row"
@@ -107,7 +104,7 @@ impl Reconnecting {
     }
 
     /// The connection, to be closed in good order, if there is one.
-    pub(super) fn into_connection(self) -> Option<ServiceConnection> {
+    pub(crate) fn into_connection(self) -> Option<ServiceConnection> {
         match self.state {
             State::Up(connection) => Some(*connection),
             State::Down | State::BackingOff(_) | State::Connecting(_) => None,

@@ -11,19 +11,19 @@ use amqp_tokio::{ClientTls, Stream};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use super::error::EventHubsError;
-use super::options::{EventHubsOptions, Transport};
+use super::error::ServiceError;
+use super::options::{ClientOptions, Transport};
 use crate::certificates;
 
 /// What it takes to connect, as often as need be.
 #[derive(Debug)]
-pub(super) struct Endpoint {
-    pub(super) options: EventHubsOptions,
-    pub(super) address: ServiceAddress,
+pub(crate) struct Endpoint {
+    pub(crate) options: ClientOptions,
+    pub(crate) address: ServiceAddress,
     /// None for plain TCP.
-    pub(super) tls: Option<ClientTls>,
+    pub(crate) tls: Option<ClientTls>,
     /// The name of this client, unlike that of any other.
-    pub(super) container_id: String,
+    pub(crate) container_id: String,
 }
 
 impl Endpoint {
@@ -31,7 +31,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// When they cannot be read, or the host's name cannot be in a certificate.
-    pub(super) fn resolve(options: EventHubsOptions) -> Result<Arc<Self>, EventHubsError> {
+    pub(crate) fn resolve(options: impl Into<ClientOptions>) -> Result<Arc<Self>, ServiceError> {
+        let options = options.into();
         let address = match options.transport {
             Transport::Tcp => options.connection_string.amqp_address(),
             Transport::WebSocket => options.connection_string.web_socket_address(),
@@ -52,7 +53,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// When it cannot be reached, is not who it should be, or does not speak the transport.
-    pub(super) async fn dial(&self) -> Result<Stream, EventHubsError> {
+    pub(crate) async fn dial(&self) -> Result<Stream, ServiceError> {
         let ServiceAddress { host, port, .. } = &self.address;
         let limit = self.options.connect_timeout;
         let stream = amqp_tokio::connect(host, *port, self.tls.clone(), limit).await?;
@@ -65,7 +66,7 @@ impl Endpoint {
     }
 
     /// The settings of a connection of this client.
-    pub(super) fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         Config {
             container_id: self.container_id.clone(),
             hostname: Some(self.address.host.clone()),
@@ -83,18 +84,18 @@ impl Endpoint {
         }
     }
 
-    /// The URI of the hub, which is what tokens are about: they hold for everything beneath it.
-    pub(super) fn audience(&self) -> String {
-        let (host, hub) = (&self.address.host, &self.options.hub);
+    /// The URI of the entity, which is what tokens are about: they hold for everything beneath it.
+    pub(crate) fn audience(&self) -> String {
+        let (host, entity) = (&self.address.host, &self.options.entity);
         match host.contains(':') {
-            true => format!("sb://[{host}]/{hub}"),
-            false => format!("sb://{host}/{hub}"),
+            true => format!("sb://[{host}]/{entity}"),
+            false => format!("sb://{host}/{entity}"),
         }
     }
 }
 
-fn client_tls(options: &EventHubsOptions, host: &str) -> Result<ClientTls, EventHubsError> {
-    let unusable = |what: String| EventHubsError::fatal("connection:certificates", what);
+fn client_tls(options: &ClientOptions, host: &str) -> Result<ClientTls, ServiceError> {
+    let unusable = |what: String| ServiceError::fatal("connection:certificates", what);
     let server_name = ServerName::try_from(host.to_owned())
         .map_err(|error| unusable(format!("{host} cannot be in a certificate: {error}")))?;
     let roots =
@@ -128,11 +129,10 @@ mod tests {
     fn resolve(
         connection_string: &str,
         file: Option<&[u8]>,
-    ) -> Result<Arc<Endpoint>, EventHubsError> {
+    ) -> Result<Arc<Endpoint>, ServiceError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("authority.pem");
-        let mut options =
-            EventHubsOptions::new(connection_string.parse().unwrap(), Some("hub")).unwrap();
+        let mut options = ClientOptions::new(connection_string.parse().unwrap(), "hub");
         options.certificate_authority = file.map(|content| {
             std::fs::write(&path, content).unwrap();
             path.clone()

@@ -10,7 +10,7 @@ use super::request::Request;
 
 /// The request that puts a fresh token on a connection. A connection string that brings a ready token has always the same
 /// one to put.
-pub(super) fn put_token(endpoint: &Endpoint) -> Request<'static> {
+pub(crate) fn put_token(endpoint: &Endpoint) -> Request<'static> {
     let audience = endpoint.audience();
     let (token, expires_at) = match &endpoint.options.connection_string.credential {
         Credential::Key(key) => {
@@ -37,7 +37,7 @@ pub(super) fn put_token(endpoint: &Endpoint) -> Request<'static> {
 }
 
 /// How long a token that was just put serves; `None` for one that cannot be renewed.
-pub(super) fn renew_after(endpoint: &Endpoint) -> Option<std::time::Duration> {
+pub(crate) fn renew_after(endpoint: &Endpoint) -> Option<std::time::Duration> {
     match endpoint.options.connection_string.credential {
         Credential::Key(_) => Some(endpoint.options.token_life.mul_f64(RENEWED_AT)),
         Credential::Signature(_) => None,

@@ -9,7 +9,7 @@ use crate::sink::SendToken;
 
 /// The sends of one connection, by delivery id.
 #[derive(Debug, Default)]
-pub(super) struct Outstanding {
+pub(crate) struct Outstanding {
     /// The delivery id of the front slot.
     first: u32,
     slots: VecDeque<Slot>,
@@ -26,7 +26,7 @@ struct Slot {
 impl Outstanding {
     /// Adds a send, whose delivery id follows that of the send before it.
     #[inline]
-    pub(super) fn push(&mut self, delivery_id: u32, token: SendToken, link: u32) {
+    pub(crate) fn push(&mut self, delivery_id: u32, token: SendToken, link: u32) {
         if self.slots.is_empty() {
             self.first = delivery_id;
         }
@@ -40,19 +40,19 @@ impl Outstanding {
     }
 
     /// How many sends await their outcome.
-    pub(super) const fn waiting(&self) -> usize {
+    pub(crate) const fn waiting(&self) -> usize {
         self.waiting
     }
 
     /// How many slots there are from the oldest send that awaits its outcome to the newest.
     #[inline]
-    pub(super) fn span(&self) -> usize {
+    pub(crate) fn span(&self) -> usize {
         self.slots.len()
     }
 
     /// Takes out the sends with delivery ids from `first` to `last`, in order.
     #[inline]
-    pub(super) fn settle(&mut self, first: u32, last: u32, mut each: impl FnMut(SendToken)) {
+    pub(crate) fn settle(&mut self, first: u32, last: u32, mut each: impl FnMut(SendToken)) {
         // A range may begin before the oldest slot, or end behind the newest.
         let place = |id: u32| i64::from(id.wrapping_sub(self.first).cast_signed());
         let from = place(first).clamp(0, self.slots.len() as i64) as usize;
@@ -68,7 +68,7 @@ impl Outstanding {
     }
 
     /// Takes out all sends through `link`, in order.
-    pub(super) fn forget_link(&mut self, link: u32, mut each: impl FnMut(SendToken)) {
+    pub(crate) fn forget_link(&mut self, link: u32, mut each: impl FnMut(SendToken)) {
         for slot in self.slots.iter_mut().filter(|slot| slot.link == link) {
             slot.link = SETTLED;
             self.waiting -= 1;
@@ -78,7 +78,7 @@ impl Outstanding {
     }
 
     /// Takes out all sends, in order: the connection is gone.
-    pub(super) fn forget_all(&mut self, mut each: impl FnMut(SendToken)) {
+    pub(crate) fn forget_all(&mut self, mut each: impl FnMut(SendToken)) {
         self.waiting = 0;
         for slot in self.slots.drain(..).filter(|slot| slot.link != SETTLED) {
             each(slot.token);

@@ -11,13 +11,13 @@ use amqp::performative::{DeliveryState, ErrorCondition, SenderSettleMode, Source
 use amqp::{Connection, DecodeError, Value};
 use amqp_tokio::Driver;
 
-use super::error::EventHubsError;
+use super::error::ServiceError;
 
 /// Both links to one node.
 #[derive(Debug)]
-pub(super) struct RequestPair {
+pub(crate) struct RequestPair {
     session: SessionId,
-    node: &'static str,
+    node: String,
     sender: LinkId,
     receiver: LinkId,
     reply_to: String,
@@ -26,16 +26,16 @@ pub(super) struct RequestPair {
 
 /// What a request asks for: application properties and a body.
 #[derive(Debug, Clone)]
-pub(super) struct Request<'a> {
-    pub(super) properties: Vec<(&'a str, Value)>,
-    pub(super) body: Option<Value>,
+pub(crate) struct Request<'a> {
+    pub(crate) properties: Vec<(&'a str, Value)>,
+    pub(crate) body: Option<Value>,
 }
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     /// The request's number, if the reply repeats one.
-    pub(super) id: Option<i64>,
+    pub(crate) id: Option<i64>,
     status: i64,
     description: String,
     condition: Option<String>,
@@ -47,12 +47,12 @@ impl RequestPair {
     ///
     /// # Errors
     /// When the session has no room for them.
-    pub(super) fn attach(
+    pub(crate) fn attach(
         connection: &mut Connection,
         session: SessionId,
-        node: &'static str,
+        node: &str,
         client: &str,
-    ) -> Result<Self, EventHubsError> {
+    ) -> Result<Self, ServiceError> {
         let reply_to = format!("{client}-{}", node.trim_start_matches('$'));
         let to_node = LinkOptions {
             name: format!("{reply_to}-requests"),
@@ -70,10 +70,7 @@ impl RequestPair {
             ..LinkOptions::default()
         };
         let no_room = || {
-            EventHubsError::of_connection(
-                "protocol",
-                format!("there is no room for links to {node}"),
-            )
+            ServiceError::of_connection("protocol", format!("there is no room for links to {node}"))
         };
         let sender = connection
             .attach_sender(session, to_node)
@@ -84,7 +81,7 @@ impl RequestPair {
         connection.set_credit(receiver, REPLY_CREDIT);
         Ok(Self {
             session,
-            node,
+            node: node.to_owned(),
             sender,
             receiver,
             reply_to,
@@ -93,12 +90,12 @@ impl RequestPair {
     }
 
     /// Whether a link is one of the two.
-    pub(super) fn has(&self, link: LinkId) -> bool {
+    pub(crate) fn has(&self, link: LinkId) -> bool {
         link == self.sender || link == self.receiver
     }
 
     /// Detaches both links.
-    pub(super) fn detach(self, connection: &mut Connection) {
+    pub(crate) fn detach(self, connection: &mut Connection) {
         connection.detach_link(self.sender, None);
         connection.detach_link(self.receiver, None);
     }
@@ -107,7 +104,7 @@ impl RequestPair {
     ///
     /// # Errors
     /// When nothing can be sent at the moment; it has not been sent then.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         connection: &mut Connection,
         request: &Request<'_>,
@@ -116,7 +113,7 @@ impl RequestPair {
         let mut encoded = Vec::new();
         let properties = Properties {
             message_id: Some(Value::Ulong(id)),
-            to: Some(self.node.to_owned()),
+            to: Some(self.node.clone()),
             reply_to: Some(self.reply_to.clone()),
             ..Properties::default()
         };
@@ -137,12 +134,12 @@ impl RequestPair {
     }
 
     /// Reads a delivery as a reply, if it came on this pair's link.
-    pub(super) fn reply(
+    pub(crate) fn reply(
         &self,
         connection: &mut Connection,
         deliveries: &Deliveries,
         delivery: &Delivery,
-    ) -> Option<Result<Reply, EventHubsError>> {
+    ) -> Option<Result<Reply, ServiceError>> {
         if delivery.link != self.receiver {
             return None;
         }
@@ -158,7 +155,7 @@ impl RequestPair {
             connection.set_credit(self.receiver, REPLY_CREDIT);
         }
         Some(Reply::read(deliveries.message(delivery)).map_err(|error| {
-            EventHubsError::of_connection(
+            ServiceError::of_connection(
                 "protocol",
                 format!("a reply of {} cannot be read: {error}", self.node),
             )
@@ -169,11 +166,11 @@ impl RequestPair {
     ///
     /// # Errors
     /// When the connection or a link ends, or the reply refuses.
-    pub(super) async fn exchange(
+    pub(crate) async fn exchange(
         &mut self,
         driver: &mut Driver,
         request: &Request<'_>,
-    ) -> Result<Option<Value>, EventHubsError> {
+    ) -> Result<Option<Value>, ServiceError> {
         let mut sent = None;
         loop {
             if sent.is_none() {
@@ -195,10 +192,10 @@ impl RequestPair {
                     driver.connection().recycle(deliveries);
                 }
                 Event::LinkDetached { link, error } if self.has(link) => {
-                    return Err(EventHubsError::of_detach(error));
+                    return Err(ServiceError::of_detach(error));
                 }
-                Event::SessionEnded { error, .. } => return Err(EventHubsError::of_detach(error)),
-                Event::Closed(error) => return Err(EventHubsError::of_close(error)),
+                Event::SessionEnded { error, .. } => return Err(ServiceError::of_detach(error)),
+                Event::Closed(error) => return Err(ServiceError::of_close(error)),
                 _ => {}
             }
         }
@@ -235,10 +232,10 @@ impl Reply {
     ///
     /// # Errors
     /// What the status says, if it is another than success.
-    pub(super) fn into_body(self) -> Result<Option<Value>, EventHubsError> {
+    pub(crate) fn into_body(self) -> Result<Option<Value>, ServiceError> {
         match self.status {
             200..=299 => Ok(self.body),
-            status => Err(EventHubsError::of_status(
+            status => Err(ServiceError::of_status(
                 status,
                 self.condition,
                 &self.description,
@@ -247,8 +244,8 @@ impl Reply {
     }
 
     /// The error of a reply that has a body where one belongs and hasn't.
-    pub(super) fn incomplete(node: &str, what: &str) -> EventHubsError {
-        EventHubsError::of_condition(
+    pub(crate) fn incomplete(node: &str, what: &str) -> ServiceError {
+        ServiceError::of_condition(
             &ErrorCondition::DECODE_ERROR,
             format!("a reply of {node} has no {what}"),
         )

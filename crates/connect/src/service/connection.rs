@@ -11,13 +11,13 @@ use amqp_tokio::Driver;
 use tokio::time::{Instant, Sleep};
 
 use super::endpoint::Endpoint;
-use super::error::EventHubsError;
+use super::error::ServiceError;
 use super::request::{Request, RequestPair};
 use super::token;
 
-/// A connection that may be used for the hub.
+/// A connection that may be used for its entity.
 #[derive(Debug)]
-pub(super) struct ServiceConnection {
+pub(crate) struct ServiceConnection {
     endpoint: Arc<Endpoint>,
     driver: Driver,
     control: SessionId,
@@ -25,7 +25,7 @@ pub(super) struct ServiceConnection {
     token_links: RequestPair,
     renewal: Renewal,
     /// Why the socket cannot go on.
-    broken: Option<EventHubsError>,
+    broken: Option<ServiceError>,
     /// Fires when the renewal is due, or its reply overdue.
     timer: Pin<Box<Sleep>>,
 }
@@ -46,14 +46,14 @@ impl ServiceConnection {
     ///
     /// # Errors
     /// When any of this fails, or all of it takes longer than the options allow.
-    pub(super) async fn open(endpoint: Arc<Endpoint>) -> Result<Self, EventHubsError> {
+    pub(crate) async fn open(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
         let limit = endpoint.options.connect_timeout;
         tokio::time::timeout(limit, Self::open_in_time(endpoint))
             .await
             .unwrap_or_else(|_elapsed| Err(timed_out("the connection was not authorised", limit)))
     }
 
-    async fn open_in_time(endpoint: Arc<Endpoint>) -> Result<Self, EventHubsError> {
+    async fn open_in_time(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
         let stream = endpoint.dial().await?;
         let engine = Connection::client(
             endpoint.config(),
@@ -64,7 +64,7 @@ impl ServiceConnection {
         loop {
             match driver.next_event().await? {
                 Event::Opened(_) => break,
-                Event::Closed(error) => return Err(EventHubsError::of_close(error)),
+                Event::Closed(error) => return Err(ServiceError::of_close(error)),
                 _ => {}
             }
         }
@@ -74,10 +74,10 @@ impl ServiceConnection {
             // A service that has no room for a connection opens it and closes it in one breath.
             while let Some(event) = connection.poll_event() {
                 if let Event::Closed(error) = event {
-                    return Err(EventHubsError::of_close(error));
+                    return Err(ServiceError::of_close(error));
                 }
             }
-            return Err(EventHubsError::of_connection(
+            return Err(ServiceError::of_connection(
                 "protocol",
                 "the service takes no two sessions",
             ));
@@ -102,12 +102,12 @@ impl ServiceConnection {
 
     /// The engine, for commands. What they write is sent by the next [`poll_drive`](Self::poll_drive).
     #[inline]
-    pub(super) fn engine(&mut self) -> &mut Connection {
+    pub(crate) fn engine(&mut self) -> &mut Connection {
         self.driver.connection()
     }
 
     /// The session of the data links.
-    pub(super) const fn data(&self) -> SessionId {
+    pub(crate) const fn data(&self) -> SessionId {
         self.data
     }
 
@@ -115,18 +115,18 @@ impl ServiceConnection {
     ///
     /// # Errors
     /// When the connection is over, or of no more use.
-    pub(super) fn next_event(&mut self) -> Result<Option<Event>, EventHubsError> {
+    pub(crate) fn next_event(&mut self) -> Result<Option<Event>, ServiceError> {
         let Some(event) = self.driver.connection().poll_event() else {
             return Ok(None);
         };
         match event {
             Event::Closed(error) => Err(match (error, self.broken.take()) {
                 (None, Some(broken)) => broken,
-                (error, _) => EventHubsError::of_close(error),
+                (error, _) => ServiceError::of_close(error),
             }),
-            Event::SessionEnded { error, .. } => Err(EventHubsError::of_detach(error)),
+            Event::SessionEnded { error, .. } => Err(ServiceError::of_detach(error)),
             Event::LinkDetached { link, error } if self.token_links.has(link) => {
-                Err(EventHubsError::of_detach(error))
+                Err(ServiceError::of_detach(error))
             }
             event => Ok(Some(event)),
         }
@@ -137,11 +137,11 @@ impl ServiceConnection {
     /// # Errors
     /// When it says that the token was not renewed.
     #[cold]
-    pub(super) fn take_control_delivery(
+    pub(crate) fn take_control_delivery(
         &mut self,
         deliveries: &Deliveries,
         delivery: &Delivery,
-    ) -> Result<(), EventHubsError> {
+    ) -> Result<(), ServiceError> {
         let Some(reply) = self
             .token_links
             .reply(self.driver.connection(), deliveries, delivery)
@@ -166,10 +166,10 @@ impl ServiceConnection {
     ///
     /// # Errors
     /// When the token was not renewed in time.
-    pub(super) fn poll_drive(
+    pub(crate) fn poll_drive(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), EventHubsError>> {
+    ) -> Poll<Result<(), ServiceError>> {
         match self.driver.poll_drive(context) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
             Poll::Ready(Err(error)) => {
@@ -185,11 +185,11 @@ impl ServiceConnection {
     ///
     /// # Errors
     /// When the connection ends, the node refuses, or does not answer as quickly as the options allow.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &mut self,
-        node: &'static str,
+        node: &str,
         request: &Request<'_>,
-    ) -> Result<amqp::Value, EventHubsError> {
+    ) -> Result<amqp::Value, ServiceError> {
         let limit = self.endpoint.options.connect_timeout;
         let engine = self.driver.connection();
         let mut links =
@@ -201,14 +201,23 @@ impl ServiceConnection {
         body.ok_or_else(|| super::request::Reply::incomplete(node, "body"))
     }
 
+    /// Attaches links to a node, to ask it for things while messages go through the data session.
+    ///
+    /// # Errors
+    /// When there is no room for them.
+    pub(crate) fn attach_requests(&mut self, node: &str) -> Result<RequestPair, ServiceError> {
+        let engine = self.driver.connection();
+        RequestPair::attach(engine, self.control, node, &self.endpoint.container_id)
+    }
+
     /// Closes in good order, giving the peer a moment to read what was sent.
-    pub(super) async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         self.driver.connection().close(None);
         self.driver.shut_down(CLOSE_PATIENCE).await;
     }
 
     /// Ready when something was sent that has yet to be driven out.
-    fn poll_renewal(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EventHubsError>> {
+    fn poll_renewal(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         if self.renewal == Renewal::Never || self.timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
@@ -230,8 +239,8 @@ impl ServiceConnection {
     }
 }
 
-fn timed_out(what: &str, limit: Duration) -> EventHubsError {
-    EventHubsError::of_connection("timeout", format!("{what} within {limit:?}"))
+fn timed_out(what: &str, limit: Duration) -> ServiceError {
+    ServiceError::of_connection("timeout", format!("{what} within {limit:?}"))
 }
 
 /// How long a renewal waits for credit before it looks again.

@@ -12,7 +12,7 @@ use crate::source::SourceError;
 /// An error of the service, or of the way to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{condition}: {description}")]
-pub struct EventHubsError {
+pub struct ServiceError {
     /// What can be done about it.
     pub class: ErrorClass,
     /// The service's name for what happened, such as `amqp:not-found`; for failures on the way to it a name of ours that
@@ -22,9 +22,9 @@ pub struct EventHubsError {
     pub description: String,
 }
 
-impl EventHubsError {
+impl ServiceError {
     /// An error with a condition of the service's, which decides the class.
-    pub(super) fn of_condition(condition: &ErrorCondition, description: impl Into<String>) -> Self {
+    pub(crate) fn of_condition(condition: &ErrorCondition, description: impl Into<String>) -> Self {
         Self {
             class: class_of(condition),
             condition: condition.to_string(),
@@ -33,7 +33,7 @@ impl EventHubsError {
     }
 
     /// What a request was refused with. The status counts where the reply names no condition.
-    pub(super) fn of_status(status: i64, condition: Option<String>, description: &str) -> Self {
+    pub(crate) fn of_status(status: i64, condition: Option<String>, description: &str) -> Self {
         let condition = match condition {
             Some(condition) => ErrorCondition::from(amqp::Symbol::from(condition)),
             None => match status {
@@ -51,7 +51,7 @@ impl EventHubsError {
     }
 
     /// Something about the connection itself, which a new one may not have.
-    pub(super) fn of_connection(name: &str, description: impl Into<String>) -> Self {
+    pub(crate) fn of_connection(name: &str, description: impl Into<String>) -> Self {
         Self {
             class: ErrorClass::Retryable,
             condition: format!("connection:{name}"),
@@ -60,7 +60,7 @@ impl EventHubsError {
     }
 
     /// Something that trying again cannot change.
-    pub(super) fn fatal(condition: &str, description: impl Into<String>) -> Self {
+    pub(crate) fn fatal(condition: &str, description: impl Into<String>) -> Self {
         Self {
             class: ErrorClass::Fatal,
             condition: condition.to_owned(),
@@ -69,7 +69,7 @@ impl EventHubsError {
     }
 
     /// The end of a link: the peer's reason, or that it gave none.
-    pub(super) fn of_detach(error: Option<Error>) -> Self {
+    pub(crate) fn of_detach(error: Option<Error>) -> Self {
         error.map_or_else(
             || {
                 Self::of_condition(
@@ -82,7 +82,7 @@ impl EventHubsError {
     }
 
     /// The end of a connection: the protocol's reason, or that there is none.
-    pub(super) fn of_close(error: Option<ConnectionError>) -> Self {
+    pub(crate) fn of_close(error: Option<ConnectionError>) -> Self {
         error.map_or_else(
             || Self::of_connection("lost", "the service ended the connection"),
             Self::from,
@@ -90,13 +90,13 @@ impl EventHubsError {
     }
 }
 
-impl From<Error> for EventHubsError {
+impl From<Error> for ServiceError {
     fn from(error: Error) -> Self {
         Self::of_condition(&error.condition, error.description)
     }
 }
 
-impl From<ConnectionError> for EventHubsError {
+impl From<ConnectionError> for ServiceError {
     fn from(error: ConnectionError) -> Self {
         match error {
             ConnectionError::ClosedByPeer(error) => error.into(),
@@ -134,7 +134,7 @@ impl From<ConnectionError> for EventHubsError {
     }
 }
 
-impl From<DriveError> for EventHubsError {
+impl From<DriveError> for ServiceError {
     fn from(error: DriveError) -> Self {
         match error {
             DriveError::Protocol(error) => error.into(),
@@ -145,7 +145,7 @@ impl From<DriveError> for EventHubsError {
     }
 }
 
-impl From<ConnectError> for EventHubsError {
+impl From<ConnectError> for ServiceError {
     fn from(error: ConnectError) -> Self {
         let name = match error {
             ConnectError::Unreachable { .. } => "unreachable",
@@ -157,8 +157,8 @@ impl From<ConnectError> for EventHubsError {
     }
 }
 
-impl From<EventHubsError> for SourceError {
-    fn from(error: EventHubsError) -> Self {
+impl From<ServiceError> for SourceError {
+    fn from(error: ServiceError) -> Self {
         Self {
             class: error.class,
             condition: error.condition,
@@ -167,8 +167,8 @@ impl From<EventHubsError> for SourceError {
     }
 }
 
-impl From<EventHubsError> for SendError {
-    fn from(error: EventHubsError) -> Self {
+impl From<ServiceError> for SendError {
+    fn from(error: ServiceError) -> Self {
         Self {
             class: error.class,
             condition: error.condition,
@@ -177,8 +177,8 @@ impl From<EventHubsError> for SendError {
     }
 }
 
-impl From<EventHubsError> for SinkError {
-    fn from(error: EventHubsError) -> Self {
+impl From<ServiceError> for SinkError {
+    fn from(error: ServiceError) -> Self {
         Self {
             condition: error.condition,
             description: error.description,
@@ -262,13 +262,13 @@ mod tests {
 
     #[test]
     fn a_status_stands_for_a_condition_unless_the_reply_has_one() {
-        let of = |status| EventHubsError::of_status(status, None, "why").class;
+        let of = |status| ServiceError::of_status(status, None, "why").class;
         assert_eq!(of(401), ErrorClass::Fatal);
         assert_eq!(of(404), ErrorClass::Fatal);
         assert_eq!(of(418), ErrorClass::Fatal);
         assert_eq!(of(500), ErrorClass::Retryable);
         assert!(matches!(of(503), ErrorClass::Throttled { .. }));
-        let named = EventHubsError::of_status(500, Some("amqp:not-found".into()), "gone");
+        let named = ServiceError::of_status(500, Some("amqp:not-found".into()), "gone");
         assert_eq!(
             (named.class, named.to_string().as_str()),
             (ErrorClass::Fatal, "amqp:not-found: gone (status 500)")

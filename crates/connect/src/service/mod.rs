@@ -1,0 +1,32 @@
+//! A connection to a namespace of Azure Service Bus, Azure Event Hubs or the embedded service, which are spoken to in one
+//! way: dialling, the handshake, tokens, requests to nodes, links to send through, and making it all again when it broke.
+//!
+//! ```text
+//!   connection ─┬─ session "control" ─┬─ $cbs          put-token, again and again before the token expires
+//!               │                     └─ …$management  whatever is asked for
+//!               └─ session "data" ────── the links that messages go through
+//! ```
+//!
+//! Both sessions are there so that the deliveries of the data session, and only those, are numbered consecutively: what
+//! became of a send, or of a message that was received, is found by counting.
+
+mod connection;
+mod endpoint;
+mod error;
+mod forwarded;
+mod options;
+mod outstanding;
+mod reconnecting;
+mod request;
+mod token;
+mod transmitter;
+
+pub use error::ServiceError;
+pub use options::{ClientOptions, Transport};
+
+pub(crate) use connection::ServiceConnection;
+pub(crate) use endpoint::Endpoint;
+pub(crate) use forwarded::{copy_forwarded, is_forwarded};
+pub(crate) use reconnecting::Reconnecting;
+pub(crate) use request::{Reply, Request, RequestPair};
+pub(crate) use transmitter::{Address, Transmitter};

@@ -1,0 +1,240 @@
+//! What is where in a received message. Hot path.
+//!
+//! ```text
+//!   header            [delivery annotations]  message annotations        properties  application properties  body  footer
+//!   └ delivery count                          └ number, times, lock      └ what a sink forwards
+//! ```
+
+use std::ops::Range;
+
+use amqp::DecodeError;
+use amqp::codec::{Reader, code};
+use amqp::message::{SectionKind, Sections};
+use bytes::Bytes;
+
+use crate::event::{EnqueuedTime, EventParts};
+use crate::service::{copy_forwarded, is_forwarded};
+
+/// A message that was received.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) parts: EventParts,
+    /// How often it was delivered before.
+    pub(super) delivery_count: u32,
+    /// Until when it is locked: milliseconds since the Unix epoch by the service's clock, where it says so.
+    pub(super) locked_until_ms: Option<i64>,
+    /// Whether something that is not forwarded lies in the midst of what is, so that it has to be [gathered](gather).
+    pub(super) scattered: bool,
+}
+
+/// Finds the parts of a message that starts at `start` of its chunk.
+///
+/// # Errors
+/// When the message is malformed or has no sequence number.
+#[inline]
+pub(super) fn locate(message: &[u8], start: u32) -> Result<Received, DecodeError> {
+    let mut annotations = Annotations::default();
+    let mut delivery_count = 0;
+    let mut forwarded: Option<Range<usize>> = None;
+    let mut scattered = false;
+    let mut end = 0;
+    for section in Sections::new(message) {
+        let section = section?;
+        let begin = end;
+        end += section.encoded.len();
+        match section.kind {
+            SectionKind::Header => delivery_count = read_delivery_count(section.value)?,
+            SectionKind::MessageAnnotations => annotations.read(section.value, end)?,
+            kind if is_forwarded(kind) => {
+                let range = forwarded.get_or_insert(begin..begin);
+                scattered |= range.end != begin;
+                range.end = end;
+            }
+            _ => {}
+        }
+    }
+    let sequence_number = annotations
+        .sequence_number
+        .ok_or(DecodeError::MissingField("x-opt-sequence-number"))?;
+    // A message is smaller than 4 GiB: the engine counts in 32 bits, too.
+    let within = |range: Range<usize>| start + range.start as u32..start + range.end as u32;
+    Ok(Received {
+        parts: EventParts {
+            message: within(forwarded.unwrap_or(end..end)),
+            partition_key: within(annotations.partition_key),
+            offset: 0..0,
+            sequence_number,
+            enqueued_time: EnqueuedTime::from_unix_ms(annotations.enqueued_ms),
+        },
+        delivery_count,
+        locked_until_ms: annotations.locked_until_ms,
+        scattered,
+    })
+}
+
+/// Copies the parts of a scattered message into a chunk of their own.
+///
+/// # Errors
+/// When the message is malformed.
+#[cold]
+pub(super) fn gather(
+    message: &[u8],
+    parts: &mut EventParts,
+    start: u32,
+) -> Result<Bytes, DecodeError> {
+    let key = &parts.partition_key;
+    let key = &message[(key.start - start) as usize..(key.end - start) as usize];
+    let mut chunk = Vec::with_capacity(message.len());
+    chunk.extend_from_slice(key);
+    copy_forwarded(message, &mut chunk)?;
+    parts.partition_key = 0..key.len() as u32;
+    parts.message = key.len() as u32..chunk.len() as u32;
+    Ok(Bytes::from(chunk))
+}
+
+/// What the service says of a message.
+#[derive(Debug, Default)]
+struct Annotations {
+    sequence_number: Option<i64>,
+    enqueued_ms: i64,
+    locked_until_ms: Option<i64>,
+    partition_key: Range<usize>,
+}
+
+impl Annotations {
+    /// Reads the annotations in `value`, which ends at `end` of the message.
+    fn read(&mut self, value: &[u8], end: usize) -> Result<(), DecodeError> {
+        let Some(mut entries) = Reader::new(value).map()? else {
+            return Ok(());
+        };
+        while let Some(reader) = entries.entry() {
+            // The specification also has numbers as keys; none that we know.
+            let key = match reader.peek()? {
+                code::SYMBOL_8 | code::SYMBOL_32 | code::STRING_8 | code::STRING_32 => {
+                    reader.text()?
+                }
+                _ => {
+                    reader.skip()?;
+                    None
+                }
+            };
+            match key {
+                Some("x-opt-sequence-number") => {
+                    self.sequence_number = reader.value()?.as_integer();
+                }
+                Some("x-opt-enqueued-time") => {
+                    self.enqueued_ms = reader.value()?.as_integer().unwrap_or(0);
+                }
+                Some("x-opt-locked-until") => self.locked_until_ms = reader.value()?.as_integer(),
+                Some("x-opt-partition-key") => match reader.peek()? {
+                    code::STRING_8 | code::STRING_32 => {
+                        let length = reader.string()?.map_or(0, str::len);
+                        let key_end = end - reader.rest().len();
+                        self.partition_key = key_end - length..key_end;
+                    }
+                    _ => reader.skip()?,
+                },
+                _ => reader.skip()?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The fifth field of a header.
+fn read_delivery_count(header: &[u8]) -> Result<u32, DecodeError> {
+    let Some(mut fields) = Reader::new(header).list()? else {
+        return Ok(0);
+    };
+    for _ in 0..4 {
+        fields.skip()?;
+    }
+    Ok(fields.field(Reader::uint)?.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use amqp::message::{Properties, encode};
+    use amqp::{Symbol, Value};
+
+    use super::*;
+
+    /// A header of four nulls and a delivery count, and annotations.
+    fn delivered(delivery_count: u8) -> Vec<u8> {
+        let mut message = b"\x00\x53\x70\xc0\x07\x05\x40\x40\x40\x40\x52".to_vec();
+        message.push(delivery_count);
+        let entries = [
+            ("x-opt-sequence-number", Value::Long(7)),
+            ("x-opt-enqueued-time", Value::Timestamp(1_700_000_000_123)),
+            ("x-opt-locked-until", Value::Timestamp(1_700_000_060_123)),
+            ("x-opt-message-state", Value::Int(0)),
+            ("x-opt-partition-key", Value::from("key")),
+        ];
+        let entries = entries.map(|(key, value)| (Symbol::from(key), value));
+        encode::message_annotations(&mut message, &entries);
+        message
+    }
+
+    fn properties(message: &mut Vec<u8>) {
+        Properties {
+            message_id: Some(Value::from("m")),
+            ..Properties::default()
+        }
+        .encode(message);
+    }
+
+    fn part(bytes: &[u8], range: &Range<u32>, start: u32) -> Vec<u8> {
+        bytes[(range.start - start) as usize..(range.end - start) as usize].to_vec()
+    }
+
+    #[test]
+    fn what_the_service_says_is_found_and_left_behind() {
+        let mut message = delivered(3);
+        let forwarded_from = message.len();
+        properties(&mut message);
+        encode::data(&mut message, b"123456789012");
+        let received = locate(&message, 100).unwrap();
+        assert_eq!(received.delivery_count, 3);
+        assert_eq!(received.locked_until_ms, Some(1_700_000_060_123));
+        assert!(!received.scattered);
+        let parts = received.parts;
+        assert_eq!(parts.sequence_number, 7);
+        assert_eq!(parts.enqueued_time.unix_ms(), 1_700_000_000_123);
+        assert_eq!(
+            part(&message, &parts.message, 100),
+            &message[forwarded_from..]
+        );
+        assert_eq!(part(&message, &parts.partition_key, 100), b"key");
+    }
+
+    #[test]
+    fn what_is_scattered_is_gathered() {
+        let mut message = Vec::new();
+        properties(&mut message);
+        let properties_end = message.len();
+        message.extend_from_slice(&delivered(0));
+        let body = message.len();
+        encode::data(&mut message, b"payload");
+        let mut received = locate(&message, 0).unwrap();
+        assert!(received.scattered);
+        let chunk = gather(&message, &mut received.parts, 0).unwrap();
+        assert_eq!(
+            part(&chunk, &received.parts.message, 0),
+            [&message[..properties_end], &message[body..]].concat()
+        );
+        assert_eq!(part(&chunk, &received.parts.partition_key, 0), b"key");
+    }
+
+    #[test]
+    fn a_message_cut_anywhere_is_an_error_or_shorter_but_never_a_panic() {
+        let mut message = delivered(1);
+        properties(&mut message);
+        encode::data(&mut message, b"payload");
+        for length in 0..message.len() {
+            if let Ok(received) = locate(&message[..length], 0) {
+                assert!(received.parts.message.end as usize <= length);
+            }
+        }
+        assert!(locate(b"", 0).is_err(), "without a number");
+    }
+}

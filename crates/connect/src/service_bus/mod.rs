@@ -1,0 +1,27 @@
+//! Azure Service Bus, or the embedded service, over AMQP.
+//!
+//! * [`ServiceBusSource`] receives from a queue or subscription under locks, with a bound on the messages in work, renews
+//!   the locks of those that take long, and tells the service what is to become of each.
+//! * [`ServiceBusSink`] sends to a queue or topic: message by message without waiting, or in batches.
+//!
+//! How they connect is in [`service`](crate::service). Both make a broken link or connection again by themselves, with a
+//! growing delay; a token that is refused, or an entity that is gone, ends them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `source` | the source: its link, its credit, its batches |
+//! | `locks` | what is locked for us, by delivery id |
+//! | `orders` | what is asked of the entity's `$management` node: renewals, and settlements whose link is gone |
+//! | `delivered` | what is where in a received message |
+//! | `sink` | the sink |
+
+mod delivered;
+mod locks;
+mod options;
+mod orders;
+mod sink;
+mod source;
+
+pub use options::{Entity, ReceiveOptions};
+pub use sink::ServiceBusSink;
+pub use source::ServiceBusSource;

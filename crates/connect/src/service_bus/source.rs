@@ -1,0 +1,748 @@
+//! Receives from a queue or subscription, under locks.
+//!
+//! Backpressure is credit: what is locked for us and not settled is never more than may be in work and fetched ahead. A
+//! message is in work from being handed over until the service has confirmed its settlement, as with the official
+//! processors, whose workers wait for that.
+//!
+//! ```text
+//!   concurrency + prefetch
+//!   ├─ credit ──┼─ waiting: locked, not handed over ─┼─ in work: handed over │ told │ ─┤
+//!                                                       └ concurrency at most ┘      └ confirmed
+//! ```
+//!
+//! What is settled between two polls is told in ranges of consecutive deliveries, and one flow gives back the credit of all
+//! that was confirmed.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use amqp::connection::{Deliveries, Event, LinkId, LinkOptions};
+use amqp::performative::{
+    self, DeliveryState, Error, ErrorCondition, ReceiverSettleMode, SenderSettleMode, Target,
+};
+use amqp::{Symbol, Value};
+use bytes::Bytes;
+use tokio::time::Sleep;
+
+use super::delivered;
+use super::locks::{Lock, LockToken, Locks, State};
+use super::options::ReceiveOptions;
+use super::orders::{Done, Order, Orders, remaining, unix_ms};
+use crate::event::{BatchPool, EventBatch, EventParts, PartitionId, Receipt};
+use crate::service::{ClientOptions, Endpoint, Reconnecting, ServiceConnection, ServiceError};
+use crate::sink::ErrorClass;
+use crate::source::{
+    BySettlement, Settled, Settlement, SettlementResult, Source, SourceError, SourceEvent,
+};
+
+/// A [`Source`] of the messages of a queue or subscription, which is its only partition.
+///
+/// A link or connection that breaks is made again by itself. What was in work then is settled through the management node;
+/// what was waiting comes again when its lock expires. An event's message is its sections without header and annotations.
+#[derive(Debug)]
+pub struct ServiceBusSource {
+    receive: ReceiveOptions,
+    connection: Reconnecting,
+    link: Link,
+    links_attached: u64,
+    /// Links in a row that ended without having delivered anything.
+    link_failures: u32,
+    intake: Intake,
+    /// Counts the links that have been: receipts of earlier ones name locks that are elsewhere.
+    generation: u32,
+    locks: Locks,
+    waiting: VecDeque<Waiting>,
+    /// Messages that were handed over and are not confirmed to be settled.
+    in_work: u32,
+    /// Settlements that the service is to be told of, by delivery id.
+    due: Vec<(u32, Settlement)>,
+    /// How many the service was told of and has not answered.
+    told: u32,
+    /// Locks of messages in work whose link is gone, by receipt of their own.
+    orphans: HashMap<u64, LockToken>,
+    orders: Orders,
+    /// When the next lock is to be renewed; perhaps earlier than that.
+    next_renewal: Option<Instant>,
+    events: VecDeque<SourceEvent>,
+    pool: BatchPool,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set to, until it has fired.
+    armed: Option<Instant>,
+}
+
+/// Where the link stands.
+#[derive(Clone, Copy, Debug)]
+enum Link {
+    Detached,
+    Attaching(LinkId),
+    Attached(LinkId),
+    /// It ended; the next one is attached at this instant.
+    BackingOff(Instant),
+}
+
+/// Whether messages are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Intake {
+    NotYet,
+    Open,
+    /// What still comes is given back, until the service has used up its credit.
+    Draining,
+    Closed,
+}
+
+/// A message that is locked and waits for room in work.
+#[derive(Debug)]
+struct Waiting {
+    id: u32,
+    chunk: Bytes,
+    parts: EventParts,
+    redelivered: bool,
+}
+
+impl ServiceBusSource {
+    /// Connects, and attaches the link to the entity of the options. Nothing is delivered before the source is opened. Made
+    /// within a tokio runtime with time and I/O.
+    ///
+    /// # Errors
+    /// When the service cannot be reached, refuses the token or the link, or has no such entity.
+    pub async fn connect(
+        options: ClientOptions,
+        receive: ReceiveOptions,
+    ) -> Result<Self, ServiceError> {
+        let endpoint = Endpoint::resolve(options)?;
+        let connection = ServiceConnection::open(endpoint.clone()).await?;
+        let limit = endpoint.options.connect_timeout;
+        let mut source = Self {
+            receive: ReceiveOptions {
+                concurrency: receive.concurrency.max(1),
+                ..receive
+            },
+            orders: Orders::new(&endpoint.options.entity, limit),
+            connection: Reconnecting::new(endpoint, connection),
+            link: Link::Detached,
+            links_attached: 0,
+            link_failures: 0,
+            intake: Intake::NotYet,
+            generation: 0,
+            locks: Locks::default(),
+            waiting: VecDeque::new(),
+            in_work: 0,
+            due: Vec::new(),
+            told: 0,
+            orphans: HashMap::new(),
+            next_renewal: None,
+            events: VecDeque::new(),
+            pool: BatchPool::new(POOLED_BATCHES),
+            timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
+            armed: None,
+        };
+        let attached = std::future::poll_fn(|context| source.poll_attached(context));
+        tokio::time::timeout(limit, attached)
+            .await
+            .unwrap_or_else(|_elapsed| {
+                let description = format!("the link was not attached within {limit:?}");
+                Err(ServiceError::of_connection("timeout", description))
+            })?;
+        Ok(source)
+    }
+
+    /// Ready once the link is attached.
+    fn poll_attached(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
+        loop {
+            match self.link {
+                Link::Attached(_) => return Poll::Ready(Ok(())),
+                Link::Detached => self.attach()?,
+                Link::Attaching(_) | Link::BackingOff(_) => {}
+            }
+            self.take_events()?;
+            if !matches!(self.link, Link::Attaching(_)) {
+                continue;
+            }
+            let Some(connection) = self.connection.up() else {
+                return Poll::Pending;
+            };
+            ready!(connection.poll_drive(context))?;
+        }
+    }
+
+    fn attach(&mut self) -> Result<(), ServiceError> {
+        let endpoint = self.connection.endpoint();
+        let entity = endpoint.options.entity.clone();
+        self.links_attached += 1;
+        let name = format!("{}-{entity}-{}", endpoint.container_id, self.links_attached);
+        let Some(connection) = self.connection.up() else {
+            return Ok(());
+        };
+        let options = LinkOptions {
+            source: performative::Source::new(entity),
+            target: Target::new(name.as_str()),
+            sender_settle_mode: SenderSettleMode::Unsettled,
+            receiver_settle_mode: ReceiverSettleMode::Second,
+            properties: vec![(RECEIVER_NAME, Value::from(name.as_str()))],
+            name,
+            ..LinkOptions::default()
+        };
+        let session = connection.data();
+        let link = connection
+            .engine()
+            .attach_receiver(session, options)
+            .ok_or_else(|| {
+                ServiceError::of_connection("protocol", "the service takes no further link")
+            })?;
+        self.link = Link::Attaching(link);
+        Ok(())
+    }
+
+    /// One turn: tells what was settled, takes what has been read, gives credit, renews locks, writes and reads. Ready when
+    /// there may be something to hand over or another turn to take; an error says that the connection is of no more use,
+    /// or could not be made.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
+        let now = tokio::time::Instant::now().into_std();
+        if self.connection.up().is_none() {
+            if self.intake != Intake::Open && self.orders.is_idle() {
+                return Poll::Pending;
+            }
+            ready!(self.connection.poll_up(context))?;
+        }
+        match self.link {
+            Link::Detached if self.intake == Intake::Open => self.attach()?,
+            Link::BackingOff(until) if until <= now => self.link = Link::Detached,
+            _ => {}
+        }
+        self.tell(now);
+        self.take_events()?;
+        self.renew(now);
+        while let Some(done) = self.orders.pop_done() {
+            self.take_done(done, now);
+        }
+        if let Some(connection) = self.connection.up() {
+            self.orders.advance(connection, now)?;
+        }
+        if !self.events.is_empty() || self.may_hand_over() {
+            return Poll::Ready(Ok(()));
+        }
+        self.give_credit();
+        if let Some(connection) = self.connection.up()
+            && let Poll::Ready(driven) = connection.poll_drive(context)
+        {
+            return Poll::Ready(driven);
+        }
+        self.poll_timer(context).map(Ok)
+    }
+
+    /// Ready when something may be due.
+    fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let backing_off = match self.link {
+            Link::BackingOff(until) => Some(until),
+            _ => None,
+        };
+        let deadlines = [self.next_renewal, self.orders.deadline(), backing_off];
+        let Some(deadline) = deadlines.into_iter().flatten().min() else {
+            return Poll::Pending;
+        };
+        // The timer is left to fire early now and then, since setting it costs more than that.
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.armed = Some(deadline);
+            self.timer
+                .as_mut()
+                .reset(tokio::time::Instant::from_std(deadline));
+        }
+        ready!(self.timer.as_mut().poll(context));
+        self.armed = None;
+        Poll::Ready(())
+    }
+
+    /// Takes what has been read. An error says that the connection is of no more use.
+    fn take_events(&mut self) -> Result<(), ServiceError> {
+        while let Some(connection) = self.connection.up() {
+            let data = connection.data();
+            match connection.next_event()? {
+                None => break,
+                Some(Event::Deliveries(deliveries)) => self.take_deliveries(deliveries)?,
+                Some(Event::SettledBySender {
+                    session,
+                    first,
+                    last,
+                    state,
+                }) if session == data => self.take_answer(first, last, state.as_ref()),
+                Some(Event::LinkAttached { link, .. }) => {
+                    if matches!(self.link, Link::Attaching(ours) if ours == link) {
+                        self.link = Link::Attached(link);
+                    }
+                }
+                Some(Event::Drained(link)) => {
+                    if self.is_ours(link) && self.intake == Intake::Draining {
+                        self.intake = Intake::Closed;
+                    }
+                }
+                Some(Event::LinkDetached { link, error }) => {
+                    if self.is_ours(link) {
+                        self.take_detach(ServiceError::of_detach(error))?;
+                    } else if self.orders.has(link) {
+                        tracing::debug!(?error, "the management node has detached its link");
+                        self.orders
+                            .take_detach(tokio::time::Instant::now().into_std());
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self, link: LinkId) -> bool {
+        matches!(self.link, Link::Attaching(ours) | Link::Attached(ours) if ours == link)
+    }
+
+    /// Takes messages in, under their locks. Hot path.
+    fn take_deliveries(&mut self, deliveries: Deliveries) -> Result<(), ServiceError> {
+        let now = tokio::time::Instant::now().into_std();
+        let now_ms = unix_ms();
+        for delivery in deliveries.items() {
+            if !self.is_ours(delivery.link) {
+                let Some(connection) = self.connection.up() else {
+                    return Ok(());
+                };
+                if !self
+                    .orders
+                    .take_reply(connection, &deliveries, delivery, now)
+                {
+                    connection.take_control_delivery(&deliveries, delivery)?;
+                }
+                continue;
+            }
+            if delivery.settled {
+                return Err(ServiceError::fatal(
+                    ErrorCondition::NOT_IMPLEMENTED.as_str(),
+                    "the service delivers without locks, so that a failure would lose messages",
+                ));
+            }
+            let message = deliveries.message(delivery);
+            let located = delivered::locate(message, delivery.start).and_then(|mut received| {
+                let chunk = match received.scattered {
+                    false => deliveries.chunk().clone(),
+                    true => delivered::gather(message, &mut received.parts, delivery.start)?,
+                };
+                Ok((received, chunk))
+            });
+            let token = deliveries.tag(delivery).try_into().ok();
+            let expires = located
+                .as_ref()
+                .ok()
+                .and_then(|(received, _)| received.locked_until_ms)
+                // A lock without a name cannot be renewed.
+                .filter(|_| token.is_some());
+            let lock = Lock::new(
+                token.unwrap_or_default(),
+                now,
+                expires.map(|until_ms| remaining(until_ms, now_ms)),
+                self.receive.lock_renewal,
+            );
+            if let Some(renew_at) = lock.renew_at {
+                let next = self.next_renewal.get_or_insert(renew_at);
+                *next = renew_at.min(*next);
+            }
+            self.locks.push(delivery.id, lock).map_err(|_| {
+                ServiceError::of_connection("protocol", "delivery ids do not follow one another")
+            })?;
+            match located {
+                _ if self.intake != Intake::Open => {
+                    self.due.push((delivery.id, Settlement::Release));
+                }
+                Ok((received, chunk)) => self.waiting.push_back(Waiting {
+                    id: delivery.id,
+                    chunk,
+                    parts: received.parts,
+                    redelivered: received.delivery_count > 0,
+                }),
+                Err(error) => {
+                    tracing::warn!(%error, "a message cannot be read and is put aside");
+                    self.due.push((delivery.id, Settlement::DeadLetter));
+                }
+            }
+            self.link_failures = 0;
+        }
+        if let Some(connection) = self.connection.up() {
+            connection.engine().recycle(deliveries);
+        }
+        Ok(())
+    }
+
+    fn may_hand_over(&self) -> bool {
+        self.intake == Intake::Open
+            && !self.waiting.is_empty()
+            && self.in_work < self.receive.concurrency
+    }
+
+    /// As many waiting messages as there is room for in work.
+    fn next_batch(&mut self) -> Option<EventBatch> {
+        if !self.may_hand_over() {
+            return None;
+        }
+        let room = (self.receive.concurrency - self.in_work) as usize;
+        let first = self.waiting.front()?.id;
+        let mut batch = self.pool.take(ENTITY, BATCH_MESSAGES_MAX);
+        let mut redelivered = 0;
+        while batch.len() < room.min(BATCH_MESSAGES_MAX) {
+            // The place of a message in its batch tells its delivery id.
+            let id = first.wrapping_add(batch.len() as u32);
+            let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.id == id) else {
+                break;
+            };
+            batch.push(&waiting.chunk, &waiting.parts);
+            redelivered += u32::from(waiting.redelivered);
+            if let Some(lock) = self.locks.lock_mut(id) {
+                lock.in_work = true;
+            }
+        }
+        self.in_work += batch.len() as u32;
+        batch.set_receipt(receipt(self.generation, first), redelivered);
+        Some(batch)
+    }
+
+    /// Tells the service what was settled, in ranges.
+    fn tell(&mut self, now: Instant) {
+        if self.due.is_empty() {
+            return;
+        }
+        let Some(connection) = self.connection.up() else {
+            return;
+        };
+        let session = connection.data();
+        let locks = &mut self.locks;
+        if !self.due.is_sorted_by_key(|&(id, _)| locks.place(id)) {
+            self.due.sort_unstable_by_key(|&(id, _)| locks.place(id));
+        }
+        for &(id, settlement) in &self.due {
+            if locks.told(id, settlement, now) {
+                self.told += 1;
+                // The engine makes ranges of what follows one another.
+                connection
+                    .engine()
+                    .propose_outcome(session, id, id, outcome(settlement));
+            }
+        }
+        self.due.clear();
+    }
+
+    /// The service has settled deliveries.
+    fn take_answer(&mut self, first: u32, last: u32, state: Option<&DeliveryState>) {
+        let now = tokio::time::Instant::now().into_std();
+        let Self {
+            locks,
+            events,
+            told,
+            in_work,
+            ..
+        } = self;
+        let mut run: Option<(Settlement, Instant, u32)> = None;
+        let mut report = |(settlement, since, messages)| {
+            events.push_back(SourceEvent::Settled(Settled {
+                settlement,
+                messages,
+                result: result_of(settlement, state),
+                elapsed: now.saturating_duration_since(since),
+            }));
+        };
+        locks.answered(first, last, |settlement, since, lock| {
+            *told -= 1;
+            *in_work -= u32::from(lock.in_work);
+            match &mut run {
+                Some((of, at, messages)) if *of == settlement && *at == since => *messages += 1,
+                _ => {
+                    if let Some(run) = run.replace((settlement, since, 1)) {
+                        report(run);
+                    }
+                }
+            }
+        });
+        if let Some(run) = run {
+            report(run);
+        }
+    }
+
+    /// Asks for locks that expire soon to hold longer.
+    fn renew(&mut self, now: Instant) {
+        if self.next_renewal.is_none_or(|next| now < next) {
+            return;
+        }
+        // What is due a little later goes along.
+        let (due, next) = self.locks.take_due(now + RENEWED_TOGETHER);
+        self.next_renewal = next;
+        for locks in due.chunks(RENEWED_AT_ONCE) {
+            self.orders.push(Order::Renew(locks.to_vec()));
+        }
+    }
+
+    fn take_done(&mut self, done: Done, now: Instant) {
+        let event = match done {
+            Done::Renewed(locks) => {
+                for &(id, remaining) in &locks {
+                    if let Some(renew_at) = self.locks.renewed(id, now, remaining) {
+                        let next = self.next_renewal.get_or_insert(renew_at);
+                        *next = renew_at.min(*next);
+                    }
+                }
+                SourceEvent::LocksRenewed {
+                    renewed: locks.len() as u32,
+                    failed: 0,
+                }
+            }
+            Done::NotRenewed(failed) => SourceEvent::LocksRenewed { renewed: 0, failed },
+            Done::Settled(settled) => {
+                self.in_work -= settled.messages;
+                SourceEvent::Settled(settled)
+            }
+        };
+        self.events.push_back(event);
+    }
+
+    /// Lets the service deliver what there is room for.
+    fn give_credit(&mut self) {
+        let (Link::Attached(link), Intake::Open) = (self.link, self.intake) else {
+            return;
+        };
+        let ReceiveOptions {
+            concurrency,
+            prefetch,
+            ..
+        } = self.receive;
+        let taken = self.in_work.saturating_add(self.waiting.len() as u32);
+        let entitled = concurrency.saturating_add(prefetch).saturating_sub(taken);
+        if let Some(connection) = self.connection.up()
+            && connection.engine().credit(link) < entitled
+        {
+            connection.engine().set_credit(link, entitled);
+        }
+    }
+
+    /// The link has ended. An error is one that a new link would meet again.
+    fn take_detach(&mut self, error: ServiceError) -> Result<(), ServiceError> {
+        if error.class == ErrorClass::Fatal {
+            return Err(error);
+        }
+        tracing::warn!(%error, "the link to receive from is detached");
+        self.lose_link();
+        self.link_failures = self.link_failures.saturating_add(1);
+        let policy = &self.connection.endpoint().options.reconnect;
+        let Some(delay) = policy.delay_after(self.link_failures, 1) else {
+            return Err(ServiceError::fatal(&error.condition, error.description));
+        };
+        self.link = Link::BackingOff(tokio::time::Instant::now().into_std() + delay);
+        Ok(())
+    }
+
+    /// What was locked for the link is not settled through it any more.
+    fn lose_link(&mut self) {
+        self.link = Link::Detached;
+        if self.intake == Intake::Draining {
+            self.intake = Intake::Closed;
+        }
+        self.waiting.clear();
+        self.next_renewal = None;
+        self.orders.forget_renewals();
+        let due: HashMap<u32, Settlement> = self.due.drain(..).collect();
+        self.told = 0;
+        let now = tokio::time::Instant::now().into_std();
+        for (id, lock) in self.locks.take_all().collect::<Vec<_>>() {
+            if !lock.in_work {
+                continue;
+            }
+            // What was told and not answered is told again in another way: it may have been heard or not.
+            let settlement = match lock.state {
+                State::Told(settlement, _) => Some(settlement),
+                State::Held | State::Over => due.get(&id).copied(),
+            };
+            match settlement {
+                Some(settlement) => self.settle_orphan(lock.token, settlement, now),
+                None => {
+                    let own = receipt(self.generation, id);
+                    self.orphans.insert(own.0, lock.token);
+                }
+            }
+        }
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Has a message settled through the management node, as its link is gone.
+    fn settle_orphan(&mut self, token: LockToken, settlement: Settlement, now: Instant) {
+        self.orders.push(Order::Settle {
+            settlement,
+            tokens: vec![token],
+            since: now,
+        });
+    }
+
+    /// The connection is gone, and with it the link.
+    fn lose(&mut self, error: &ServiceError) {
+        tracing::warn!(%error, "there is no connection to receive from");
+        self.connection.lost();
+        self.orders.lose_links();
+        self.lose_link();
+    }
+}
+
+impl Source for ServiceBusSource {
+    type Completion = BySettlement;
+
+    fn partitions(&self) -> Vec<PartitionId> {
+        vec![ENTITY]
+    }
+
+    fn open(&mut self, _partition: PartitionId, (): ()) {
+        self.intake = Intake::Open;
+    }
+
+    fn close(&mut self, _partition: PartitionId) {
+        if self.intake != Intake::Open {
+            return;
+        }
+        let waiting = self.waiting.drain(..);
+        self.due
+            .extend(waiting.map(|waiting| (waiting.id, Settlement::Release)));
+        self.intake = Intake::Closed;
+        if let (Link::Attached(link), Some(connection)) = (self.link, self.connection.up())
+            && connection.engine().credit(link) > 0
+        {
+            // Whatever is on its way is given back when it comes.
+            connection.engine().drain(link);
+            self.intake = Intake::Draining;
+        }
+    }
+
+    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(Ok(event));
+            }
+            if let Some(batch) = self.next_batch() {
+                return Poll::Ready(Ok(SourceEvent::Batch(batch)));
+            }
+            match self.poll_turn(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) if error.class == ErrorClass::Fatal => {
+                    self.connection.lost();
+                    return Poll::Ready(Err(error.into()));
+                }
+                Poll::Ready(Err(error)) => self.lose(&error),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    #[inline]
+    fn settle(&mut self, batch: &EventBatch, events: &[u32], settlement: Settlement) {
+        let (generation, first) = of_receipt(batch.receipt());
+        if generation == self.generation {
+            let ids = events.iter().map(|&event| first.wrapping_add(event));
+            self.due.extend(ids.map(|id| (id, settlement)));
+            return;
+        }
+        let now = tokio::time::Instant::now().into_std();
+        for &event in events {
+            let own = receipt(generation, first.wrapping_add(event));
+            if let Some(token) = self.orphans.remove(&own.0) {
+                self.settle_orphan(token, settlement, now);
+            }
+        }
+    }
+
+    fn release(&mut self, batch: EventBatch) {
+        self.pool.give(batch);
+    }
+
+    fn is_settled(&self) -> bool {
+        self.due.is_empty()
+            && self.told == 0
+            && self.orders.is_idle()
+            && self.events.is_empty()
+            && self.intake != Intake::Draining
+    }
+
+    async fn shut_down(self) {
+        if let Some(connection) = self.connection.into_connection() {
+            connection.close().await;
+        }
+    }
+}
+
+/// A delivery of the link with this number, or a batch that begins with it.
+const fn receipt(generation: u32, id: u32) -> Receipt {
+    Receipt((generation as u64) << 32 | id as u64)
+}
+
+const fn of_receipt(Receipt(receipt): Receipt) -> (u32, u32) {
+    ((receipt >> 32) as u32, receipt as u32)
+}
+
+/// A settlement as the outcome of a delivery.
+fn outcome(settlement: Settlement) -> DeliveryState {
+    match settlement {
+        Settlement::Complete => DeliveryState::Accepted,
+        Settlement::Abandon => DeliveryState::Modified {
+            delivery_failed: true,
+            undeliverable_here: false,
+            annotations: Vec::new(),
+        },
+        Settlement::Release => DeliveryState::Released,
+        Settlement::DeadLetter => {
+            let text = |text: &str| Value::from(text);
+            let mut error = Error::new(DEAD_LETTER.into(), "the message cannot be read");
+            error.info = vec![
+                (Symbol::from("DeadLetterReason"), text("Unreadable")),
+                (
+                    Symbol::from("DeadLetterErrorDescription"),
+                    text("the message cannot be read"),
+                ),
+            ];
+            DeliveryState::Rejected(Some(error))
+        }
+    }
+}
+
+/// What the service made of a settlement, by the state that it settled it with.
+fn result_of(settlement: Settlement, state: Option<&DeliveryState>) -> SettlementResult {
+    match state {
+        Some(DeliveryState::Rejected(Some(error))) => {
+            if error.condition.as_str() == LOCK_LOST {
+                return SettlementResult::LockLost;
+            }
+            // A service may repeat why we had it put aside.
+            if settlement == Settlement::DeadLetter {
+                return SettlementResult::Confirmed;
+            }
+            tracing::warn!(%error, ?settlement, "the service refuses a settlement");
+            SettlementResult::Failed
+        }
+        Some(DeliveryState::Rejected(None)) if settlement != Settlement::DeadLetter => {
+            SettlementResult::DeadLettered
+        }
+        _ => SettlementResult::Confirmed,
+    }
+}
+
+/// The one partition: the entity itself.
+const ENTITY: PartitionId = PartitionId(0);
+
+/// Messages that are handed over at once. Each has a send of its own, as a rule.
+const BATCH_MESSAGES_MAX: usize = 64;
+
+/// Batches that go round.
+const POOLED_BATCHES: usize = 64;
+
+/// Locks that are due within so long of one another are renewed together.
+const RENEWED_TOGETHER: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Locks that one request renews.
+const RENEWED_AT_ONCE: usize = 256;
+
+/// What the service calls a receiver by in its errors.
+const RECEIVER_NAME: Symbol = Symbol::from_static("com.microsoft:receiver-name");
+
+/// The condition with which a message is put aside.
+const DEAD_LETTER: Symbol = Symbol::from_static("com.microsoft:dead-letter");
+
+/// The condition with which a settlement that comes too late is refused.
+const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
