@@ -106,6 +106,9 @@ async fn receive(options: &EventHubsOptions, count: usize) -> Vec<u64> {
                 }
                 source.release(batch);
             }
+            settled @ (SourceEvent::Settled(_) | SourceEvent::LocksRenewed { .. }) => {
+                panic!("a hub has no locks: {settled:?}")
+            }
             // The profile detached the receiver.
             SourceEvent::PartitionClosed { partition, error } => {
                 assert_eq!(error.class, ErrorClass::Retryable);

@@ -171,6 +171,8 @@ impl RelayPipeline for MemoryRelay {
                     Poll::Ready(SourceEvent::PartitionClosed { error, .. }) => {
                         return Poll::Ready(Err(error));
                     }
+                    // The memory's sources go by checkpoints.
+                    Poll::Ready(SourceEvent::Settled(_) | SourceEvent::LocksRenewed { .. }) => {}
                     Poll::Pending => break,
                 }
             }

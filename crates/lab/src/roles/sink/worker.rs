@@ -11,7 +11,10 @@ use std::{
 use connect::{
     event::{EventBatch, PartitionId},
     sink::ErrorClass,
-    source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPosition},
+    source::{
+        BatchOptions, Completion as _, Settlement, Source, SourceEvent, SourceOptions,
+        StartPosition,
+    },
 };
 use tokio::time::{Instant, Interval};
 
@@ -157,6 +160,8 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                     tracing::warn!(%error, %partition, "a partition was closed and will be opened again");
                     self.reopen.push((Instant::now() + REOPEN_AFTER, partition));
                 }
+                // What comes again is counted as duplicated.
+                SourceEvent::Settled(_) | SourceEvent::LocksRenewed { .. } => {}
             }
         }
         // The event loop needs a turn now and then, however much there is to receive.
@@ -171,7 +176,8 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                     self.is_started = true;
                     for (partition, position) in &self.positions {
                         self.opened += 1;
-                        self.source.open(*partition, position.clone());
+                        self.source
+                            .open(*partition, S::Completion::start(position.clone()));
                     }
                 }
                 Some(Ask::Start) => {}
@@ -198,7 +204,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             let is_due = *at <= due;
             if let Some(position) = positions.get(partition).filter(|_| is_due) {
                 *opened += 1;
-                source.open(*partition, position.clone());
+                source.open(*partition, S::Completion::start(position.clone()));
             }
             !is_due
         });
@@ -262,6 +268,10 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
         if let Some(last) = batch.last_sequence_number() {
             self.positions
                 .insert(partition, StartPosition::AfterSequenceNumber(last));
+        }
+        if let Some(settlement) = S::Completion::settlement(Settlement::Complete) {
+            let all: Vec<u32> = (0..batch.len() as u32).collect();
+            self.source.settle(&batch, &all, settlement);
         }
         self.source.release(batch);
     }
