@@ -28,9 +28,12 @@
 //! tagged enums, which buffer values and forget where they stood; a value with two shapes is read by a hand-written
 //! visitor instead.
 //!
+//! JSON is YAML, but for comments: in a text whose name ends in `.json` they are passed over.
+//!
 //! Files are bounded in size, depth and repetition, so that no file can exhaust the process that reads it.
 
 mod assignment;
+mod comments;
 mod deserialize;
 mod document;
 mod error;

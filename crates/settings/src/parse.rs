@@ -7,6 +7,7 @@ use serde_saphyr::{
     DuplicateKeyPolicy, Location, MessageFormatter as _, Spanned, UserMessageFormatter,
 };
 
+use crate::comments::without_comments;
 use crate::error::{MistakeKind, SettingsError};
 use crate::node::{Content, Entry, Node};
 use crate::place::Place;
@@ -20,6 +21,12 @@ pub(crate) fn parse(place: &Place) -> Result<Node, SettingsError> {
         };
         return Err(SettingsError::at(place.part(0, 0), "", kind));
     }
+    let is_json = place.name().to_ascii_lowercase().ends_with(".json");
+    let text = if is_json {
+        without_comments(text)
+    } else {
+        text.into()
+    };
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEEPEST,
@@ -35,7 +42,7 @@ pub(crate) fn parse(place: &Place) -> Result<Node, SettingsError> {
         with_snippet: false,
     };
     let raw: Spanned<Raw> =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
             let at = error
                 .location()
                 .map_or_else(|| place.part(0, 0), |location| located(place, &location));

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use access::ConnectionString;
-use hub::namespace::StorageConfig;
+use hub::namespace::{QueueConfig, StorageConfig, TopicConfig};
 use hub::service::{Service, WEB_SOCKET_PATH};
 
 /// A running service, told.
@@ -17,6 +17,8 @@ pub(super) struct Announcement<'a> {
     pub(super) authority: Option<&'a Path>,
     /// Where hubs and events are kept.
     pub(super) storage: Option<&'a StorageConfig>,
+    pub(super) queues: &'a [QueueConfig],
+    pub(super) topics: &'a [TopicConfig],
 }
 
 impl fmt::Display for Announcement<'_> {
@@ -93,11 +95,41 @@ impl Announcement<'_> {
             let plural = if partitions == 1 { "" } else { "s" };
             format!("{name} ({partitions} partition{plural})")
         };
-        let mut lines = vec![("all hubs".to_owned(), of(None))];
+        let all = match (self.queues, self.topics) {
+            ([], []) => "all hubs",
+            _ => "everything",
+        };
+        let mut lines = vec![(all.to_owned(), of(None))];
         lines.extend(hubs.iter().map(|hub| {
             (
                 label(hub.name(), hub.partitions().len()),
                 of(Some(hub.name())),
+            )
+        }));
+        lines.extend(self.queues.iter().map(|queue| {
+            let sessions = if queue.options.requires_session {
+                ", sessions"
+            } else {
+                ""
+            };
+            (
+                format!("{} (queue{sessions})", queue.name),
+                of(Some(&queue.name)),
+            )
+        }));
+        lines.extend(self.topics.iter().map(|topic| {
+            let subscriptions: Vec<&str> = topic
+                .subscriptions
+                .iter()
+                .map(|subscription| subscription.name.as_str())
+                .collect();
+            let label = match subscriptions.is_empty() {
+                true => "no subscription".to_owned(),
+                false => subscriptions.join(", "),
+            };
+            (
+                format!("{} (topic: {label})", topic.name),
+                of(Some(&topic.name)),
             )
         }));
         let width = lines

@@ -1,11 +1,13 @@
 //! `parshall serve`: the embedded service on its own, until it is interrupted.
 //!
-//! * `namespace` makes hubs and keys of `--hub` arguments or of a file, `emulator` of a file of Microsoft's emulator.
+//! * `namespace` makes hubs, queues, topics and keys of arguments or of a file, `emulator` of a file of Microsoft's
+//!   emulators; `place` finds what is wrong with it in either file.
 //! * `announcement` is what is printed once clients can connect.
 
 mod announcement;
 mod emulator;
 mod namespace;
+mod place;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ use crate::exit::{CommandError, Exit};
 use crate::logging;
 use crate::output;
 use announcement::Announcement;
-use namespace::{HubArgument, NamespaceSource};
+use namespace::{HubArgument, NamespaceSource, TopicArgument};
 
 /// The arguments of `serve`.
 #[derive(Debug, Args)]
@@ -29,8 +31,9 @@ use namespace::{HubArgument, NamespaceSource};
 Examples:
   parshall serve                                        one hub `events` with 4 partitions
   parshall serve --hub orders:32 --hub audit            two hubs
-  parshall serve --config namespace.yaml                hubs, consumer groups and keys from a file
-  parshall serve --config Config.json                   the file of Microsoft's Event Hubs emulator
+  parshall serve --queue orders --topic news:all,audit  a queue, and a topic with two subscriptions
+  parshall serve --config namespace.yaml                hubs, queues, topics and keys from a file
+  parshall serve --config Config.json                   the file of one of Microsoft's emulators
   parshall serve --data-dir ./data --sync always        hubs and events that outlive the service
   parshall serve --amqp 127.0.0.1:0 --http 127.0.0.1:0  any free ports, told on standard output
   parshall serve --tls                                  TLS too, with a certificate made for it
@@ -42,6 +45,13 @@ A file for --config:
       partitions: 32
       consumer_groups: [billing]
       log: {bytes: 1 GiB, retention: 1 h, when_full: retention}
+  queues:
+    - {name: jobs, lock_duration: 30 s, maximum_delivery_count: 10, requires_session: false}
+  topics:
+    - name: news
+      subscriptions:
+        - name: urgent
+          rules: [{name: urgent, filter: {sql: \"priority > 5\"}, action: \"REMOVE priority\"}]
   authorization_rules:
     - {name: sender, key: \"${SENDER_KEY:?}\", rights: [send]}
   blob:
@@ -163,21 +173,37 @@ pub(crate) struct ServeArguments {
     )]
     key: Option<PathBuf>,
 
-    /// A hub and its number of partitions, from 1 to 32768 [4]. May be repeated [default: events:4, unless the data
-    /// directory has been used before]
+    /// A hub and its number of partitions, from 1 to 32768 [4]. May be repeated [default: events:4, unless there is a queue
+    /// or topic, or the data directory has been used before]
     ///
     /// Example: --hub orders:32 --hub audit
     #[arg(long, value_name = "NAME[:PARTITIONS]", help_heading = "Namespace")]
     hub: Vec<HubArgument>,
 
-    /// The file that describes the namespace: hubs, consumer groups, limits, keys; or the Config.json of Microsoft's
-    /// emulator
+    /// A queue. May be repeated
+    ///
+    /// Example: --queue jobs --queue results
+    #[arg(long, value_name = "NAME", help_heading = "Namespace")]
+    queue: Vec<String>,
+
+    /// A topic and its subscriptions, each of which gets everything. May be repeated
+    ///
+    /// Example: --topic news:all,audit
+    #[arg(
+        long,
+        value_name = "NAME[:SUBSCRIPTION,...]",
+        help_heading = "Namespace"
+    )]
+    topic: Vec<TopicArgument>,
+
+    /// The file that describes the namespace: hubs, queues, topics, limits, keys; or the Config.json of one of
+    /// Microsoft's emulators
     ///
     /// Example: --config namespace.yaml
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with = "hub",
+        conflicts_with_all = ["hub", "queue", "topic"],
         help_heading = "Namespace"
     )]
     config: Option<PathBuf>,
@@ -225,12 +251,14 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
             ..StorageOptions::default()
         },
     });
+    let names_nothing =
+        arguments.hub.is_empty() && arguments.queue.is_empty() && arguments.topic.is_empty();
     let mut source = match &arguments.config {
         Some(path) => NamespaceSource::read(path)?,
-        None if arguments.hub.is_empty() && storage.as_ref().is_none_or(StorageConfig::is_new) => {
+        None if names_nothing && storage.as_ref().is_none_or(StorageConfig::is_new) => {
             NamespaceSource::of_default_hub()
         }
-        None => NamespaceSource::of_hubs(&arguments.hub),
+        None => NamespaceSource::of_arguments(&arguments.hub, &arguments.queue, &arguments.topic),
     };
     if storage.is_some() {
         source.config_mut().storage = storage;
@@ -283,6 +311,8 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
             service: &service,
             authority: authority.as_deref(),
             storage: source.config().storage.as_ref(),
+            queues: &source.config().queues,
+            topics: &source.config().topics,
         }
         .to_string(),
     )?;

@@ -1,13 +1,17 @@
-//! The namespace to serve: from a file of ours or of Microsoft's emulator, every mistake of which has its place, or from
-//! `--hub` arguments.
+//! The namespace to serve: from a file of ours or of Microsoft's emulators, every mistake of which has its place, or from
+//! `--hub`, `--queue` and `--topic` arguments.
 
 use std::path::Path;
 use std::str::FromStr;
 
-use hub::namespace::{DataDirectoryError, HubConfig, HubError, NamespaceConfig, NamespaceError};
-use settings::{Document, Node};
+use hub::namespace::{
+    DataDirectoryError, HubConfig, HubError, NamespaceConfig, NamespaceError, QueueConfig,
+    TopicConfig,
+};
+use settings::Document;
 
 use super::emulator;
+use super::place::Place;
 use crate::exit::CommandError;
 
 /// A namespace, and where its description can be blamed.
@@ -35,6 +39,13 @@ pub(super) struct HubArgument {
     partitions: u16,
 }
 
+/// `NAME[:SUBSCRIPTION,…]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TopicArgument {
+    name: String,
+    subscriptions: Vec<String>,
+}
+
 impl NamespaceSource {
     /// The namespace that the file at `path` describes.
     pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
@@ -46,19 +57,37 @@ impl NamespaceSource {
             });
         }
         document.fill_in_environment()?;
+        if !ENTITIES.iter().any(|key| document.value(key).is_some()) {
+            let advice = "add `hubs: …`, `queues: …` or `topics: …`; an empty list is enough";
+            return Err(document
+                .mistake("", "has neither hubs nor queues nor topics", advice)
+                .into());
+        }
         Ok(Self {
             config: document.typed()?,
             origin: Origin::Ours(document),
         })
     }
 
-    /// The default namespace with these hubs.
-    pub(super) fn of_hubs(hubs: &[HubArgument]) -> Self {
+    /// The default namespace with what these arguments name.
+    pub(super) fn of_arguments(
+        hubs: &[HubArgument],
+        queues: &[String],
+        topics: &[TopicArgument],
+    ) -> Self {
         let hubs = hubs
             .iter()
             .map(|hub| HubConfig::new(hub.name.clone(), hub.partitions));
+        let topics = topics.iter().map(|topic| {
+            let subscriptions = topic.subscriptions.iter().map(String::as_str);
+            TopicConfig::new(topic.name.clone(), subscriptions)
+        });
         Self {
-            config: NamespaceConfig::with_hubs(hubs.collect()),
+            config: NamespaceConfig {
+                queues: queues.iter().map(QueueConfig::new).collect(),
+                topics: topics.collect(),
+                ..NamespaceConfig::with_hubs(hubs.collect())
+            },
             origin: Origin::Arguments,
         }
     }
@@ -95,7 +124,6 @@ impl NamespaceSource {
             }
             _ => String::new(),
         };
-        let (list, index, field) = place_of(error);
         // The message begins with its place in the words of the library, which this place says more exactly.
         let words_of_place = match error {
             NamespaceError::DataDirectory { .. } => 0,
@@ -105,38 +133,18 @@ impl NamespaceSource {
         let reason = (0..words_of_place).fold(message.as_str(), |reason, _| {
             reason.split_once(": ").map_or(reason, |(_, rest)| rest)
         });
-        let mistake = match &self.origin {
+        let path = path_of(error);
+        let place = match &self.origin {
             Origin::Arguments => {
                 return CommandError::Usage {
                     message,
                     advice: Some(advice).filter(|advice| !advice.is_empty()),
                 };
             }
-            Origin::Emulators(document) => {
-                let hub = index
-                    .and_then(|index| Some((index, emulator::hub_nodes(document)?.get(index)?)));
-                match hub {
-                    Some((index, hub)) => {
-                        let (name, value) = emulator::field(hub, field);
-                        let key = format!("{}[{index}].{name}", emulator::HUBS);
-                        value.unwrap_or(hub).mistake(&key, reason, advice)
-                    }
-                    None => document.mistake(list, reason, advice),
-                }
-            }
-            Origin::Ours(document) => {
-                let element = index.and_then(|index| document.value(list)?.elements()?.get(index));
-                let key = match index {
-                    Some(index) => format!("{list}[{index}].{field}"),
-                    None => list.to_owned(),
-                };
-                match element.map(|element| nearest_value(element, field)) {
-                    Some(node) => node.mistake(&key, reason, advice),
-                    None => document.mistake(list, reason, advice),
-                }
-            }
+            Origin::Emulators(document) => Place::in_emulators(document, &path),
+            Origin::Ours(document) => Place::in_ours(document, &path),
         };
-        mistake.into()
+        place.mistake(reason, advice).into()
     }
 }
 
@@ -159,45 +167,60 @@ impl FromStr for HubArgument {
     }
 }
 
-/// List or key at the top of the file, position in the list, field of the element.
-fn place_of(error: &NamespaceError) -> (&'static str, Option<usize>, &'static str) {
+impl FromStr for TopicArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, subscriptions) = match text.split_once(':') {
+            Some((name, subscriptions)) => {
+                (name, subscriptions.split(',').map(str::to_owned).collect())
+            }
+            None => (text, Vec::new()),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            subscriptions,
+        })
+    }
+}
+
+/// What the error is about, as a path such as `hubs[1].partitions`.
+fn path_of(error: &NamespaceError) -> String {
+    let of_hub = |index: &usize, field: &str| format!("hubs[{index}].{field}");
     match error {
-        NamespaceError::Host { .. } => ("host", None, ""),
-        NamespaceError::IdleTimeout { .. } => ("idle_timeout", None, ""),
-        NamespaceError::NoRule => ("authorization_rules", None, ""),
-        NamespaceError::Profile(error) => (error.path, None, ""),
-        NamespaceError::Blob(error) => (error.path, None, ""),
-        NamespaceError::EmptyRule { index, field } => ("authorization_rules", Some(*index), field),
-        NamespaceError::RepeatedHub { index, .. } => ("hubs", Some(*index), "name"),
-        NamespaceError::DataDirectory { index, .. } => ("hubs", *index, "partitions"),
-        NamespaceError::KeptHub { .. } => ("storage", None, ""),
-        NamespaceError::Hub { index, cause } => {
-            let field = match cause {
+        NamespaceError::Host { .. } => "host".to_owned(),
+        NamespaceError::IdleTimeout { .. } => "idle_timeout".to_owned(),
+        NamespaceError::NoRule => "authorization_rules".to_owned(),
+        NamespaceError::Profile(error) => error.path.to_owned(),
+        NamespaceError::Blob(error) => error.path.to_owned(),
+        NamespaceError::Queue(error) => error.path.clone(),
+        NamespaceError::EmptyRule { index, field } => {
+            format!("authorization_rules[{index}].{field}")
+        }
+        NamespaceError::RepeatedHub { index, .. } => of_hub(index, "name"),
+        NamespaceError::DataDirectory {
+            index: Some(index), ..
+        } => of_hub(index, "partitions"),
+        NamespaceError::DataDirectory { index: None, .. } => "hubs".to_owned(),
+        NamespaceError::KeptHub { .. } => "storage".to_owned(),
+        NamespaceError::Hub { index, cause } => of_hub(
+            index,
+            match cause {
                 HubError::Name { .. } => "name",
                 HubError::PartitionCount { .. } => "partitions",
                 HubError::ConsumerGroup { .. } | HubError::RepeatedConsumerGroup { .. } => {
                     "consumer_groups"
                 }
                 HubError::LogBytes { .. } => "log.bytes",
-            };
-            ("hubs", Some(*index), field)
-        }
+            },
+        ),
     }
-}
-
-/// The value at a dotted path of `node`, or of as much of the path as there is.
-fn nearest_value<'a>(node: &'a Node, path: &str) -> &'a Node {
-    let mut nearest = node;
-    for key in path.split('.') {
-        match nearest.value(key) {
-            Some(value) => nearest = value,
-            None => break,
-        }
-    }
-    nearest
 }
 
 const DEFAULT_PARTITIONS: u16 = 4;
+
+/// What a namespace has, by the keys of a file.
+const ENTITIES: [&str; 3] = ["hubs", "queues", "topics"];
 
 #[cfg(test)]
 mod tests {
@@ -216,5 +239,17 @@ mod tests {
         for text in ["orders:", "orders:many", "orders:65536", "orders:1:2"] {
             assert!(text.parse::<HubArgument>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_topic_argument_is_a_name_and_perhaps_subscriptions() {
+        let topic = |name: &str, subscriptions: &[&str]| {
+            Ok(TopicArgument {
+                name: name.into(),
+                subscriptions: subscriptions.iter().map(ToString::to_string).collect(),
+            })
+        };
+        assert_eq!("news".parse(), topic("news", &[]));
+        assert_eq!("news:all,urgent".parse(), topic("news", &["all", "urgent"]));
     }
 }

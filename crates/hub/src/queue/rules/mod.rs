@@ -29,6 +29,7 @@ mod sql;
 
 pub use correlation::CorrelationFilter;
 pub use message::{BrokerProperties, MessageProperties};
+pub use property_list::PropertyList;
 pub use rule::{DEFAULT_RULE_NAME, Filter, MAXIMUM_RULE_NAME_LENGTH, Rule};
 pub use rule_set::{Copies, MAXIMUM_RULES, RuleError, RuleSet};
 pub use sql::{

@@ -9,6 +9,11 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use std::fmt;
 
+/// Properties, for formats of others that hold some.
+#[derive(Clone, Debug, PartialEq, Default, serde::Deserialize)]
+#[serde(transparent)]
+pub struct PropertyList(#[serde(deserialize_with = "deserialize")] pub Vec<(String, Value)>);
+
 pub(super) fn serialize<S: Serializer>(
     properties: &[(String, Value)],
     serializer: S,

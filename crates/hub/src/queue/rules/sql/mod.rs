@@ -9,6 +9,7 @@ mod lexer;
 mod like;
 mod operand;
 mod parser;
+mod serde_text;
 mod syntax;
 mod system;
 #[cfg(test)]
@@ -17,12 +18,10 @@ mod tests;
 pub use error::{SqlError, SqlErrorKind};
 
 use super::message::MessageProperties;
-use serde::{Deserialize, Serialize};
 use syntax::{Predicate, Statement};
 
 /// A condition on the properties of a message, such as `color = 'red' AND quantity > 10`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SqlFilter {
     text: String,
     predicate: Predicate,
@@ -30,8 +29,7 @@ pub struct SqlFilter {
 }
 
 /// What is done to the properties of a copy of a message, such as `SET quantity = quantity / 2; REMOVE priority`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SqlAction {
     text: String,
     statements: Vec<Statement>,
@@ -98,34 +96,6 @@ impl SqlAction {
         for statement in &self.statements {
             statement.apply(message);
         }
-    }
-}
-
-impl TryFrom<String> for SqlFilter {
-    type Error = SqlError;
-
-    fn try_from(text: String) -> Result<Self, SqlError> {
-        Self::parse(text)
-    }
-}
-
-impl From<SqlFilter> for String {
-    fn from(filter: SqlFilter) -> Self {
-        filter.text
-    }
-}
-
-impl TryFrom<String> for SqlAction {
-    type Error = SqlError;
-
-    fn try_from(text: String) -> Result<Self, SqlError> {
-        Self::parse(text)
-    }
-}
-
-impl From<SqlAction> for String {
-    fn from(action: SqlAction) -> Self {
-        action.text
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `Config.json` of Microsoft's Event Hubs emulator, accepted as it is.
+//! The `Config.json` of Microsoft's Event Hubs emulator.
 //!
 //! ```json
 //! {"UserConfig": {
@@ -7,36 +7,29 @@
 //!    "LoggingConfig": {"Type": "File"}}}
 //! ```
 //!
-//! Such files are written for another program, so they are read more leniently than our own: letter case of keys makes
-//! no difference, as there; a number of partitions may be text; and a key that means nothing here is warned of and
-//! passed over. The emulator's limits (10 hubs, 32 partitions, 20 consumer groups) are not ours. A file that lacks what
-//! matters is refused, with the place.
+//! A number of partitions may be text, and a key that means nothing here is warned of and passed over. The emulator's
+//! limits (10 hubs, 32 partitions, 20 consumer groups) are not ours. A file that lacks what matters is refused, with the
+//! place.
 
-use hub::namespace::{DEFAULT_CONSUMER_GROUP, HubConfig, NamespaceConfig};
+use hub::namespace::{DEFAULT_CONSUMER_GROUP, HubConfig};
 use settings::{Content, Document, Node, SettingsError};
 
-/// Whether the document is such a file.
-pub(super) fn is_emulators(document: &Document) -> bool {
-    find(document.root(), "UserConfig").is_some()
+use super::{find, missing, text};
+
+/// Whether the file describes hubs.
+pub(super) fn is_there(user: &Node) -> bool {
+    find(user, "NamespaceConfig").is_some()
 }
 
-/// The namespace that the file describes.
+/// The hubs that the file describes.
 ///
 /// # Errors
 /// What is missing or makes no sense, with its place.
-pub(super) fn read(document: &Document) -> Result<NamespaceConfig, SettingsError> {
+pub(super) fn read(document: &Document) -> Result<Vec<HubConfig>, SettingsError> {
     warn_of_unknown(document.root(), "", &["UserConfig"]);
-    let missing = |node: &Node, path: &str, key: &str| {
-        let reason = format!("has no `{key}`");
-        node.mistake(path, reason, "")
-    };
-    let user = find(document.root(), "UserConfig")
-        .ok_or_else(|| missing(document.root(), "", "UserConfig"))?;
-    warn_of_unknown(user, "UserConfig", &["NamespaceConfig", "LoggingConfig"]);
-    if find(user, "LoggingConfig").is_some() {
-        tracing::debug!(
-            "LoggingConfig is passed over; the variable PARSHALL_LOG says what is logged"
-        );
+    if let Some(user) = find(document.root(), "UserConfig") {
+        let known = ["NamespaceConfig", "LoggingConfig", "Namespaces", "Logging"];
+        warn_of_unknown(user, "UserConfig", &known);
     }
     let namespace = namespace_node(document)?;
     warn_of_unknown(namespace, NAMESPACE, &["Type", "Name", "Entities"]);
@@ -50,32 +43,18 @@ pub(super) fn read(document: &Document) -> Result<NamespaceConfig, SettingsError
             advice,
         ));
     }
-    let hubs = hub_nodes(document)
+    hub_nodes(document)
         .ok_or_else(|| missing(namespace, NAMESPACE, "Entities"))?
         .iter()
         .enumerate()
         .map(|(index, node)| hub(node, &format!("{NAMESPACE}.Entities[{index}]")))
-        .collect::<Result<_, _>>()?;
-    Ok(NamespaceConfig::with_hubs(hubs))
+        .collect()
 }
 
 /// The nodes of the hubs, in the order of the file; `None` where there is no list of them.
-pub(super) fn hub_nodes(document: &Document) -> Option<&[Node]> {
+fn hub_nodes(document: &Document) -> Option<&[Node]> {
     find(namespace_node(document).ok()?, "Entities")?.elements()
 }
-
-/// What the file calls a field of a hub, and its value.
-pub(super) fn field<'a>(hub: &'a Node, field: &str) -> (&'static str, Option<&'a Node>) {
-    let name = match field {
-        "name" => "Name",
-        "partitions" => "PartitionCount",
-        _ => "ConsumerGroups",
-    };
-    (name, find(hub, name))
-}
-
-/// What messages call the list of hubs.
-pub(super) const HUBS: &str = "UserConfig.NamespaceConfig[0].Entities";
 
 fn namespace_node(document: &Document) -> Result<&Node, SettingsError> {
     let path = "UserConfig.NamespaceConfig";
@@ -131,23 +110,6 @@ fn hub(node: &Node, path: &str) -> Result<HubConfig, SettingsError> {
     })
 }
 
-/// A name. One that looks like a number is a name all the same.
-fn text(node: &Node, path: &str) -> Result<String, SettingsError> {
-    match &node.content {
-        Content::Text(text) => Ok(text.clone()),
-        Content::Integer(_) => Ok(node.written()),
-        _ => Err(node.mistake(path, "is not a text", "")),
-    }
-}
-
-/// The value of `key`, whatever its letter case.
-fn find<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
-    let mut entries = node.entries().iter();
-    entries
-        .find(|entry| entry.key.eq_ignore_ascii_case(key))
-        .map(|entry| &entry.value)
-}
-
 fn warn_of_unknown(node: &Node, path: &str, known: &[&str]) {
     for entry in node.entries() {
         // Editors put the address of a schema in.
@@ -177,8 +139,8 @@ mod tests {
 
     fn hubs(text: &str) -> Result<Vec<HubConfig>, SettingsError> {
         let document = Document::parse("Config.json", text).unwrap();
-        assert!(is_emulators(&document));
-        read(&document).map(|config| config.hubs)
+        assert!(super::super::is_emulators(&document));
+        read(&document)
     }
 
     fn file(entities: &str) -> String {

@@ -1,0 +1,104 @@
+//! The queues and topics that a namespace is to have, as plain data, and what may be wrong with it.
+
+mod check;
+mod fields;
+
+pub(super) use check::check;
+
+use crate::queue::rules::{Rule, RuleError, RuleSet};
+use crate::queue::{QueueOptions, TopicOptions};
+use fields::{QueueFields, SubscriptionFields, TopicFields};
+use serde::{Deserialize, Serialize};
+
+/// One queue. In a file its options stand beside its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "QueueFields", into = "QueueFields")]
+pub struct QueueConfig {
+    /// 1 to 260 characters: letters, digits, and within `_`, `.`, `-`, `/`.
+    pub name: String,
+    /// Its options.
+    pub options: QueueOptions,
+}
+
+/// One topic with its subscriptions. In a file its options stand beside its name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "TopicFields", into = "TopicFields")]
+pub struct TopicConfig {
+    /// As that of a queue.
+    pub name: String,
+    /// Its options.
+    pub options: TopicOptions,
+    /// Its subscriptions. A topic without any drops what is sent to it.
+    pub subscriptions: Vec<SubscriptionConfig>,
+}
+
+/// One subscription of a topic. In a file its options stand beside its name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "SubscriptionFields", into = "SubscriptionFields")]
+pub struct SubscriptionConfig {
+    /// 1 to 50 characters: letters, digits, and within `_`, `.`, `-`.
+    pub name: String,
+    /// Its options. It detects no duplicates, and has the size limit of its topic.
+    pub options: QueueOptions,
+    /// Which messages it gets; `None`: all.
+    pub rules: Option<Vec<Rule>>,
+}
+
+/// What in the queues and topics makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct QueueConfigError {
+    /// Where, such as `topics[1].subscriptions[0].rules[2].name`.
+    pub path: String,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl QueueConfig {
+    /// A queue with the default options.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            options: QueueOptions::default(),
+        }
+    }
+}
+
+impl TopicConfig {
+    /// A topic with the default options and these subscriptions, which get everything.
+    pub fn new<'a>(
+        name: impl Into<String>,
+        subscriptions: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            options: TopicOptions::default(),
+            subscriptions: subscriptions
+                .into_iter()
+                .map(SubscriptionConfig::new)
+                .collect(),
+        }
+    }
+}
+
+impl SubscriptionConfig {
+    /// A subscription with the default options, which gets everything.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            options: QueueOptions::default(),
+            rules: None,
+        }
+    }
+
+    /// Its rules as one: those that are listed, or the one that lets everything through.
+    ///
+    /// # Errors
+    /// The first that can't be, with its place in the list and the reason.
+    pub fn rule_set(&self) -> Result<RuleSet, (usize, RuleError)> {
+        match &self.rules {
+            Some(rules) => RuleSet::of(rules.iter().cloned()),
+            None => Ok(RuleSet::default()),
+        }
+    }
+}
