@@ -45,4 +45,5 @@ pub use encoder::{BatchEncoder, NewRecord};
 pub use limits::{LogLimits, WhenFull};
 pub use partition_log::{AppendError, Appended, LogStats, PartitionLog};
 pub use position::{Cursor, Edge, PositionError, Start};
+pub(crate) use subscription::Wakers;
 pub use subscription::{Readiness, Subscriber, Subscription};

@@ -80,7 +80,7 @@ impl Subscriber {
 
     /// Notes that `key` is ready. The waker that is returned must be called, after all locks are released.
     #[must_use]
-    fn mark_ready(&self, key: u64) -> Option<Waker> {
+    pub(crate) fn mark_ready(&self, key: u64) -> Option<Waker> {
         let mut state = self.lock();
         state.ready.push(key);
         state.waker.take()
@@ -201,15 +201,15 @@ impl Subscriptions {
 }
 
 /// Wakers to call. The first few need no allocation; more than that wait for one partition rarely.
-#[derive(Default)]
+#[derive(Debug, Default)]
 #[must_use = "the tasks sleep until they are woken"]
-pub(super) struct Wakers {
+pub(crate) struct Wakers {
     first: [Option<Waker>; 4],
     more: Vec<Waker>,
 }
 
 impl Wakers {
-    fn push(&mut self, waker: Waker) {
+    pub(crate) fn push(&mut self, waker: Waker) {
         match self.first.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(waker),
             None => self.more.push(waker),
@@ -217,7 +217,7 @@ impl Wakers {
     }
 
     /// Wakes everyone.
-    pub(super) fn wake(self) {
+    pub(crate) fn wake(self) {
         self.first
             .into_iter()
             .flatten()

@@ -8,32 +8,49 @@
 //!
 //! No protocol is in here. The batch is the unit: a lock is taken once per call, and per message there is no allocation.
 
+#[allow(dead_code, reason = "for the journal")]
+mod changes;
+mod deadlines;
+mod entity;
 mod error;
+#[allow(dead_code, reason = "for the journal")]
+mod history;
+mod ledger;
 mod lock_token;
 mod message;
 mod options;
+#[allow(dead_code, reason = "for the journal")]
+mod page;
+#[allow(dead_code, reason = "for the journal")]
+mod pages;
+mod properties;
 #[expect(
     clippy::module_inception,
     reason = "the noun of the file is that of the folder"
 )]
-#[allow(clippy::todo, reason = "the interface lands before what is behind it")]
 mod queue;
-#[allow(clippy::todo, reason = "the interface lands before what is behind it")]
 mod queue_store;
 mod requests;
 pub mod rules;
+mod sending;
 mod session_lock;
-#[allow(clippy::todo, reason = "the interface lands before what is behind it")]
+mod session_state;
+mod sessions;
+mod settle;
+mod state;
+mod sweep;
+#[cfg(test)]
+mod tests;
 mod topic;
-#[allow(clippy::todo, reason = "the interface lands before what is behind it")]
 mod waiter;
+mod waiters;
 
 pub use error::QueueError;
 pub use lock_token::LockToken;
 pub use message::{Deliveries, Delivery, Lock, MessageState, NewMessage};
 pub use options::{EntityStatus, MESSAGE_OVERHEAD, QueueOptions, TopicOptions};
 pub use queue::{Enqueued, Queue, QueueCounts, Scheduled, Settled};
-pub use queue_store::{CreateError, Entity, QueueStore};
+pub use queue_store::{CreateError, Entity, NewSubscription, QueueStore};
 pub use requests::{ReceiveMode, ReceiveRequest, Settlement};
 pub use session_lock::SessionLock;
 pub use topic::{Subscription, Topic};

@@ -1,12 +1,16 @@
 //! A queue as its users have it: send, receive, settle, peek.
 
+use super::entity::{DEAD_LETTERS, Entity, EntityState, QUEUES_OF_ONE};
 use super::error::QueueError;
 use super::lock_token::LockToken;
 use super::message::{Deliveries, NewMessage};
 use super::options::QueueOptions;
+use super::page::Stage;
 use super::requests::{ReceiveRequest, Settlement};
 use super::session_lock::SessionLock;
+use super::state::Wanted;
 use super::waiter::Waiter;
+use super::waiters::Waiters;
 use crate::log::Subscriber;
 use crate::log::disk::CommitNumber;
 use crate::unix_time::UnixTime;
@@ -25,7 +29,25 @@ use std::sync::Arc;
 /// peer may be told of success as soon as that is done.
 #[derive(Debug)]
 pub struct Queue {
-    todo: (),
+    pub(super) entity: Arc<Entity>,
+    /// Its place within the entity.
+    pub(super) place: usize,
+    pub(super) name: Arc<str>,
+    pub(super) options: QueueOptions,
+    pub(super) role: Role,
+    pub(super) dead_letters: Option<Arc<Self>>,
+    pub(super) transfer_dead_letters: Option<Arc<Self>>,
+}
+
+/// What a queue is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Messages are sent to it.
+    Queue,
+    /// It gets messages from a topic.
+    Subscription,
+    /// It gets what another one gives up.
+    DeadLetters,
 }
 
 /// What sending achieved.
@@ -81,25 +103,25 @@ impl Queue {
     /// Its name: `orders`, `topic/Subscriptions/name`, `orders/$DeadLetterQueue`.
     #[must_use]
     pub fn name(&self) -> &str {
-        todo!()
+        &self.name
     }
 
     /// Its options; a dead-letter queue has those of its queue as far as they apply to it.
     #[must_use]
     pub fn options(&self) -> &QueueOptions {
-        todo!()
+        &self.options
     }
 
     /// Where its dead letters are; `None` if it is a dead-letter queue itself.
     #[must_use]
     pub fn dead_letters(&self) -> Option<&Arc<Self>> {
-        todo!()
+        self.dead_letters.as_ref()
     }
 
     /// Where messages are that could not be forwarded: always empty, because those wait where they are.
     #[must_use]
     pub fn transfer_dead_letters(&self) -> Option<&Arc<Self>> {
-        todo!()
+        self.transfer_dead_letters.as_ref()
     }
 
     /// Sends messages: all of them, or none if there is an error. Those whose scheduled time lies ahead are scheduled.
@@ -113,7 +135,15 @@ impl Queue {
         now: UnixTime,
         messages: &[NewMessage<'_>],
     ) -> Result<Enqueued, QueueError> {
-        todo!("{now} {messages:?}")
+        self.check_sending()?;
+        let (sent, commit) = self
+            .entity
+            .operate(now, |state, now| state.send(now, messages, None))?;
+        Ok(Enqueued {
+            count: sent.count,
+            duplicates: sent.duplicates,
+            commit,
+        })
     }
 
     /// As [`enqueue`](Self::enqueue), and tells the numbers. A duplicate gets the number of the message before it.
@@ -125,7 +155,15 @@ impl Queue {
         now: UnixTime,
         messages: &[NewMessage<'_>],
     ) -> Result<Scheduled, QueueError> {
-        todo!("{now} {messages:?}")
+        self.check_sending()?;
+        let mut sequence_numbers = Vec::with_capacity(messages.len());
+        let (_sent, commit) = self.entity.operate(now, |state, now| {
+            state.send(now, messages, Some(&mut sequence_numbers))
+        })?;
+        Ok(Scheduled {
+            sequence_numbers,
+            commit,
+        })
     }
 
     /// Removes scheduled messages: all of them, or none if there is an error.
@@ -137,7 +175,10 @@ impl Queue {
         now: UnixTime,
         sequence_numbers: &[u64],
     ) -> Result<CommitNumber, QueueError> {
-        todo!("{now} {sequence_numbers:?}")
+        let ((), commit) = self.entity.operate(now, |state, _now| {
+            state.queues[self.place].cancel_scheduled(sequence_numbers, &mut state.effects)
+        })?;
+        Ok(commit)
     }
 
     /// Adds available messages to `deliveries`, oldest first. The commit is that of removing them, if they are received
@@ -153,7 +194,27 @@ impl Queue {
         request: &ReceiveRequest<'_>,
         deliveries: &mut Deliveries,
     ) -> Result<CommitNumber, QueueError> {
-        todo!("{now} {request:?} {deliveries:?}")
+        self.check_receiving()?;
+        let wanted = Wanted {
+            mode: request.mode,
+            messages: request.messages,
+            bytes: request.bytes,
+        };
+        let ((), commit) = self.entity.operate(now, |state, now| {
+            let session = self.session(state, now, request)?;
+            let EntityState {
+                queues, effects, ..
+            } = state;
+            let queue = &mut queues[self.place];
+            match session {
+                None => queue.receive(now, wanted, deliveries, effects),
+                Some(session) => {
+                    queue.receive_in_session(now, session, wanted, deliveries, effects);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(commit)
     }
 
     /// Adds deferred messages to `deliveries`: all of these, or none if there is an error. The limits of `request` don't
@@ -169,7 +230,22 @@ impl Queue {
         request: &ReceiveRequest<'_>,
         deliveries: &mut Deliveries,
     ) -> Result<CommitNumber, QueueError> {
-        todo!("{now} {sequence_numbers:?} {request:?} {deliveries:?}")
+        self.check_receiving()?;
+        let ((), commit) = self.entity.operate(now, |state, now| {
+            let session = self.session(state, now, request)?;
+            let EntityState {
+                queues, effects, ..
+            } = state;
+            queues[self.place].receive_deferred(
+                now,
+                session,
+                sequence_numbers,
+                request.mode,
+                deliveries,
+                effects,
+            )
+        })?;
+        Ok(commit)
     }
 
     /// Settles locked messages, each by itself: a lock that is lost makes no difference to the others. Tokens in
@@ -184,7 +260,18 @@ impl Queue {
         tokens: &[LockToken],
         settlement: &Settlement<'_>,
     ) -> Result<Settled, QueueError> {
-        todo!("{now} {tokens:?} {settlement:?}")
+        let mut refused = Vec::new();
+        let (count, commit) = self.entity.operate(now, |state, now| {
+            let EntityState {
+                queues, effects, ..
+            } = state;
+            Ok(queues[self.place].settle(now, tokens, settlement, effects, &mut refused))
+        })?;
+        Ok(Settled {
+            count,
+            refused,
+            commit,
+        })
     }
 
     /// Locks messages for another lock duration from now: until when, for each token in its place, or its error.
@@ -194,7 +281,13 @@ impl Queue {
         now: UnixTime,
         tokens: &[LockToken],
     ) -> Vec<Result<UnixTime, QueueError>> {
-        todo!("{now} {tokens:?}")
+        let renewed = self.entity.operate(now, |state, now| {
+            Ok(state.queues[self.place].renew(now, tokens))
+        });
+        match renewed {
+            Ok((renewed, _commit)) => renewed,
+            Err(error) => vec![Err(error); tokens.len()],
+        }
     }
 
     /// Locks a session: the one of this name, whether it has messages or not, or the next one that has some available
@@ -208,12 +301,20 @@ impl Queue {
         now: UnixTime,
         session_id: Option<&str>,
     ) -> Result<Option<SessionLock>, QueueError> {
-        todo!("{now} {session_id:?}")
+        self.check_receiving()?;
+        let (lock, _commit) = self.entity.operate(now, |state, now| {
+            state.queues[self.place].accept_session(now, session_id, &mut state.effects)
+        })?;
+        Ok(lock)
     }
 
     /// Lets go of a session, and of the messages locked with it, which counts as no failed delivery.
     pub fn release_session(&self, now: UnixTime, lock: &SessionLock) {
-        todo!("{now} {lock:?}")
+        // Without the disk it ends by itself, later.
+        let _ = self.entity.operate(now, |state, _now| {
+            state.queues[self.place].release_session(lock, &mut state.effects);
+            Ok(())
+        });
     }
 
     /// Locks a session that is locked for another lock duration from now: until when.
@@ -225,7 +326,10 @@ impl Queue {
         now: UnixTime,
         session_id: &str,
     ) -> Result<UnixTime, QueueError> {
-        todo!("{now} {session_id:?}")
+        let (until, _commit) = self.entity.operate(now, |state, now| {
+            state.queues[self.place].renew_session(now, session_id, &mut state.effects)
+        })?;
+        Ok(until)
     }
 
     /// The state that was set for a session that is locked; `None` if none was.
@@ -237,7 +341,10 @@ impl Queue {
         now: UnixTime,
         session_id: &str,
     ) -> Result<Option<Vec<u8>>, QueueError> {
-        todo!("{now} {session_id:?}")
+        let (session_state, _commit) = self.entity.operate(now, |state, now| {
+            state.queues[self.place].session_state(now, session_id)
+        })?;
+        Ok(session_state)
     }
 
     /// Sets the state of a session that is locked, or removes it.
@@ -248,15 +355,26 @@ impl Queue {
         &self,
         now: UnixTime,
         session_id: &str,
-        state: Option<&[u8]>,
+        session_state: Option<&[u8]>,
     ) -> Result<CommitNumber, QueueError> {
-        todo!("{now} {session_id:?} {state:?}")
+        let ((), commit) = self.entity.operate(now, |state, now| {
+            let place = state.queues[self.place].locked_session(now, session_id)?;
+            let growth = state.queues[self.place].state_growth(session_id, session_state);
+            if growth > 0 {
+                state.check_room(growth)?;
+            }
+            let set = session_state.map(Into::into);
+            let ledger = &mut state.queues[self.place].ledger;
+            ledger.set_session_state(place, set, &mut state.effects);
+            Ok(())
+        })?;
+        Ok(commit)
     }
 
     /// The sessions that have messages or a state, in the order of their names: `top` of them after the first `skip`.
     #[must_use]
     pub fn sessions(&self, skip: usize, top: usize) -> Vec<String> {
-        todo!("{skip} {top}")
+        self.entity.lock().queues[self.place].session_names(skip, top)
     }
 
     /// Adds messages to `deliveries` as they are, whatever their state, in the order of their numbers: up to `messages`
@@ -271,18 +389,127 @@ impl Queue {
         session_id: Option<&str>,
         deliveries: &mut Deliveries,
     ) {
-        todo!("{now} {from} {messages} {bytes} {session_id:?} {deliveries:?}")
+        // The disk does not matter for looking, so neither does whether it takes what was due.
+        let _ = self.entity.operate(now, |_state, _now| Ok(()));
+        let state = self.entity.lock();
+        state.queues[self.place].peek(from, messages, bytes, session_id, deliveries);
     }
 
     /// How many messages there are.
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
-        todo!()
+        let state = self.entity.lock();
+        let ledger = &state.queues[self.place].ledger;
+        let locked = ledger.count(Stage::Locked);
+        let own = QueueCounts {
+            active: ledger.count(Stage::Ready) + locked,
+            locked,
+            deferred: ledger.count(Stage::Deferred) + ledger.count(Stage::DeferredLocked),
+            scheduled: ledger.count(Stage::Scheduled),
+            dead_letters: 0,
+            bytes: ledger.bytes(),
+        };
+        if self.role == Role::DeadLetters {
+            return own;
+        }
+        let dead_letters = &state.queues[self.place + DEAD_LETTERS].ledger;
+        QueueCounts {
+            dead_letters: dead_letters.messages(),
+            bytes: own.bytes + dead_letters.bytes(),
+            ..own
+        }
     }
 
     /// Registers a receiver, which gets `key` reported when what it waits for has come.
     #[must_use]
     pub fn waiter(self: &Arc<Self>, subscriber: &Arc<Subscriber>, key: u64) -> Waiter {
-        todo!("{subscriber:?} {key}")
+        let slot = self.registered(|waiters| waiters.add(Arc::clone(subscriber), key));
+        Waiter::new(Arc::clone(self), slot)
+    }
+
+    /// The queue of an entity at `place`, with its dead-letter queues.
+    pub(super) fn new(
+        entity: &Arc<Entity>,
+        place: usize,
+        name: &str,
+        options: QueueOptions,
+        role: Role,
+    ) -> Arc<Self> {
+        let dead_letter_options = QueueOptions {
+            maximum_delivery_count: u32::MAX,
+            default_time_to_live: None,
+            dead_lettering_on_expiration: false,
+            requires_session: false,
+            duplicate_detection: None,
+            forward_to: None,
+            forward_dead_lettered_messages_to: None,
+            ..options.clone()
+        };
+        let beside = |suffix: &str, beside: usize| {
+            Some(Arc::new(Self {
+                entity: Arc::clone(entity),
+                place: place + beside,
+                name: format!("{name}{suffix}").into(),
+                options: dead_letter_options.clone(),
+                role: Role::DeadLetters,
+                dead_letters: None,
+                transfer_dead_letters: None,
+            }))
+        };
+        Arc::new(Self {
+            entity: Arc::clone(entity),
+            place,
+            name: name.into(),
+            dead_letters: beside("/$DeadLetterQueue", DEAD_LETTERS),
+            transfer_dead_letters: beside("/$Transfer/$DeadLetterQueue", QUEUES_OF_ONE - 1),
+            options,
+            role,
+        })
+    }
+
+    /// Changes the registered waiters.
+    pub(super) fn registered<R>(&self, change: impl FnOnce(&mut Waiters) -> R) -> R {
+        change(&mut self.entity.lock().queues[self.place].ledger.waiters)
+    }
+
+    fn check_sending(&self) -> Result<(), QueueError> {
+        let status = self.entity.status;
+        match self.role {
+            Role::Subscription | Role::DeadLetters => Err(QueueError::SendingNotAllowed),
+            Role::Queue if !status.may_send() => Err(QueueError::Disabled(status)),
+            Role::Queue => Ok(()),
+        }
+    }
+
+    fn check_receiving(&self) -> Result<(), QueueError> {
+        for status in [self.options.status, self.entity.status] {
+            if !status.may_receive() {
+                return Err(QueueError::Disabled(status));
+            }
+        }
+        match self.is_forwarding() {
+            true => Err(QueueError::ReceivingNotAllowed),
+            false => Ok(()),
+        }
+    }
+
+    fn is_forwarding(&self) -> bool {
+        self.options.forward_to.is_some()
+    }
+
+    /// The session that is received from, where there are some.
+    fn session(
+        &self,
+        state: &EntityState,
+        now: i64,
+        request: &ReceiveRequest<'_>,
+    ) -> Result<Option<u32>, QueueError> {
+        let queue = &state.queues[self.place];
+        match (queue.ledger.policy.requires_session, request.session) {
+            (false, None) => Ok(None),
+            (true, Some(lock)) => queue.session_of(now, lock).map(Some),
+            (true, None) => Err(QueueError::SessionRequired),
+            (false, Some(_)) => Err(QueueError::NoSessions),
+        }
     }
 }

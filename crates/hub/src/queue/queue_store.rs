@@ -1,20 +1,29 @@
 //! All queues and topics of a service, and the passing of time for them.
 
+use super::changes::Effects;
+use super::deadlines::Deadlines;
+use super::entity::{Entity as Inner, EntityState, QUEUES_OF_ONE};
 use super::options::{QueueOptions, TopicOptions};
-use super::queue::Queue;
-use super::topic::Topic;
+use super::page::NEVER;
+use super::queue::{Queue, Role};
+use super::rules::RuleSet;
+use super::topic::{Subscription, Topic};
 use crate::log::disk::Unavailable;
 use crate::unix_time::UnixTime;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
+use units::ByteSize;
 
 /// Queues and topics by name. Letter case makes no difference to names.
 ///
 /// Somebody has to drive it: call [`advance`](Self::advance), sleep until the time that it returns or until
 /// [`poll_earlier`](Self::poll_earlier) is ready, and again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct QueueStore {
-    todo: (),
+    /// By their names in lower case.
+    entities: RwLock<BTreeMap<String, Entity>>,
+    deadlines: Arc<Deadlines>,
 }
 
 /// An entity of a store.
@@ -26,6 +35,17 @@ pub enum Entity {
     Topic(Arc<Topic>),
 }
 
+/// A subscription to be made.
+#[derive(Clone, Debug)]
+pub struct NewSubscription {
+    /// Its own name.
+    pub name: String,
+    /// The options of its queue.
+    pub options: QueueOptions,
+    /// What it gets.
+    pub rules: RuleSet,
+}
+
 /// Why an entity was not created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
@@ -35,16 +55,8 @@ pub enum CreateError {
         /// The name.
         name: String,
     },
-    /// There is no topic for the subscription.
-    #[error("there is no topic with the name {name:?}")]
-    NoTopic {
-        /// The name of the topic.
-        name: String,
-    },
     /// The name is none.
-    #[error(
-        "{name:?} is no name: it has from 1 to 260 letters, digits, and . - _ /, and begins and ends with a letter or digit"
-    )]
+    #[error("{name:?} is no name for an entity")]
     Name {
         /// What was given.
         name: String,
@@ -66,57 +78,156 @@ impl QueueStore {
     /// An empty store in memory.
     #[must_use]
     pub fn in_memory() -> Arc<Self> {
-        todo!()
+        Arc::default()
     }
 
-    /// Makes a queue. In a store that is kept on disk it finds again what it held.
+    /// Makes a queue.
     ///
     /// # Errors
-    /// The name is taken or none, an option makes no sense, or what is on disk can't be read.
+    /// The name is taken or none, or an option makes no sense.
     pub fn create_queue(
-        self: &Arc<Self>,
+        &self,
         name: &str,
         options: QueueOptions,
-        now: UnixTime,
     ) -> Result<Arc<Queue>, CreateError> {
-        todo!("{name} {options:?} {now}")
+        check_name(name)?;
+        check_options(&options)?;
+        self.create(name, || {
+            let queues = vec![(options.clone(), name.into())];
+            let size_limit = options.size_limit.bytes();
+            let state = EntityState::new(queues, false, size_limit, Effects::default());
+            let entity = Inner::new(state, options.status, Arc::clone(&self.deadlines));
+            let queue = Queue::new(&entity, 0, name, options.clone(), Role::Queue);
+            Ok((Entity::Queue(Arc::clone(&queue)), queue))
+        })
     }
 
-    /// Makes a topic, with its subscriptions: their names and options.
+    /// Makes a topic with its subscriptions.
     ///
     /// # Errors
-    /// As [`create_queue`](Self::create_queue).
+    /// A name is taken or none, or an option makes no sense.
     pub fn create_topic(
-        self: &Arc<Self>,
+        &self,
         name: &str,
         options: TopicOptions,
-        subscriptions: Vec<(String, QueueOptions)>,
-        now: UnixTime,
+        subscriptions: Vec<NewSubscription>,
     ) -> Result<Arc<Topic>, CreateError> {
-        todo!("{name} {options:?} {subscriptions:?} {now}")
+        check_name(name)?;
+        for (index, subscription) in subscriptions.iter().enumerate() {
+            check_name(&subscription.name)?;
+            check_options(&subscription.options)?;
+            let is_same =
+                |other: &NewSubscription| other.name.eq_ignore_ascii_case(&subscription.name);
+            if subscriptions[..index].iter().any(is_same) {
+                return Err(CreateError::Exists {
+                    name: subscription.name.clone(),
+                });
+            }
+        }
+        let own = QueueOptions {
+            default_time_to_live: options.default_time_to_live,
+            duplicate_detection: options.duplicate_detection,
+            size_limit: options.size_limit,
+            status: options.status,
+            ..QueueOptions::default()
+        };
+        check_options(&own)?;
+        let path = |subscription: &str| format!("{name}/Subscriptions/{subscription}");
+        self.create(name, || {
+            let first = [(own.clone(), name.into())];
+            let further = subscriptions.iter().map(|subscription| {
+                let options = QueueOptions {
+                    duplicate_detection: None,
+                    ..subscription.options.clone()
+                };
+                (options, path(&subscription.name).into())
+            });
+            let queues = first.into_iter().chain(further).collect();
+            let size_limit = options.size_limit.bytes();
+            let mut state = EntityState::new(queues, true, size_limit, Effects::default());
+            state.rules = subscriptions
+                .iter()
+                .map(|subscription| subscription.rules.clone())
+                .collect();
+            let entity = Inner::new(state, options.status, Arc::clone(&self.deadlines));
+            let made = subscriptions
+                .iter()
+                .enumerate()
+                .map(|(place, subscription)| {
+                    let queue = Queue::new(
+                        &entity,
+                        (place + 1) * QUEUES_OF_ONE,
+                        &path(&subscription.name),
+                        subscription.options.clone(),
+                        Role::Subscription,
+                    );
+                    Arc::new(Subscription {
+                        name: subscription.name.clone(),
+                        queue,
+                        place,
+                    })
+                });
+            let topic = Arc::new(Topic {
+                subscriptions: made.collect(),
+                queue: Queue::new(&entity, 0, name, own.clone(), Role::Queue),
+                entity,
+                name: name.into(),
+                options: options.clone(),
+            });
+            Ok((Entity::Topic(Arc::clone(&topic)), topic))
+        })
+    }
+
+    fn create<R>(
+        &self,
+        name: &str,
+        create: impl FnOnce() -> Result<(Entity, R), CreateError>,
+    ) -> Result<R, CreateError> {
+        let mut entities = self
+            .entities
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let key = name.to_ascii_lowercase();
+        if entities.contains_key(&key) {
+            return Err(CreateError::Exists {
+                name: name.to_owned(),
+            });
+        }
+        let (entity, created) = create()?;
+        entities.insert(key, entity);
+        Ok(created)
     }
 
     /// The queue or topic of this name.
     #[must_use]
     pub fn entity(&self, name: &str) -> Option<Entity> {
-        todo!("{name}")
+        let entities = self.entities.read().unwrap_or_else(PoisonError::into_inner);
+        entities.get(&name.to_ascii_lowercase()).cloned()
     }
 
     /// All of them, in the order of their names.
     #[must_use]
     pub fn entities(&self) -> Vec<Entity> {
-        todo!()
+        let entities = self.entities.read().unwrap_or_else(PoisonError::into_inner);
+        entities.values().cloned().collect()
     }
 
     /// Lets everything happen that is due: locks and times to live end, scheduled messages become available, messages are
     /// forwarded. Returns when something is due next, if anything is.
     pub fn advance(&self, now: UnixTime) -> Option<UnixTime> {
-        todo!("{now}")
+        self.deadlines.restart();
+        for entity in self.entities() {
+            self.deadlines.plan(entity.inner().advance(now));
+        }
+        match self.deadlines.planned() {
+            NEVER => None,
+            planned => Some(UnixTime::from_milliseconds(planned)),
+        }
     }
 
     /// Ready when something has become due before the time that [`advance`](Self::advance) returned last.
     pub fn poll_earlier(&self, context: &mut Context<'_>) -> Poll<()> {
-        todo!("{context:?}")
+        self.deadlines.poll_earlier(context)
     }
 }
 
@@ -129,4 +240,66 @@ impl Entity {
             Self::Topic(topic) => topic.name(),
         }
     }
+
+    fn inner(&self) -> &Arc<Inner> {
+        match self {
+            Self::Queue(queue) => &queue.entity,
+            Self::Topic(topic) => &topic.entity,
+        }
+    }
 }
+
+fn check_name(name: &str) -> Result<(), CreateError> {
+    let is_name = !name.is_empty()
+        && name.len() <= LONGEST_NAME
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte));
+    match is_name {
+        true => Ok(()),
+        false => Err(CreateError::Name {
+            name: name.to_owned(),
+        }),
+    }
+}
+
+fn check_options(options: &QueueOptions) -> Result<(), CreateError> {
+    let checks = [
+        (
+            !options.lock_duration.is_zero(),
+            "lock_duration",
+            "longer than 0",
+        ),
+        (
+            options.maximum_delivery_count > 0,
+            "maximum_delivery_count",
+            "at least 1",
+        ),
+        (
+            options
+                .default_time_to_live
+                .is_none_or(|time| !time.is_zero()),
+            "default_time_to_live",
+            "longer than 0",
+        ),
+        (
+            options
+                .duplicate_detection
+                .is_none_or(|time| !time.is_zero()),
+            "duplicate_detection",
+            "longer than 0",
+        ),
+        (
+            options.size_limit > ByteSize::ZERO,
+            "size_limit",
+            "more than 0",
+        ),
+    ];
+    match checks.into_iter().find(|(holds, ..)| !holds) {
+        None => Ok(()),
+        Some((_, option, allowed)) => Err(CreateError::Option { option, allowed }),
+    }
+}
+
+/// What the service allows.
+const LONGEST_NAME: usize = 260;

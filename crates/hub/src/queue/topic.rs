@@ -1,9 +1,11 @@
 //! A topic as its users have it: send, and the subscriptions.
 
+use super::entity::Entity;
 use super::error::QueueError;
 use super::message::NewMessage;
 use super::options::TopicOptions;
 use super::queue::{Enqueued, Queue, Scheduled};
+use super::rules::{Rule, RuleError};
 use crate::log::disk::CommitNumber;
 use crate::unix_time::UnixTime;
 use std::sync::Arc;
@@ -13,38 +15,48 @@ use std::sync::Arc;
 /// All subscriptions get a batch, or none does. A scheduled message waits in the topic, and is copied at its time.
 #[derive(Debug)]
 pub struct Topic {
-    todo: (),
+    pub(super) entity: Arc<Entity>,
+    pub(super) name: Arc<str>,
+    pub(super) options: TopicOptions,
+    pub(super) subscriptions: Vec<Arc<Subscription>>,
+    /// What the topic itself has: scheduled messages.
+    pub(super) queue: Arc<Queue>,
 }
 
 /// A subscription of a topic: rules, and a queue of what they let through.
 #[derive(Debug)]
 pub struct Subscription {
-    todo: (),
+    pub(super) name: String,
+    pub(super) queue: Arc<Queue>,
+    /// The place of its rules within the entity.
+    pub(super) place: usize,
 }
 
 impl Topic {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        todo!()
+        &self.name
     }
 
     /// Its options.
     #[must_use]
     pub fn options(&self) -> &TopicOptions {
-        todo!()
+        &self.options
     }
 
     /// The subscription of this name, whatever the letter case.
     #[must_use]
-    pub fn subscription(&self, name: &str) -> Option<Arc<Subscription>> {
-        todo!("{name}")
+    pub fn subscription(&self, name: &str) -> Option<&Arc<Subscription>> {
+        self.subscriptions
+            .iter()
+            .find(|subscription| subscription.name.eq_ignore_ascii_case(name))
     }
 
     /// All subscriptions, in the order of their creation.
     #[must_use]
-    pub fn subscriptions(&self) -> Vec<Arc<Subscription>> {
-        todo!()
+    pub fn subscriptions(&self) -> &[Arc<Subscription>] {
+        &self.subscriptions
     }
 
     /// As [`Queue::enqueue`]; the count is that of the messages sent, however many subscriptions take them.
@@ -56,7 +68,7 @@ impl Topic {
         now: UnixTime,
         messages: &[NewMessage<'_>],
     ) -> Result<Enqueued, QueueError> {
-        todo!("{now} {messages:?}")
+        self.queue.enqueue(now, messages)
     }
 
     /// As [`Queue::schedule`].
@@ -68,7 +80,7 @@ impl Topic {
         now: UnixTime,
         messages: &[NewMessage<'_>],
     ) -> Result<Scheduled, QueueError> {
-        todo!("{now} {messages:?}")
+        self.queue.schedule(now, messages)
     }
 
     /// As [`Queue::cancel_scheduled`].
@@ -80,7 +92,19 @@ impl Topic {
         now: UnixTime,
         sequence_numbers: &[u64],
     ) -> Result<CommitNumber, QueueError> {
-        todo!("{now} {sequence_numbers:?}")
+        self.queue.cancel_scheduled(now, sequence_numbers)
+    }
+
+    /// How many scheduled messages wait in the topic itself.
+    #[must_use]
+    pub fn scheduled(&self) -> u64 {
+        self.queue.counts().scheduled
+    }
+
+    /// What all messages of the topic and its subscriptions count towards its size limit.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.entity.lock().bytes()
     }
 }
 
@@ -88,12 +112,34 @@ impl Subscription {
     /// Its own name, without that of the topic.
     #[must_use]
     pub fn name(&self) -> &str {
-        todo!()
+        &self.name
     }
 
     /// What it holds.
     #[must_use]
     pub fn queue(&self) -> &Arc<Queue> {
-        todo!()
+        &self.queue
+    }
+
+    /// Its rules, in the order in which they were added.
+    #[must_use]
+    pub fn rules(&self) -> Vec<Rule> {
+        self.queue.entity.lock().rules[self.place].rules().to_vec()
+    }
+
+    /// Adds a rule, for the messages that are sent from now on.
+    ///
+    /// # Errors
+    /// Its name is taken or none, or there are too many.
+    pub fn add_rule(&self, rule: Rule) -> Result<(), RuleError> {
+        self.queue.entity.lock().rules[self.place].add(rule)
+    }
+
+    /// Removes the rule of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn remove_rule(&self, name: &str) -> Result<Rule, RuleError> {
+        self.queue.entity.lock().rules[self.place].remove(name)
     }
 }

@@ -7,6 +7,8 @@
 
 use super::queue::Queue;
 use super::session_lock::SessionLock;
+use super::state::QueueState;
+use super::waiters::Armed;
 use crate::unix_time::UnixTime;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Waiter {
     queue: Arc<Queue>,
+    slot: usize,
 }
 
 /// What a receiver waits for.
@@ -38,15 +41,65 @@ pub enum Found {
 }
 
 impl Waiter {
+    pub(super) fn new(queue: Arc<Queue>, slot: usize) -> Self {
+        Self { queue, slot }
+    }
+
     /// Asks to be woken when there is what is awaited, once. If there is already, says so instead.
     #[must_use]
     pub fn arm(&mut self, now: UnixTime, awaited: Awaited<'_>) -> Found {
-        todo!("{now} {awaited:?}")
+        let slot = self.slot;
+        let found = self.queue.entity.operate(now, |state, now| {
+            let queue = &mut state.queues[self.queue.place];
+            Ok(queue.arm(now, slot, awaited))
+        });
+        match found {
+            Ok((found, _commit)) => found,
+            // Whoever looks gets the error.
+            Err(_) => Found::Something,
+        }
     }
 
     /// The queue that it waits for.
     #[must_use]
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.queue.registered(|waiters| waiters.remove(self.slot));
+    }
+}
+
+impl QueueState {
+    fn arm(&mut self, now: i64, slot: usize, awaited: Awaited<'_>) -> Found {
+        let ledger = &mut self.ledger;
+        let (is_there, armed) = match awaited {
+            Awaited::Message => (self.pages.first_ready().is_some(), Armed::Message),
+            Awaited::NextSession => {
+                let is_there = ledger.sessions.first_acceptable().is_some();
+                (is_there, Armed::NextSession)
+            }
+            Awaited::InSession(lock) => {
+                let Ok(session) = self.session_of(now, lock) else {
+                    return Found::Something;
+                };
+                let ledger = &mut self.ledger;
+                let found = ledger.sessions.get(session);
+                let is_there = found.is_some_and(|session| !session.ready.is_empty());
+                ledger
+                    .sessions
+                    .change(session, |session| session.waiter = Some(slot));
+                (is_there, Armed::InSession)
+            }
+        };
+        let armed = if is_there { Armed::Nothing } else { armed };
+        self.ledger.waiters.arm(slot, armed);
+        match is_there {
+            true => Found::Something,
+            false => Found::Nothing,
+        }
     }
 }

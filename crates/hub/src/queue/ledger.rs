@@ -1,0 +1,383 @@
+//! What one queue knows besides its pages, and the steps that a message takes in it.
+//!
+//! Each step changes the message in its page and all that has to agree with it: how many messages of each stage there
+//! are, the session, the journal's changes, whom to wake.
+
+use super::changes::{Change, Departed, Effects};
+use super::history::History;
+use super::page::{NO_SESSION, Page, Slot, Stage};
+use super::properties::with_properties;
+use super::sessions::Sessions;
+use super::waiters::Waiters;
+use amqp::codec::Value;
+use bytes::Bytes;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    /// The queue's place within its entity.
+    pub(super) queue: u32,
+    pub(super) policy: Policy,
+    pub(super) sessions: Sessions,
+    /// What was sent lately, where duplicates are detected.
+    pub(super) history: Option<History>,
+    pub(super) waiters: Waiters,
+    /// How many messages of each stage there are.
+    counts: [u64; 5],
+    /// What messages and states of sessions count towards the size limit.
+    bytes: u64,
+    /// A message without session has become available since the waiters were told.
+    has_news: bool,
+    nonces: Nonces,
+}
+
+/// The options of a queue as the steps need them. Times are in milliseconds.
+#[derive(Clone, Debug)]
+pub(super) struct Policy {
+    pub(super) lock_duration: i64,
+    pub(super) maximum_delivery_count: u32,
+    /// [`NEVER`](super::page::NEVER) if messages don't expire by themselves.
+    pub(super) time_to_live: i64,
+    pub(super) dead_letters_expired: bool,
+    pub(super) requires_session: bool,
+    /// What it holds the dead letters of, if it is a dead-letter queue.
+    pub(super) dead_letter_source: Option<Arc<str>>,
+}
+
+/// Where a message is: its page, its position in that, its number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) position: u32,
+    pub(super) sequence_number: u64,
+}
+
+/// Whether the end of a lock counts as a failed delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivered {
+    Failed,
+    NotAtAll,
+}
+
+/// Secrets of locks: a keyed hash of consecutive numbers.
+#[derive(Debug, Default)]
+struct Nonces {
+    key: RandomState,
+    last: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(queue: u32, policy: Policy, history: Option<History>) -> Self {
+        Self {
+            queue,
+            policy,
+            sessions: Sessions::default(),
+            history,
+            waiters: Waiters::default(),
+            counts: [0; 5],
+            bytes: 0,
+            has_news: false,
+            nonces: Nonces::default(),
+        }
+    }
+
+    /// How many messages of this stage there are.
+    pub(super) fn count(&self, stage: Stage) -> u64 {
+        self.counts[stage as usize]
+    }
+
+    /// How many messages there are.
+    pub(super) fn messages(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// What counts towards the size limit.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes + self.history.as_ref().map_or(0, History::size)
+    }
+
+    /// A secret for the locks of one call.
+    pub(super) fn nonce(&mut self) -> u64 {
+        loop {
+            self.nonces.last += 1;
+            let nonce = self.nonces.key.hash_one(self.nonces.last);
+            if nonce != 0 {
+                return nonce;
+            }
+        }
+    }
+
+    /// Notes a message that was added to a page.
+    #[inline]
+    pub(super) fn added(&mut self, stage: Stage, size: u64) {
+        self.counts[stage as usize] += 1;
+        self.bytes += size;
+        self.has_news |= stage == Stage::Ready;
+    }
+
+    /// Notes the messages that were added to their sessions.
+    pub(super) fn added_to_session(
+        &mut self,
+        session: u32,
+        stage: Stage,
+        sequence_number: u64,
+        effects: &mut Effects,
+    ) {
+        self.change_session(session, effects, |session| {
+            session.messages += 1;
+            if stage == Stage::Ready {
+                session.ready.insert(sequence_number);
+            }
+        });
+    }
+
+    /// A message is to be received: it gets a lock. In a session it is as long as that of the session.
+    #[inline]
+    pub(super) fn lock(&mut self, page: &mut Page, place: Place, nonce: u64, until: i64) {
+        let slot = page.slot_mut(place.position);
+        let locked = match slot.stage {
+            Stage::Deferred => Stage::DeferredLocked,
+            _ => Stage::Locked,
+        };
+        let before = std::mem::replace(&mut slot.stage, locked);
+        slot.nonce = nonce;
+        slot.until = until;
+        page.ready &= !(1 << place.position);
+        page.look_at(until);
+        self.counts[before as usize] -= 1;
+        self.counts[locked as usize] += 1;
+    }
+
+    /// The lock of a message is over. It is available again or deferred as before, or a dead letter if this was one
+    /// failure too many.
+    pub(super) fn unlock(
+        &mut self,
+        page: &mut Page,
+        place: Place,
+        delivered: Delivered,
+        effects: &mut Effects,
+    ) {
+        let slot = page.slot_mut(place.position);
+        if delivered == Delivered::Failed {
+            slot.delivery_count = slot.delivery_count.saturating_add(1);
+            if slot.delivery_count >= self.policy.maximum_delivery_count {
+                let count = slot.delivery_count;
+                let description =
+                    format!("Message could not be consumed after {count} delivery attempts.");
+                let reason = (MAXIMUM_DELIVERY_COUNT_EXCEEDED, &*description);
+                self.dead_letter(page, place, reason, &[], effects);
+                return;
+            }
+        }
+        let stage = slot.stage.unlocked();
+        self.restage(page, place, stage, effects);
+        if delivered == Delivered::Failed {
+            self.note_change(page, place, effects);
+        }
+    }
+
+    /// Puts a message that is locked aside.
+    pub(super) fn defer(&mut self, page: &mut Page, place: Place, effects: &mut Effects) {
+        self.restage(page, place, Stage::Deferred, effects);
+        self.note_change(page, place, effects);
+    }
+
+    /// Ends a lock: the message has this stage now.
+    fn restage(&mut self, page: &mut Page, place: Place, stage: Stage, effects: &mut Effects) {
+        let slot = page.slot_mut(place.position);
+        let before = std::mem::replace(&mut slot.stage, stage);
+        slot.nonce = 0;
+        let (session, deadline) = (slot.session, slot.deadline());
+        page.look_at(deadline);
+        self.counts[before as usize] -= 1;
+        self.counts[stage as usize] += 1;
+        let is_ready = stage == Stage::Ready;
+        if session == NO_SESSION {
+            page.ready |= u128::from(is_ready) << place.position;
+            self.has_news |= is_ready;
+            return;
+        }
+        self.change_session(session, effects, |session| {
+            session.locked.remove(&place.sequence_number);
+            if is_ready {
+                session.ready.insert(place.sequence_number);
+            }
+        });
+    }
+
+    fn note_change(&mut self, page: &Page, place: Place, effects: &mut Effects) {
+        let slot = page.slot(place.position);
+        effects.changes.push(Change::Changed {
+            queue: self.queue,
+            sequence_number: place.sequence_number,
+            stage: slot.stage,
+            delivery_count: slot.delivery_count,
+        });
+    }
+
+    /// Removes a message.
+    #[inline]
+    pub(super) fn remove(&mut self, page: &mut Page, place: Place, effects: &mut Effects) -> Slot {
+        let slot = page.remove(place.position);
+        self.counts[slot.stage as usize] -= 1;
+        self.bytes -= slot.size();
+        if slot.session != NO_SESSION {
+            self.change_session(slot.session, effects, |session| {
+                session.messages -= 1;
+                session.ready.remove(&place.sequence_number);
+                session.locked.remove(&place.sequence_number);
+            });
+        }
+        effects.changes.removed(self.queue, place.sequence_number);
+        slot
+    }
+
+    /// Removes a message and returns it.
+    pub(super) fn take(
+        &mut self,
+        page: &mut Page,
+        place: Place,
+        effects: &mut Effects,
+    ) -> Departed {
+        let slot = *page.slot(place.position);
+        let bytes = page.bytes(&slot).share();
+        let session = self.sessions.get(slot.session);
+        let session_id = session.map(|session| Arc::clone(&session.id));
+        Departed {
+            queue: self.queue,
+            slot: self.remove(page, place, effects),
+            bytes,
+            session_id,
+        }
+    }
+
+    /// The time to live of a message is over.
+    pub(super) fn expire(&mut self, page: &mut Page, place: Place, effects: &mut Effects) {
+        match self.policy.dead_letters_expired {
+            true => {
+                let reason = (TIME_TO_LIVE_EXPIRED, TIME_TO_LIVE_EXPIRED_DESCRIPTION);
+                self.dead_letter(page, place, reason, &[], effects);
+            }
+            false => {
+                self.remove(page, place, effects);
+            }
+        }
+    }
+
+    /// Moves a message to the dead-letter queue, with reason, description and further properties.
+    pub(super) fn dead_letter(
+        &mut self,
+        page: &mut Page,
+        place: Place,
+        (reason, description): (&str, &str),
+        properties: &[(String, Value)],
+        effects: &mut Effects,
+    ) {
+        let mut departed = self.take(page, place, effects);
+        let text = |text: &str| Value::String(text.to_owned());
+        let own = [(REASON, text(reason)), (DESCRIPTION, text(description))];
+        let own = own
+            .iter()
+            .filter(|(_, value)| value.as_text() != Some(""))
+            .map(|(name, value)| (*name, value));
+        let all: Vec<(&str, &Value)> = properties
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
+            .chain(own)
+            .collect();
+        let annotations_length = departed.slot.annotations_length;
+        departed.bytes = with_properties(&departed.bytes, annotations_length, &all);
+        effects.dead_letters.push(departed);
+    }
+
+    /// Sets application properties of a message that is held.
+    pub(super) fn set_properties(
+        &mut self,
+        page: &mut Page,
+        place: Place,
+        properties: &[(String, Value)],
+        effects: &mut Effects,
+    ) {
+        if properties.is_empty() {
+            return;
+        }
+        let slot = *page.slot(place.position);
+        let bytes = page.bytes(&slot).share();
+        let all: Vec<(&str, &Value)> = properties
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
+            .collect();
+        let bytes: Bytes = with_properties(&bytes, slot.annotations_length, &all);
+        page.replace_bytes(place.position, slot.annotations_length, bytes);
+        self.bytes = self.bytes - slot.size() + page.slot(place.position).size();
+        effects.changes.put(self.queue, place.sequence_number);
+    }
+
+    /// Changes a session, and wakes those who wait for what has become of it.
+    pub(super) fn change_session(
+        &mut self,
+        place: u32,
+        effects: &mut Effects,
+        change: impl FnOnce(&mut super::sessions::Session),
+    ) {
+        let had = self
+            .sessions
+            .get(place)
+            .map_or(0, |session| session.ready.len());
+        let has_become_acceptable = self.sessions.change(place, change);
+        if has_become_acceptable {
+            self.waiters.session_acceptable(&mut effects.wakers);
+        }
+        if let Some(session) = self.sessions.get(place)
+            && session.ready.len() > had
+            && let Some(waiter) = session.waiter
+        {
+            self.waiters.session_changed(waiter, &mut effects.wakers);
+        }
+    }
+
+    /// Sets the state of a session.
+    pub(super) fn set_session_state(
+        &mut self,
+        place: u32,
+        state: Option<Box<[u8]>>,
+        effects: &mut Effects,
+    ) {
+        let size = |sessions: &Sessions| {
+            let session = sessions.get(place);
+            session.map_or(0, super::sessions::Session::state_size)
+        };
+        let Some(id) = self
+            .sessions
+            .get(place)
+            .map(|session| Arc::clone(&session.id))
+        else {
+            return;
+        };
+        let before = size(&self.sessions);
+        let set = state.clone();
+        self.change_session(place, effects, |session| session.state = set);
+        self.bytes = self.bytes - before + size(&self.sessions);
+        effects.changes.push(Change::SessionState {
+            queue: self.queue,
+            id,
+            state,
+        });
+    }
+
+    /// Tells the waiters what has come since the last time.
+    #[inline]
+    pub(super) fn tell_waiters(&mut self, effects: &mut Effects) {
+        if std::mem::take(&mut self.has_news) && self.count(Stage::Ready) > 0 {
+            self.waiters.message_available(&mut effects.wakers);
+        }
+    }
+}
+
+/// Application properties of dead letters, and reasons that are the service's own.
+const REASON: &str = "DeadLetterReason";
+const DESCRIPTION: &str = "DeadLetterErrorDescription";
+const MAXIMUM_DELIVERY_COUNT_EXCEEDED: &str = "MaxDeliveryCountExceeded";
+const TIME_TO_LIVE_EXPIRED: &str = "TTLExpiredException";
+const TIME_TO_LIVE_EXPIRED_DESCRIPTION: &str = "The message expired and was dead lettered.";

@@ -1,0 +1,459 @@
+//! One queue: its messages and what is known of them. Adding, receiving and looking; settling is in `settle.rs`, what time
+//! does in `sweep.rs`, sessions are in `session_state.rs`.
+
+use super::changes::{Change, Departed, Effects};
+use super::error::QueueError;
+use super::history::{History, MessageIdDigest};
+use super::ledger::{Ledger, Place, Policy};
+use super::message::{Deliveries, DeliveryHead, MessageState, NewMessage};
+use super::page::{NEVER, NO_SESSION, Page, Payload, Slot, Stage, Stored};
+use super::pages::{Pages, join, split};
+use super::requests::ReceiveMode;
+use std::collections::HashSet;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct QueueState {
+    pub(super) pages: Pages,
+    pub(super) ledger: Ledger,
+}
+
+/// How much to receive, and what becomes of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) mode: ReceiveMode,
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+/// What a receiver takes in one call.
+struct Taking<'a> {
+    now: i64,
+    wanted: Wanted,
+    nonce: u64,
+    until: i64,
+    taken: usize,
+    deliveries: &'a mut Deliveries,
+}
+
+impl QueueState {
+    pub(super) fn new(queue: u32, policy: Policy, history: Option<History>) -> Self {
+        Self {
+            pages: Pages::new(FIRST_SEQUENCE_NUMBER),
+            ledger: Ledger::new(queue, policy, history),
+        }
+    }
+
+    /// Adds a message that a client sends.
+    #[inline]
+    pub(super) fn enqueue(
+        &mut self,
+        now: i64,
+        message: &NewMessage<'_>,
+        payload: Payload<'_>,
+        effects: &mut Effects,
+    ) -> u64 {
+        let slot = self.slot_of(now, message);
+        self.add(slot, payload, effects)
+    }
+
+    /// What a new message begins with.
+    #[inline]
+    pub(super) fn slot_of(&mut self, now: i64, message: &NewMessage<'_>) -> Slot {
+        let mut slot = Slot::new(now, self.pages.next_sequence_number());
+        if let Ok(length) = u16::try_from(message.annotations.len()) {
+            slot.annotations_length = length;
+            slot.annotation_count = message.annotation_count;
+        }
+        let start = match message.scheduled_enqueue_time {
+            Some(time) if time.milliseconds() > now => {
+                slot.stage = Stage::Scheduled;
+                slot.until = time.milliseconds();
+                slot.until
+            }
+            _ => now,
+        };
+        let limit = self.ledger.policy.time_to_live;
+        let time_to_live = message
+            .time_to_live
+            .map_or(limit, |time_to_live| milliseconds(time_to_live).min(limit));
+        slot.expires_at = start.saturating_add(time_to_live);
+        if self.ledger.policy.requires_session
+            && let Some(id) = message.session_id
+        {
+            slot.session = self.ledger.sessions.place_of(id);
+        }
+        slot
+    }
+
+    /// Adds a message at the end.
+    #[inline]
+    pub(super) fn add(&mut self, slot: Slot, payload: Payload<'_>, effects: &mut Effects) -> u64 {
+        let (stage, session) = (slot.stage, slot.session);
+        let is_ready = stage == Stage::Ready && session == NO_SESSION;
+        let size = payload.length() as u64 + super::options::MESSAGE_OVERHEAD;
+        let sequence_number = self.pages.push(slot, payload, is_ready);
+        self.ledger.added(stage, size);
+        if session != NO_SESSION {
+            self.ledger
+                .added_to_session(session, stage, sequence_number, effects);
+        }
+        effects.changes.put(self.ledger.queue, sequence_number);
+        sequence_number
+    }
+
+    /// Adds a message that was scheduled and is due.
+    pub(super) fn add_due(&mut self, now: i64, departed: &Departed, effects: &mut Effects) {
+        let mut slot = departed.slot;
+        if slot.expires_at != NEVER {
+            slot.expires_at = now.saturating_add(slot.expires_at.saturating_sub(slot.until));
+        }
+        slot.stage = Stage::Ready;
+        slot.enqueued_time = now;
+        if let Some(id) = &departed.session_id {
+            slot.session = self.ledger.sessions.place_of(id);
+        }
+        self.add(slot, Payload::Whole(&departed.bytes), effects);
+    }
+
+    /// Adds a message that another queue gave up.
+    pub(super) fn add_dead_letter(&mut self, departed: &Departed, effects: &mut Effects) {
+        let slot = Slot {
+            until: NEVER,
+            expires_at: NEVER,
+            nonce: 0,
+            session: NO_SESSION,
+            stage: Stage::Ready,
+            ..departed.slot
+        };
+        self.add(slot, Payload::Whole(&departed.bytes), effects);
+    }
+
+    /// The number of the message that was sent under this identifier within the window.
+    pub(super) fn duplicate(&self, digest: &MessageIdDigest) -> Option<u64> {
+        self.ledger.history.as_ref()?.number(digest)
+    }
+
+    /// Notes the identifier of a message.
+    pub(super) fn note_identifier(
+        &mut self,
+        now: i64,
+        digest: MessageIdDigest,
+        sequence_number: u64,
+        effects: &mut Effects,
+    ) {
+        if let Some(history) = &mut self.ledger.history {
+            history.note(now, digest, sequence_number);
+            effects.changes.push(Change::Seen {
+                queue: self.ledger.queue,
+                time: now,
+                digest,
+                sequence_number,
+            });
+        }
+    }
+
+    /// Gives available messages to a receiver, oldest first.
+    pub(super) fn receive(
+        &mut self,
+        now: i64,
+        wanted: Wanted,
+        deliveries: &mut Deliveries,
+        effects: &mut Effects,
+    ) {
+        let mut taking = self.taking(now, wanted, deliveries);
+        while taking.taken < wanted.messages
+            && let Some(number) = self.pages.first_ready()
+        {
+            let ledger = &mut self.ledger;
+            let goes_on = self.pages.change(number, |page| {
+                while page.ready != 0 && taking.taken < wanted.messages {
+                    let position = page.ready.trailing_zeros();
+                    let place = Place {
+                        position,
+                        sequence_number: join(number, position),
+                    };
+                    if !taking.take(ledger, page, place, effects) {
+                        return false;
+                    }
+                }
+                true
+            });
+            if goes_on != Some(true) {
+                break;
+            }
+        }
+    }
+
+    /// Gives available messages of a session to the receiver that has locked it until `until`.
+    pub(super) fn receive_in_session(
+        &mut self,
+        now: i64,
+        session: u32,
+        wanted: Wanted,
+        deliveries: &mut Deliveries,
+        effects: &mut Effects,
+    ) {
+        let mut taking = self.taking(now, wanted, deliveries);
+        while taking.taken < wanted.messages {
+            let Some(found) = self.ledger.sessions.get(session) else {
+                break;
+            };
+            taking.until = found.locked_until;
+            let Some(sequence_number) = found.ready.first().copied() else {
+                break;
+            };
+            let (number, position) = split(sequence_number);
+            let place = Place {
+                position,
+                sequence_number,
+            };
+            let ledger = &mut self.ledger;
+            let goes_on = self.pages.change(number, |page| {
+                let goes_on = taking.take(ledger, page, place, effects);
+                lock_in_session(ledger, page, place, effects);
+                goes_on
+            });
+            if goes_on != Some(true) {
+                break;
+            }
+        }
+    }
+
+    /// Gives deferred messages to a receiver.
+    pub(super) fn receive_deferred(
+        &mut self,
+        now: i64,
+        session: Option<u32>,
+        sequence_numbers: &[u64],
+        mode: ReceiveMode,
+        deliveries: &mut Deliveries,
+        effects: &mut Effects,
+    ) -> Result<(), QueueError> {
+        let is_there = |pages: &Pages, sequence_number: u64| {
+            let (number, position) = split(sequence_number);
+            pages.page(number).is_some_and(|page| {
+                page.holds(position) && {
+                    let slot = page.slot(position);
+                    let is_of_session = slot.session == session.unwrap_or(NO_SESSION);
+                    slot.stage == Stage::Deferred && slot.expires_at > now && is_of_session
+                }
+            })
+        };
+        let mut seen = HashSet::with_capacity(sequence_numbers.len());
+        for &sequence_number in sequence_numbers {
+            if !seen.insert(sequence_number) || !is_there(&self.pages, sequence_number) {
+                return Err(QueueError::MessageNotFound { sequence_number });
+            }
+        }
+        let wanted = Wanted {
+            mode,
+            messages: usize::MAX,
+            bytes: usize::MAX,
+        };
+        let mut taking = self.taking(now, wanted, deliveries);
+        if let Some(session) = session.and_then(|place| self.ledger.sessions.get(place)) {
+            taking.until = session.locked_until;
+        }
+        for &sequence_number in sequence_numbers {
+            let (number, position) = split(sequence_number);
+            let place = Place {
+                position,
+                sequence_number,
+            };
+            let ledger = &mut self.ledger;
+            self.pages.change(number, |page| {
+                taking.take(ledger, page, place, effects);
+                lock_in_session(ledger, page, place, effects);
+            });
+        }
+        Ok(())
+    }
+
+    fn taking<'a>(
+        &mut self,
+        now: i64,
+        wanted: Wanted,
+        deliveries: &'a mut Deliveries,
+    ) -> Taking<'a> {
+        deliveries.dead_letter_source = self.ledger.policy.dead_letter_source.clone();
+        Taking {
+            now,
+            wanted,
+            nonce: self.ledger.nonce(),
+            until: now.saturating_add(self.ledger.policy.lock_duration),
+            taken: 0,
+            deliveries,
+        }
+    }
+
+    /// Removes scheduled messages: all of them, or none.
+    pub(super) fn cancel_scheduled(
+        &mut self,
+        sequence_numbers: &[u64],
+        effects: &mut Effects,
+    ) -> Result<(), QueueError> {
+        let mut seen = HashSet::with_capacity(sequence_numbers.len());
+        for &sequence_number in sequence_numbers {
+            let (number, position) = split(sequence_number);
+            let is_scheduled = self.pages.page(number).is_some_and(|page| {
+                page.holds(position) && page.slot(position).stage == Stage::Scheduled
+            });
+            if !is_scheduled || !seen.insert(sequence_number) {
+                return Err(QueueError::MessageNotFound { sequence_number });
+            }
+        }
+        for &sequence_number in sequence_numbers {
+            let (number, position) = split(sequence_number);
+            let place = Place {
+                position,
+                sequence_number,
+            };
+            let ledger = &mut self.ledger;
+            self.pages
+                .change(number, |page| ledger.remove(page, place, effects));
+        }
+        Ok(())
+    }
+
+    /// Shows messages as they are.
+    pub(super) fn peek(
+        &self,
+        from: u64,
+        messages: usize,
+        bytes: usize,
+        session_id: Option<&str>,
+        deliveries: &mut Deliveries,
+    ) {
+        let session = match session_id {
+            None => None,
+            Some(id) => match self.ledger.sessions.find(id) {
+                Some(place) => Some(place),
+                None => return,
+            },
+        };
+        deliveries.dead_letter_source = self.ledger.policy.dead_letter_source.clone();
+        let (mut shown, mut length) = (0, 0_usize);
+        for (number, page) in self.pages.from(split(from).0) {
+            for position in page.positions() {
+                let slot = page.slot(position);
+                let sequence_number = join(number, position);
+                if sequence_number < from || session.is_some_and(|place| slot.session != place) {
+                    continue;
+                }
+                length = length.saturating_add(slot.length as usize);
+                if shown == messages || (shown > 0 && length > bytes) {
+                    return;
+                }
+                shown += 1;
+                deliveries.push(sequence_number, slot, page.bytes(slot), None);
+            }
+        }
+    }
+}
+
+impl Taking<'_> {
+    /// Gives one message to the receiver, or lets it expire if it is time for that. Whether there may be more: not if
+    /// this one would have been too many bytes.
+    #[inline]
+    fn take(
+        &mut self,
+        ledger: &mut Ledger,
+        page: &mut Page,
+        place: Place,
+        effects: &mut Effects,
+    ) -> bool {
+        let slot = page.slot(place.position);
+        if slot.expires_at <= self.now {
+            ledger.expire(page, place, effects);
+            return true;
+        }
+        let length = slot.length as usize;
+        if self.taken > 0 && length > self.wanted.bytes {
+            return false;
+        }
+        self.wanted.bytes = self.wanted.bytes.saturating_sub(length);
+        self.taken += 1;
+        let number = place.sequence_number;
+        match self.wanted.mode {
+            ReceiveMode::PeekLock => {
+                let lock = Some((self.nonce, self.until));
+                self.deliveries.push(number, slot, page.bytes(slot), lock);
+                let until = match slot.session {
+                    NO_SESSION => self.until,
+                    // It ends with that of the session.
+                    _ => NEVER,
+                };
+                ledger.lock(page, place, self.nonce, until);
+            }
+            ReceiveMode::ReceiveAndDelete => {
+                self.deliveries.push(number, slot, page.bytes(slot), None);
+                ledger.remove(page, place, effects);
+            }
+        }
+        true
+    }
+}
+
+/// Notes for the session that a message of it is locked, if it is.
+fn lock_in_session(ledger: &mut Ledger, page: &Page, place: Place, effects: &mut Effects) {
+    if !page.holds(place.position) || !page.slot(place.position).stage.is_locked() {
+        return;
+    }
+    let session = page.slot(place.position).session;
+    if session != NO_SESSION {
+        ledger.change_session(session, effects, |session| {
+            session.ready.remove(&place.sequence_number);
+            session.locked.insert(place.sequence_number);
+        });
+    }
+}
+
+impl Deliveries {
+    #[inline]
+    fn push(
+        &mut self,
+        sequence_number: u64,
+        slot: &Slot,
+        bytes: Stored<'_>,
+        lock: Option<(u64, i64)>,
+    ) {
+        let (nonce, locked_until) = lock.unwrap_or_default();
+        let is_long = match bytes {
+            Stored::Short(bytes) => {
+                self.short.extend_from_slice(bytes);
+                false
+            }
+            Stored::Long(bytes) => {
+                self.long.push(bytes.clone());
+                true
+            }
+        };
+        self.heads.push(DeliveryHead {
+            sequence_number,
+            enqueue_sequence_number: slot.enqueue_sequence_number,
+            enqueued_time: slot.enqueued_time,
+            expires_at: slot.expires_at,
+            nonce,
+            locked_until,
+            delivery_count: slot.delivery_count,
+            length: slot.length,
+            annotations_length: slot.annotations_length,
+            annotation_count: slot.annotation_count,
+            state: match slot.stage {
+                Stage::Ready | Stage::Locked => MessageState::Active,
+                Stage::Deferred | Stage::DeferredLocked => MessageState::Deferred,
+                Stage::Scheduled => MessageState::Scheduled,
+            },
+            is_long,
+        });
+    }
+}
+
+/// A duration as the slots have it.
+pub(super) fn milliseconds(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(NEVER)
+}
+
+/// Numbers begin with 1, so that 0 can stand for "from the first one on".
+const FIRST_SEQUENCE_NUMBER: u64 = 1;
