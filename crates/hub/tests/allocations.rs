@@ -1,4 +1,4 @@
-//! Appending and reading allocate nothing per event.
+//! Appending to logs and reading them allocates nothing per event, and neither does a queue per message.
 //!
 //! A counting allocator is the program's own, so this file has one test only: nothing else may run beside it. The
 //! log gets its memory by blocks, hence the bound: none at all while a block lasts, a few per block beyond.
@@ -7,10 +7,18 @@
     unsafe_code,
     reason = "an allocator that counts has to be an allocator"
 )]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper that fails fails its test, with the place"
+)]
 
 use hub::UnixTime;
 use hub::log::{
     BlockPool, LogLimits, NewRecord, PartitionLog, Readiness, Start, Subscriber, WhenFull,
+};
+use hub::queue::{
+    Deliveries, LockToken, NewMessage, QueueOptions, QueueStore, ReceiveMode, ReceiveRequest,
+    Settlement,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -46,6 +54,55 @@ fn allocations_of(work: impl FnOnce()) -> u64 {
 }
 
 #[test]
+fn hot_paths_allocate_nothing_per_event() {
+    appending_and_reading_allocate_nothing_per_event();
+    a_queue_allocates_nothing_per_message();
+}
+
+fn a_queue_allocates_nothing_per_message() {
+    const NOW: UnixTime = UnixTime::from_milliseconds(1);
+    const MESSAGES: usize = 64;
+    let queue = QueueStore::in_memory()
+        .create_queue("orders", QueueOptions::default())
+        .unwrap();
+    let pieces = [&[0x00, 0x53, 0x75, 0xa0, 12][..], &[7; 12]];
+    let message = NewMessage {
+        sections: &pieces,
+        ..NewMessage::default()
+    };
+    let request = ReceiveRequest {
+        mode: ReceiveMode::PeekLock,
+        session: None,
+        messages: MESSAGES,
+        bytes: usize::MAX,
+    };
+    let mut deliveries = Deliveries::new();
+    let mut tokens = Vec::new();
+    let mut through = |batches: u64| {
+        for _ in 0..batches {
+            queue.enqueue(NOW, &[message; MESSAGES]).unwrap();
+            deliveries.clear();
+            queue.receive(NOW, &request, &mut deliveries).unwrap();
+            tokens.clear();
+            tokens.extend(deliveries.iter().filter_map(|delivery| delivery.lock));
+            let settled: Vec<LockToken> = tokens.iter().map(|lock| lock.token).collect();
+            let settled = queue.settle(NOW, &settled, &Settlement::Complete).unwrap();
+            assert_eq!(settled.count, MESSAGES);
+        }
+    };
+    for _ in 0..2_000 {
+        queue.enqueue(NOW, &[message; MESSAGES]).unwrap();
+    }
+    through(4_000);
+    // The list of tokens above, and now and then an ordered set of pages.
+    let allocations = allocations_of(|| through(4_000));
+    assert!(
+        allocations <= 3 * 4_000,
+        "{allocations} allocations for {} messages",
+        4_000 * MESSAGES
+    );
+}
+
 fn appending_and_reading_allocate_nothing_per_event() {
     const RECORDS: u64 = 16;
     let limits = LogLimits {

@@ -37,6 +37,7 @@ pub mod recovery;
 mod segment;
 mod state;
 mod subscription;
+mod trimming;
 
 pub use block::BlockSlice;
 pub use block_pool::BlockPool;

@@ -1,6 +1,7 @@
 //! What an operation has changed, for the journal; and what else it leads to.
 
 use super::history::MessageIdDigest;
+use super::journal::Queues;
 use super::page::{Slot, Stage};
 use crate::log::Wakers;
 use bytes::Bytes;
@@ -62,6 +63,10 @@ pub(super) enum Change {
         digest: MessageIdDigest,
         sequence_number: u64,
     },
+    /// No number before this one is given again.
+    NextNumber { queue: u32, sequence_number: u64 },
+    /// Which queues there are.
+    Queues(Queues),
 }
 
 impl Effects {

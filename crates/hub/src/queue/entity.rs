@@ -15,13 +15,15 @@ use super::changes::Effects;
 use super::deadlines::Deadlines;
 use super::error::QueueError;
 use super::history::History;
+use super::journal::Journal;
 use super::ledger::Policy;
 use super::options::{EntityStatus, QueueOptions};
-use super::page::NEVER;
+use super::page::{NEVER, Stage};
 use super::rules::RuleSet;
 use super::state::{QueueState, milliseconds};
-use crate::log::disk::CommitNumber;
+use crate::log::disk::{CommitNumber, Unavailable};
 use crate::unix_time::UnixTime;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A queue or a topic with everything in it.
@@ -30,6 +32,8 @@ pub(super) struct Entity {
     state: Mutex<EntityState>,
     deadlines: Arc<Deadlines>,
     pub(super) status: EntityStatus,
+    /// Whoever forwards messages wants to be told of them.
+    pub(super) tells_forwarder: AtomicBool,
 }
 
 /// What the lock of an entity guards.
@@ -41,6 +45,10 @@ pub(super) struct EntityState {
     pub(super) is_topic: bool,
     pub(super) size_limit: u64,
     pub(super) effects: Effects,
+    /// What makes it durable, if anything does.
+    pub(super) journal: Option<Journal>,
+    /// What is answered now is true only if what was written before is.
+    pub(super) relies_on_earlier: bool,
     /// The latest time that was given.
     now: i64,
     next_deadline: i64,
@@ -56,6 +64,7 @@ impl Entity {
             state: Mutex::new(state),
             deadlines,
             status,
+            tells_forwarder: AtomicBool::new(true),
         })
     }
 
@@ -68,19 +77,25 @@ impl Entity {
         let mut guard = self.lock();
         let state = &mut *guard;
         let now = state.begin(now);
+        if let Some(reason) = state.unavailable() {
+            return Err(reason.into());
+        }
         if state.next_deadline <= now {
-            state.sweep(now, &mut SWEEP_BUDGET.clone());
+            state.sweep(now, &mut { SWEEP_BUDGET });
             state.place_departed(now);
         }
         let result = work(state, now);
         state.complete(now);
-        let commit = CommitNumber::DONE;
+        let commit = state.write(now);
         let wakers = std::mem::take(&mut state.effects.wakers);
-        let next_deadline = state.next_deadline;
+        let mut next_deadline = state.next_deadline;
+        if state.has_something_to_forward() && self.tells_forwarder.load(Ordering::Relaxed) {
+            next_deadline = now;
+        }
         drop(guard);
         wakers.wake();
         self.deadlines.note(next_deadline);
-        result.map(|result| (result, commit))
+        Ok((result?, commit?))
     }
 
     /// Does what is due, all of it. When something is due next.
@@ -89,10 +104,15 @@ impl Entity {
             let mut guard = self.lock();
             let state = &mut *guard;
             let now = state.begin(now);
+            if state.unavailable().is_some() {
+                return now.saturating_add(RETRY_MS);
+            }
             let is_due = state.next_deadline <= now;
             if is_due {
-                state.sweep(now, &mut ADVANCE_BUDGET.clone());
+                state.sweep(now, &mut { ADVANCE_BUDGET });
                 state.complete(now);
+                // What can't be written now is written with what comes next.
+                let _ = state.write(now);
             }
             let wakers = std::mem::take(&mut state.effects.wakers);
             let next_deadline = state.next_deadline;
@@ -117,7 +137,6 @@ impl EntityState {
         queues: Vec<(QueueOptions, Arc<str>)>,
         is_topic: bool,
         size_limit: u64,
-        effects: Effects,
     ) -> Self {
         let mut states = Vec::with_capacity(queues.len() * QUEUES_OF_ONE);
         for (options, name) in &queues {
@@ -128,15 +147,18 @@ impl EntityState {
             };
             let policy = Policy::of(options);
             add(policy, options.duplicate_detection.map(milliseconds));
-            add(Policy::of_dead_letters(options, name), None);
-            add(Policy::of_dead_letters(options, name), None);
+            let forwards = options.forward_dead_lettered_messages_to.is_some();
+            add(Policy::of_dead_letters(options, name, forwards), None);
+            add(Policy::of_dead_letters(options, name, false), None);
         }
         Self {
             queues: states,
             rules: queues[1..].iter().map(|_| RuleSet::default()).collect(),
             is_topic,
             size_limit,
-            effects,
+            effects: Effects::new(false),
+            journal: None,
+            relies_on_earlier: false,
             now: i64::MIN,
             next_deadline: NEVER,
         }
@@ -145,6 +167,48 @@ impl EntityState {
     /// What all messages count towards the size limit.
     pub(super) fn bytes(&self) -> u64 {
         self.queues.iter().map(|queue| queue.ledger.bytes()).sum()
+    }
+
+    /// Makes it durable, from now on.
+    pub(super) fn keep_in(&mut self, journal: Journal) {
+        self.journal = Some(journal);
+        self.effects = Effects::new(true);
+        self.next_deadline = self
+            .queues
+            .iter()
+            .map(QueueState::next_deadline)
+            .min()
+            .unwrap_or(NEVER);
+    }
+
+    /// Why nothing can be done at present, if it can't.
+    fn unavailable(&self) -> Option<Unavailable> {
+        self.journal.as_ref()?.unavailable()
+    }
+
+    /// Writes what was done to the journal, if there is one.
+    fn write(&mut self, now: i64) -> Result<CommitNumber, QueueError> {
+        let relies_on_earlier = std::mem::take(&mut self.relies_on_earlier);
+        let Some(journal) = &mut self.journal else {
+            return Ok(CommitNumber::DONE);
+        };
+        let commit = journal.write(now, &mut self.queues, &mut self.effects.changes)?;
+        Ok(match relies_on_earlier {
+            true => journal.last_commit(),
+            false => commit,
+        })
+    }
+
+    /// Whether messages wait that go on to another entity.
+    fn has_something_to_forward(&self) -> bool {
+        self.queues
+            .iter()
+            .any(|queue| queue.ledger.policy.forwards && queue.ledger.count(Stage::Ready) > 0)
+    }
+
+    /// When something is due next.
+    pub(super) fn next_deadline(&self) -> i64 {
+        self.next_deadline
     }
 
     /// Time does not go back.
@@ -204,11 +268,12 @@ impl Policy {
             dead_letters_expired: options.dead_lettering_on_expiration,
             requires_session: options.requires_session,
             dead_letter_source: None,
+            forwards: options.forward_to.is_some(),
         }
     }
 
     /// Dead letters stay until somebody settles them.
-    fn of_dead_letters(options: &QueueOptions, source: &Arc<str>) -> Self {
+    fn of_dead_letters(options: &QueueOptions, source: &Arc<str>, forwards: bool) -> Self {
         Self {
             lock_duration: milliseconds(options.lock_duration),
             maximum_delivery_count: u32::MAX,
@@ -216,13 +281,8 @@ impl Policy {
             dead_letters_expired: false,
             requires_session: false,
             dead_letter_source: Some(Arc::clone(source)),
+            forwards,
         }
-    }
-}
-
-impl Default for Effects {
-    fn default() -> Self {
-        Self::new(false)
     }
 }
 
@@ -237,3 +297,6 @@ const SWEEP_BUDGET: usize = 16;
 
 /// Pages that are looked at between two operations of others.
 const ADVANCE_BUDGET: usize = 256;
+
+/// When an entity is looked at again whose disk does not take what is written.
+const RETRY_MS: i64 = 1_000;

@@ -44,6 +44,8 @@ pub(super) struct Policy {
     pub(super) requires_session: bool,
     /// What it holds the dead letters of, if it is a dead-letter queue.
     pub(super) dead_letter_source: Option<Arc<str>>,
+    /// Its messages go on to another entity.
+    pub(super) forwards: bool,
 }
 
 /// Where a message is: its page, its position in that, its number.

@@ -8,20 +8,18 @@
 //!
 //! No protocol is in here. The batch is the unit: a lock is taken once per call, and per message there is no allocation.
 
-#[allow(dead_code, reason = "for the journal")]
 mod changes;
 mod deadlines;
 mod entity;
 mod error;
-#[allow(dead_code, reason = "for the journal")]
+mod forwarding;
 mod history;
+mod journal;
 mod ledger;
 mod lock_token;
 mod message;
 mod options;
-#[allow(dead_code, reason = "for the journal")]
 mod page;
-#[allow(dead_code, reason = "for the journal")]
 mod pages;
 mod properties;
 #[expect(

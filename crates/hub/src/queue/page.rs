@@ -225,18 +225,12 @@ impl Page {
 
     /// Forgets everything, and keeps a usual amount of memory.
     pub(super) fn clear(&mut self) {
-        let (mut slots, mut short) = (
-            std::mem::take(&mut self.slots),
-            std::mem::take(&mut self.short),
-        );
-        slots.clear();
-        short.clear();
-        short.shrink_to(KEPT_BYTES);
-        *self = Self {
-            slots,
-            short,
-            ..Self::default()
-        };
+        let old = std::mem::take(self);
+        (self.slots, self.short, self.records) = (old.slots, old.short, old.records);
+        self.slots.clear();
+        self.records.clear();
+        self.short.clear();
+        self.short.shrink_to(KEPT_BYTES);
     }
 
     /// Makes room for a full page at once.

@@ -88,6 +88,16 @@ impl Pages {
         self.push(slot, payload, is_ready);
     }
 
+    /// Notes where the journal has a message.
+    pub(super) fn set_record(&mut self, sequence_number: u64, record: u64) {
+        let (number, position) = split(sequence_number);
+        if let Some(page) = self.page_mut(number)
+            && page.holds(position)
+        {
+            page.set_record(position, record);
+        }
+    }
+
     /// Leaves out the numbers before this one.
     #[inline]
     pub(super) fn skip_to(&mut self, sequence_number: u64) {
@@ -144,6 +154,14 @@ impl Pages {
         match number == split(self.next_sequence_number).0 {
             true => self.last.as_deref(),
             false => self.complete.get(&number).map(Box::as_ref),
+        }
+    }
+
+    /// The page of this number, for what the sets don't tell of.
+    pub(super) fn page_mut(&mut self, number: u64) -> Option<&mut Page> {
+        match number == split(self.next_sequence_number).0 {
+            true => self.last.as_deref_mut(),
+            false => self.complete.get_mut(&number).map(Box::as_mut),
         }
     }
 

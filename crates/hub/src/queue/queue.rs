@@ -7,6 +7,7 @@ use super::message::{Deliveries, NewMessage};
 use super::options::QueueOptions;
 use super::page::Stage;
 use super::requests::{ReceiveRequest, Settlement};
+use super::sending::LARGEST_BATCH;
 use super::session_lock::SessionLock;
 use super::state::Wanted;
 use super::waiter::Waiter;
@@ -359,6 +360,9 @@ impl Queue {
     ) -> Result<CommitNumber, QueueError> {
         let ((), commit) = self.entity.operate(now, |state, now| {
             let place = state.queues[self.place].locked_session(now, session_id)?;
+            if session_state.is_some_and(|state| state.len() as u64 > LARGEST_BATCH) {
+                return Err(QueueError::TooLong);
+            }
             let growth = state.queues[self.place].state_growth(session_id, session_state);
             if growth > 0 {
                 state.check_room(growth)?;
@@ -470,6 +474,14 @@ impl Queue {
     /// Changes the registered waiters.
     pub(super) fn registered<R>(&self, change: impl FnOnce(&mut Waiters) -> R) -> R {
         change(&mut self.entity.lock().queues[self.place].ledger.waiters)
+    }
+
+    /// Whether something is available.
+    pub(super) fn has_ready(&self) -> bool {
+        self.entity.lock().queues[self.place]
+            .ledger
+            .count(Stage::Ready)
+            > 0
     }
 
     fn check_sending(&self) -> Result<(), QueueError> {

@@ -1,17 +1,22 @@
 //! All queues and topics of a service, and the passing of time for them.
 
-use super::changes::Effects;
 use super::deadlines::Deadlines;
 use super::entity::{Entity as Inner, EntityState, QUEUES_OF_ONE};
+use super::forwarding::Forwarder;
+use super::journal::{Journal, JournalPlace};
 use super::options::{QueueOptions, TopicOptions};
 use super::page::NEVER;
 use super::queue::{Queue, Role};
 use super::rules::RuleSet;
 use super::topic::{Subscription, Topic};
-use crate::log::disk::Unavailable;
+use crate::log::BlockPool;
+use crate::log::disk::{Committer, Presence};
 use crate::unix_time::UnixTime;
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use units::ByteSize;
 
@@ -24,6 +29,20 @@ pub struct QueueStore {
     /// By their names in lower case.
     entities: RwLock<BTreeMap<String, Entity>>,
     deadlines: Arc<Deadlines>,
+    forwarders: Mutex<Vec<Forwarder>>,
+    /// Where everything is kept, unless in memory.
+    disk: Option<Disk>,
+}
+
+/// The directory of a store.
+#[derive(Debug)]
+struct Disk {
+    path: PathBuf,
+    /// The journals that were there at the start.
+    present: HashSet<OsString>,
+    committer: Arc<Committer>,
+    pool: Arc<BlockPool>,
+    slack: ByteSize,
 }
 
 /// An entity of a store.
@@ -47,7 +66,7 @@ pub struct NewSubscription {
 }
 
 /// Why an entity was not created.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// There is one of that name.
     #[error("there is an entity with the name {name:?} already")]
@@ -69,9 +88,9 @@ pub enum CreateError {
         /// What it can be.
         allowed: &'static str,
     },
-    /// The disk does not take it.
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
+    /// What is kept of it can't be used.
+    #[error("{0}")]
+    Journal(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl QueueStore {
@@ -79,6 +98,42 @@ impl QueueStore {
     #[must_use]
     pub fn in_memory() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// The store that is kept in the directory at `path`, which is made if it is not there; its parent must exist.
+    /// Entities find what they held when they are made again under their names. `committer` is that of the service, and
+    /// what it promises is promised here: see [`disk`](crate::log::disk).
+    ///
+    /// # Errors
+    /// The directory can't be made or listed.
+    pub fn open(
+        path: &Path,
+        committer: Arc<Committer>,
+        pool: Arc<BlockPool>,
+    ) -> io::Result<Arc<Self>> {
+        Self::open_with(path, committer, pool, JOURNAL_SLACK)
+    }
+
+    /// As [`open`](Self::open), with journals that are cleaned when they are so much longer than twice of what is alive.
+    pub(super) fn open_with(
+        path: &Path,
+        committer: Arc<Committer>,
+        pool: Arc<BlockPool>,
+        slack: ByteSize,
+    ) -> io::Result<Arc<Self>> {
+        let files = committer.files();
+        files.create_directory(path)?;
+        let disk = Disk {
+            path: path.to_owned(),
+            present: files.list(path)?.into_iter().collect(),
+            committer: Arc::clone(&committer),
+            pool,
+            slack,
+        };
+        Ok(Arc::new(Self {
+            disk: Some(disk),
+            ..Self::default()
+        }))
     }
 
     /// Makes a queue.
@@ -95,7 +150,8 @@ impl QueueStore {
         self.create(name, || {
             let queues = vec![(options.clone(), name.into())];
             let size_limit = options.size_limit.bytes();
-            let state = EntityState::new(queues, false, size_limit, Effects::default());
+            let mut state = EntityState::new(queues, false, size_limit);
+            self.keep(name, &[String::new()], &mut state)?;
             let entity = Inner::new(state, options.status, Arc::clone(&self.deadlines));
             let queue = Queue::new(&entity, 0, name, options.clone(), Role::Queue);
             Ok((Entity::Queue(Arc::clone(&queue)), queue))
@@ -144,7 +200,13 @@ impl QueueStore {
             });
             let queues = first.into_iter().chain(further).collect();
             let size_limit = options.size_limit.bytes();
-            let mut state = EntityState::new(queues, true, size_limit, Effects::default());
+            let mut state = EntityState::new(queues, true, size_limit);
+            let own_name = [String::new()].into_iter();
+            let names = subscriptions
+                .iter()
+                .map(|subscription| subscription.name.to_ascii_lowercase());
+            let names: Vec<String> = own_name.chain(names).collect();
+            self.keep(name, &names, &mut state)?;
             state.rules = subscriptions
                 .iter()
                 .map(|subscription| subscription.rules.clone())
@@ -194,8 +256,55 @@ impl QueueStore {
             });
         }
         let (entity, created) = create()?;
+        let queues: Vec<Arc<Queue>> = match &entity {
+            Entity::Queue(queue) => vec![Arc::clone(queue)],
+            Entity::Topic(topic) => {
+                let subscriptions = topic.subscriptions.iter();
+                subscriptions.map(|each| Arc::clone(&each.queue)).collect()
+            }
+        };
+        self.forwarders()
+            .extend(queues.iter().flat_map(Forwarder::of));
+        let deadline = entity.inner().lock().next_deadline();
         entities.insert(key, entity);
+        self.deadlines.note(deadline);
         Ok(created)
+    }
+
+    /// Opens the journal of an entity, where there are journals, and puts into it what that tells.
+    fn keep(
+        &self,
+        name: &str,
+        names: &[String],
+        state: &mut EntityState,
+    ) -> Result<(), CreateError> {
+        let Some(disk) = &self.disk else {
+            return Ok(());
+        };
+        // No name of an entity has a tilde.
+        let folder = name.to_ascii_lowercase().replace('/', "~");
+        let presence = match disk.present.contains(OsStr::new(&folder)) {
+            true => Presence::Present,
+            false => Presence::Absent,
+        };
+        let place = JournalPlace {
+            path: disk.path.join(folder),
+            presence,
+            committer: Arc::clone(&disk.committer),
+            pool: Arc::clone(&disk.pool),
+            slack: disk.slack,
+        };
+        let is_topic = state.is_topic;
+        let opened = Journal::open(place, names, is_topic, &mut state.queues);
+        let (journal, _report) = opened.map_err(|error| CreateError::Journal(Box::new(error)))?;
+        state.keep_in(journal);
+        Ok(())
+    }
+
+    fn forwarders(&self) -> MutexGuard<'_, Vec<Forwarder>> {
+        self.forwarders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The queue or topic of this name.
@@ -218,6 +327,10 @@ impl QueueStore {
         self.deadlines.restart();
         for entity in self.entities() {
             self.deadlines.plan(entity.inner().advance(now));
+        }
+        let committer = self.disk.as_ref().map(|disk| &*disk.committer);
+        for forwarder in &mut *self.forwarders() {
+            self.deadlines.plan(forwarder.run(self, committer, now));
         }
         match self.deadlines.planned() {
             NEVER => None,
@@ -254,7 +367,9 @@ fn check_name(name: &str) -> Result<(), CreateError> {
         && name.len() <= LONGEST_NAME
         && name
             .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte));
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte))
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.ends_with(|last: char| last.is_ascii_alphanumeric());
     match is_name {
         true => Ok(()),
         false => Err(CreateError::Name {
@@ -294,6 +409,11 @@ fn check_options(options: &QueueOptions) -> Result<(), CreateError> {
             "size_limit",
             "more than 0",
         ),
+        (
+            options.forward_to.is_none() || !options.requires_session,
+            "forward_to",
+            "absent where sessions are required",
+        ),
     ];
     match checks.into_iter().find(|(holds, ..)| !holds) {
         None => Ok(()),
@@ -303,3 +423,6 @@ fn check_options(options: &QueueOptions) -> Result<(), CreateError> {
 
 /// What the service allows.
 const LONGEST_NAME: usize = 260;
+
+/// How much longer than twice of what is alive a journal may be: two of the log's largest segments.
+const JOURNAL_SLACK: ByteSize = ByteSize::from_mebibytes(8);

@@ -108,6 +108,8 @@ impl EntityState {
                 numbers.push(number);
             }
         }
+        // A duplicate is as safe as the message before it.
+        self.relies_on_earlier = sent.duplicates > 0;
         Ok(sent)
     }
 
@@ -366,7 +368,7 @@ fn annotations_section(message: &NewMessage<'_>) -> Vec<u8> {
 }
 
 /// Half of what the journal can take at once.
-const LARGEST_BATCH: u64 = MAXIMUM_BATCH_LENGTH as u64 / 2;
+pub(super) const LARGEST_BATCH: u64 = MAXIMUM_BATCH_LENGTH as u64 / 2;
 
 /// The descriptor of the section of message annotations.
 const MESSAGE_ANNOTATIONS: u64 = 0x72;

@@ -235,7 +235,7 @@ impl Committer {
         }
     }
 
-    pub(super) fn files(&self) -> &dyn DiskFiles {
+    pub(crate) fn files(&self) -> &dyn DiskFiles {
         &*self.shared.disk
     }
 

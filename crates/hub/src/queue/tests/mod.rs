@@ -1,10 +1,13 @@
 //! Queues and topics in memory and on disk, by what their users see.
 
+mod durable;
 mod expiry;
+mod forwarding;
 mod memory;
 mod model;
 mod receiving;
 mod sending;
+mod session_model;
 mod sessions;
 mod settling;
 mod topics;

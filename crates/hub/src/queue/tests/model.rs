@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Send {
         count: usize,
         time_to_live: Option<i64>,
@@ -30,7 +30,7 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum How {
+pub(super) enum How {
     Complete,
     Abandon,
     Defer,
@@ -61,7 +61,7 @@ struct Message {
     standing: Standing,
 }
 
-struct Model {
+pub(super) struct Model {
     now: i64,
     next_number: u64,
     messages: Vec<Message>,
@@ -74,6 +74,24 @@ const LOCK_DURATION: i64 = 100;
 const TIME_TO_LIVE: i64 = 700;
 
 impl Model {
+    pub(super) fn new() -> Self {
+        Self {
+            now: 0,
+            next_number: 1,
+            messages: Vec::new(),
+            dead_letters: Vec::new(),
+        }
+    }
+
+    /// The process has ended: nobody has locked anything.
+    pub(super) fn forget_locks(&mut self) {
+        for index in 0..self.messages.len() {
+            if matches!(self.messages[index].standing, Standing::Locked { .. }) {
+                self.unlock(index, false);
+            }
+        }
+    }
+
     fn push(&mut self, text: String, expires_at: i64, standing: Standing) {
         self.messages.push(Message {
             number: self.next_number,
@@ -154,7 +172,7 @@ impl Model {
     }
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let how = prop_oneof![
         4 => Just(How::Complete),
         2 => Just(How::Abandon),
@@ -176,7 +194,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn options() -> QueueOptions {
+pub(super) fn options() -> QueueOptions {
     QueueOptions {
         lock_duration: Duration::from_millis(LOCK_DURATION as u64),
         maximum_delivery_count: MAXIMUM_DELIVERY_COUNT,
@@ -187,7 +205,7 @@ fn options() -> QueueOptions {
 }
 
 /// Does a step in both, and compares what each gives.
-fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>, step: &Step) {
+pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>, step: &Step) {
     model.sweep();
     let now = model.now;
     match *step {
@@ -342,7 +360,7 @@ fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>, step: &Ste
     }
 }
 
-fn compare(queue: &Queue, model: &mut Model) {
+pub(super) fn compare(queue: &Queue, model: &mut Model) {
     model.sweep();
     let shown = seen(&peek(queue, model.now));
     assert_eq!(shown.len(), model.messages.len());
@@ -396,12 +414,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..60),
     ) {
         let (_store, queue) = queue(options());
-        let mut model = Model {
-            now: 0,
-            next_number: 1,
-            messages: Vec::new(),
-            dead_letters: Vec::new(),
-        };
+        let mut model = Model::new();
         let mut tokens = Vec::new();
         for step in &steps {
             run(&queue, &mut model, &mut tokens, step);

@@ -1,0 +1,85 @@
+//! A log as the journal of something else, which says itself what is not needed any more.
+//!
+//! Retention does not fit there: what an old record tells may hold for years, and what a young one tells be over at once. So
+//! the owner of a journal looks at its segments, writes again what still holds, and drops the oldest ones.
+
+use super::disk::Unavailable;
+use super::partition_log::PartitionLog;
+use super::segment::{Segment, Storage};
+
+/// A segment that nothing will be appended to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CompleteSegment {
+    /// The number after that of its last record.
+    pub(crate) next_sequence_number: u64,
+    /// Bytes of its batches.
+    pub(crate) bytes: u64,
+}
+
+impl PartitionLog {
+    /// Why nothing can be appended at present, if it can't.
+    #[must_use]
+    pub fn unavailable(&self) -> Option<Unavailable> {
+        self.lock().durable.as_ref()?.unavailable
+    }
+
+    /// The segment that the record of this number is in, or would be in, if nothing will be appended to it.
+    pub(crate) fn complete_segment(&self, sequence_number: u64) -> Option<CompleteSegment> {
+        let state = self.lock();
+        let following = state
+            .segments
+            .partition_point(|segment| segment.first_sequence_number <= sequence_number);
+        let index = following.checked_sub(1)?;
+        let segment = state.segments.get(index).filter(|segment| segment.sealed)?;
+        Some(CompleteSegment {
+            next_sequence_number: state.next_number_after(index),
+            bytes: segment.length() as u64,
+        })
+    }
+
+    /// The number before which everything is on disk as the policy has it, by whole segments.
+    pub(crate) fn on_disk_before(&self) -> u64 {
+        let state = self.lock();
+        let is_under_way = |segment: &&Segment| segment.storage == Storage::Unfinished;
+        let under_way = state.segments.iter().rev().take_while(is_under_way);
+        under_way
+            .last()
+            .map_or(state.next_sequence_number, |first| {
+                first.first_sequence_number
+            })
+    }
+
+    /// Drops the oldest segments, as far as all their records come before this one and they are on disk completely. The
+    /// last segment stays.
+    pub(crate) fn drop_before(&self, sequence_number: u64) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let mut dropped = Vec::new();
+        while state.segments.len() > 1
+            && state.next_number_after(0) <= sequence_number
+            && state.segments[0].storage != Storage::Unfinished
+        {
+            dropped.extend(state.drop_oldest());
+        }
+        if let Some(durable) = &mut state.durable
+            && !dropped.is_empty()
+        {
+            durable.enqueue();
+        }
+        drop(guard);
+        // Giving memory back can take long.
+        drop(dropped);
+    }
+
+    /// Lets go of the memory of all segments that are on disk: nobody reads a journal while it is written.
+    pub(crate) fn release_memory(&self) {
+        let mut guard = self.lock();
+        let released: Vec<_> = guard
+            .segments
+            .iter_mut()
+            .filter_map(Segment::evict)
+            .collect();
+        drop(guard);
+        drop(released);
+    }
+}

@@ -1,0 +1,150 @@
+//! Keeping a journal short.
+//!
+//! Most of what a journal tells is over soon. When it is more than twice as long as what is alive would be, what still
+//! holds of its oldest segment is written again at the end, and the segment dropped. Only the oldest one is ever looked at:
+//! a record tells of messages that come before it, so what a record in the oldest segment has ended has its own record in
+//! there too, and need not be told again.
+//!
+//! A segment goes only when what was written again is on disk as the policy has it, with the whole segment that it is
+//! in.
+
+use super::Journal;
+use crate::log::disk::Unavailable;
+use crate::queue::changes::Change;
+use crate::queue::pages::join;
+use crate::queue::state::QueueState;
+use std::sync::Arc;
+
+/// A segment of which nothing holds that is not written again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cleaned {
+    /// The number after its last record.
+    end: u64,
+    /// The number after the last record that was written for it.
+    copied: u64,
+}
+
+impl Journal {
+    /// Drops what can be dropped, and cleans the next segment if the journal is too long.
+    pub(super) fn clean(&mut self, now: i64, queues: &mut [QueueState]) -> Result<(), Unavailable> {
+        if !self.cleaned.is_empty() {
+            self.drop_cleaned();
+        }
+        let alive: u64 = queues.iter().map(|queue| queue.ledger.bytes()).sum();
+        if self.bytes <= 2 * alive + self.slack {
+            return Ok(());
+        }
+        self.log.release_memory();
+        let begin = match self.cleaned.back() {
+            Some(cleaned) => cleaned.end,
+            None => self.log.stats().begin_sequence_number,
+        };
+        // The segment that is being written stays, however little of it holds.
+        let Some(segment) = self.log.complete_segment(begin) else {
+            return Ok(());
+        };
+        let end = segment.next_sequence_number;
+        let mut again = Vec::new();
+        let account = self.account;
+        if end > account {
+            self.give_account(queues, &mut again);
+        }
+        for queue in queues.iter_mut() {
+            put_again(queue, end, &mut again);
+        }
+        if let Err(unavailable) = self.append(now, queues, &mut again) {
+            self.account = account;
+            return Err(unavailable);
+        }
+        for queue in queues.iter_mut() {
+            renew(queue, end);
+        }
+        self.bytes -= segment.bytes;
+        self.cleaned.push_back(Cleaned {
+            end,
+            copied: self.next_record,
+        });
+        Ok(())
+    }
+
+    fn drop_cleaned(&mut self) {
+        let on_disk = self.log.on_disk_before();
+        let mut end = None;
+        while let Some(cleaned) = self.cleaned.front()
+            && cleaned.copied <= on_disk
+        {
+            end = Some(cleaned.end);
+            self.cleaned.pop_front();
+        }
+        if let Some(end) = end {
+            self.log.drop_before(end);
+        }
+    }
+
+    /// Everything that holds besides messages, as changes.
+    pub(super) fn give_account(&mut self, queues: &[QueueState], changes: &mut Vec<Change>) {
+        self.account = self.next_record;
+        changes.push(Change::Queues(self.queues.clone()));
+        for (place, queue) in queues.iter().enumerate() {
+            let place = place as u32;
+            changes.push(Change::NextNumber {
+                queue: place,
+                sequence_number: queue.pages.next_sequence_number(),
+            });
+            for session in queue.ledger.sessions.iter() {
+                if session.state.is_some() {
+                    changes.push(Change::SessionState {
+                        queue: place,
+                        id: Arc::clone(&session.id),
+                        state: session.state.clone(),
+                    });
+                }
+            }
+            let history = queue.ledger.history.as_ref();
+            for (time, digest, sequence_number) in
+                history.into_iter().flat_map(|history| history.entries())
+            {
+                changes.push(Change::Seen {
+                    queue: place,
+                    time,
+                    digest,
+                    sequence_number,
+                });
+            }
+        }
+    }
+}
+
+/// The messages whose records come before `end`.
+fn put_again(queue: &QueueState, end: u64, again: &mut Vec<Change>) {
+    for (number, page) in queue.pages.from(0) {
+        if page.oldest_record >= end {
+            continue;
+        }
+        for position in page.positions() {
+            if page.record(position).is_some_and(|record| record < end) {
+                let sequence_number = join(number, position);
+                again.push(Change::Put {
+                    queue: queue.ledger.queue,
+                    first: sequence_number,
+                    last: sequence_number,
+                });
+            }
+        }
+    }
+}
+
+/// Looks again for the oldest record of the pages that had one before `end`.
+fn renew(queue: &mut QueueState, end: u64) {
+    let pages: Vec<u64> = queue
+        .pages
+        .from(0)
+        .filter(|(_, page)| page.oldest_record < end)
+        .map(|(number, _)| number)
+        .collect();
+    for number in pages {
+        if let Some(page) = queue.pages.page_mut(number) {
+            page.renew_oldest_record();
+        }
+    }
+}

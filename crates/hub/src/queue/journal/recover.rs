@@ -1,0 +1,367 @@
+//! Reading a journal at the start.
+
+use super::Journal;
+use super::record::{MessageHead, Queues, Record};
+use crate::log::disk::{
+    CommitNumber, Committer, OpenError, PartitionDirectory, Presence, RecoveryReport,
+};
+use crate::log::{
+    BlockPool, Cursor, Edge, LogLimits, PartitionLog, PositionError, Readiness, Start, Subscriber,
+    WhenFull,
+};
+use crate::queue::changes::Effects;
+use crate::queue::entity::QUEUES_OF_ONE;
+use crate::queue::history::MessageIdDigest;
+use crate::queue::page::{NO_SESSION, Payload, Stage};
+use crate::queue::state::QueueState;
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::thread::{self, Thread};
+use units::ByteSize;
+
+/// Where a journal is, and who writes it.
+#[derive(Clone, Debug)]
+pub(in crate::queue) struct JournalPlace {
+    pub(in crate::queue) path: PathBuf,
+    pub(in crate::queue) presence: Presence,
+    pub(in crate::queue) committer: Arc<Committer>,
+    pub(in crate::queue) pool: Arc<BlockPool>,
+    /// How much longer than twice of what is alive the journal may be.
+    pub(in crate::queue) slack: ByteSize,
+}
+
+/// Why a journal can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::queue) enum JournalError {
+    /// Its log can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It can't be read.
+    #[error(transparent)]
+    Read(#[from] PositionError),
+    /// A record makes no sense, although it is what was written.
+    #[error("{}: record {record} is none that this program knows; a newer version may have written it", path.display())]
+    Record {
+        /// The journal's directory.
+        path: PathBuf,
+        /// Which.
+        record: u64,
+    },
+    /// It is that of a queue and not of a topic, or the other way round.
+    #[error("{}: is the journal of a {}", path.display(), kind(*is_topic))]
+    OtherKind {
+        /// The journal's directory.
+        path: PathBuf,
+        /// What it is the journal of.
+        is_topic: bool,
+    },
+}
+
+/// What a journal tells.
+#[derive(Debug, Default)]
+struct Told {
+    queues: Option<Queues>,
+    /// By their ids.
+    of_queues: HashMap<u32, ToldOfQueue>,
+}
+
+/// What it tells of one queue.
+#[derive(Debug, Default)]
+struct ToldOfQueue {
+    messages: BTreeMap<u64, ToldMessage>,
+    next_number: u64,
+    session_states: BTreeMap<String, Box<[u8]>>,
+    identifiers: Vec<(i64, MessageIdDigest, u64)>,
+}
+
+#[derive(Debug)]
+struct ToldMessage {
+    head: MessageHead,
+    session: Option<String>,
+    bytes: Bytes,
+    record: u64,
+}
+
+impl Journal {
+    /// Opens the journal at `place` for an entity whose queues have these names, and puts what it tells into `states`.
+    /// What it tells of queues that are not named any longer is forgotten.
+    pub(in crate::queue) fn open(
+        place: JournalPlace,
+        names: &[String],
+        is_topic: bool,
+        states: &mut [QueueState],
+    ) -> Result<(Self, RecoveryReport), JournalError> {
+        let slack = place.slack.bytes();
+        let limits = LogLimits {
+            // Cleaning bounds it, and retention must not.
+            bytes: ByteSize::from_bytes(u64::MAX),
+            when_full: WhenFull::Retention,
+            retention: None,
+        };
+        let path = place.path.clone();
+        let directory = PartitionDirectory {
+            path: place.path,
+            presence: place.presence,
+            committer: place.committer,
+        };
+        let (log, report) = PartitionLog::open(limits, place.pool, directory)?;
+        let mut told = Told::default();
+        read(&log, &path, &mut told)?;
+        if let Some(kept) = &told.queues
+            && kept.is_topic != is_topic
+        {
+            return Err(JournalError::OtherKind {
+                path,
+                is_topic: kept.is_topic,
+            });
+        }
+        let queues = declared(told.queues.take().unwrap_or_default(), names, is_topic);
+        let id_of = |place: usize| {
+            queues.ids[place / QUEUES_OF_ONE].0 * QUEUES_OF_ONE as u32
+                + (place % QUEUES_OF_ONE) as u32
+        };
+        let ids: Vec<u32> = (0..states.len()).map(id_of).collect();
+        for (state, id) in states.iter_mut().zip(&ids) {
+            if let Some(told) = told.of_queues.remove(id) {
+                told.restore(state);
+            }
+        }
+        let stats = log.stats();
+        let mut journal = Self {
+            next_record: stats.last_sequence_number.map_or(0, |last| last + 1),
+            bytes: stats.bytes,
+            log,
+            last_commit: CommitNumber::DONE,
+            queues,
+            ids,
+            account: 0,
+            cleaned: VecDeque::new(),
+            slack,
+        };
+        let mut account = Vec::new();
+        journal.give_account(states, &mut account);
+        // Without the disk it is given with the next cleaning.
+        if journal.append(i64::MIN, states, &mut account).is_err() {
+            journal.account = 0;
+        }
+        Ok((journal, report))
+    }
+}
+
+/// The queues as they are declared now: known names keep their ids, and no id is given twice.
+fn declared(kept: Queues, names: &[String], is_topic: bool) -> Queues {
+    let mut next_id = kept.next_id;
+    let ids = names.iter().map(|name| {
+        let known = kept.ids.iter().find(|(_, kept)| kept == name);
+        let id = known.map_or(next_id, |(id, _)| *id);
+        next_id += u32::from(known.is_none());
+        (id, name.clone())
+    });
+    let ids = ids.collect();
+    Queues {
+        is_topic,
+        next_id,
+        ids,
+    }
+}
+
+/// Reads all records. What is damaged is left out; the log has reported it.
+fn read(
+    log: &Arc<PartitionLog>,
+    path: &std::path::Path,
+    told: &mut Told,
+) -> Result<(), JournalError> {
+    let end = log.stats().last_sequence_number.map_or(0, |last| last + 1);
+    let subscriber = Subscriber::new();
+    let mut subscription = log.subscribe(&subscriber, 0);
+    let mut cursor = log.position(Start::Earliest)?;
+    let mut next = log.stats().begin_sequence_number;
+    while next < end {
+        if let Some(chunk) = log.read(&mut cursor, usize::MAX) {
+            for record in chunk.records() {
+                let number = record.sequence_number;
+                let decoded = Record::decode(record.annotations);
+                let decoded = decoded.ok_or_else(|| JournalError::Record {
+                    path: path.to_owned(),
+                    record: number,
+                })?;
+                told.apply(decoded, record.sections, number);
+                next = number + 1;
+            }
+            // It was the whole rest of a segment.
+            drop(chunk);
+            log.release_memory();
+            continue;
+        }
+        match subscription.arm(&cursor) {
+            Readiness::Ready => {}
+            Readiness::Waiting => wait(&subscriber),
+            Readiness::Damaged(_) => {
+                let segment = log.complete_segment(next);
+                next = segment.map_or(end, |segment| segment.next_sequence_number);
+                if next < end {
+                    cursor = position(log, next)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn position(log: &PartitionLog, next: u64) -> Result<Cursor, PositionError> {
+    log.position(Start::SequenceNumber(next, Edge::Inclusive))
+}
+
+/// Waits until the subscriber is told of something.
+fn wait(subscriber: &Subscriber) {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    while subscriber
+        .poll_ready(&mut context, &mut Vec::new())
+        .is_pending()
+    {
+        thread::park();
+    }
+}
+
+impl Told {
+    fn apply(&mut self, record: Record<'_>, bytes: &[u8], number: u64) {
+        match record {
+            Record::Message {
+                queue,
+                sequence_number,
+                head,
+                session,
+            } => {
+                let queue = self.queue(queue);
+                queue.used(sequence_number);
+                let message = ToldMessage {
+                    head,
+                    session: session.map(str::to_owned),
+                    bytes: Bytes::copy_from_slice(bytes),
+                    record: number,
+                };
+                queue.messages.insert(sequence_number, message);
+            }
+            Record::Removed { queue, first, last } => {
+                let queue = self.queue(queue);
+                queue.used(last);
+                while let Some((&found, _)) = queue.messages.range(first..=last.max(first)).next() {
+                    queue.messages.remove(&found);
+                }
+            }
+            Record::Changed {
+                queue,
+                sequence_number,
+                stage,
+                delivery_count,
+            } => {
+                if let Some(message) = self.queue(queue).messages.get_mut(&sequence_number) {
+                    message.head.stage = stage;
+                    message.head.delivery_count = delivery_count;
+                }
+            }
+            Record::SessionState {
+                queue,
+                session,
+                is_there,
+            } => {
+                let states = &mut self.queue(queue).session_states;
+                match is_there {
+                    true => {
+                        states.insert(session.to_owned(), bytes.into());
+                    }
+                    false => {
+                        states.remove(session);
+                    }
+                }
+            }
+            Record::Identifier {
+                queue,
+                seen,
+                digest,
+                sequence_number,
+            } => {
+                let identifiers = &mut self.queue(queue).identifiers;
+                identifiers.push((seen, digest, sequence_number));
+            }
+            Record::NextNumber {
+                queue,
+                sequence_number,
+            } => {
+                if let Some(last) = sequence_number.checked_sub(1) {
+                    self.queue(queue).used(last);
+                }
+            }
+            Record::Queues(queues) => self.queues = Some(queues),
+        }
+    }
+
+    fn queue(&mut self, id: u32) -> &mut ToldOfQueue {
+        self.of_queues.entry(id).or_default()
+    }
+}
+
+impl ToldOfQueue {
+    /// A number was given.
+    fn used(&mut self, sequence_number: u64) {
+        self.next_number = self.next_number.max(sequence_number.saturating_add(1));
+    }
+
+    /// Puts what is told into a queue that is empty.
+    fn restore(mut self, state: &mut QueueState) {
+        // Nobody is waiting yet, and nothing is to be written again.
+        let mut effects = Effects::new(false);
+        for (sequence_number, message) in self.messages {
+            let mut slot = message.head.slot();
+            slot.stage = slot.stage.unlocked();
+            if state.ledger.policy.requires_session
+                && let Some(session) = &message.session
+            {
+                slot.session = state.ledger.sessions.place_of(session);
+            }
+            let is_ready = slot.stage == Stage::Ready && slot.session == NO_SESSION;
+            let payload = Payload::Whole(&message.bytes);
+            state
+                .pages
+                .push_at(sequence_number, slot, payload, is_ready);
+            let (stage, session) = (slot.stage, slot.session);
+            let size = message.bytes.len() as u64 + crate::queue::MESSAGE_OVERHEAD;
+            state.ledger.added(stage, size);
+            if session != NO_SESSION {
+                let ledger = &mut state.ledger;
+                ledger.added_to_session(session, stage, sequence_number, &mut effects);
+            }
+            state.pages.set_record(sequence_number, message.record);
+        }
+        state.pages.skip_to(self.next_number);
+        for (session, bytes) in self.session_states {
+            let place = state.ledger.sessions.place_of(&session);
+            let ledger = &mut state.ledger;
+            ledger.set_session_state(place, Some(bytes), &mut effects);
+        }
+        if let Some(history) = &mut state.ledger.history {
+            self.identifiers.sort_by_key(|(seen, ..)| *seen);
+            for (seen, digest, sequence_number) in self.identifiers {
+                history.forget(seen);
+                history.note(seen, digest, sequence_number);
+            }
+        }
+    }
+}
+
+fn kind(is_topic: bool) -> &'static str {
+    match is_topic {
+        true => "topic",
+        false => "queue",
+    }
+}

@@ -1,0 +1,314 @@
+//! What is there after the process has ended, in good order or not.
+
+use super::super::super::rules::RuleSet;
+use super::*;
+use std::fs;
+
+fn whole(message: NewMessage<'static>) -> NewMessage<'static> {
+    NewMessage {
+        annotation_count: 1,
+        annotations: b"\xa3\x01k\xa1\x01v",
+        ..message
+    }
+}
+
+#[test]
+fn messages_come_back_as_they_stood_without_their_locks() {
+    for end in [Running::close, Running::kill] {
+        let disk = Disk::new();
+        let running = disk.start();
+        let queue = running.queue("Orders/2026", QueueOptions::default());
+        let long = "long".repeat(500);
+        let names = [
+            "completed",
+            "locked",
+            "abandoned",
+            "deferred",
+            "dead",
+            &long,
+        ];
+        send_with(&queue, 5, &names, whole).unwrap();
+        send_with(&queue, 6, &["scheduled"], |message| NewMessage {
+            scheduled_enqueue_time: Some(at(1_000)),
+            time_to_live: Some(Duration::from_millis(500)),
+            ..message
+        })
+        .unwrap();
+        let received = receive(&queue, 7, 5);
+        settle(&queue, 7, &received[..1], &Settlement::Complete);
+        settle(&queue, 7, &received[2..3], &ABANDON);
+        settle(&queue, 7, &received[3..4], &DEFER);
+        let hopeless = Settlement::DeadLetter {
+            reason: Some("no"),
+            description: None,
+            properties: &[],
+        };
+        settle(&queue, 7, &received[4..5], &hopeless);
+        running.safe(&queue);
+        let counts = queue.counts();
+        drop(queue);
+        end(running);
+
+        let running = disk.start();
+        let queue = running.queue("orders/2026", QueueOptions::default());
+        let deliveries = peek(&queue, 8);
+        let all: Vec<_> = seen(&deliveries)
+            .into_iter()
+            .map(|seen| (seen.number, seen.text, seen.count, seen.state))
+            .collect();
+        let expected = [
+            (2, "locked".to_owned(), 0, MessageState::Active),
+            (3, "abandoned".to_owned(), 1, MessageState::Active),
+            (4, "deferred".to_owned(), 0, MessageState::Deferred),
+            (6, long, 0, MessageState::Active),
+            (7, "scheduled".to_owned(), 0, MessageState::Scheduled),
+        ];
+        assert_eq!(all, expected);
+        let first = deliveries.iter().next().unwrap();
+        assert_eq!(first.annotations, b"\xa3\x01k\xa1\x01v");
+        assert_eq!(first.enqueued_time, at(5));
+        let letters = [("dead".to_owned(), "no".to_owned())];
+        assert_eq!(dead_letters(&queue, 8), letters);
+        let letters = peek(queue.dead_letters().unwrap(), 8);
+        assert_eq!(letters.iter().next().unwrap().enqueue_sequence_number, 5);
+        assert_eq!(
+            queue.counts(),
+            QueueCounts {
+                locked: 0,
+                ..counts
+            }
+        );
+        // And all goes on: numbers, times.
+        send(&queue, 9, &["new"]);
+        assert_eq!(seen(&peek(&queue, 9)).last().unwrap().number, 8);
+        assert_eq!(running.store.advance(at(9)), Some(at(1_000)));
+        assert_eq!(texts(&receive(&queue, 1_000, 9)).last(), Some(&"scheduled"));
+    }
+}
+
+#[test]
+fn numbers_are_never_given_twice_though_nothing_is_left() {
+    let disk = Disk::new();
+    for round in 0..5 {
+        let running = disk.start();
+        let queue = running.queue("orders", QueueOptions::default());
+        send(&queue, 0, &["a", "b"]);
+        let received = receive(&queue, 0, 2);
+        assert_eq!(received[0].number, round * 2 + 1);
+        settle(&queue, 0, &received, &Settlement::Complete);
+        running.safe(&queue);
+        drop(queue);
+        running.kill();
+    }
+}
+
+#[test]
+fn sessions_keep_their_messages_and_states() {
+    let disk = Disk::new();
+    let options = QueueOptions {
+        requires_session: true,
+        ..QueueOptions::default()
+    };
+    let running = disk.start();
+    let queue = running.queue("orders", options.clone());
+    for session in ["one", "two"] {
+        send_with(&queue, 0, &["a", "b"], |message| NewMessage {
+            session_id: Some(session),
+            ..message
+        })
+        .unwrap();
+    }
+    let lock = queue.accept_session(at(0), Some("two")).unwrap().unwrap();
+    queue
+        .set_session_state(at(0), "two", Some(b"state"))
+        .unwrap();
+    let empty = queue.accept_session(at(0), Some("empty")).unwrap().unwrap();
+    queue
+        .set_session_state(at(0), "empty", Some(b"gone"))
+        .unwrap();
+    queue.set_session_state(at(0), "empty", None).unwrap();
+    queue.release_session(at(0), &empty);
+    assert_eq!(lock.id(), "two");
+    let bytes = queue.counts().bytes;
+    running.safe(&queue);
+    drop(queue);
+    running.kill();
+
+    let running = disk.start();
+    let queue = running.queue("orders", options);
+    assert_eq!(queue.sessions(0, 9), ["one", "two"]);
+    assert_eq!(queue.counts().bytes, bytes);
+    let lock = queue.accept_session(at(1), Some("two")).unwrap().unwrap();
+    let state = queue.session_state(at(1), "two").unwrap();
+    assert_eq!(state.as_deref(), Some(&b"state"[..]));
+    let request = ReceiveRequest {
+        session: Some(&lock),
+        ..request(ReceiveMode::PeekLock, 9)
+    };
+    let mut deliveries = Deliveries::new();
+    queue.receive(at(1), &request, &mut deliveries).unwrap();
+    assert_eq!(texts(&seen(&deliveries)), ["a", "b"]);
+}
+
+#[test]
+fn identifiers_of_messages_that_are_gone_are_still_known() {
+    let disk = Disk::new();
+    let options = QueueOptions {
+        duplicate_detection: Some(Duration::from_millis(100)),
+        ..QueueOptions::default()
+    };
+    let with_id = |message| NewMessage {
+        message_id: Some(&b"1"[..]),
+        ..message
+    };
+    let running = disk.start();
+    let queue = running.queue("orders", options.clone());
+    send_with(&queue, 0, &["a"], with_id).unwrap();
+    let received = receive(&queue, 0, 1);
+    settle(&queue, 0, &received, &Settlement::Complete);
+    running.safe(&queue);
+    drop(queue);
+    running.kill();
+    let running = disk.start();
+    let queue = running.queue("orders", options);
+    let again = send_with(&queue, 99, &["a"], with_id).unwrap();
+    assert_eq!((again.count, again.duplicates), (0, 1));
+    let again = send_with(&queue, 100, &["a"], with_id).unwrap();
+    assert_eq!((again.count, again.duplicates), (1, 0));
+}
+
+fn subscriptions(names: &[&str]) -> Vec<NewSubscription> {
+    let all = names.iter().map(|name| NewSubscription {
+        name: (*name).to_owned(),
+        options: QueueOptions::default(),
+        rules: RuleSet::default(),
+    });
+    all.collect()
+}
+
+#[test]
+fn subscriptions_are_known_by_their_names_whatever_is_declared_beside_them() {
+    let disk = Disk::new();
+    let publish = |topic: &Topic, text: &str| {
+        let sections = body(text);
+        let message = NewMessage {
+            sections: &[&sections],
+            ..NewMessage::default()
+        };
+        topic.enqueue(at(0), &[message]).unwrap();
+    };
+    let create = |running: &Running, names: &[&str]| {
+        let subscriptions = subscriptions(names);
+        let options = TopicOptions::default();
+        running
+            .store
+            .create_topic("news", options, subscriptions)
+            .unwrap()
+    };
+    let there = |topic: &Topic, name: &str| {
+        let queue = topic.subscription(name).unwrap().queue();
+        let seen = seen(&peek(queue, 0));
+        seen.into_iter().map(|seen| seen.text).collect::<Vec<_>>()
+    };
+    let running = disk.start();
+    let topic = create(&running, &["a", "b", "c"]);
+    publish(&topic, "1");
+    running.safe(&topic.queue);
+    drop(topic);
+    running.kill();
+
+    let running = disk.start();
+    let topic = create(&running, &["new", "C", "a"]);
+    publish(&topic, "2");
+    assert_eq!(there(&topic, "new"), ["2"]);
+    assert_eq!(there(&topic, "c"), ["1", "2"]);
+    assert_eq!(there(&topic, "a"), ["1", "2"]);
+    running.safe(&topic.queue);
+    drop(topic);
+    running.kill();
+
+    let running = disk.start();
+    let topic = create(&running, &["b", "a", "c", "new"]);
+    assert_eq!(
+        there(&topic, "b"),
+        Vec::<String>::new(),
+        "it is another one"
+    );
+    assert_eq!(there(&topic, "c"), ["1", "2"]);
+    assert_eq!(there(&topic, "new"), ["2"]);
+    drop(topic);
+    running.close();
+
+    let running = disk.start();
+    let refused = running.store.create_queue("news", QueueOptions::default());
+    let error = refused.unwrap_err().to_string();
+    assert!(error.ends_with("is the journal of a topic"), "{error}");
+}
+
+#[test]
+fn a_journal_stays_short_whatever_goes_through_and_an_old_message_stays() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let queue = running.queue("orders", QueueOptions::default());
+    send(&queue, 0, &["old", "young"]);
+    let old = receive(&queue, 0, 1);
+    settle(&queue, 0, &old, &DEFER);
+    let text = "x".repeat(1000);
+    let texts: Vec<&str> = (0..100).map(|_| &*text).collect();
+    let mut longest = 0;
+    for _ in 0..250 {
+        send(&queue, 0, &texts);
+        let received = receive(&queue, 0, 100);
+        settle(&queue, 0, &received, &Settlement::Complete);
+        running.safe(&queue);
+        longest = longest.max(disk.bytes("orders"));
+    }
+    // Some 26 MB went through. A segment, at most 4 MiB, is being written, and one is to be dropped after it.
+    assert!(longest < 12_000_000, "{longest} bytes");
+    let next = queue.entity.lock().queues[0].pages.next_sequence_number();
+    drop(queue);
+    running.kill();
+    let running = disk.start();
+    let queue = running.queue("orders", QueueOptions::default());
+    let left: Vec<_> = seen(&peek(&queue, 0));
+    assert_eq!(left[0].text, "old");
+    assert_eq!(left[0].state, MessageState::Deferred);
+    assert_eq!(
+        queue.entity.lock().queues[0].pages.next_sequence_number(),
+        next
+    );
+}
+
+#[test]
+fn a_torn_end_takes_the_last_operation_and_nothing_else() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let queue = running.queue("orders", QueueOptions::default());
+    send(&queue, 0, &["a", "b"]);
+    let received = receive(&queue, 0, 2);
+    running.safe(&queue);
+    let before = disk.bytes("orders");
+    settle(&queue, 0, &received, &Settlement::Complete);
+    running.safe(&queue);
+    let after = disk.bytes("orders");
+    drop(queue);
+    running.kill();
+    let segment = disk.segments("orders").pop().unwrap();
+    let bytes = fs::read(&segment).unwrap();
+    assert_eq!(bytes.len() as u64, after, "there is one segment");
+    for length in (before..=after).rev() {
+        fs::write(&segment, &bytes[..length as usize]).unwrap();
+        for left in fs::read_dir(segment.parent().unwrap()).unwrap() {
+            let path = left.unwrap().path();
+            if path != segment {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        let running = disk.start();
+        let queue = running.queue("orders", QueueOptions::default());
+        let expected = if length == after { 0 } else { 2 };
+        assert_eq!(peek(&queue, 0).len(), expected, "cut at {length}");
+        drop(queue);
+        running.kill();
+    }
+}

@@ -1,0 +1,137 @@
+//! Queues and subscriptions whose messages go on by themselves.
+
+use super::super::rules::RuleSet;
+use super::*;
+use amqp::message::Properties;
+use std::task::{Context, Poll, Waker};
+use units::ByteSize;
+
+fn forwarding(to: &str) -> QueueOptions {
+    QueueOptions {
+        forward_to: Some(to.to_owned()),
+        ..QueueOptions::default()
+    }
+}
+
+#[test]
+fn messages_go_on_with_all_that_they_have() {
+    let store = QueueStore::in_memory();
+    let source = store.create_queue("source", forwarding("Target")).unwrap();
+    let target = store
+        .create_queue("target", QueueOptions::default())
+        .unwrap();
+    store.advance(at(0));
+    send_with(&source, 0, &["a", "b"], |message| NewMessage {
+        annotation_count: 1,
+        annotations: b"\xa3\x01k\xa1\x01v",
+        time_to_live: Some(Duration::from_millis(100)),
+        ..message
+    })
+    .unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(store.poll_earlier(&mut context), Poll::Ready(()));
+    store.advance(at(40));
+    assert_eq!(source.counts(), QueueCounts::default());
+    let deliveries = peek(&target, 40);
+    assert_eq!(texts(&seen(&deliveries)), ["a", "b"]);
+    let delivery = deliveries.iter().next().unwrap();
+    assert_eq!(delivery.annotations, b"\xa3\x01k\xa1\x01v");
+    assert_eq!(delivery.time_to_live, Some(Duration::from_millis(60)));
+}
+
+#[test]
+fn what_is_not_taken_waits_and_is_tried_again() {
+    let store = QueueStore::in_memory();
+    let source = store.create_queue("source", forwarding("target")).unwrap();
+    send(&source, 0, &["a"]);
+    assert_eq!(store.advance(at(0)), Some(at(1_000)), "there is no target");
+    let options = QueueOptions {
+        size_limit: ByteSize::from_bytes(MESSAGE_OVERHEAD + 20),
+        ..QueueOptions::default()
+    };
+    let target = store.create_queue("target", options).unwrap();
+    store.advance(at(1_000));
+    send(&source, 1_000, &["b"]);
+    store.advance(at(2_000));
+    assert_eq!(target.counts().active, 1, "there is room for one");
+    assert_eq!(source.counts().active, 1);
+    assert_eq!(seen(&peek(&source, 2_000))[0].count, 0);
+    settle(
+        &target,
+        2_000,
+        &receive(&target, 2_000, 1),
+        &Settlement::Complete,
+    );
+    store.advance(at(3_000));
+    assert_eq!(texts(&receive(&target, 3_000, 1)), ["b"]);
+}
+
+#[test]
+fn sessions_of_the_target_come_from_the_messages_themselves() {
+    let store = QueueStore::in_memory();
+    let source = store.create_queue("source", forwarding("target")).unwrap();
+    let options = QueueOptions {
+        requires_session: true,
+        ..QueueOptions::default()
+    };
+    let target = store.create_queue("target", options).unwrap();
+    let mut sections = Vec::new();
+    Properties {
+        group_id: Some("one".into()),
+        ..Properties::default()
+    }
+    .encode(&mut sections);
+    sections.extend_from_slice(&body("a"));
+    let message = NewMessage {
+        sections: &[&sections],
+        ..NewMessage::default()
+    };
+    source.enqueue(at(0), &[message]).unwrap();
+    store.advance(at(0));
+    assert_eq!(target.sessions(0, 9), ["one"]);
+}
+
+#[test]
+fn subscriptions_and_dead_letters_go_on_as_well() {
+    let store = QueueStore::in_memory();
+    let subscription = NewSubscription {
+        name: "s".to_owned(),
+        options: forwarding("target"),
+        rules: RuleSet::default(),
+    };
+    let options = TopicOptions::default();
+    let topic = store
+        .create_topic("news", options, vec![subscription])
+        .unwrap();
+    let target = QueueOptions {
+        forward_dead_lettered_messages_to: Some("graveyard".to_owned()),
+        ..QueueOptions::default()
+    };
+    let target = store.create_queue("target", target).unwrap();
+    let graveyard = store
+        .create_queue("graveyard", QueueOptions::default())
+        .unwrap();
+    let sections = body("a");
+    let message = NewMessage {
+        sections: &[&sections],
+        ..NewMessage::default()
+    };
+    topic.enqueue(at(0), &[message]).unwrap();
+    store.advance(at(0));
+    let received = receive(&target, 0, 1);
+    assert_eq!(texts(&received), ["a"]);
+    let hopeless = Settlement::DeadLetter {
+        reason: Some("no"),
+        description: None,
+        properties: &[],
+    };
+    settle(&target, 0, &received, &hopeless);
+    store.advance(at(0));
+    let deliveries = peek(&graveyard, 0);
+    let buried = deliveries.iter().next().unwrap();
+    assert_eq!(
+        property(buried.sections, "DeadLetterReason"),
+        Some("no".into())
+    );
+    assert_eq!(target.counts().dead_letters, 0);
+}
