@@ -20,7 +20,7 @@ class RestartTest {
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void clients_find_the_service_again_and_go_on_where_they_were(boolean killed) throws Exception {
-        Path directory = SharedService.directory("RestartTest");
+        Path directory = Service.directory("RestartTest");
         Service service = new Service(directory, 1, false, "", "--data-dir", directory.resolve("data").toString());
         service.start();
         AmqpRetryOptions persistent = new AmqpRetryOptions().setMaxRetries(10).setMode(AmqpRetryMode.FIXED)

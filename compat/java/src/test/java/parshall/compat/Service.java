@@ -164,6 +164,13 @@ final class Service {
         return values.stream().mapToLong(value -> (long) Double.parseDouble(value)).sum();
     }
 
+    /** An empty folder beside the compiled tests, which stays for whoever wants to read the service's log. */
+    static Path directory(String name) throws Exception {
+        Path built = Path.of(Service.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+        Path services = Files.createDirectories(built.resolveSibling("services"));
+        return Files.createTempDirectory(services, name + "-");
+    }
+
     static String binary() {
         String binary = System.getenv("PARSHALL_BINARY");
         if (binary == null) {

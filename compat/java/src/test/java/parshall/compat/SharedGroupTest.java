@@ -40,7 +40,7 @@ class SharedGroupTest {
         Service service = shared.service();
         String source = shared.unusedHub();
         String destination = shared.unusedHub();
-        Path directory = SharedService.directory("SharedGroupTest");
+        Path directory = Service.directory("SharedGroupTest");
         Checkpoints checkpoints =
             Checkpoints.in(service.storageConnectionString(), "shared", source, Forwarder.GROUP);
         Process processor = null;
@@ -94,7 +94,7 @@ class SharedGroupTest {
         Service service = shared.service();
         String source = shared.unusedHub();
         String destination = shared.unusedHub();
-        Path directory = SharedService.directory("SharedGroupTest");
+        Path directory = Service.directory("SharedGroupTest");
         Checkpoints checkpoints =
             Checkpoints.in(service.storageConnectionString(), "handed-over", source, Forwarder.GROUP);
         Process relay = null;

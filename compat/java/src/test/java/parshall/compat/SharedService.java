@@ -2,8 +2,6 @@ package parshall.compat;
 
 import com.azure.core.amqp.AmqpRetryOptions;
 import com.azure.messaging.eventhubs.EventHubClientBuilder;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.extension.AfterAllCallback;
@@ -42,7 +40,7 @@ final class SharedService implements BeforeAllCallback, AfterAllCallback {
 
     @Override
     public void beforeAll(ExtensionContext context) throws Exception {
-        service = new Service(directory(context.getRequiredTestClass().getSimpleName()), HUBS, withBlobs, settings, arguments);
+        service = new Service(Service.directory(context.getRequiredTestClass().getSimpleName()), HUBS, withBlobs, settings, arguments);
         service.start();
     }
 
@@ -74,13 +72,6 @@ final class SharedService implements BeforeAllCallback, AfterAllCallback {
             .connectionString(connectionString, hub)
             .consumerGroup(EventHubClientBuilder.DEFAULT_CONSUMER_GROUP_NAME)
             .retryOptions(NO_RETRY);
-    }
-
-    /** An empty folder beside the compiled tests, which stays for whoever wants to read the service's log. */
-    static Path directory(String name) throws Exception {
-        Path built = Path.of(SharedService.class.getProtectionDomain().getCodeSource().getLocation().toURI());
-        Path services = Files.createDirectories(built.resolveSibling("services"));
-        return Files.createTempDirectory(services, name + "-");
     }
 
     static final AmqpRetryOptions NO_RETRY =

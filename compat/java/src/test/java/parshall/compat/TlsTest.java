@@ -80,7 +80,7 @@ class TlsTest {
 
     private static Path tlsDirectory() {
         try {
-            return SharedService.directory("tls");
+            return Service.directory("tls");
         } catch (Exception error) {
             throw new IllegalStateException(error);
         }
