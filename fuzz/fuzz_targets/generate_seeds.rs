@@ -41,7 +41,23 @@ fn main() -> io::Result<()> {
         // Each vector's bytes are a script too, if not a sensible one.
         seed("conversation", &vector.bytes)?;
     }
+    seed_sql(&corpus.join("sql_filter"))?;
     seed_sidecar(&corpus.join("sidecar"))
+}
+
+/// A bit of everything that rules can say.
+fn seed_sql(folder: &Path) -> io::Result<()> {
+    let texts = [
+        "color = 'it''s red' AND (quantity >= 10 OR NOT [odd ]] name] <> 1.5E-3)",
+        "user.tag NOT IN ('queue', -1, NULL) OR sys.Label LIKE 'a\\%_%' ESCAPE '\\'",
+        "EXISTS(sys.To) AND \"quoted\" IS NOT NULL AND property('a' + 'b') = TRUE",
+        "SET quantity = -quantity / 2 % +3; REMOVE priority SET sys.CorrelationId = p('x')",
+    ];
+    fs::create_dir_all(folder)?;
+    for (number, text) in texts.into_iter().enumerate() {
+        fs::write(folder.join(format!("text-{number}")), text)?;
+    }
+    Ok(())
 }
 
 /// No fuzzer guesses a checksum.
