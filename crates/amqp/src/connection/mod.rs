@@ -555,6 +555,9 @@ impl Connection {
             self.output_start = 0;
         }
         self.spare = Vec::new();
+        for session in self.sessions.iter_mut().flatten() {
+            session.unsettled.shrink();
+        }
         if self.events.is_empty() {
             self.events = VecDeque::new();
         }

@@ -76,6 +76,12 @@ impl<T: Copy> Unsettled<T> {
         self.drop_settled_front();
     }
 
+    /// Gives back the memory that nothing needs now.
+    pub fn shrink(&mut self) {
+        self.slots.shrink_to_fit();
+        self.stragglers.shrink_to_fit();
+    }
+
     /// How many ids are kept a place for, whether they still wait or not.
     pub fn span(&self) -> usize {
         self.slots.len() + self.stragglers.len()

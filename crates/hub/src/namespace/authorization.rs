@@ -91,9 +91,11 @@ impl Namespace {
                 }
             }
         };
-        // Only who proved to belong here learns what there is. Names with a dollar sign are the service's own nodes.
+        // Only who proved to belong here learns what there is. Names with a dollar sign are the service's own nodes. Where
+        // there are queues, clients want to be told by the link: they take a refused token for a wrong one.
         let path = audience.path();
-        if !path.is_empty() && !path.starts_with('$') && self.hub_above(path).is_none() {
+        let is_told_by_link = path.is_empty() || path.starts_with('$') || self.queues.is_some();
+        if !is_told_by_link && self.hub_above(path).is_none() {
             return Err(AuthorizationError::NotFound {
                 resource: audience.to_string(),
             });

@@ -35,6 +35,10 @@ pub struct NamespaceConfig {
     /// The topics, with their subscriptions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<TopicConfig>,
+    /// Largest message or batch that queues and topics take. Clients are told, and some of them allocate as much for
+    /// each message that they send. From 64 KiB to 100 MiB; default 256 KiB, as in the service's standard tier.
+    #[serde(default = "default_largest_message")]
+    pub largest_message: ByteSize,
     /// How much memory of dropped segments is kept for new ones. Default 64 MiB.
     #[serde(default = "default_idle_blocks")]
     pub idle_blocks: ByteSize,
@@ -120,6 +124,7 @@ impl NamespaceConfig {
             hubs,
             queues: Vec::new(),
             topics: Vec::new(),
+            largest_message: default_largest_message(),
             idle_blocks: default_idle_blocks(),
             maximum_connections: default_maximum_connections(),
             storage: None,
@@ -162,6 +167,10 @@ fn default_rules() -> Vec<RuleConfig> {
         key: DEVELOPMENT_KEY_VALUE.into(),
         rights: vec![RightConfig::Send, RightConfig::Listen, RightConfig::Manage],
     }]
+}
+
+fn default_largest_message() -> ByteSize {
+    ByteSize::from_kibibytes(256)
 }
 
 fn default_idle_blocks() -> ByteSize {

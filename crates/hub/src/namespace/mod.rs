@@ -10,6 +10,7 @@ mod consumer_group;
 mod entities;
 mod hub;
 mod queue_config;
+mod queues;
 mod receivers;
 mod storage;
 mod watchers;
@@ -31,6 +32,7 @@ use crate::counters::CounterValues;
 use crate::log::BlockPool;
 use crate::log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
 use crate::profile::{ProfileError, ServiceProfile};
+use crate::queue::{Entity, QueueStore};
 use crate::unix_time::UnixTime;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
@@ -39,6 +41,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{DeclarationError, Storage};
+use units::ByteSize;
 
 /// The entities and keys of one service.
 #[derive(Debug)]
@@ -47,6 +50,9 @@ pub struct Namespace {
     signatures: SignaturePolicy,
     rules: Vec<AuthorizationRule>,
     entities: Entities,
+    /// `None` where no queue and no topic is declared.
+    queues: Option<Arc<QueueStore>>,
+    largest_message: u64,
     pool: Arc<BlockPool>,
     maximum_connections: u64,
     /// What brings events to the disk, if anything does.
@@ -119,6 +125,12 @@ pub enum NamespaceError {
     /// A queue or a topic makes no sense.
     #[error(transparent)]
     Queue(#[from] QueueConfigError),
+    /// Clients would take it for no limit, or for no room at all.
+    #[error("largest_message: {largest_message} is not from 64 KiB to 100 MiB")]
+    LargestMessage {
+        /// What was given.
+        largest_message: ByteSize,
+    },
     /// The storage account makes no sense.
     #[error(transparent)]
     Blob(#[from] BlobConfigError),
@@ -144,6 +156,11 @@ impl Namespace {
         if !IDLE_TIMEOUTS.contains(&config.idle_timeout) {
             return Err(NamespaceError::IdleTimeout {
                 idle_timeout: config.idle_timeout,
+            });
+        }
+        if !LARGEST_MESSAGES.contains(&config.largest_message.bytes()) {
+            return Err(NamespaceError::LargestMessage {
+                largest_message: config.largest_message,
             });
         }
         let rules = rules(config)?;
@@ -174,6 +191,17 @@ impl Namespace {
             hubs.insert(hub)
                 .expect("neither what is kept nor what is declared has a name twice");
         }
+        let queues = match (&storage, config.queues.len() + config.topics.len()) {
+            (_, 0) => None,
+            (None, _) => Some(QueueStore::in_memory()),
+            (Some(storage), _) => {
+                let opened = storage.open_queues(&pool);
+                Some(opened.map_err(|cause| NamespaceError::DataDirectory { index: None, cause })?)
+            }
+        };
+        if let Some(store) = &queues {
+            queues::make(store, &config.queues, &config.topics)?;
+        }
         let committer = storage
             .as_ref()
             .map(|storage| Arc::clone(storage.committer()));
@@ -182,6 +210,8 @@ impl Namespace {
             signatures: config.signatures,
             rules,
             entities: Entities::new(hubs, storage),
+            queues,
+            largest_message: config.largest_message.bytes(),
             pool,
             maximum_connections: config.maximum_connections.get().into(),
             committer,
@@ -259,6 +289,24 @@ impl Namespace {
         ends.into_iter()
             .rev()
             .find_map(|end| hubs.find(&path[..end]).cloned())
+    }
+
+    /// The queues and topics; `None` where none is declared.
+    #[must_use]
+    pub fn queues(&self) -> Option<&Arc<QueueStore>> {
+        self.queues.as_ref()
+    }
+
+    /// The queue or the topic of this name, whatever the letter case.
+    #[must_use]
+    pub fn queue_or_topic(&self, name: &str) -> Option<Entity> {
+        self.queues.as_ref()?.entity(name)
+    }
+
+    /// Largest message or batch that queues and topics take, in bytes.
+    #[must_use]
+    pub const fn largest_message(&self) -> u64 {
+        self.largest_message
     }
 
     /// Creates a hub at `now`, which clients can use at once.
@@ -418,6 +466,9 @@ fn rules(config: &NamespaceConfig) -> Result<Vec<AuthorizationRule>, NamespaceEr
 /// On the wire it is a number of milliseconds of 32 bits, and twice it has to be waited for.
 const IDLE_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+
+/// In bytes. Less than the smallest would cut off what clients put beside a payload.
+const LARGEST_MESSAGES: RangeInclusive<u64> = 64 * 1024..=100 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

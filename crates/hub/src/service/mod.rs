@@ -15,6 +15,7 @@
 //! ```
 
 mod blobs;
+mod queues;
 
 use std::fmt;
 use std::io;
@@ -249,6 +250,9 @@ impl Service {
             });
             bound.address
         });
+        if let Some(store) = namespace.queues() {
+            tasks.spawn(queues::drive(Arc::clone(store), stopped.clone()));
+        }
         tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));
         Ok(Self {
             namespace,

@@ -203,6 +203,7 @@ fn path_of(error: &NamespaceError) -> String {
         } => of_hub(index, "partitions"),
         NamespaceError::DataDirectory { index: None, .. } => "hubs".to_owned(),
         NamespaceError::KeptHub { .. } => "storage".to_owned(),
+        NamespaceError::LargestMessage { .. } => "largest_message".to_owned(),
         NamespaceError::Hub { index, cause } => of_hub(
             index,
             match cause {

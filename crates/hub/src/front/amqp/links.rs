@@ -19,6 +19,9 @@ use super::idempotent::IdempotentProducers;
 use super::publish::PublishLink;
 use super::requests::{RequestNode, not_found};
 use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
+use super::service_bus::{
+    AdmittedEntity, EntityAddress, EntityAdmission, HeldAttach, ReceiveLink, SendLink,
+};
 use super::start::start_of;
 use crate::log::{PositionError, Start, Subscriber};
 use crate::namespace::{
@@ -40,8 +43,16 @@ pub(super) struct LinkEntry {
 /// What is at our end of a link.
 #[derive(Debug)]
 pub(super) enum Node {
+    /// Takes events for a hub.
     Publish(PublishLink),
+    /// Gives the events of a partition.
     Deliver(Box<DeliverLink>),
+    /// Takes messages for a queue or a topic.
+    Send(SendLink),
+    /// Gives the messages of a queue.
+    Receive(Box<ReceiveLink>),
+    /// Is answered when there is a session for it; nothing before.
+    Held(Box<HeldAttach>),
     Requests(RequestNode),
     Replies(Replies),
 }
@@ -53,6 +64,8 @@ pub(super) struct Replies {
     pub(super) node: RequestNode,
     /// The client's name for its end, which a request may ask the reply to be sent to.
     pub(super) target: Option<String>,
+    /// The name of the link, which some clients mean instead.
+    pub(super) name: String,
     /// Answers for which there is no credit yet.
     pub(super) waiting: VecDeque<Vec<u8>>,
 }
@@ -70,8 +83,8 @@ pub(super) struct Admitted {
     pub(super) node: Node,
     /// What it needs to stay.
     pub(super) permit: Option<Permit>,
-    /// What the client is answered.
-    pub(super) acceptance: LinkAcceptance,
+    /// What the client is answered; nothing yet where it has to wait.
+    pub(super) acceptance: Option<LinkAcceptance>,
 }
 
 /// Everything that decides about a request for a link.
@@ -83,6 +96,7 @@ pub(super) struct Admission<'a> {
     pub(super) subscriber: &'a Arc<Subscriber>,
     /// The links that there are.
     pub(super) open: &'a [Option<LinkEntry>],
+    pub(super) now: SystemTime,
     pub(super) idempotent_producers: &'a IdempotentProducers,
 }
 
@@ -102,7 +116,8 @@ impl LinkEntry {
                 link.is_deleted()
             }
             Node::Publish(link) => link.is_deleted(),
-            Node::Requests(_) | Node::Replies(_) => false,
+            Node::Receive(link) => return link.end_reason(),
+            Node::Send(_) | Node::Held(_) | Node::Requests(_) | Node::Replies(_) => false,
         };
         let address = self.permit.as_ref().map(|permit| permit.address.as_str());
         let path = access::Resource::path_of(address.unwrap_or_default());
@@ -117,6 +132,20 @@ impl Node {
             Self::Replies(replies) => replies.waiting.iter().map(Vec::len).sum(),
             _ => 0,
         }
+    }
+
+    /// Whether it stands in the queue of those that may have something to send, where it is one that can.
+    pub(super) fn queued(&mut self) -> Option<&mut bool> {
+        match self {
+            Self::Deliver(link) => Some(&mut link.queued),
+            Self::Receive(link) => Some(&mut link.queued),
+            _ => None,
+        }
+    }
+
+    /// Whether the client grants credit for what comes from here.
+    pub(super) const fn is_receiver(&self) -> bool {
+        matches!(self, Self::Deliver(_) | Self::Receive(_))
     }
 }
 
@@ -138,7 +167,20 @@ impl Admission<'_> {
     ///
     /// # Errors
     /// What the client is told where it is not to have the link.
-    pub(super) fn admit(self, link: LinkId, attach: &Attach) -> Result<Admitted, Error> {
+    pub(super) fn admit(
+        self,
+        link: LinkId,
+        session: SessionId,
+        attach: &Attach,
+    ) -> Result<Admitted, Error> {
+        if attach
+            .target
+            .as_ref()
+            .is_some_and(|target| target.is_coordinator)
+        {
+            let text = "There are no transactions here.";
+            return Err(Error::new(ErrorCondition::NOT_IMPLEMENTED, text));
+        }
         let target = attach
             .target
             .as_ref()
@@ -161,6 +203,11 @@ impl Admission<'_> {
             Role::Receiver => source,
         };
         let text = text.unwrap_or_default();
+        if let Some(address) = EntityAddress::parse(text)
+            && (address.has_suffix() || self.namespace.queue_or_topic(address.name).is_some())
+        {
+            return self.entity_link(link, session, attach, &address, target);
+        }
         let address = Address::parse(text).ok_or_else(|| {
             Error::new(
                 ErrorCondition::INVALID_FIELD,
@@ -169,8 +216,8 @@ impl Admission<'_> {
         })?;
         let key = link.index() as u64;
         match (attach.role, address) {
-            (role, Address::Cbs) => self.request_link(role, RequestNode::Cbs, target),
-            (role, Address::Management) => self.request_link(role, RequestNode::Management, target),
+            (_, Address::Cbs) => self.request_link(attach, RequestNode::Cbs, target),
+            (_, Address::Management) => self.request_link(attach, RequestNode::Management, target),
             (Role::Sender, Address::Hub(hub)) => {
                 let permit = self.permit(text, Right::Send)?;
                 let link = PublishLink::to_hub(self.hub(hub)?, self.subscriber, key);
@@ -220,9 +267,52 @@ impl Admission<'_> {
         }
     }
 
+    /// A link to a queue, a topic or a part of one.
+    fn entity_link(
+        self,
+        link: LinkId,
+        session: SessionId,
+        attach: &Attach,
+        address: &EntityAddress<'_>,
+        target: Option<&str>,
+    ) -> Result<Admitted, Error> {
+        let permit = EntityAdmission::right(attach, address)
+            .map(|right| self.permit(&address.path(), right))
+            .transpose()?;
+        let admission = EntityAdmission {
+            namespace: self.namespace,
+            subscriber: self.subscriber,
+            link,
+            session,
+            now: self.now.into(),
+        };
+        let (node, acceptance) = match admission.admit(attach, address)? {
+            AdmittedEntity::Send(link, acceptance) => (Node::Send(link), Some(acceptance)),
+            AdmittedEntity::Receive(link, acceptance) => (Node::Receive(link), Some(acceptance)),
+            AdmittedEntity::Held(held) => (Node::Held(held), None),
+            AdmittedEntity::Management(entity) => {
+                let mut admitted =
+                    self.request_link(attach, RequestNode::Entity(entity), target)?;
+                if let Some(acceptance) = &mut admitted.acceptance
+                    && attach.role == Role::Sender
+                {
+                    // Requests hold whole messages.
+                    let size = self.namespace.largest_message() + MAX_REQUEST_SIZE;
+                    acceptance.max_message_size = Some(size);
+                }
+                return Ok(admitted);
+            }
+        };
+        Ok(Admitted {
+            node,
+            permit,
+            acceptance,
+        })
+    }
+
     fn request_link(
         self,
-        role: Role,
+        attach: &Attach,
         node: RequestNode,
         target: Option<&str>,
     ) -> Result<Admitted, Error> {
@@ -233,22 +323,23 @@ impl Admission<'_> {
                 format!("The connection has {REQUEST_LINKS_MAX} links for requests already.");
             return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
         }
-        let node = match role {
+        let node = match attach.role {
             Role::Sender => Node::Requests(node),
             Role::Receiver => Node::Replies(Replies {
                 node,
+                name: attach.name.clone(),
                 target: target.map(str::to_owned),
                 waiting: VecDeque::new(),
             }),
         };
-        let max_message_size = (role == Role::Sender).then_some(MAX_REQUEST_SIZE);
+        let max_message_size = (attach.role == Role::Sender).then_some(MAX_REQUEST_SIZE);
         Ok(Admitted {
             node,
             permit: None,
-            acceptance: LinkAcceptance {
+            acceptance: Some(LinkAcceptance {
                 max_message_size,
                 ..LinkAcceptance::default()
-            },
+            }),
         })
     }
 
@@ -261,7 +352,7 @@ impl Admission<'_> {
         Admitted {
             node: Node::Publish(link),
             permit: Some(permit),
-            acceptance,
+            acceptance: Some(acceptance),
         }
     }
 
@@ -319,10 +410,10 @@ impl Admission<'_> {
         Ok(Admitted {
             node: Node::Deliver(Box::new(DeliverLink::new(link, reading, metrics))),
             permit: Some(permit),
-            acceptance: LinkAcceptance {
+            acceptance: Some(LinkAcceptance {
                 offered_capabilities: offered_capabilities.into_iter().collect(),
                 ..LinkAcceptance::default()
-            },
+            }),
         })
     }
 
@@ -331,7 +422,7 @@ impl Admission<'_> {
             address: address.to_owned(),
             right,
         };
-        if self.claims.allows(address, right, SystemTime::now()) {
+        if self.claims.allows(address, right, self.now) {
             Ok(permit)
         } else {
             Err(permit.missing(self.namespace))

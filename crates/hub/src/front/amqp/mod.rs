@@ -1,4 +1,4 @@
-//! Event Hubs over AMQP, as the official clients speak it.
+//! Event Hubs and Service Bus over AMQP, as the official clients speak them.
 //!
 //! One task per connection owns the protocol engine and calls the store itself: no queue and no other task stands
 //! between a socket and a log. What a burst of input causes (appends, their acknowledgements, replies) leaves in one
@@ -11,6 +11,7 @@
 //! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `requests` answers `$cbs`, and with `management` and the `attributes` of entities also `$management`.
+//! * `service_bus` are queues and topics: their links, messages and requests.
 //! * `hasty` are clients that lose an answer that comes at once.
 //! * `refusal` is what a connection gets for which there is no room.
 
@@ -28,6 +29,7 @@ mod publish;
 mod refusal;
 mod requests;
 mod runtime_metrics;
+mod service_bus;
 mod shaped;
 mod start;
 
@@ -37,7 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::amqp::Connection;
-use ::amqp::connection::{Config, Credentials, CreditOverrun, SaslServer};
+use ::amqp::connection::{Config, Credentials, CreditOverrun, OutcomeAnswers, SaslServer};
 use amqp_tokio::{Driver, Socket, Stream};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
@@ -185,12 +187,21 @@ impl AmqpFront {
     }
 
     fn engine(&self) -> Connection {
+        let defaults = Config::default();
+        let largest_message =
+            usize::try_from(self.namespace.largest_message()).unwrap_or(usize::MAX);
         let config = Config {
+            // Two of the largest at least.
+            partial_bytes_max: defaults
+                .partial_bytes_max
+                .max(largest_message.saturating_mul(2)),
             container_id: self.container_id.clone(),
             // The Python client sends before it has credit and does not look at it afterwards.
             credit_overrun: CreditOverrun::Tolerate,
             idle_timeout: Some(self.namespace.idle_timeout()),
-            ..Config::default()
+            // A message may be locked no longer when it is settled.
+            outcome_answers: OutcomeAnswers::Application,
+            ..defaults
         };
         let namespace = Arc::clone(&self.namespace);
         let verify = Arc::new(move |credentials: &Credentials| match credentials {

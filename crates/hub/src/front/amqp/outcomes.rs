@@ -1,6 +1,7 @@
 //! Outcomes that can't be told yet.
 //!
-//! The outcome of a send is usually told in the turn in which the events were stored. Two things make it wait:
+//! The outcome of a send, the answer to a settlement and the reply to a request are usually told in the turn in which
+//! something was stored. Two things make them wait:
 //!
 //! * A durable log says when it has kept its promise ([`CommitNumber`]): commits are numbered, and those of all logs
 //!   of a service come in order. A commit that fails turns the outcome into a refusal that makes clients try again.
@@ -22,6 +23,7 @@ use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
 use super::publish::server_busy;
+use super::requests::{Reply, RequestNode};
 use crate::log::disk::{CommitNumber, CommitState, CommitWatch};
 use crate::profile::Alarm;
 
@@ -35,24 +37,66 @@ pub(super) struct Outcomes {
     alarm: Alarm,
 }
 
-/// The outcome of one delivery.
+/// The outcome of some deliveries.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) link: LinkId,
     pub(super) session: SessionId,
-    /// The delivery's number in its session.
-    pub(super) delivery: u32,
+    /// The number of the first one in the session.
+    pub(super) first: u32,
+    /// And of the last one.
+    pub(super) last: u32,
     pub(super) state: DeliveryState,
+    pub(super) direction: Direction,
 }
 
-/// An outcome, and what it waits for.
+/// Whose deliveries an outcome is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// The client's: we are the receiver.
+    Received,
+    /// Ours: the client has given the outcome, and waits for our answer.
+    Sent,
+}
+
+/// A reply to a request that changed something.
+#[derive(Debug)]
+pub(super) struct PendingReply {
+    pub(super) node: RequestNode,
+    pub(super) session: SessionId,
+    pub(super) reply: Reply,
+    /// What is replied instead where the change could not be kept.
+    pub(super) refusal: Reply,
+}
+
+/// What a client is told.
+#[derive(Debug)]
+pub(super) enum Pending {
+    Outcome(Outcome),
+    Reply(Box<PendingReply>),
+    /// It has been told.
+    Told,
+}
+
+/// What a client is told, and what that waits for.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) outcome: Outcome,
+    pub(super) pending: Pending,
     /// [`CommitNumber::DONE`] where nothing was stored that must be kept.
     pub(super) commit: CommitNumber,
     /// Not before this.
     pub(super) not_before: Option<Instant>,
+}
+
+impl Pending {
+    /// What was stored is not kept.
+    fn fail(&mut self) {
+        match self {
+            Self::Outcome(outcome) => outcome.state = server_busy(NOT_KEPT),
+            Self::Reply(pending) => std::mem::swap(&mut pending.reply, &mut pending.refusal),
+            Self::Told => {}
+        }
+    }
 }
 
 impl Outcomes {
@@ -70,7 +114,7 @@ impl Outcomes {
     pub(super) fn wait(&mut self, waiting: Waiting) {
         match waiting.not_before {
             Some(at) if waiting.commit.is_done() => {
-                self.timed.push(waiting.outcome, at);
+                self.timed.push(waiting.pending, at);
             }
             _ => self.uncommitted.push_back(waiting),
         }
@@ -78,20 +122,26 @@ impl Outcomes {
 
     /// Moves the outcomes that can be told now to `due`, in the order in which they became so. The task is woken when
     /// there are more.
-    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>, due: &mut Vec<Outcome>) {
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>, due: &mut Vec<Pending>) {
         self.poll_commits(cx, due);
         self.poll_time(cx, due);
     }
 
     /// Forgets the outcomes that are not `wanted`: of links that are gone.
     pub(super) fn retain(&mut self, wanted: impl Fn(&Outcome) -> bool) {
-        self.uncommitted.retain(|waiting| wanted(&waiting.outcome));
+        let is_wanted = |pending: &Pending| match pending {
+            Pending::Outcome(outcome) => wanted(outcome),
+            // Who asked may have another link for the answer.
+            Pending::Reply(_) | Pending::Told => true,
+        };
+        self.uncommitted
+            .retain(|waiting| is_wanted(&waiting.pending));
         self.timed
             .heap
-            .retain(|Reverse(timed)| wanted(&timed.outcome));
+            .retain(|Reverse(timed)| is_wanted(&timed.pending));
     }
 
-    fn poll_commits(&mut self, cx: &mut Context<'_>, due: &mut Vec<Outcome>) {
+    fn poll_commits(&mut self, cx: &mut Context<'_>, due: &mut Vec<Pending>) {
         let Some(commits) = &mut self.commits else {
             return;
         };
@@ -105,11 +155,11 @@ impl Outcomes {
                     break;
                 };
                 if state == CommitState::Failed {
-                    waiting.outcome.state = server_busy(NOT_KEPT);
+                    waiting.pending.fail();
                 }
                 match waiting.not_before {
-                    Some(at) => self.timed.push(waiting.outcome, at),
-                    None => due.push(waiting.outcome),
+                    Some(at) => self.timed.push(waiting.pending, at),
+                    None => due.push(waiting.pending),
                 }
             }
             if self.uncommitted.is_empty() || commits.poll_committed(cx).is_pending() {
@@ -118,7 +168,7 @@ impl Outcomes {
         }
     }
 
-    fn poll_time(&mut self, cx: &mut Context<'_>, due: &mut Vec<Outcome>) {
+    fn poll_time(&mut self, cx: &mut Context<'_>, due: &mut Vec<Pending>) {
         while let Some(at) = self.timed.next_at() {
             if self.alarm.poll(cx, at).is_pending() {
                 return;
@@ -140,17 +190,17 @@ struct TimedOutcomes {
 struct Timed {
     at: Instant,
     number: u64,
-    outcome: Outcome,
+    pending: Pending,
 }
 
 impl TimedOutcomes {
-    fn push(&mut self, outcome: Outcome, at: Instant) {
+    fn push(&mut self, pending: Pending, at: Instant) {
         let number = self.count;
         self.count += 1;
         self.heap.push(Reverse(Timed {
             at,
             number,
-            outcome,
+            pending,
         }));
     }
 
@@ -158,9 +208,9 @@ impl TimedOutcomes {
         self.heap.peek().map(|Reverse(first)| first.at)
     }
 
-    fn pop_until(&mut self, now: Instant, due: &mut Vec<Outcome>) {
+    fn pop_until(&mut self, now: Instant, due: &mut Vec<Pending>) {
         while self.next_at().is_some_and(|at| at <= now) {
-            due.extend(self.heap.pop().map(|Reverse(timed)| timed.outcome));
+            due.extend(self.heap.pop().map(|Reverse(timed)| timed.pending));
         }
     }
 }

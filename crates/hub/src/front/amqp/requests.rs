@@ -1,24 +1,40 @@
 //! Requests and replies: `$cbs` puts tokens, and `$management` is in `management.rs`.
 //!
-//! A client attaches a link to send requests and one to receive replies. A reply goes to the link whose target the
+//! A client attaches a link to send requests and one to receive replies. A reply goes to the link whose target or name the
 //! request names, else to the reply link of the same session and node, and repeats the request's message id with its
 //! type.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use amqp::message::{MessageView, Properties, encode};
+use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
 use super::management;
+use super::service_bus::{self, ManagedEntity};
+use crate::log::disk::CommitNumber;
 use crate::namespace::{AuthorizationError, Claims, Namespace};
+use crate::queue::{Queue, SessionLock};
 
 /// A node that answers requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RequestNode {
     /// Puts tokens.
     Cbs,
-    /// Tells of entities, creates and deletes them.
+    /// Tells of hubs, creates and deletes them.
     Management,
+    /// Does what is asked of a queue, a topic or a subscription.
+    Entity(Arc<ManagedEntity>),
+}
+
+/// What a request is carried out with.
+pub(super) struct RequestContext<'a> {
+    pub(super) namespace: &'a Namespace,
+    pub(super) claims: &'a mut Claims,
+    pub(super) now: SystemTime,
+    /// The lock of a session that a link of the connection holds, by the session's id.
+    pub(super) session_lock: &'a dyn Fn(&Arc<Queue>, &str) -> Option<SessionLock>,
 }
 
 /// An answer, and where the client wants it.
@@ -30,12 +46,24 @@ pub(super) struct Reply {
     pub(super) message: Vec<u8>,
 }
 
+/// A reply that may have to wait.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) reply: Reply,
+    /// What it waits for, and the reply for the case that it does not come about.
+    pub(super) commit: Option<(CommitNumber, Reply)>,
+}
+
 /// The outcome of a request, as HTTP would number it.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: i32,
     pub(super) description: String,
     pub(super) body: Value,
+    /// What kind of failure it is, where the status does not say enough.
+    pub(super) condition: Option<ErrorCondition>,
+    /// What the answer has to wait for.
+    pub(super) commit: CommitNumber,
 }
 
 impl Answer {
@@ -45,6 +73,21 @@ impl Answer {
             status,
             description: description.into(),
             body: Value::Null,
+            condition: None,
+            commit: CommitNumber::DONE,
+        }
+    }
+
+    /// A refusal of this kind.
+    pub(super) fn failed(
+        status: i32,
+        condition: ErrorCondition,
+        description: impl Into<String>,
+    ) -> Self {
+        Self {
+            condition: Some(condition),
+            body: Value::Map(Vec::new()),
+            ..Self::error(status, description)
         }
     }
 
@@ -57,9 +100,46 @@ impl Answer {
             _ => "OK",
         };
         Self {
-            status,
-            description: description.to_owned(),
             body,
+            ..Self::error(status, description)
+        }
+    }
+
+    /// The same, not before this commit is done.
+    pub(super) fn after(self, commit: CommitNumber) -> Self {
+        Self { commit, ..self }
+    }
+
+    fn encode(self, node: &RequestNode, properties: &Properties) -> Reply {
+        let mut message = Vec::new();
+        let reply = Properties {
+            correlation_id: properties.message_id.clone(),
+            ..Properties::default()
+        };
+        reply.encode(&mut message);
+        let condition = self.condition.or_else(|| usual_condition(self.status));
+        let mut entries = vec![
+            ("status-code", Value::Int(self.status)),
+            (
+                "status-description",
+                Value::String(self.description.clone()),
+            ),
+        ];
+        // Clients of queues look for other spellings, and for the kind of an error.
+        if let RequestNode::Entity(_) = node {
+            entries.push(("statusCode", Value::Int(self.status)));
+            entries.push(("statusDescription", Value::String(self.description)));
+            if let Some(condition) = condition {
+                let condition = Value::Symbol(condition.as_str().into());
+                entries.push(("error-condition", condition.clone()));
+                entries.push(("errorCondition", condition));
+            }
+        }
+        encode::application_properties(&mut message, &entries);
+        encode::value(&mut message, &self.body);
+        Reply {
+            reply_to: properties.reply_to.clone(),
+            message,
         }
     }
 }
@@ -70,37 +150,59 @@ impl RequestNode {
     /// # Errors
     /// If the request cannot even be read.
     pub(super) fn answer(
-        self,
-        namespace: &Namespace,
-        claims: &mut Claims,
+        &self,
+        context: RequestContext<'_>,
         request: &[u8],
-        now: SystemTime,
-    ) -> Result<Reply, DecodeError> {
+    ) -> Result<Answered, DecodeError> {
         let view = MessageView::parse(request)?;
         let properties = view.properties()?.unwrap_or_default();
+        let RequestContext {
+            namespace,
+            claims,
+            now,
+            session_lock,
+        } = context;
         let answer = match self {
             Self::Cbs => put_token(namespace, claims, &view, now)?,
             Self::Management => management::answer(namespace, claims, &view, now)?,
+            Self::Entity(entity) => service_bus::Request {
+                namespace,
+                claims,
+                entity,
+                now,
+                session_lock,
+            }
+            .answer(&view)
+            .unwrap_or_else(|error| {
+                Answer::error(400, format!("The request is malformed: {error}."))
+            }),
         };
-        let mut message = Vec::new();
-        let reply = Properties {
-            correlation_id: properties.message_id,
-            ..Properties::default()
-        };
-        reply.encode(&mut message);
-        encode::application_properties(
-            &mut message,
-            &[
-                ("status-code", Value::Int(answer.status)),
-                ("status-description", Value::String(answer.description)),
-            ],
-        );
-        encode::value(&mut message, &answer.body);
-        Ok(Reply {
-            reply_to: properties.reply_to,
-            message,
+        let commit = Some(answer.commit).filter(|commit| !commit.is_done());
+        let commit = commit.map(|commit| {
+            let text = "The service could not write the change to its storage.";
+            (commit, Answer::error(503, text).encode(self, &properties))
+        });
+        Ok(Answered {
+            reply: answer.encode(self, &properties),
+            commit,
         })
     }
+}
+
+/// What a status means where nothing more is known; clients guess worse.
+fn usual_condition(status: i32) -> Option<ErrorCondition> {
+    if status < 400 {
+        return None;
+    }
+    Some(match status {
+        401 => ErrorCondition::UNAUTHORIZED_ACCESS,
+        403 => ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
+        404 => ErrorCondition::NOT_FOUND,
+        409 => ErrorCondition::ENTITY_ALREADY_EXISTS,
+        503 => ErrorCondition::SERVER_BUSY,
+        500.. => ErrorCondition::INTERNAL_ERROR,
+        _ => ErrorCondition::ARGUMENT_ERROR,
+    })
 }
 
 fn put_token(
@@ -113,8 +215,9 @@ fn put_token(
     if text("operation")?.as_deref() != Some("put-token") {
         return Ok(Answer::error(400, "The operation is not put-token."));
     }
+    // Some clients call a shared access signature a JSON Web Token; what it is shows when it is read.
     let kind = text("type")?.unwrap_or_default();
-    if kind != SHARED_ACCESS_TOKEN {
+    if kind != SHARED_ACCESS_TOKEN && kind != JSON_WEB_TOKEN {
         return Ok(Answer::error(
             400,
             format!("Tokens of type '{kind}' are not supported, only {SHARED_ACCESS_TOKEN}."),
@@ -164,4 +267,5 @@ pub(super) fn text_property(
     Ok(value.as_ref().and_then(Value::as_text).map(str::to_owned))
 }
 
+const JSON_WEB_TOKEN: &str = "jwt";
 const SHARED_ACCESS_TOKEN: &str = "servicebus.windows.net:sastoken";

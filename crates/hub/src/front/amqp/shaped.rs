@@ -3,7 +3,6 @@
 use amqp::performative::{DeliveryState, Error};
 use tokio::time::Instant;
 
-use super::publish::PublishLink;
 use crate::log::disk::CommitNumber;
 use crate::profile::{Admission, Shaper};
 
@@ -56,11 +55,11 @@ impl Told {
     }
 }
 
-/// Stores a message as a service profile has it.
+/// Stores a message as a service profile has it; one that the quota refuses is counted.
 #[cold]
 pub(super) fn shaped(
     shaper: &mut Shaper,
-    link: &PublishLink,
+    count_throttled: impl FnOnce(),
     format: u32,
     message: &[u8],
     store: impl FnOnce() -> Result<CommitNumber, DeliveryState>,
@@ -70,7 +69,7 @@ pub(super) fn shaped(
         Admission::Accept { ready_at } => (Told::stored(store()), ready_at),
         Admission::Refuse { error, ready_at } => (Told::now(rejected(error)), ready_at),
         Admission::Throttle { error, ready_at } => {
-            link.count_throttled();
+            count_throttled();
             (Told::now(rejected(error)), ready_at)
         }
         Admission::AcceptWithoutAcknowledgement { error, ready_at } => {

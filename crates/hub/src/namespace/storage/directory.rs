@@ -7,6 +7,7 @@
 //!  hubs/
 //!    orders~1.0/   one folder per partition, made when it gets its first event
 //!    orders~1.2/
+//!  queues/         one folder per queue or topic, where there are any
 //! ```
 //!
 //! Folders are made one by one on some file systems' own time, half a millisecond each where it was measured: so declaring
@@ -124,6 +125,11 @@ impl DataDirectory {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The folder of queues and topics, which is made when there are some.
+    pub(super) fn queues(&self) -> PathBuf {
+        self.path.join(QUEUES)
     }
 
     /// The folder of a partition of a hub.
@@ -303,6 +309,7 @@ const VERSION_FILE: &str = "VERSION";
 const NEW_VERSION_FILE: &str = "VERSION.new";
 const LOCK: &str = "LOCK";
 const HUBS: &str = "hubs";
+const QUEUES: &str = "queues";
 
 /// What the folders of deleted hubs begin with; no hub's folder does, since no name begins with an underscore.
 const DELETED: &str = "_deleted-";

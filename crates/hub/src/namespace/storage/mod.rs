@@ -23,6 +23,7 @@ use crate::log::disk::{
     Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
 };
 use crate::log::{BlockPool, LogLimits};
+use crate::queue::QueueStore;
 use crate::unix_time::UnixTime;
 use directory::DataDirectory;
 pub use directory::DataDirectoryError;
@@ -202,6 +203,25 @@ impl Storage {
         }
         self.directory.manifest = self.directory.save(manifest)?;
         Ok(())
+    }
+
+    /// The store of queues and topics. They find what they held when they are made again under their names.
+    ///
+    /// # Errors
+    /// The system does not let it be.
+    pub(super) fn open_queues(
+        &self,
+        pool: &Arc<BlockPool>,
+    ) -> Result<Arc<QueueStore>, DataDirectoryError> {
+        QueueStore::open(
+            &self.directory.queues(),
+            Arc::clone(&self.committer),
+            Arc::clone(pool),
+        )
+        .map_err(|error| {
+            self.directory
+                .unusable("the queues can't be opened", &error)
+        })
     }
 
     /// The committer of all logs.

@@ -1,5 +1,6 @@
 //! Requests of a connection, and the way of their answers.
 
+use std::sync::Arc;
 use std::task::Context;
 use std::time::SystemTime;
 
@@ -7,55 +8,81 @@ use amqp::connection::{LinkId, NewDelivery, SessionId};
 
 use super::super::hasty;
 use super::super::links::{LinkEntry, Node, Replies};
-use super::super::requests::{Reply, RequestNode};
+use super::super::outcomes::{Pending, PendingReply, Waiting};
+use super::super::requests::{Answered, Reply, RequestContext, RequestNode};
 use super::ConnectionTask;
 use crate::profile::Shaper;
+use crate::queue::{Queue, SessionLock};
 
 impl ConnectionTask {
     pub(super) fn on_request(
         &mut self,
-        node: RequestNode,
+        node: &RequestNode,
         session: SessionId,
         message: &[u8],
         now: SystemTime,
     ) {
-        match node.answer(&self.namespace, &mut self.claims, message, now) {
-            Ok(reply) => {
+        let links = &self.links;
+        let context = RequestContext {
+            namespace: &self.namespace,
+            claims: &mut self.claims,
+            now,
+            session_lock: &|queue, session| held_session(links, queue, session),
+        };
+        match node.answer(context, message) {
+            Ok(Answered { reply, commit }) => {
                 let ready_at = self.shaper.as_mut().and_then(Shaper::request);
-                match ready_at.max(hasty::answer_at(self.pause)) {
-                    None => self.reply(node, session, reply),
-                    Some(at) => self.late_replies.push(at, node, session, reply),
+                let ready_at = ready_at.max(hasty::answer_at(self.pause));
+                match (commit, ready_at) {
+                    (None, None) => self.reply(node, session, reply),
+                    (None, Some(at)) => self.late_replies.push(at, node.clone(), session, reply),
+                    (Some((commit, refusal)), not_before) => self.outcomes.wait(Waiting {
+                        pending: Pending::Reply(Box::new(PendingReply {
+                            node: node.clone(),
+                            session,
+                            reply,
+                            refusal,
+                        })),
+                        commit,
+                        not_before,
+                    }),
                 }
             }
             Err(error) => tracing::debug!(%error, "a request cannot be read"),
         }
-        self.set_expiry(now);
+        if *node == RequestNode::Cbs {
+            self.set_expiry(now);
+        }
     }
 
     pub(super) fn send_late_replies(&mut self, cx: &mut Context<'_>) {
         while let Some((node, session, reply)) = self.late_replies.poll_due(cx) {
-            self.reply(node, session, reply);
+            self.reply(&node, session, reply);
         }
     }
 
-    fn reply(&mut self, node: RequestNode, session: SessionId, reply: Reply) {
+    pub(super) fn reply(&mut self, node: &RequestNode, session: SessionId, reply: Reply) {
         // Some clients look for the reply only once their request has its outcome.
         self.driver.connection().write_outcomes(session);
-        let replies = self
+        let reply_to = reply.reply_to.as_deref();
+        let fitness = |entry: &LinkEntry| match &entry.node {
+            Node::Replies(replies) if replies.node == *node => {
+                let by_target = reply_to.is_some() && replies.target.as_deref() == reply_to;
+                let by_name = reply_to == Some(replies.name.as_str());
+                Some((by_target, by_name, entry.session == session, entry.id))
+            }
+            _ => None,
+        };
+        // A reply that nobody named or shares a session with would go to a stranger.
+        let best = self
             .links
             .iter()
             .flatten()
-            .filter_map(|entry| match &entry.node {
-                Node::Replies(replies) if replies.node == node => {
-                    let named = reply.reply_to.is_some() && replies.target == reply.reply_to;
-                    Some((named, entry.session == session, entry.id))
-                }
-                _ => None,
+            .filter_map(fitness)
+            .filter(|(by_target, by_name, same_session, _)| *by_target || *by_name || *same_session)
+            .max_by_key(|(by_target, by_name, same_session, _)| {
+                (*by_target || *by_name, *same_session, *by_target)
             });
-        // A reply that nobody named or shares a session with would go to a stranger.
-        let best = replies
-            .filter(|(named, same_session, _)| *named || *same_session)
-            .max_by_key(|(named, same_session, _)| (*named, *same_session));
         let Some((.., link)) = best else { return };
         let nodes = self.links.iter().flatten().map(|entry| &entry.node);
         let waiting_bytes: usize = nodes.map(Node::waiting_bytes).sum();
@@ -92,6 +119,22 @@ impl ConnectionTask {
             waiting.pop_front();
         }
     }
+}
+
+/// The lock of a session of `queue` that one of the links holds.
+fn held_session(
+    links: &[Option<LinkEntry>],
+    queue: &Arc<Queue>,
+    session: &str,
+) -> Option<SessionLock> {
+    let locks = links
+        .iter()
+        .flatten()
+        .filter_map(|entry| match &entry.node {
+            Node::Receive(link) if Arc::ptr_eq(link.queue(), queue) => link.session_lock(),
+            _ => None,
+        });
+    locks.into_iter().find(|lock| lock.id() == session).cloned()
 }
 
 /// Replies kept for a client that grants no credit for them, in bytes over all its links. Further ones are lost to it.

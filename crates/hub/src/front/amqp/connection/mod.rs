@@ -1,7 +1,9 @@
-//! The task of one connection: its links, and the turn that it takes whenever something happens. `answering` is its part
-//! with requests.
+//! The task of one connection: its links, and the turn that it takes whenever something happens. `attaching` is its part
+//! with links that come and go, `answering` that with requests, `queues` that with queues and topics.
 
 mod answering;
+mod attaching;
+mod queues;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -10,19 +12,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use amqp::connection::{Credentials, Deliveries, Event, LinkId, SessionId};
-use amqp::performative::{Attach, DeliveryState, Error, ErrorCondition, Open};
+use amqp::connection::{Credentials, Deliveries, Delivery, Event, LinkId};
+use amqp::performative::{DeliveryState, Error, ErrorCondition, Open};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use super::deliver::{Delivered, Stopped};
+use super::deliver::Stopped;
 use super::hasty;
 use super::idempotent::IdempotentProducers;
 use super::late_replies::LateReplies;
-use super::links::{Admission, Admitted, LinkEntry, Node};
-use super::outcomes::{Outcome, Outcomes, Waiting};
+use super::links::{LinkEntry, Node};
+use super::outcomes::{Direction, Outcome, Outcomes, Pending, Waiting};
 use super::publish::server_busy;
+use super::service_bus::{AwaitedOutcomes, LockedDelivery, Settling};
 use super::shaped::{Breakage, Told, shaped};
 use crate::UnixTime;
 use crate::log::Subscriber;
@@ -48,7 +51,13 @@ pub(super) struct ConnectionTask {
     scratch: Vec<u8>,
     outcomes: Outcomes,
     /// Outcomes that can be told now; emptied at once.
-    due: Vec<Outcome>,
+    due: Vec<Pending>,
+    awaited_outcomes: AwaitedOutcomes,
+    settling: Settling,
+    /// Deliveries that an outcome is about; emptied at once.
+    taken: Vec<(u32, LockedDelivery)>,
+    /// When the next link that waits for a session has waited long enough.
+    held_deadline: Option<Pin<Box<Sleep>>>,
     /// What a service profile does to this connection.
     shaper: Option<Shaper>,
     /// Replies that are held back: by a service profile, or for a client that must not be answered at once.
@@ -83,6 +92,10 @@ impl ConnectionTask {
             scratch: Vec::new(),
             outcomes,
             due: Vec::new(),
+            awaited_outcomes: AwaitedOutcomes::default(),
+            settling: Settling::default(),
+            taken: Vec::new(),
+            held_deadline: None,
             shaper,
             late_replies,
             pause: None,
@@ -133,6 +146,7 @@ impl ConnectionTask {
             self.send_late_replies(cx);
             self.detach_by_profile(cx);
             self.check_expiry(cx);
+            self.check_held(cx);
             // Until it is pending: only then are we woken for the next append.
             while self
                 .subscriber
@@ -164,7 +178,15 @@ impl ConnectionTask {
         while let Some(event) = self.driver.connection().poll_event() {
             match event {
                 Event::Deliveries(deliveries) => self.on_deliveries(deliveries),
-                Event::Credit(link) | Event::DrainRequested(link) => self.on_credit(link),
+                Event::Credit(link) => self.on_credit(link),
+                Event::DrainRequested(link) => {
+                    if let Some(Some(entry)) = self.links.get_mut(link.index())
+                        && let Node::Receive(link) = &mut entry.node
+                    {
+                        link.is_draining = true;
+                    }
+                    self.on_credit(link);
+                }
                 Event::WindowOpen(_) => self.enqueue_all(),
                 Event::Opened(open) => self.on_opened(&open),
                 Event::LinkRequested {
@@ -174,14 +196,33 @@ impl ConnectionTask {
                 } => self.on_link_requested(link, session, &attach),
                 Event::LinkDetached { link, .. } => self.remove(link),
                 Event::SessionEnded { session, .. } => {
+                    self.settle_gathered();
                     for entry in &mut self.links {
                         entry.take_if(|entry| entry.session == session);
                     }
+                    self.awaited_outcomes.forget_session(session);
                     self.outcomes.retain(|outcome| outcome.session != session);
                 }
+                Event::OutcomeProposed {
+                    session,
+                    first,
+                    last,
+                    state,
+                    is_known,
+                } => match is_known {
+                    true => self.on_outcome(session, first, last, &state, true),
+                    false => self.on_unknown_outcome(session, first, last),
+                },
+                Event::Outcome {
+                    session,
+                    first,
+                    last,
+                    state: Some(state),
+                } => self.on_outcome(session, first, last, &state, false),
                 _ => {}
             }
         }
+        self.settle_gathered();
     }
 
     fn on_opened(&mut self, open: &Open) {
@@ -198,11 +239,26 @@ impl ConnectionTask {
     fn on_deliveries(&mut self, deliveries: Deliveries) {
         let now = SystemTime::now();
         let answer_at = hasty::answer_at(self.pause);
-        for delivery in deliveries.items() {
+        let mut rest = deliveries.items();
+        while let Some((delivery, others)) = rest.split_first() {
+            rest = others;
             let Some(Some(entry)) = self.links.get_mut(delivery.link.index()) else {
                 continue;
             };
             if entry.id != delivery.link {
+                continue;
+            }
+            if let Node::Send(_) = &entry.node {
+                // Those of a burst go to the store together.
+                let same_link = |other: &&Delivery| other.link == delivery.link;
+                let others = rest.iter().take_while(same_link).count();
+                let others = if self.shaper.is_some() { 0 } else { others };
+                let at = deliveries.items().len() - rest.len() - 1;
+                rest = &rest[others..];
+                self.on_messages(&deliveries, at..=at + others, now, answer_at);
+                if self.broken {
+                    break;
+                }
                 continue;
             }
             let message = deliveries.message(delivery);
@@ -231,7 +287,13 @@ impl ConnectionTask {
                             stored => Told::stored(stored),
                         },
                         Some(shaper) => {
-                            match shaped(shaper, target, delivery.format, message, store) {
+                            match shaped(
+                                shaper,
+                                || target.count_throttled(),
+                                delivery.format,
+                                message,
+                                store,
+                            ) {
                                 Ok(told) => told,
                                 Err(Breakage::Link(error)) => {
                                     self.detach(delivery.link, error);
@@ -246,7 +308,11 @@ impl ConnectionTask {
                     }
                 }
                 Node::Requests(_) => Told::now(DeliveryState::Accepted),
-                Node::Deliver(_) | Node::Replies(_) => continue,
+                Node::Send(_)
+                | Node::Receive(_)
+                | Node::Held(_)
+                | Node::Deliver(_)
+                | Node::Replies(_) => continue,
             };
             let connection = self.driver.connection();
             if !delivery.settled {
@@ -254,8 +320,9 @@ impl ConnectionTask {
                 tell(connection, &mut self.outcomes, entry, delivery.id, told);
             }
             top_up_credit(connection, entry);
-            if let Node::Requests(node) = entry.node {
-                self.on_request(node, session, message, now);
+            if let Node::Requests(node) = &entry.node {
+                let node = node.clone();
+                self.on_request(&node, session, message, now);
             }
         }
         self.driver.connection().recycle(deliveries);
@@ -264,28 +331,44 @@ impl ConnectionTask {
     /// Settles the deliveries whose outcome has waited long enough.
     fn tell_outcomes(&mut self, cx: &mut Context<'_>) {
         self.outcomes.poll_due(cx, &mut self.due);
-        let connection = self.driver.connection();
-        for outcome in self.due.drain(..) {
+        for index in 0..self.due.len() {
+            let outcome = match std::mem::replace(&mut self.due[index], Pending::Told) {
+                Pending::Outcome(outcome) => outcome,
+                Pending::Reply(pending) => {
+                    self.reply(&pending.node, pending.session, pending.reply);
+                    continue;
+                }
+                Pending::Told => continue,
+            };
+            let connection = self.driver.connection();
             let Some(Some(entry)) = self.links.get_mut(outcome.link.index()) else {
                 continue;
             };
-            if entry.id == outcome.link {
-                let Outcome {
-                    session, delivery, ..
-                } = outcome;
-                connection.settle(session, delivery, delivery, outcome.state);
-                entry.waiting_outcomes -= 1;
-                top_up_credit(connection, entry);
+            if entry.id != outcome.link {
+                continue;
+            }
+            let Outcome {
+                session,
+                first,
+                last,
+                state,
+                ..
+            } = outcome;
+            match outcome.direction {
+                Direction::Received => {
+                    connection.settle(session, first, last, state);
+                    entry.waiting_outcomes -= last.wrapping_sub(first) + 1;
+                    top_up_credit(connection, entry);
+                }
+                Direction::Sent => connection.answer_outcome(session, first, last, state),
             }
         }
+        self.due.clear();
     }
 
     fn on_credit(&mut self, link: LinkId) {
         match self.links.get(link.index()) {
-            Some(Some(LinkEntry {
-                node: Node::Deliver(_),
-                ..
-            })) => self.enqueue(link.index()),
+            Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(link.index()),
             Some(Some(LinkEntry {
                 node: Node::Replies(_),
                 ..
@@ -303,10 +386,11 @@ impl ConnectionTask {
     fn on_reported(&mut self, index: usize) {
         match self.links.get(index) {
             // A reader finds out by itself when it is its turn.
+            Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(index),
             Some(Some(LinkEntry {
-                node: Node::Deliver(_),
+                node: Node::Held(_),
                 ..
-            })) => self.enqueue(index),
+            })) => self.look_for_session(index),
             Some(Some(_)) => self.end(index),
             _ => {}
         }
@@ -324,13 +408,11 @@ impl ConnectionTask {
     }
 
     fn enqueue(&mut self, index: usize) {
-        if let Some(Some(LinkEntry {
-            node: Node::Deliver(link),
-            ..
-        })) = self.links.get_mut(index)
-            && !link.queued
+        if let Some(Some(entry)) = self.links.get_mut(index)
+            && let Some(queued) = entry.node.queued()
+            && !*queued
         {
-            link.queued = true;
+            *queued = true;
             self.runnable.push_back(index);
         }
     }
@@ -356,20 +438,39 @@ impl ConnectionTask {
             let Some(Some(entry)) = self.links.get_mut(index) else {
                 continue;
             };
-            let Node::Deliver(link) = &mut entry.node else {
-                continue;
+            let connection = self.driver.connection();
+            let (stopped, delivered) = match &mut entry.node {
+                Node::Deliver(link) => {
+                    link.queued = false;
+                    let stopped = link.deliver(connection, READER_SHARE);
+                    (stopped, link.take_delivered())
+                }
+                Node::Receive(link) => {
+                    link.queued = false;
+                    let now = SystemTime::now().into();
+                    let stopped =
+                        link.deliver(connection, READER_SHARE, now, &mut self.awaited_outcomes);
+                    // Its answer does not wait for credit or the window.
+                    let is_drained = link.is_draining && stopped != Stopped::ShareUsed;
+                    if is_drained && let Some(mut sender) = connection.sender(entry.id) {
+                        link.is_draining = false;
+                        sender.drained();
+                    }
+                    (stopped, link.take_delivered())
+                }
+                _ => continue,
             };
-            link.queued = false;
-            let stopped = link.deliver(self.driver.connection(), READER_SHARE);
             if let Some(shaper) = &self.shaper {
-                let Delivered { events, bytes } = link.take_delivered();
-                shaper.delivered(events, bytes);
+                shaper.delivered(delivered.events, delivered.bytes);
             }
             match stopped {
                 Stopped::ShareUsed => {
-                    link.queued = true;
-                    self.runnable.push_back(index);
+                    if let Some(queued) = entry.node.queued() {
+                        *queued = true;
+                        self.runnable.push_back(index);
+                    }
                 }
+                Stopped::AtEnd if matches!(entry.node, Node::Receive(_)) => {}
                 Stopped::AtEnd => {
                     // A client that drains is told that this is all.
                     if let Some(mut sender) = self.driver.connection().sender(entry.id) {
@@ -389,7 +490,7 @@ impl ConnectionTask {
             return;
         };
         let links = self.links.iter().flatten();
-        let mut receivers = links.filter(|entry| matches!(entry.node, Node::Deliver(_)));
+        let mut receivers = links.filter(|entry| entry.node.is_receiver());
         if let Poll::Ready((which, error)) = shaper.poll_detachment(cx, receivers.clone().count())
             && let Some(entry) = receivers.nth(which)
         {
@@ -398,98 +499,6 @@ impl ConnectionTask {
             // For the next one.
             cx.waker().wake_by_ref();
         }
-    }
-
-    fn on_link_requested(&mut self, link: LinkId, session: SessionId, attach: &Attach) {
-        let admission = Admission {
-            namespace: &self.namespace,
-            claims: &self.claims,
-            subscriber: &self.subscriber,
-            open: &self.links,
-            idempotent_producers: &self.idempotent_producers,
-        };
-        match admission.admit(link, attach) {
-            Ok(Admitted {
-                node,
-                permit,
-                acceptance,
-            }) => {
-                let connection = self.driver.connection();
-                connection.accept_link(link, acceptance);
-                if matches!(node, Node::Publish(_) | Node::Requests(_)) {
-                    connection.set_credit(link, CREDIT);
-                }
-                let index = link.index();
-                if self.links.len() <= index {
-                    self.links.resize_with(index + 1, || None);
-                }
-                self.links[index] = Some(LinkEntry {
-                    id: link,
-                    session,
-                    permit,
-                    node,
-                    waiting_outcomes: 0,
-                });
-                // What it leads to may have been deleted a moment ago.
-                self.on_reported(index);
-            }
-            Err(error) => {
-                tracing::debug!(%error, "link refused");
-                self.driver.connection().refuse_link(link, error);
-            }
-        }
-    }
-
-    fn remove(&mut self, link: LinkId) {
-        if let Some(entry) = self.links.get_mut(link.index()) {
-            let removed = entry.take_if(|entry| entry.id == link);
-            if removed.is_some_and(|entry| entry.waiting_outcomes > 0) {
-                self.outcomes.retain(|outcome| outcome.link != link);
-            }
-        }
-    }
-
-    /// Ends a link on our own account.
-    fn detach(&mut self, link: LinkId, error: Error) {
-        self.remove(link);
-        self.driver.connection().detach_link(link, Some(error));
-    }
-
-    /// Sets the alarm for the next claim that expires.
-    fn set_expiry(&mut self, now: SystemTime) {
-        self.expiry = self.claims.next_expiry(now).map(|expiry| {
-            let left = expiry.duration_since(now).unwrap_or_default();
-            Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM)))
-        });
-    }
-
-    /// Detaches the links whose claim has expired.
-    fn check_expiry(&mut self, cx: &mut Context<'_>) {
-        let Some(alarm) = &mut self.expiry else {
-            return;
-        };
-        if alarm.as_mut().poll(cx).is_pending() {
-            return;
-        }
-        let now = SystemTime::now();
-        for slot in &mut self.links {
-            let expired = slot.take_if(|entry| {
-                entry
-                    .permit
-                    .as_ref()
-                    .is_some_and(|permit| !self.claims.allows(&permit.address, permit.right, now))
-            });
-            if let Some(LinkEntry {
-                id,
-                permit: Some(permit),
-                ..
-            }) = expired
-            {
-                let error = permit.missing(&self.namespace);
-                self.driver.connection().detach_link(id, Some(error));
-            }
-        }
-        self.set_expiry(now);
     }
 }
 
@@ -506,12 +515,14 @@ fn tell(
     }
     entry.waiting_outcomes += 1;
     outcomes.wait(Waiting {
-        outcome: Outcome {
+        pending: Pending::Outcome(Outcome {
             link: entry.id,
             session: entry.session,
-            delivery,
+            first: delivery,
+            last: delivery,
             state: told.state,
-        },
+            direction: Direction::Received,
+        }),
         commit: told.commit,
         not_before: told.not_before,
     });
@@ -548,6 +559,3 @@ const TURNS_MAX: usize = 4;
 
 /// How long a client may take to read the farewell.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Tokens may live for years; timers need not.
-const LONGEST_ALARM: Duration = Duration::from_secs(24 * 3600);

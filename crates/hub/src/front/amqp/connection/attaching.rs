@@ -1,0 +1,119 @@
+//! Links of a connection as they come and go: asked for by the client, ended by either side, or without a claim any
+//! longer.
+
+use std::future::Future as _;
+use std::task::Context;
+use std::time::{Duration, SystemTime};
+
+use amqp::connection::{LinkId, SessionId};
+use amqp::performative::{Attach, Error};
+
+use super::super::links::{Admission, Admitted, LinkEntry, Node};
+use super::{CREDIT, ConnectionTask};
+
+impl ConnectionTask {
+    pub(super) fn on_link_requested(&mut self, link: LinkId, session: SessionId, attach: &Attach) {
+        let admission = Admission {
+            namespace: &self.namespace,
+            claims: &self.claims,
+            subscriber: &self.subscriber,
+            open: &self.links,
+            now: SystemTime::now(),
+            idempotent_producers: &self.idempotent_producers,
+        };
+        match admission.admit(link, session, attach) {
+            Ok(Admitted {
+                node,
+                permit,
+                acceptance,
+            }) => {
+                let connection = self.driver.connection();
+                if let Some(acceptance) = acceptance {
+                    connection.accept_link(link, acceptance);
+                }
+                if matches!(node, Node::Publish(_) | Node::Send(_) | Node::Requests(_)) {
+                    connection.set_credit(link, CREDIT);
+                }
+                let index = link.index();
+                if self.links.len() <= index {
+                    self.links.resize_with(index + 1, || None);
+                }
+                self.links[index] = Some(LinkEntry {
+                    id: link,
+                    session,
+                    permit,
+                    node,
+                    waiting_outcomes: 0,
+                });
+                // What it leads to may have been deleted a moment ago.
+                self.on_reported(index);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "link refused");
+                self.driver.connection().refuse_link(link, error);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, link: LinkId) {
+        self.settle_gathered();
+        if let Some(entry) = self.links.get_mut(link.index())
+            && let Some(removed) = entry.take_if(|entry| entry.id == link)
+        {
+            if removed.waiting_outcomes > 0 {
+                self.outcomes.retain(|outcome| outcome.link != link);
+            }
+            if let Node::Receive(_) = removed.node {
+                self.awaited_outcomes.forget_link(removed.session, link);
+            }
+        }
+    }
+
+    /// Ends a link on our own account.
+    pub(super) fn detach(&mut self, link: LinkId, error: Error) {
+        self.remove(link);
+        self.driver.connection().detach_link(link, Some(error));
+    }
+
+    /// Sets the alarm for the next claim that expires.
+    pub(super) fn set_expiry(&mut self, now: SystemTime) {
+        self.expiry = self.claims.next_expiry(now).map(|expiry| {
+            let left = expiry.duration_since(now).unwrap_or_default();
+            Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM)))
+        });
+    }
+
+    /// Detaches the links whose claim has expired.
+    pub(super) fn check_expiry(&mut self, cx: &mut Context<'_>) {
+        let Some(alarm) = &mut self.expiry else {
+            return;
+        };
+        if alarm.as_mut().poll(cx).is_pending() {
+            return;
+        }
+        let now = SystemTime::now();
+        for slot in &mut self.links {
+            let expired = slot.take_if(|entry| {
+                entry
+                    .permit
+                    .as_ref()
+                    .is_some_and(|permit| !self.claims.allows(&permit.address, permit.right, now))
+            });
+            if let Some(LinkEntry {
+                id,
+                session,
+                permit: Some(permit),
+                ..
+            }) = expired
+            {
+                self.awaited_outcomes.forget_link(session, id);
+                let error = permit.missing(&self.namespace);
+                self.driver.connection().detach_link(id, Some(error));
+            }
+        }
+        self.set_expiry(now);
+    }
+}
+
+/// Tokens may live for years; timers need not.
+const LONGEST_ALARM: Duration = Duration::from_secs(24 * 3600);

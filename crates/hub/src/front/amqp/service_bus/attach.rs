@@ -1,0 +1,182 @@
+//! Whether a client gets a link to a queue, a topic or a part of one, and what is at our end of it then.
+
+use std::sync::Arc;
+
+use access::Right;
+use amqp::connection::{LinkAcceptance, LinkId, SessionId};
+use amqp::performative::{Attach, Error, ErrorCondition, Role, SenderSettleMode};
+
+use super::address::{EntityAddress, Part};
+use super::conditions;
+use super::deliver::ReceiveLink;
+use super::enqueue::SendLink;
+use super::management::ManagedEntity;
+use super::sessions::{self, HeldAttach, WantedSession};
+use crate::UnixTime;
+use crate::log::Subscriber;
+use crate::namespace::Namespace;
+use crate::queue::{
+    Deliveries, Entity, Queue, QueueError, ReceiveMode, ReceiveRequest, Subscription,
+};
+
+/// A request for a link to an entity.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::front::amqp) struct EntityAdmission<'a> {
+    pub(in crate::front::amqp) namespace: &'a Namespace,
+    /// Whom queues wake for new messages.
+    pub(in crate::front::amqp) subscriber: &'a Arc<Subscriber>,
+    pub(in crate::front::amqp) link: LinkId,
+    pub(in crate::front::amqp) session: SessionId,
+    pub(in crate::front::amqp) now: UnixTime,
+}
+
+/// What is to be at our end of a link.
+#[derive(Debug)]
+pub(in crate::front::amqp) enum AdmittedEntity {
+    /// It takes messages.
+    Send(SendLink, LinkAcceptance),
+    /// It gives messages.
+    Receive(Box<ReceiveLink>, LinkAcceptance),
+    /// It is answered when there is a session for it.
+    Held(Box<HeldAttach>),
+    /// It takes requests, or gives answers.
+    Management(Arc<ManagedEntity>),
+}
+
+impl EntityAdmission<'_> {
+    /// The right that a link needs for as long as it is there; none where each request is looked at for itself.
+    pub(in crate::front::amqp) const fn right(
+        attach: &Attach,
+        address: &EntityAddress<'_>,
+    ) -> Option<Right> {
+        match (address.is_management, attach.role) {
+            (true, _) => None,
+            (false, Role::Sender) => Some(Right::Send),
+            (false, Role::Receiver) => Some(Right::Listen),
+        }
+    }
+
+    /// What is to be at our end. The rights have been looked at.
+    ///
+    /// # Errors
+    /// What the client is told where it is not to have the link.
+    pub(in crate::front::amqp) fn admit(
+        self,
+        attach: &Attach,
+        address: &EntityAddress<'_>,
+    ) -> Result<AdmittedEntity, Error> {
+        let entity = self.entity(address)?;
+        if address.is_management {
+            return Ok(AdmittedEntity::Management(Arc::new(entity)));
+        }
+        match attach.role {
+            Role::Sender => self.sender(entity),
+            Role::Receiver => match entity {
+                ManagedEntity::Topic(topic) => {
+                    let text = format!(
+                        "'{}' is a topic; messages are received from its subscriptions.",
+                        topic.name()
+                    );
+                    Err(Error::new(ErrorCondition::NOT_ALLOWED, text))
+                }
+                ManagedEntity::Queue(queue) => self.receiver(&queue, attach),
+                ManagedEntity::Subscription(subscription) => {
+                    self.receiver(subscription.queue(), attach)
+                }
+            },
+        }
+    }
+
+    fn sender(self, entity: ManagedEntity) -> Result<AdmittedEntity, Error> {
+        let entity = match entity {
+            ManagedEntity::Queue(queue) if queue.dead_letters().is_some() => Entity::Queue(queue),
+            ManagedEntity::Topic(topic) => Entity::Topic(topic),
+            ManagedEntity::Queue(_) | ManagedEntity::Subscription(_) => {
+                return Err(conditions::error_of(&QueueError::SendingNotAllowed));
+            }
+        };
+        let acceptance = LinkAcceptance {
+            max_message_size: Some(self.namespace.largest_message()),
+            ..LinkAcceptance::default()
+        };
+        Ok(AdmittedEntity::Send(SendLink::new(entity), acceptance))
+    }
+
+    fn receiver(self, queue: &Arc<Queue>, attach: &Attach) -> Result<AdmittedEntity, Error> {
+        let source = attach.source.clone().unwrap_or_default();
+        let mode = match attach.sender_settle_mode {
+            SenderSettleMode::Settled => ReceiveMode::ReceiveAndDelete,
+            SenderSettleMode::Unsettled | SenderSettleMode::Mixed => ReceiveMode::PeekLock,
+        };
+        let key = self.link.index() as u64;
+        let refused = |error| conditions::error_of(&error);
+        let (lock, acceptance) = match sessions::wanted_session(&source)? {
+            None => {
+                // Asking for nothing tells whether anything can be had.
+                let request = ReceiveRequest {
+                    mode,
+                    session: None,
+                    messages: 0,
+                    bytes: 0,
+                };
+                queue
+                    .receive(self.now, &request, &mut Deliveries::new())
+                    .map_err(refused)?;
+                (None, LinkAcceptance::default())
+            }
+            Some(WantedSession::Named(session)) => {
+                let lock = sessions::accept_named(queue, session, self.now).map_err(refused)?;
+                let acceptance = sessions::acceptance(&source, &lock);
+                (Some(lock), acceptance)
+            }
+            Some(WantedSession::Next) => {
+                if !queue.options().requires_session {
+                    return Err(refused(QueueError::NoSessions));
+                }
+                let waiter = queue.waiter(self.subscriber, key);
+                let held = HeldAttach::new(waiter, mode, attach);
+                return Ok(AdmittedEntity::Held(Box::new(held)));
+            }
+        };
+        let waiter = queue.waiter(self.subscriber, key);
+        let link = ReceiveLink::new(self.link, self.session, waiter, mode, lock);
+        Ok(AdmittedEntity::Receive(Box::new(link), acceptance))
+    }
+
+    /// What the address names.
+    fn entity(self, address: &EntityAddress<'_>) -> Result<ManagedEntity, Error> {
+        let entity = self.namespace.queue_or_topic(address.name);
+        let entity = match (entity, address.subscription) {
+            (Some(Entity::Queue(queue)), None) => Some(ManagedEntity::Queue(queue)),
+            (Some(Entity::Topic(topic)), None) => Some(ManagedEntity::Topic(topic)),
+            (Some(Entity::Topic(topic)), Some(name)) => topic
+                .subscription(name)
+                .cloned()
+                .map(ManagedEntity::Subscription),
+            (Some(Entity::Queue(_)), Some(_)) | (None, _) => None,
+        };
+        let found = entity.and_then(|entity| part_of(entity, address.part));
+        found.ok_or_else(|| {
+            let path = address.path();
+            Error::new(
+                ErrorCondition::NOT_FOUND,
+                super::super::requests::not_found(self.namespace, &path),
+            )
+        })
+    }
+}
+
+/// The part of an entity; topics have none.
+fn part_of(entity: ManagedEntity, part: Part) -> Option<ManagedEntity> {
+    let queue: &Arc<Queue> = match &entity {
+        _ if part == Part::Main => return Some(entity),
+        ManagedEntity::Queue(queue) => queue,
+        ManagedEntity::Subscription(subscription) => Subscription::queue(subscription),
+        ManagedEntity::Topic(_) => return None,
+    };
+    let part = match part {
+        Part::TransferDeadLetters => queue.transfer_dead_letters(),
+        Part::Main | Part::DeadLetters => queue.dead_letters(),
+    };
+    part.cloned().map(ManagedEntity::Queue)
+}

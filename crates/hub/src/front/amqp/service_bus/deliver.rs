@@ -1,0 +1,361 @@
+//! From a queue to transfers. Hot path.
+//!
+//! Messages are received from the store in bursts, as many as credit, window and a share of the output allow, and
+//! written straight into the output. The tag of a locked message is its lock token; which token belongs to which
+//! delivery is remembered until its outcome has come.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use amqp::Connection;
+use amqp::connection::{LinkId, NewDelivery, SessionId, Unsettled};
+use amqp::performative::Error;
+
+use super::super::deliver::{Delivered, Stopped};
+use super::{conditions, outgoing};
+use crate::UnixTime;
+use crate::queue::{
+    Awaited, Deliveries, Delivery, Found, LockToken, Queue, QueueError, ReceiveMode,
+    ReceiveRequest, SessionLock, Settlement, Waiter,
+};
+
+/// A link through which a client receives.
+#[derive(Debug)]
+pub(in crate::front::amqp) struct ReceiveLink {
+    link: LinkId,
+    session: SessionId,
+    waiter: Waiter,
+    mode: ReceiveMode,
+    /// The session that it has locked, where the queue has sessions.
+    lock: Option<SessionLock>,
+    /// Why it has to end.
+    ended: Option<QueueError>,
+    /// Messages that are received and deleted already and wait for the session window, encoded.
+    unsent: VecDeque<Vec<u8>>,
+    /// What was sent since it was last asked for.
+    delivered: Delivered,
+    /// Whether the client waits to be told that there is nothing more.
+    pub(in crate::front::amqp) is_draining: bool,
+    /// Whether it stands in the queue of those that may have something to send.
+    pub(in crate::front::amqp) queued: bool,
+}
+
+/// A delivery whose outcome is awaited.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::front::amqp) struct LockedDelivery {
+    /// The link, by its index.
+    pub(in crate::front::amqp) link: u32,
+    pub(in crate::front::amqp) token: LockToken,
+}
+
+/// The deliveries of a connection whose outcome is awaited, by [`SessionId::index`].
+#[derive(Debug, Default)]
+pub(in crate::front::amqp) struct AwaitedOutcomes {
+    locked: Vec<Unsettled<LockedDelivery>>,
+}
+
+/// What is needed to deliver a burst. One for all connections of a thread: a connection at rest is to hold little.
+#[derive(Debug, Default)]
+struct Burst {
+    deliveries: Deliveries,
+    head: Vec<u8>,
+    tokens: Vec<LockToken>,
+}
+
+thread_local! {
+    static BURST: RefCell<Burst> = RefCell::default();
+}
+
+impl ReceiveLink {
+    pub(in crate::front::amqp) fn new(
+        link: LinkId,
+        session: SessionId,
+        waiter: Waiter,
+        mode: ReceiveMode,
+        lock: Option<SessionLock>,
+    ) -> Self {
+        Self {
+            link,
+            session,
+            waiter,
+            mode,
+            lock,
+            ended: None,
+            unsent: VecDeque::new(),
+            delivered: Delivered {
+                events: 0,
+                bytes: 0,
+            },
+            is_draining: false,
+            queued: false,
+        }
+    }
+
+    /// The queue that it receives from.
+    pub(in crate::front::amqp) fn queue(&self) -> &Arc<Queue> {
+        self.waiter.queue()
+    }
+
+    /// The session that it has locked.
+    pub(in crate::front::amqp) const fn session_lock(&self) -> Option<&SessionLock> {
+        self.lock.as_ref()
+    }
+
+    /// Why it has to end, if it has.
+    pub(in crate::front::amqp) fn end_reason(&self) -> Option<Error> {
+        self.ended.as_ref().map(conditions::error_of)
+    }
+
+    /// What was sent since the last call.
+    pub(in crate::front::amqp) fn take_delivered(&mut self) -> Delivered {
+        std::mem::take(&mut self.delivered)
+    }
+
+    /// Sends as much as credit, window and `share` (output bytes) allow.
+    pub(in crate::front::amqp) fn deliver(
+        &mut self,
+        connection: &mut Connection,
+        share: usize,
+        now: UnixTime,
+        awaited: &mut AwaitedOutcomes,
+    ) -> Stopped {
+        BURST.with_borrow_mut(|burst| self.deliver_bursts(connection, share, now, awaited, burst))
+    }
+
+    fn deliver_bursts(
+        &mut self,
+        connection: &mut Connection,
+        share: usize,
+        now: UnixTime,
+        awaited: &mut AwaitedOutcomes,
+        burst: &mut Burst,
+    ) -> Stopped {
+        let limit = connection.output_len() + share;
+        if !self.unsent.is_empty() && !self.send_unsent(connection) {
+            return Stopped::Blocked;
+        }
+        loop {
+            let credit = connection.credit(self.link);
+            let window = connection.remote_window(self.session);
+            let messages = credit.min(window) as usize;
+            if messages == 0 {
+                // A client without credit has to hear all the same that its session is lost.
+                return match self.arm_for_loss(now) {
+                    true => Stopped::Over,
+                    false => Stopped::Blocked,
+                };
+            }
+            let room = limit.saturating_sub(connection.output_len());
+            let request = ReceiveRequest {
+                mode: self.mode,
+                session: self.lock.as_ref(),
+                messages: messages.min(room / HEAD_BYTES + 1),
+                bytes: room,
+            };
+            burst.deliveries.clear();
+            let received = self
+                .waiter
+                .queue()
+                .receive(now, &request, &mut burst.deliveries);
+            if let Err(error) = received {
+                self.ended = Some(error);
+                return Stopped::Over;
+            }
+            if burst.deliveries.is_empty() {
+                let wanted = match &self.lock {
+                    Some(lock) => Awaited::InSession(lock),
+                    None => Awaited::Message,
+                };
+                match self.waiter.arm(now, wanted) {
+                    Found::Something => continue,
+                    Found::Nothing => return Stopped::AtEnd,
+                }
+            }
+            if !self.send(connection, now, awaited, burst) {
+                return Stopped::Blocked;
+            }
+            if connection.output_len() >= limit {
+                return Stopped::ShareUsed;
+            }
+        }
+    }
+
+    /// Whether the session is lost; otherwise the loss will be reported.
+    fn arm_for_loss(&mut self, now: UnixTime) -> bool {
+        let Some(lock) = &self.lock else {
+            return false;
+        };
+        let request = ReceiveRequest {
+            mode: self.mode,
+            session: Some(lock),
+            messages: 0,
+            bytes: 0,
+        };
+        let mut none = Deliveries::new();
+        match self.waiter.queue().receive(now, &request, &mut none) {
+            Ok(_) => {
+                // There may be messages, for which there is no credit: credit is reported too.
+                let _ = self.waiter.arm(now, Awaited::InSession(lock));
+                false
+            }
+            Err(error) => {
+                self.ended = Some(error);
+                true
+            }
+        }
+    }
+
+    /// Sends what was received, and gives back what does not go out. Says whether all went.
+    fn send(
+        &mut self,
+        connection: &mut Connection,
+        now: UnixTime,
+        awaited: &mut AwaitedOutcomes,
+        burst: &mut Burst,
+    ) -> bool {
+        let Burst {
+            deliveries,
+            head,
+            tokens,
+        } = burst;
+        let locked = awaited.of(self.session);
+        let mut messages = deliveries.iter();
+        let mut unsent = None;
+        for message in messages.by_ref() {
+            match self.send_one(connection, &message, head) {
+                Some(id) => {
+                    self.delivered.events += 1;
+                    self.delivered.bytes += message.sections.len() as u64;
+                    if let Some(lock) = &message.lock {
+                        let link = self.link.index() as u32;
+                        let token = lock.token;
+                        locked.push(id, LockedDelivery { link, token });
+                    }
+                }
+                None => {
+                    unsent = Some(message);
+                    break;
+                }
+            }
+        }
+        let Some(first) = unsent else {
+            return true;
+        };
+        // A long message took more of the window than was foreseen.
+        let left = std::iter::once(first).chain(messages);
+        if self.mode == ReceiveMode::ReceiveAndDelete {
+            self.unsent.extend(left.map(|message| {
+                let mut encoded = Vec::new();
+                outgoing::head(&message, &mut encoded);
+                encoded.extend_from_slice(message.sections);
+                encoded
+            }));
+            return false;
+        }
+        tokens.clear();
+        tokens.extend(left.filter_map(|message| message.lock.map(|lock| lock.token)));
+        if let Err(error) = self.queue().settle(now, tokens, &Settlement::Release) {
+            tracing::debug!(%error, "messages that could not be sent stay locked");
+        }
+        false
+    }
+
+    /// Sends what waits for the window, and says whether all went.
+    #[cold]
+    fn send_unsent(&mut self, connection: &mut Connection) -> bool {
+        while let Some(message) = self.unsent.front() {
+            let delivery = NewDelivery {
+                tag: &[0],
+                format: amqp::message::FORMAT_AMQP,
+                settled: true,
+            };
+            let sent = connection
+                .sender(self.link)
+                .map(|mut sender| sender.send(&delivery, &[message]));
+            if !matches!(sent, Some(Ok(_))) {
+                return false;
+            }
+            self.unsent.pop_front();
+        }
+        true
+    }
+
+    /// Sends a message; gives its delivery id, or `None` if it can't be sent now.
+    #[inline]
+    fn send_one(
+        &self,
+        connection: &mut Connection,
+        message: &Delivery<'_>,
+        head: &mut Vec<u8>,
+    ) -> Option<u32> {
+        let tag = match &message.lock {
+            Some(lock) => outgoing::delivery_tag(lock.token),
+            // Nobody settles it, but tags are to differ.
+            None => u128::from(message.sequence_number).to_be_bytes(),
+        };
+        let delivery = NewDelivery {
+            tag: &tag,
+            format: amqp::message::FORMAT_AMQP,
+            settled: message.lock.is_none(),
+        };
+        head.clear();
+        outgoing::head(message, head);
+        let mut sender = connection.sender(self.link)?;
+        let mut writer = sender.begin(&delivery).ok()?;
+        writer.put(head);
+        writer.put(message.sections);
+        Some(writer.finish())
+    }
+}
+
+impl Drop for ReceiveLink {
+    /// A session is let go with its link; single messages stay locked, as in the service.
+    fn drop(&mut self) {
+        if let Some(lock) = &self.lock {
+            let now = UnixTime::from(std::time::SystemTime::now());
+            self.waiter.queue().release_session(now, lock);
+        }
+    }
+}
+
+impl AwaitedOutcomes {
+    fn of(&mut self, session: SessionId) -> &mut Unsettled<LockedDelivery> {
+        let index = session.index();
+        if self.locked.len() <= index {
+            self.locked.resize_with(index + 1, Unsettled::default);
+        }
+        &mut self.locked[index]
+    }
+
+    /// Takes what awaits its outcome from `first` to `last` on a session.
+    pub(in crate::front::amqp) fn take(
+        &mut self,
+        session: SessionId,
+        first: u32,
+        last: u32,
+        each: impl FnMut(u32, LockedDelivery),
+    ) {
+        if let Some(locked) = self.locked.get_mut(session.index()) {
+            locked.take(first, last, each);
+        }
+    }
+
+    /// A link is gone: what it had received can be settled no longer.
+    pub(in crate::front::amqp) fn forget_link(&mut self, session: SessionId, link: LinkId) {
+        let index = link.index() as u32;
+        if let Some(locked) = self.locked.get_mut(session.index()) {
+            locked.retain(|delivery| delivery.link != index);
+        }
+    }
+
+    /// A session is gone with all its links.
+    pub(in crate::front::amqp) fn forget_session(&mut self, session: SessionId) {
+        if let Some(locked) = self.locked.get_mut(session.index()) {
+            *locked = Unsettled::default();
+        }
+    }
+}
+
+/// What the head of a message and its transfer take at least, in bytes: bounds how many short messages fill a share.
+const HEAD_BYTES: usize = 200;

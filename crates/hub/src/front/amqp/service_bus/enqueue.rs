@@ -1,0 +1,180 @@
+//! From transfers to a queue or a topic. Hot path.
+//!
+//! The transfers that one burst of input brings for a link are parsed where they lie and stored in one call, so under
+//! one lock. Where the store refuses the lot, they are stored one after the other, so that each gets the outcome that is
+//! its own; the messages of a batch share theirs in any case.
+
+use std::cell::RefCell;
+
+use amqp::performative::DeliveryState;
+
+use super::conditions;
+use super::incoming::{IncomingMessage, MessageError, MessageIds, each_message};
+use crate::UnixTime;
+use crate::log::disk::CommitNumber;
+use crate::queue::{Enqueued, Entity, NewMessage, QueueError};
+
+/// A link through which a client sends.
+#[derive(Debug)]
+pub(in crate::front::amqp) struct SendLink {
+    entity: Entity,
+}
+
+/// What became of a run of transfers.
+#[derive(Debug, Default)]
+pub(in crate::front::amqp) struct Stored {
+    /// What the acknowledgement of those that are stored has to wait for.
+    pub(in crate::front::amqp) commit: Option<CommitNumber>,
+    /// Those that are not stored, by their place in the run, with what the client is told.
+    pub(in crate::front::amqp) refused: Vec<(usize, DeliveryState)>,
+}
+
+/// What is needed to take in a burst. One for all connections of a thread: a connection at rest is to hold little.
+#[derive(Debug)]
+struct Burst {
+    ids: MessageIds,
+    messages: Vec<IncomingMessage<'static>>,
+    pieces: Vec<[&'static [u8]; 2]>,
+    new: Vec<NewMessage<'static>>,
+    /// The place in the run of each transfer that could be read, and where its messages end.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Stored {
+    /// What became of a single transfer.
+    pub(in crate::front::amqp) fn of(state: DeliveryState, commit: CommitNumber) -> Self {
+        match state {
+            DeliveryState::Accepted => Self {
+                commit: Some(commit),
+                refused: Vec::new(),
+            },
+            refusal => Self {
+                commit: None,
+                refused: vec![(0, refusal)],
+            },
+        }
+    }
+}
+
+impl SendLink {
+    pub(in crate::front::amqp) const fn new(entity: Entity) -> Self {
+        Self { entity }
+    }
+
+    /// Stores a run of transfers, each given by its format and its bytes.
+    pub(in crate::front::amqp) fn store<'a>(
+        &self,
+        transfers: impl Iterator<Item = (u32, &'a [u8])>,
+        now: UnixTime,
+    ) -> Stored {
+        BURST.with_borrow_mut(|burst| self.store_burst(transfers, now, burst))
+    }
+
+    fn store_burst<'a>(
+        &self,
+        transfers: impl Iterator<Item = (u32, &'a [u8])>,
+        now: UnixTime,
+        burst: &mut Burst,
+    ) -> Stored {
+        let mut stored = Stored::default();
+        let mut messages: Vec<IncomingMessage<'a>> = emptied(std::mem::take(&mut burst.messages));
+        burst.ends.clear();
+        for (place, (format, transfer)) in transfers.enumerate() {
+            let start = messages.len();
+            let parsed = each_message(format, transfer, |message| {
+                messages.push(IncomingMessage::parse(message, &mut burst.ids)?);
+                Ok::<(), MessageError>(())
+            });
+            match parsed {
+                Ok(()) => burst.ends.push((place, messages.len())),
+                Err(error) => {
+                    messages.truncate(start);
+                    stored.refused.push((place, conditions::malformed(&error)));
+                }
+            }
+        }
+        {
+            let mut pieces = emptied(std::mem::take(&mut burst.pieces));
+            pieces.extend(messages.iter().map(IncomingMessage::kept));
+            let mut new = emptied(std::mem::take(&mut burst.new));
+            let pairs = messages.iter().zip(&pieces);
+            new.extend(pairs.map(|(message, pieces)| message.to_new(pieces)));
+            self.store_all(&new, &burst.ends, now, &mut stored);
+            burst.new = emptied(new);
+            burst.pieces = emptied(pieces);
+        }
+        burst.messages = emptied(messages);
+        stored
+    }
+
+    fn store_all(
+        &self,
+        messages: &[NewMessage<'_>],
+        ends: &[(usize, usize)],
+        now: UnixTime,
+        stored: &mut Stored,
+    ) {
+        if messages.is_empty() {
+            return;
+        }
+        match self.enqueue(now, messages) {
+            Ok(enqueued) => stored.commit = Some(enqueued.commit),
+            Err(error) if ends.len() == 1 => {
+                stored
+                    .refused
+                    .push((ends[0].0, conditions::rejected(&error)));
+            }
+            Err(_) => self.store_each(messages, ends, now, stored),
+        }
+        // Those that could not even be read came first.
+        stored.refused.sort_unstable_by_key(|(place, _)| *place);
+    }
+
+    #[cold]
+    fn store_each(
+        &self,
+        messages: &[NewMessage<'_>],
+        ends: &[(usize, usize)],
+        now: UnixTime,
+        stored: &mut Stored,
+    ) {
+        let mut start = 0;
+        for (place, end) in ends {
+            match self.enqueue(now, &messages[start..*end]) {
+                // Commits come in order, so the last one speaks for those before it.
+                Ok(enqueued) => stored.commit = Some(enqueued.commit),
+                Err(error) => stored.refused.push((*place, conditions::rejected(&error))),
+            }
+            start = *end;
+        }
+    }
+
+    fn enqueue(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Enqueued, QueueError> {
+        match &self.entity {
+            Entity::Queue(queue) => queue.enqueue(now, messages),
+            Entity::Topic(topic) => topic.enqueue(now, messages),
+        }
+    }
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Self {
+            ids: MessageIds::new(),
+            messages: Vec::new(),
+            pieces: Vec::new(),
+            new: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+}
+
+thread_local! {
+    static BURST: RefCell<Burst> = RefCell::default();
+}
+
+/// The memory of a list for another list of elements of the same layout: collecting in place keeps it.
+fn emptied<T, U>(mut list: Vec<T>) -> Vec<U> {
+    list.clear();
+    list.into_iter().filter_map(|_| None).collect()
+}

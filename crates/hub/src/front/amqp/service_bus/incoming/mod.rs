@@ -1,0 +1,420 @@
+//! A message as a client sent it: what a queue must know of it, and the bytes that it keeps. Hot path.
+//!
+//! ```text
+//! [header] [delivery annotations] [message annotations] [properties … body … footer]
+//!     │             dropped                │                    kept as they came
+//!     └ time to live, priority             └ the client's entries kept, the service's own dropped
+//! ```
+//!
+//! A message without an identifier is given one, since clients cannot work without: that rewrites the front of the
+//! properties, and nothing else is ever touched.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::Duration;
+
+use amqp::DecodeError;
+use amqp::codec::{List, Reader, code};
+use amqp::message::{FORMAT_BATCH, Section, SectionKind, Sections};
+use amqp::performative::descriptor;
+
+use crate::UnixTime;
+use crate::queue::NewMessage;
+
+/// One message, in pieces of the buffer that it came in.
+#[derive(Debug, Clone)]
+pub(super) struct IncomingMessage<'a> {
+    /// How long it may wait.
+    pub(super) time_to_live: Option<Duration>,
+    /// When it is to become visible, if not at once.
+    pub(super) scheduled_enqueue_time: Option<UnixTime>,
+    /// Its identifier as the client encoded it, if it has one.
+    pub(super) message_id: Option<&'a [u8]>,
+    /// The session that it belongs to.
+    pub(super) session_id: Option<&'a str>,
+    /// The client's annotations: keys and values, one after the other.
+    pub(super) annotations: Cow<'a, [u8]>,
+    /// How many entries these are.
+    pub(super) annotation_count: u16,
+    /// New front of the properties, where that had to be written.
+    front: Front,
+    /// All from the properties on, or what follows the new front.
+    tail: &'a [u8],
+}
+
+/// Why a message is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum MessageError {
+    /// Its bytes are no message.
+    #[error("The message is malformed: {0}")]
+    Malformed(#[from] DecodeError),
+    /// Its sections are not in the order of the specification, or one is there twice.
+    #[error("The sections of the message are not in their order")]
+    Order,
+    /// Receivers could not read it.
+    #[error("The message has no body")]
+    NoBody,
+    /// A batch without messages.
+    #[error("The batch holds no message")]
+    EmptyBatch,
+    /// A batch of too many messages.
+    #[error("The batch holds more than {BATCH_MESSAGES_MAX} messages")]
+    LargeBatch,
+    /// More annotations than are kept.
+    #[error("The message annotations are longer than {ANNOTATIONS_MAX} bytes")]
+    LargeAnnotations,
+    /// A session of too long a name.
+    #[error("The session id is longer than {SESSION_ID_MAX} characters")]
+    LongSessionId,
+    /// An identifier that is too long to be remembered.
+    #[error("The message id is longer than {MESSAGE_ID_MAX} bytes")]
+    LongMessageId,
+}
+
+/// Gives identifiers to messages that have none: 32 hexadecimal digits, different for each message of all services.
+#[derive(Debug)]
+pub(super) struct MessageIds {
+    digits: [u8; ID_LENGTH],
+    next: u64,
+}
+
+/// The encoded front of a properties section, in place.
+#[derive(Debug, Clone, Copy)]
+struct Front {
+    bytes: [u8; FRONT_LENGTH],
+    length: u8,
+}
+
+impl<'a> IncomingMessage<'a> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// It is none that can be delivered.
+    #[inline]
+    pub(super) fn parse(message: &'a [u8], ids: &mut MessageIds) -> Result<Self, MessageError> {
+        let mut parsed = Self {
+            time_to_live: None,
+            scheduled_enqueue_time: None,
+            message_id: None,
+            session_id: None,
+            annotations: Cow::Borrowed(&[]),
+            annotation_count: 0,
+            front: Front::EMPTY,
+            tail: &[],
+        };
+        let mut rank = 0;
+        let mut has_body = false;
+        let mut is_kept = false;
+        let mut properties: Option<Section<'a>> = None;
+        let mut rest = message;
+        for section in Sections::new(message) {
+            let section = section?;
+            let next = rank_of(section.kind);
+            let repeats = next == rank && section.kind == SectionKind::Data;
+            if next <= rank && !repeats && !(next == rank && section.kind == SectionKind::Sequence)
+            {
+                return Err(MessageError::Order);
+            }
+            rank = next;
+            match section.kind {
+                SectionKind::Header => parsed.read_header(section.value)?,
+                SectionKind::DeliveryAnnotations => {}
+                SectionKind::MessageAnnotations => parsed.read_annotations(section.value)?,
+                kind => {
+                    if !is_kept {
+                        is_kept = true;
+                        parsed.tail = rest;
+                    }
+                    if kind == SectionKind::Properties {
+                        properties = Some(section);
+                    }
+                    has_body |= rank == BODY_RANK;
+                }
+            }
+            rest = &rest[section.encoded.len()..];
+        }
+        if !has_body {
+            return Err(MessageError::NoBody);
+        }
+        match properties {
+            Some(section) => parsed.read_properties(&section, ids)?,
+            None => parsed.assign_id(List::EMPTY, ids),
+        }
+        Ok(parsed)
+    }
+
+    /// The message as a queue takes it; `sections` are the two pieces of [`kept`](Self::kept).
+    #[inline]
+    pub(super) fn to_new<'b>(&'b self, sections: &'b [&'b [u8]; 2]) -> NewMessage<'b> {
+        NewMessage {
+            sections,
+            annotation_count: self.annotation_count,
+            annotations: &self.annotations,
+            message_id: self.message_id,
+            session_id: self.session_id,
+            time_to_live: self.time_to_live,
+            scheduled_enqueue_time: self.scheduled_enqueue_time,
+        }
+    }
+
+    /// The bytes to keep, from the properties to the footer, in two pieces of which the first may be empty.
+    #[inline]
+    pub(super) fn kept(&self) -> [&[u8]; 2] {
+        [
+            &self.front.bytes[..usize::from(self.front.length)],
+            self.tail,
+        ]
+    }
+
+    fn read_header(&mut self, value: &'a [u8]) -> Result<(), MessageError> {
+        if let Some(mut fields) = Reader::new(value).list()? {
+            fields.skip()?;
+            fields.skip()?;
+            // The longest that fits stands for longer ones and for none.
+            let milliseconds = fields.field(Reader::uint)?;
+            self.time_to_live = milliseconds
+                .filter(|milliseconds| *milliseconds < u32::MAX)
+                .map(|milliseconds| Duration::from_millis(milliseconds.into()));
+        }
+        Ok(())
+    }
+
+    fn read_annotations(&mut self, value: &'a [u8]) -> Result<(), MessageError> {
+        let Some(mut entries) = Reader::new(value).map()? else {
+            return Ok(());
+        };
+        let (all, count) = (entries.rest(), entries.remaining());
+        let mut is_clean = true;
+        while let Some(reader) = entries.entry() {
+            let key = reader.text()?.unwrap_or_default();
+            if key == SCHEDULED_ENQUEUE_TIME {
+                self.scheduled_enqueue_time = reader.timestamp()?.map(UnixTime::from_milliseconds);
+            } else {
+                is_clean &= !SERVICE_ANNOTATIONS.contains(&key);
+                reader.skip()?;
+            }
+        }
+        self.annotation_count = u16::try_from(count).map_err(|_| MessageError::LargeAnnotations)?;
+        self.annotations = Cow::Borrowed(all);
+        if !is_clean {
+            self.drop_service_annotations(all)?;
+        }
+        if self.annotations.len() > ANNOTATIONS_MAX {
+            return Err(MessageError::LargeAnnotations);
+        }
+        Ok(())
+    }
+
+    /// A message that was received is sent on as it is, annotations of the service and all.
+    #[cold]
+    fn drop_service_annotations(&mut self, annotations: &'a [u8]) -> Result<(), DecodeError> {
+        let mut own = Vec::with_capacity(annotations.len());
+        let mut reader = Reader::new(annotations);
+        let count = std::mem::take(&mut self.annotation_count);
+        for _ in 0..count {
+            let entry = reader.rest();
+            let key = reader.text()?.unwrap_or_default();
+            let is_own = !SERVICE_ANNOTATIONS.contains(&key);
+            reader.skip()?;
+            if is_own {
+                own.extend_from_slice(&entry[..entry.len() - reader.rest().len()]);
+                self.annotation_count += 1;
+            }
+        }
+        self.annotations = Cow::Owned(own);
+        Ok(())
+    }
+
+    fn read_properties(
+        &mut self,
+        section: &Section<'a>,
+        ids: &mut MessageIds,
+    ) -> Result<(), MessageError> {
+        let all = Reader::new(section.value).list()?.unwrap_or(List::EMPTY);
+        let mut fields = all;
+        let id = fields.field(|reader| reader.raw().map(Some))?;
+        let after_id = fields;
+        for _ in 0..FIELDS_BEFORE_GROUP {
+            fields.skip()?;
+        }
+        self.session_id = fields.field(Reader::string)?;
+        if self
+            .session_id
+            .is_some_and(|session| session.chars().count() > SESSION_ID_MAX)
+        {
+            return Err(MessageError::LongSessionId);
+        }
+        match id.filter(|id| *id != [code::NULL]) {
+            Some(id) if id.len() > MESSAGE_ID_MAX + LENGTH_PREFIX_MAX => {
+                return Err(MessageError::LongMessageId);
+            }
+            Some(id) => self.message_id = Some(id),
+            None => {
+                self.tail = &self.tail[section.encoded.len() - after_id.rest().len()..];
+                self.assign_id(after_id, ids);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a front for properties of which `after_id` follows.
+    fn assign_id(&mut self, after_id: List<'_>, ids: &mut MessageIds) {
+        let id = ids.assign();
+        self.front = Front::of(&id, after_id.remaining() + 1, after_id.rest().len());
+    }
+}
+
+impl MessageIds {
+    /// Identifiers that nobody else gives.
+    pub(super) fn new() -> Self {
+        // Two draws of the standard library's generator, which the system seeds.
+        let random = || RandomState::new().build_hasher().finish();
+        let mut digits = [b'0'; ID_LENGTH];
+        write_hex(&mut digits[..16], random());
+        Self {
+            digits,
+            next: random(),
+        }
+    }
+
+    /// The next one.
+    #[inline]
+    pub(super) fn assign(&mut self) -> [u8; ID_LENGTH] {
+        write_hex(&mut self.digits[16..], self.next);
+        self.next = self.next.wrapping_add(1);
+        self.digits
+    }
+}
+
+impl Front {
+    const EMPTY: Self = Self {
+        bytes: [0; FRONT_LENGTH],
+        length: 0,
+    };
+
+    /// Descriptor and head of a list of `count` fields, the first of them `id`, and `rest` bytes of others to follow.
+    fn of(id: &[u8; ID_LENGTH], count: u32, rest: usize) -> Self {
+        let mut bytes = [0; FRONT_LENGTH];
+        bytes[..3].copy_from_slice(&[
+            code::DESCRIBED,
+            code::SMALL_ULONG,
+            descriptor::PROPERTIES as u8,
+        ]);
+        let value = 2 + ID_LENGTH;
+        let mut at = 3;
+        // The sizes count what follows them: the count of its own width, the identifier, the rest.
+        match (u8::try_from(1 + value + rest), u8::try_from(count)) {
+            (Ok(size), Ok(count)) => {
+                bytes[at..at + 3].copy_from_slice(&[code::LIST_8, size, count]);
+                at += 3;
+            }
+            _ => {
+                let size = u32::try_from(4 + value + rest).expect("no frame of ours holds 4 GiB");
+                bytes[at] = code::LIST_32;
+                bytes[at + 1..at + 5].copy_from_slice(&size.to_be_bytes());
+                bytes[at + 5..at + 9].copy_from_slice(&count.to_be_bytes());
+                at += 9;
+            }
+        }
+        bytes[at..at + 2].copy_from_slice(&[code::STRING_8, ID_LENGTH as u8]);
+        bytes[at + 2..at + value].copy_from_slice(id);
+        Self {
+            bytes,
+            length: (at + value) as u8,
+        }
+    }
+}
+
+/// Calls `each` with every message of a transfer: those in a batch, or the one that it is.
+///
+/// # Errors
+/// The batch is malformed, empty or too large, or `each` refuses a message.
+#[inline]
+pub(super) fn each_message<'a, E: From<MessageError>>(
+    format: u32,
+    message: &'a [u8],
+    mut each: impl FnMut(&'a [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    if format != FORMAT_BATCH {
+        return each(message);
+    }
+    let mut count = 0;
+    for section in Sections::new(message) {
+        let section = section.map_err(MessageError::from)?;
+        if section.kind == SectionKind::Data {
+            count += 1;
+            if count > BATCH_MESSAGES_MAX {
+                return Err(MessageError::LargeBatch.into());
+            }
+            each(section.data().map_err(MessageError::from)?)?;
+        }
+    }
+    match count {
+        0 => Err(MessageError::EmptyBatch.into()),
+        _ => Ok(()),
+    }
+}
+
+const fn rank_of(kind: SectionKind) -> u8 {
+    match kind {
+        SectionKind::Header => 1,
+        SectionKind::DeliveryAnnotations => 2,
+        SectionKind::MessageAnnotations => 3,
+        SectionKind::Properties => 4,
+        SectionKind::ApplicationProperties => 5,
+        SectionKind::Data | SectionKind::Sequence | SectionKind::Value => BODY_RANK,
+        SectionKind::Footer => 7,
+    }
+}
+
+fn write_hex(out: &mut [u8], mut number: u64) {
+    for digit in out.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(number & 15) as usize];
+        number >>= 4;
+    }
+}
+
+const BODY_RANK: u8 = 6;
+
+/// Digits of an identifier that is assigned.
+pub(super) const ID_LENGTH: usize = 32;
+
+/// Descriptor, the longest head of a list, and an identifier.
+const FRONT_LENGTH: usize = 3 + 9 + 2 + ID_LENGTH;
+
+/// Fields of the properties between the message id and the group id: user id to creation time.
+const FIELDS_BEFORE_GROUP: u32 = 9;
+
+/// Most messages of one batch, as in the service.
+pub(super) const BATCH_MESSAGES_MAX: usize = 4_500;
+
+/// Longest session id, in characters, as in the service.
+const SESSION_ID_MAX: usize = 128;
+
+/// Longest message id, in bytes: 128 characters of up to four bytes.
+const MESSAGE_ID_MAX: usize = 512;
+
+/// Longest annotations of a message, in bytes.
+const ANNOTATIONS_MAX: usize = u16::MAX as usize;
+
+/// What an encoded text or binary has before its bytes, at most.
+const LENGTH_PREFIX_MAX: usize = 5;
+
+/// Annotation with the instant at which a message becomes visible.
+const SCHEDULED_ENQUEUE_TIME: &str = "x-opt-scheduled-enqueue-time";
+
+/// Annotations that the service sets on what it delivers, whatever the client wrote: a message that was received may be
+/// sent on as it is.
+const SERVICE_ANNOTATIONS: [&str; 8] = [
+    "x-opt-sequence-number",
+    "x-opt-enqueue-sequence-number",
+    "x-opt-enqueued-time",
+    "x-opt-locked-until",
+    "x-opt-message-state",
+    "x-opt-deadletter-source",
+    "x-opt-lock-token",
+    "x-opt-offset",
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! What is read of messages, and what is refused.
+
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::message::{MessageView, Properties, encode};
+use proptest::prelude::*;
+
+use super::*;
+
+fn parse(message: &[u8]) -> Result<IncomingMessage<'_>, MessageError> {
+    IncomingMessage::parse(message, &mut MessageIds::new())
+}
+
+fn kept(message: &[u8]) -> Vec<u8> {
+    parse(message).unwrap().kept().concat()
+}
+
+fn properties(kept: &[u8]) -> Properties {
+    let view = MessageView::parse(kept).unwrap();
+    view.properties().unwrap().unwrap()
+}
+
+#[test]
+fn what_has_an_identifier_is_kept_to_the_byte_from_the_properties_on() {
+    let mut sections = Vec::new();
+    let own = Properties {
+        message_id: Some(Value::Ulong(7)),
+        group_id: Some("session".to_owned()),
+        ..Properties::default()
+    };
+    own.encode(&mut sections);
+    encode::application_properties(&mut sections, &[("key", Value::Int(1))]);
+    encode::data(&mut sections, b"payload");
+    // An empty footer, as the Java client writes it.
+    sections.extend_from_slice(&[0x00, 0x53, 0x78, 0xc1, 0x01, 0x00]);
+    let mut message = vec![
+        0x00, 0x53, 0x70, 0xc0, 0x08, 0x03, 0x41, 0x40, 0x70, 0, 0, 0xea, 0x60,
+    ];
+    let annotations = [
+        (Symbol::from_static("x-opt-partition-key"), Value::from("p")),
+        (
+            Symbol::from_static(SCHEDULED_ENQUEUE_TIME),
+            Value::Timestamp(1_700_000_000_000),
+        ),
+    ];
+    encode::message_annotations(&mut message, &annotations);
+    message.extend_from_slice(&sections);
+    let parsed = parse(&message).unwrap();
+    assert_eq!(parsed.kept().concat(), sections);
+    assert_eq!(parsed.time_to_live, Some(Duration::from_secs(60)));
+    assert_eq!(parsed.session_id, Some("session"));
+    assert_eq!(parsed.message_id, Some(&[0x53, 7][..]));
+    assert_eq!(parsed.annotation_count, 2);
+    let time = UnixTime::from_milliseconds(1_700_000_000_000);
+    assert_eq!(parsed.scheduled_enqueue_time, Some(time));
+}
+
+#[test]
+fn what_has_no_identifier_is_given_one_and_keeps_the_rest() {
+    let mut bare = Vec::new();
+    encode::data(&mut bare, b"payload");
+    let given = properties(&kept(&bare));
+    let Some(Value::String(id)) = &given.message_id else {
+        panic!("{given:?}")
+    };
+    assert!(id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    assert!(kept(&bare).ends_with(&bare));
+
+    for length in [3, 200, 300] {
+        let own = Properties {
+            subject: Some("s".repeat(length)),
+            group_id: Some("session".to_owned()),
+            ..Properties::default()
+        };
+        let mut message = Vec::new();
+        own.encode(&mut message);
+        encode::data(&mut message, b"payload");
+        let given = properties(&kept(&message));
+        assert!(given.message_id.is_some());
+        let rest = Properties {
+            message_id: None,
+            ..given
+        };
+        assert_eq!(rest, own);
+        let view_of = kept(&message);
+        let view = MessageView::parse(&view_of).unwrap();
+        assert_eq!(view.data().unwrap(), Some(&b"payload"[..]));
+    }
+}
+
+#[test]
+fn identifiers_differ() {
+    let mut ids = MessageIds::new();
+    let mut others = MessageIds::new();
+    let [one, two, other] = [ids.assign(), ids.assign(), others.assign()];
+    assert!(one != two && one != other && two != other);
+}
+
+#[test]
+fn annotations_of_the_service_are_dropped() {
+    let mut message = Vec::new();
+    let annotations = [
+        (Symbol::from_static("x-opt-sequence-number"), Value::Long(7)),
+        (Symbol::from_static("mine"), Value::from("kept")),
+        (
+            Symbol::from_static("x-opt-locked-until"),
+            Value::Timestamp(1),
+        ),
+    ];
+    encode::message_annotations(&mut message, &annotations);
+    encode::data(&mut message, b"payload");
+    let parsed = parse(&message).unwrap();
+    assert_eq!(parsed.annotation_count, 1);
+    assert_eq!(&parsed.annotations[..], b"\xa3\x04mine\xa1\x04kept");
+}
+
+#[test]
+fn what_could_not_be_delivered_is_refused() {
+    assert_eq!(parse(b"").unwrap_err(), MessageError::NoBody);
+    let mut only_properties = Vec::new();
+    Properties::default().encode(&mut only_properties);
+    assert_eq!(parse(&only_properties).unwrap_err(), MessageError::NoBody);
+    let mut reversed = Vec::new();
+    encode::data(&mut reversed, b"payload");
+    reversed.extend_from_slice(&only_properties);
+    assert_eq!(parse(&reversed).unwrap_err(), MessageError::Order);
+    let twice = [&only_properties[..], &only_properties].concat();
+    assert_eq!(parse(&twice).unwrap_err(), MessageError::Order);
+    assert!(matches!(
+        parse(b"\x00\x53\x75\xa0\x05abc"),
+        Err(MessageError::Malformed(_))
+    ));
+    let mut long = Vec::new();
+    let own = Properties {
+        group_id: Some("s".repeat(129)),
+        ..Properties::default()
+    };
+    own.encode(&mut long);
+    encode::data(&mut long, b"payload");
+    assert_eq!(parse(&long).unwrap_err(), MessageError::LongSessionId);
+}
+
+#[test]
+fn a_batch_is_its_messages_and_an_empty_one_is_none() {
+    let mut batch = Vec::new();
+    encode::data(&mut batch, b"one");
+    encode::data(&mut batch, b"two");
+    let mut messages = Vec::new();
+    let mut push = |message| {
+        messages.push(message);
+        Ok::<(), MessageError>(())
+    };
+    each_message(FORMAT_BATCH, &batch, &mut push).unwrap();
+    each_message(0, b"three", &mut push).unwrap();
+    assert_eq!(
+        each_message(FORMAT_BATCH, b"", &mut push),
+        Err(MessageError::EmptyBatch)
+    );
+    assert_eq!(messages, [&b"one"[..], b"two", b"three"]);
+}
+/// Some message with everything that is looked at.
+fn full_message() -> Vec<u8> {
+    let mut message = vec![
+        0x00, 0x53, 0x70, 0xc0, 0x08, 0x03, 0x41, 0x40, 0x70, 0, 0, 0xea, 0x60,
+    ];
+    let annotations = [
+        (
+            Symbol::from_static("x-opt-locked-until"),
+            Value::Timestamp(1),
+        ),
+        (
+            Symbol::from_static(SCHEDULED_ENQUEUE_TIME),
+            Value::Timestamp(2),
+        ),
+    ];
+    encode::message_annotations(&mut message, &annotations);
+    let own = Properties {
+        subject: Some("label".to_owned()),
+        group_id: Some("session".to_owned()),
+        ..Properties::default()
+    };
+    own.encode(&mut message);
+    encode::application_properties(&mut message, &[("key", Value::Int(1))]);
+    encode::data(&mut message, b"payload");
+    message
+}
+
+proptest! {
+    /// Whatever comes is a message whose kept part can be read, or is refused.
+    #[test]
+    fn no_bytes_do_any_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(parsed) = parse(&bytes) {
+            let kept = parsed.kept().concat();
+            prop_assert!(MessageView::parse(&kept).is_ok());
+        }
+    }
+
+    #[test]
+    fn no_change_to_a_message_does_any_harm(at in 0usize..200, byte: u8, cut in 0usize..200) {
+        let mut message = full_message();
+        let length = message.len();
+        message[at % length] = byte;
+        message.truncate(length - cut % length);
+        if let Ok(parsed) = parse(&message) {
+            let kept = parsed.kept().concat();
+            prop_assert!(MessageView::parse(&kept).is_ok());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Messages that are looked at, and those that were put aside.
+
+use amqp::Value;
+
+use super::super::outgoing;
+use super::arguments::{Arguments, mistyped};
+use super::{Answer, Outcome, Request, nothing, refusal, single};
+use crate::queue::{Deliveries, Delivery, QueueError, ReceiveMode, ReceiveRequest};
+
+impl Request<'_> {
+    pub(super) fn peek(&self, arguments: &Arguments) -> Outcome {
+        let queue = self.listened_queue()?;
+        // Clients begin below the first number there is.
+        let from = arguments
+            .integer("from-sequence-number")?
+            .max(0)
+            .cast_unsigned();
+        let count = arguments.count("message-count")?.min(MESSAGES_MAX);
+        let session = arguments.optional_text("session-id")?;
+        let mut deliveries = Deliveries::new();
+        queue.peek(
+            self.unix_time(),
+            from,
+            count,
+            BYTES_MAX,
+            session,
+            &mut deliveries,
+        );
+        if deliveries.is_empty() {
+            return Ok(nothing());
+        }
+        let messages = deliveries.iter().map(|message| {
+            let mut encoded = Vec::new();
+            outgoing::head(&message, &mut encoded);
+            encoded.extend_from_slice(message.sections);
+            single("message", Value::Binary(encoded))
+        });
+        let body = single("messages", Value::List(messages.collect()));
+        Ok(Answer::granted(200, body))
+    }
+
+    pub(super) fn receive_deferred(&self, arguments: &Arguments) -> Outcome {
+        let queue = self.listened_queue()?;
+        let numbers = arguments.sequence_numbers()?;
+        let mode = match arguments.integer("receiver-settle-mode")? {
+            0 => ReceiveMode::ReceiveAndDelete,
+            1 => ReceiveMode::PeekLock,
+            _ => return Err(mistyped("receiver-settle-mode", "0 or 1")),
+        };
+        let session = match arguments.optional_text("session-id")? {
+            Some(session) => {
+                let lock = (self.session_lock)(queue, session);
+                Some(lock.ok_or_else(|| refusal(&QueueError::SessionLockLost))?)
+            }
+            None => None,
+        };
+        let request = ReceiveRequest {
+            mode,
+            session: session.as_ref(),
+            messages: numbers.len(),
+            bytes: usize::MAX,
+        };
+        let mut deliveries = Deliveries::new();
+        let commit = queue
+            .receive_deferred(self.unix_time(), &numbers, &request, &mut deliveries)
+            .map_err(|error| refusal(&error))?;
+        let messages = deliveries.iter().map(|message| deferred(&message));
+        let body = single("messages", Value::List(messages.collect()));
+        Ok(Answer::granted(200, body).after(commit))
+    }
+}
+
+/// A message with its lock, told twice: clients differ in where they look.
+fn deferred(message: &Delivery<'_>) -> Value {
+    let mut encoded = Vec::new();
+    outgoing::head_with_lock_token(message, &mut encoded);
+    encoded.extend_from_slice(message.sections);
+    let mut entries = vec![(Value::from("message"), Value::Binary(encoded))];
+    if let Some(lock) = &message.lock {
+        let token = Value::Uuid(lock.token.to_bytes());
+        entries.push((Value::from("lock-token"), token));
+    }
+    Value::Map(entries)
+}
+
+/// Most messages that are told at once; clients ask for the rest from the last one on.
+const MESSAGES_MAX: usize = 1_000;
+
+/// About how many bytes are told at once.
+const BYTES_MAX: usize = 256 * 1024;

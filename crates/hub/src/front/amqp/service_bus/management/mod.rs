@@ -1,0 +1,184 @@
+//! `ENTITY/$management`: requests about a queue, a topic or a subscription.
+//!
+//! The operation is an application property, its arguments are a map in the body, the status is HTTP's. A client reads
+//! the condition of an error beside it.
+//!
+//! | operation (`com.microsoft:` …) | needs | file |
+//! |---|---|---|
+//! | `renew-lock`, `update-disposition` | Listen | `locks` |
+//! | `peek-message`, `receive-by-sequence-number` | Listen | `messages` |
+//! | `schedule-message`, `cancel-scheduled-message` | Send | `scheduling` |
+//! | `renew-session-lock`, `get-session-state`, `set-session-state`, `get-message-sessions` | Listen | `sessions` |
+//! | `add-rule`, `remove-rule`, `enumerate-rules` | Listen or Manage | `rules`, with `rule_codec` |
+
+mod arguments;
+mod locks;
+mod messages;
+mod rule_codec;
+mod rules;
+mod scheduling;
+mod sessions;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use access::Right;
+use amqp::message::MessageView;
+use amqp::performative::ErrorCondition;
+use amqp::{DecodeError, Value};
+
+use super::super::requests::{Answer, text_property};
+use super::conditions;
+use crate::UnixTime;
+use crate::namespace::{Claims, Namespace};
+use crate::queue::{Queue, QueueError, SessionLock, Subscription, Topic};
+use arguments::Arguments;
+
+/// What a node for requests is about.
+#[derive(Debug, Clone)]
+pub(in crate::front::amqp) enum ManagedEntity {
+    Queue(Arc<Queue>),
+    Topic(Arc<Topic>),
+    Subscription(Arc<Subscription>),
+}
+
+/// A request about an entity.
+pub(in crate::front::amqp) struct Request<'a> {
+    pub(in crate::front::amqp) namespace: &'a Namespace,
+    pub(in crate::front::amqp) claims: &'a Claims,
+    pub(in crate::front::amqp) entity: &'a ManagedEntity,
+    pub(in crate::front::amqp) now: SystemTime,
+    /// The lock of a session that a link of the connection holds, by the session's id.
+    pub(in crate::front::amqp) session_lock: &'a dyn Fn(&Arc<Queue>, &str) -> Option<SessionLock>,
+}
+
+/// Both are answers; a refusal is the one that ends the work on the way to the other.
+type Outcome = Result<Answer, Answer>;
+
+impl ManagedEntity {
+    /// The name by which the service knows it.
+    pub(in crate::front::amqp) fn name(&self) -> &str {
+        match self {
+            Self::Queue(queue) => queue.name(),
+            Self::Topic(topic) => topic.name(),
+            Self::Subscription(subscription) => subscription.queue().name(),
+        }
+    }
+
+    /// What messages are received from; topics have none.
+    fn queue(&self) -> Result<&Arc<Queue>, Answer> {
+        match self {
+            Self::Queue(queue) => Ok(queue),
+            Self::Subscription(subscription) => Ok(subscription.queue()),
+            Self::Topic(topic) => Err(not_allowed(format!(
+                "'{}' is a topic; this is asked of its subscriptions.",
+                topic.name()
+            ))),
+        }
+    }
+}
+
+impl PartialEq for ManagedEntity {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for ManagedEntity {}
+
+impl Request<'_> {
+    /// Carries out the request that is `message`.
+    ///
+    /// # Errors
+    /// If it cannot even be read.
+    pub(in crate::front::amqp) fn answer(
+        &self,
+        message: &MessageView<'_>,
+    ) -> Result<Answer, DecodeError> {
+        let operation = text_property(message, "operation")?.unwrap_or_default();
+        let arguments = Arguments::new(message.value()?.unwrap_or(Value::Null));
+        let operation = operation
+            .strip_prefix("com.microsoft:")
+            .unwrap_or(&operation);
+        let result = match operation {
+            "renew-lock" => self.renew_locks(&arguments),
+            "update-disposition" => self.update_disposition(&arguments),
+            "peek-message" => self.peek(&arguments),
+            "receive-by-sequence-number" => self.receive_deferred(&arguments),
+            "schedule-message" => self.schedule(&arguments),
+            "cancel-scheduled-message" => self.cancel_scheduled(&arguments),
+            "renew-session-lock" => self.renew_session_lock(&arguments),
+            "get-session-state" => self.session_state(&arguments),
+            "set-session-state" => self.set_session_state(&arguments),
+            "get-message-sessions" => self.sessions(&arguments),
+            "add-rule" => self.add_rule(&arguments),
+            "remove-rule" => self.remove_rule(&arguments),
+            "enumerate-rules" => self.enumerate_rules(&arguments),
+            other => {
+                let text = format!("The operation '{other}' is none of this node.");
+                Err(Answer::failed(501, ErrorCondition::NOT_IMPLEMENTED, text))
+            }
+        };
+        Ok(result.unwrap_or_else(|refusal| refusal))
+    }
+
+    fn unix_time(&self) -> UnixTime {
+        self.now.into()
+    }
+
+    /// The queue, if the client may receive from it.
+    fn listened_queue(&self) -> Result<&Arc<Queue>, Answer> {
+        self.authorize(&[Right::Listen])?;
+        self.entity.queue()
+    }
+
+    /// Whether one of `rights` may be used on the entity.
+    fn authorize(&self, rights: &[Right]) -> Result<(), Answer> {
+        let name = self.entity.name();
+        let is_allowed = |right: &Right| self.claims.allows(name, *right, self.now);
+        if rights.iter().any(is_allowed) {
+            return Ok(());
+        }
+        let names: Vec<String> = rights
+            .iter()
+            .map(|right| format!("'{}'", right.name()))
+            .collect();
+        Err(Answer::failed(
+            401,
+            ErrorCondition::UNAUTHORIZED_ACCESS,
+            format!(
+                "Unauthorized access. {} claim(s) are required to perform this operation. Resource: 'sb://{}/{name}'.",
+                names.join(" or "),
+                self.namespace.host()
+            ),
+        ))
+    }
+}
+
+/// The answer to what the store refuses.
+fn refusal(error: &QueueError) -> Answer {
+    Answer::failed(
+        conditions::status_of(error),
+        conditions::condition_of(error),
+        conditions::sentence(error),
+    )
+}
+
+fn not_allowed(text: String) -> Answer {
+    Answer::failed(400, ErrorCondition::NOT_ALLOWED, text)
+}
+
+/// A success without anything to tell.
+fn done() -> Answer {
+    Answer::granted(200, Value::Map(Vec::new()))
+}
+
+/// A success that found nothing.
+fn nothing() -> Answer {
+    Answer::granted(204, Value::Map(Vec::new()))
+}
+
+/// A map with one entry.
+fn single(key: &str, value: Value) -> Value {
+    Value::Map(vec![(Value::from(key), value)])
+}

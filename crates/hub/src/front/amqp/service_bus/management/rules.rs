@@ -1,0 +1,74 @@
+//! Rules of a subscription: added, removed, listed.
+
+use access::Right;
+use amqp::Value;
+use amqp::performative::ErrorCondition;
+
+use super::arguments::{Arguments, mistyped};
+use super::{
+    Answer, ManagedEntity, Outcome, Request, done, not_allowed, nothing, rule_codec, single,
+};
+use crate::queue::Subscription;
+use crate::queue::rules::RuleError;
+
+impl Request<'_> {
+    pub(super) fn add_rule(&self, arguments: &Arguments) -> Outcome {
+        let subscription = self.ruled_subscription()?;
+        let name = arguments.text("rule-name")?;
+        let description = arguments
+            .find("rule-description")
+            .ok_or_else(|| mistyped("rule-description", "there"))?;
+        let rule = rule_codec::read(name, description)?;
+        subscription
+            .add_rule(rule)
+            .map_err(|error| refusal(&error))?;
+        Ok(done())
+    }
+
+    pub(super) fn remove_rule(&self, arguments: &Arguments) -> Outcome {
+        let subscription = self.ruled_subscription()?;
+        let name = arguments.text("rule-name")?;
+        subscription
+            .remove_rule(name)
+            .map_err(|error| refusal(&error))?;
+        Ok(done())
+    }
+
+    pub(super) fn enumerate_rules(&self, arguments: &Arguments) -> Outcome {
+        let subscription = self.ruled_subscription()?;
+        let skip = arguments.count("skip")?;
+        let top = arguments.count("top")?;
+        let rules = subscription.rules();
+        let rules: Vec<Value> = rules
+            .iter()
+            .skip(skip)
+            .take(top)
+            .map(|rule| single("rule-description", rule_codec::describe(rule)))
+            .collect();
+        if rules.is_empty() {
+            return Ok(nothing());
+        }
+        Ok(Answer::granted(200, single("rules", Value::List(rules))))
+    }
+
+    fn ruled_subscription(&self) -> Result<&Subscription, Answer> {
+        self.authorize(&[Right::Listen, Right::Manage])?;
+        match self.entity {
+            ManagedEntity::Subscription(subscription) => Ok(subscription),
+            ManagedEntity::Queue(_) | ManagedEntity::Topic(_) => Err(not_allowed(format!(
+                "'{}' has no rules: subscriptions have.",
+                self.entity.name()
+            ))),
+        }
+    }
+}
+
+fn refusal(error: &RuleError) -> Answer {
+    let (status, condition) = match error {
+        RuleError::Exists { .. } => (409, ErrorCondition::ENTITY_ALREADY_EXISTS),
+        RuleError::NotFound { .. } => (404, ErrorCondition::NOT_FOUND),
+        RuleError::Name { .. } => (400, ErrorCondition::ARGUMENT_ERROR),
+        RuleError::TooMany => (403, ErrorCondition::RESOURCE_LIMIT_EXCEEDED),
+    };
+    Answer::failed(status, condition, format!("{error}."))
+}

@@ -1,0 +1,62 @@
+//! Sessions: their locks, their states, and which there are.
+
+use amqp::Value;
+
+use super::arguments::{Arguments, mistyped};
+use super::{Answer, Outcome, Request, done, nothing, refusal, single};
+
+impl Request<'_> {
+    pub(super) fn renew_session_lock(&self, arguments: &Arguments) -> Outcome {
+        let queue = self.listened_queue()?;
+        let session = arguments.text("session-id")?;
+        let until = queue
+            .renew_session_lock(self.unix_time(), session)
+            .map_err(|error| refusal(&error))?;
+        let expiration = Value::Timestamp(until.milliseconds());
+        Ok(Answer::granted(200, single("expiration", expiration)))
+    }
+
+    pub(super) fn session_state(&self, arguments: &Arguments) -> Outcome {
+        let queue = self.listened_queue()?;
+        let session = arguments.text("session-id")?;
+        let state = queue
+            .session_state(self.unix_time(), session)
+            .map_err(|error| refusal(&error))?;
+        let state = state.map_or(Value::Null, Value::Binary);
+        Ok(Answer::granted(200, single("session-state", state)))
+    }
+
+    pub(super) fn set_session_state(&self, arguments: &Arguments) -> Outcome {
+        let queue = self.listened_queue()?;
+        let session = arguments.text("session-id")?;
+        let state = match arguments.find("session-state") {
+            None => None,
+            Some(Value::Binary(state)) => Some(&state[..]),
+            Some(_) => return Err(mistyped("session-state", "binary or null")),
+        };
+        let commit = queue
+            .set_session_state(self.unix_time(), session, state)
+            .map_err(|error| refusal(&error))?;
+        Ok(done().after(commit))
+    }
+
+    pub(super) fn sessions(&self, arguments: &Arguments) -> Outcome {
+        let queue = self.listened_queue()?;
+        let skip = arguments.count("skip")?;
+        let top = arguments.count("top")?.min(SESSIONS_MAX);
+        let sessions = queue.sessions(skip, top);
+        if sessions.is_empty() {
+            return Ok(nothing());
+        }
+        let next = i32::try_from(skip.saturating_add(sessions.len())).unwrap_or(i32::MAX);
+        let ids = sessions.into_iter().map(Value::String).collect();
+        let body = Value::Map(vec![
+            (Value::from("skip"), Value::Int(next)),
+            (Value::from("sessions-ids"), Value::Array(ids)),
+        ]);
+        Ok(Answer::granted(200, body))
+    }
+}
+
+/// Most sessions that are told at once.
+const SESSIONS_MAX: usize = 1_000;

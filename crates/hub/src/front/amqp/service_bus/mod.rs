@@ -1,0 +1,30 @@
+//! Queues and topics over AMQP, as the official clients of Service Bus speak it.
+//!
+//! * `address` reads what clients put into link addresses; `attach` decides about links, `sessions` about those to
+//!   sessions, some of which are answered much later.
+//! * `incoming` and `outgoing` convert messages; `enqueue` (transfers to store), `deliver` (store to transfers) and
+//!   `settle` (outcomes to store) are the hot paths.
+//! * `management` answers requests about an entity.
+//! * `conditions` are the errors of the store in the words that clients know.
+//!
+//! A message is locked from its delivery until it is settled or its time is over; closing a link changes nothing about
+//! that, as in the service. A session is let go with its link.
+
+mod address;
+mod attach;
+mod conditions;
+mod deliver;
+mod enqueue;
+mod incoming;
+mod management;
+mod outgoing;
+mod sessions;
+mod settle;
+
+pub(super) use address::EntityAddress;
+pub(super) use attach::{AdmittedEntity, EntityAdmission};
+pub(super) use deliver::{AwaitedOutcomes, LockedDelivery, ReceiveLink};
+pub(super) use enqueue::{SendLink, Stored};
+pub(super) use management::{ManagedEntity, Request};
+pub(super) use sessions::{Held, HeldAttach};
+pub(super) use settle::{Proposal, SettlementAnswer, Settling, unknown_delivery};

@@ -1,0 +1,216 @@
+//! Links to sessions, and those that wait for one.
+//!
+//! A client asks for a session by a filter of its source: by name, or with null for the next one that has messages and
+//! nobody. Where there is none, the answer is held back until there is, or until the client's time is over. The answer
+//! repeats the filter in the form in which it came, with the session that it has become.
+
+use std::time::Duration;
+
+use amqp::codec::{Symbol, Value};
+use amqp::connection::LinkAcceptance;
+use amqp::performative::{Attach, Error, ErrorCondition, Source};
+use tokio::time::Instant;
+
+use super::conditions;
+use crate::UnixTime;
+use crate::queue::{Awaited, Found, Queue, QueueError, ReceiveMode, SessionLock, Waiter};
+
+/// A link that waits for the next session.
+#[derive(Debug)]
+pub(in crate::front::amqp) struct HeldAttach {
+    waiter: Waiter,
+    mode: ReceiveMode,
+    source: Source,
+    deadline: Instant,
+}
+
+/// What became of a held attach.
+#[derive(Debug)]
+pub(in crate::front::amqp) enum Held {
+    /// It goes on waiting.
+    Waiting(HeldAttach),
+    /// It has its session.
+    Granted {
+        waiter: Waiter,
+        mode: ReceiveMode,
+        lock: SessionLock,
+        acceptance: LinkAcceptance,
+    },
+    /// It is refused.
+    Refused(Error),
+}
+
+/// The session that a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WantedSession<'a> {
+    Named(&'a str),
+    Next,
+}
+
+impl HeldAttach {
+    pub(super) fn new(waiter: Waiter, mode: ReceiveMode, attach: &Attach) -> Self {
+        let timeout = attach
+            .property(TIMEOUT)
+            .and_then(Value::as_integer)
+            .and_then(|milliseconds| u64::try_from(milliseconds).ok())
+            .map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        Self {
+            waiter,
+            mode,
+            source: attach.source.clone().unwrap_or_default(),
+            deadline: Instant::now() + timeout.min(LONGEST_TIMEOUT),
+        }
+    }
+
+    /// When its time is over.
+    pub(in crate::front::amqp) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Looks for a session; otherwise the waiter's key is reported when there is one.
+    pub(in crate::front::amqp) fn look(mut self, now: UnixTime) -> Held {
+        loop {
+            match self.waiter.queue().accept_session(now, None) {
+                Err(error) => return Held::Refused(conditions::error_of(&error)),
+                Ok(Some(lock)) => {
+                    return Held::Granted {
+                        acceptance: acceptance(&self.source, &lock),
+                        waiter: self.waiter,
+                        mode: self.mode,
+                        lock,
+                    };
+                }
+                Ok(None) if Instant::now() >= self.deadline => {
+                    let text =
+                        "No session with messages became available in the time that was given.";
+                    return Held::Refused(Error::new(ErrorCondition::TIMEOUT, text));
+                }
+                Ok(None) => match self.waiter.arm(now, Awaited::NextSession) {
+                    Found::Something => {}
+                    Found::Nothing => return Held::Waiting(self),
+                },
+            }
+        }
+    }
+}
+
+/// The session that a source asks for, if it asks for any.
+///
+/// # Errors
+/// The filter is none.
+pub(super) fn wanted_session(source: &Source) -> Result<Option<WantedSession<'_>>, Error> {
+    let filter = source
+        .filter
+        .iter()
+        .find(|(name, _)| *name == SESSION_FILTER);
+    let Some((_, value)) = filter else {
+        return Ok(None);
+    };
+    let value = match value {
+        Value::Described(described) => &described.1,
+        value => value,
+    };
+    match value {
+        Value::Null => Ok(Some(WantedSession::Next)),
+        value => match value.as_text() {
+            Some(session) => Ok(Some(WantedSession::Named(session))),
+            None => Err(Error::new(
+                ErrorCondition::INVALID_FIELD,
+                "The session filter is neither the id of a session nor null.",
+            )),
+        },
+    }
+}
+
+/// Locks a session by its name.
+pub(super) fn accept_named(
+    queue: &Queue,
+    session: &str,
+    now: UnixTime,
+) -> Result<SessionLock, QueueError> {
+    let lock = queue.accept_session(now, Some(session))?;
+    Ok(lock.expect("a session that is named can be had or not, but not be awaited"))
+}
+
+/// What a client is answered that gets this session.
+pub(super) fn acceptance(source: &Source, lock: &SessionLock) -> LinkAcceptance {
+    let mut source = source.clone();
+    for (_, value) in source
+        .filter
+        .iter_mut()
+        .filter(|(name, _)| *name == SESSION_FILTER)
+    {
+        let id = Value::from(lock.id());
+        match value {
+            Value::Described(described) => described.1 = id,
+            value => *value = id,
+        }
+    }
+    let locked_until = Value::Long(ticks(lock.locked_until()));
+    LinkAcceptance {
+        properties: vec![(Symbol::from_static(LOCKED_UNTIL), locked_until)],
+        source: Some(source),
+        ..LinkAcceptance::default()
+    }
+}
+
+/// An instant as .NET counts it: in steps of 100 ns since the year 1.
+fn ticks(time: UnixTime) -> i64 {
+    time.milliseconds()
+        .saturating_mul(TICKS_PER_MILLISECOND)
+        .saturating_add(TICKS_BEFORE_1970)
+}
+
+const TICKS_PER_MILLISECOND: i64 = 10_000;
+const TICKS_BEFORE_1970: i64 = 621_355_968_000_000_000;
+
+/// Filter by which a client asks for a session.
+const SESSION_FILTER: &str = "com.microsoft:session-filter";
+
+/// Link property of the answer: until when the session is locked.
+const LOCKED_UNTIL: &str = "com.microsoft:locked-until-utc";
+
+/// Link property of the request: milliseconds that the client waits.
+const TIMEOUT: &str = "com.microsoft:timeout";
+
+/// How long a client waits that does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest that an attach is held.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(value: Value) -> Source {
+        Source {
+            filter: vec![(Symbol::from_static(SESSION_FILTER), value)],
+            ..Source::new("orders")
+        }
+    }
+
+    #[test]
+    fn a_session_is_asked_for_plainly_or_described_by_name_or_as_the_next() {
+        let described = |value| Value::Described(Box::new((Value::Ulong(0x0137_0000_000c), value)));
+        for (value, wanted) in [
+            (Value::from("one"), WantedSession::Named("one")),
+            (described(Value::from("one")), WantedSession::Named("one")),
+            (Value::Null, WantedSession::Next),
+            (described(Value::Null), WantedSession::Next),
+        ] {
+            assert_eq!(wanted_session(&source(value)), Ok(Some(wanted)));
+        }
+        assert_eq!(wanted_session(&Source::new("orders")), Ok(None));
+        assert!(wanted_session(&source(Value::Int(1))).is_err());
+    }
+
+    #[test]
+    fn an_instant_is_told_in_ticks() {
+        assert_eq!(ticks(UnixTime::from_milliseconds(0)), TICKS_BEFORE_1970);
+        assert_eq!(
+            ticks(UnixTime::from_milliseconds(1)),
+            TICKS_BEFORE_1970 + 10_000
+        );
+    }
+}

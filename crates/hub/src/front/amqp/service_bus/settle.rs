@@ -1,0 +1,241 @@
+//! From the outcomes of receivers to the store, and back as answers. Hot path.
+//!
+//! Outcomes that come one after the other, for one link and alike, are settled in one call, so under one lock, whatever
+//! their order. The answers go out in ranges: the same outcome as was given, or that the lock is lost.
+//!
+//! | outcome | what becomes of the message | answered by |
+//! |---|---|---|
+//! | accepted | completed | accepted |
+//! | modified | abandoned: available again, one failed delivery more | modified |
+//! | modified, undeliverable here | deferred | modified |
+//! | rejected | dead-lettered | rejected without error |
+//! | released | available again | released |
+
+use amqp::codec::{Symbol, Value};
+use amqp::connection::{LinkId, SessionId};
+use amqp::performative::{DeliveryState, Error, ErrorCondition};
+
+use super::conditions;
+use crate::UnixTime;
+use crate::log::disk::CommitNumber;
+use crate::queue::{LockToken, Queue, QueueError, Settlement};
+
+/// An outcome that a receiver gave for some deliveries of one link.
+#[derive(Debug)]
+pub(in crate::front::amqp) struct Proposal {
+    pub(in crate::front::amqp) link: LinkId,
+    pub(in crate::front::amqp) session: SessionId,
+    pub(in crate::front::amqp) state: DeliveryState,
+    /// Whether the receiver waits for an answer.
+    pub(in crate::front::amqp) wants_answer: bool,
+}
+
+/// Outcomes on their way to the store.
+#[derive(Debug, Default)]
+pub(in crate::front::amqp) struct Settling {
+    proposal: Option<Proposal>,
+    /// Delivery ids and what they settle.
+    deliveries: Vec<(u32, LockToken)>,
+    tokens: Vec<LockToken>,
+}
+
+/// What is to be answered about the deliveries from one id to another.
+#[derive(Debug, PartialEq)]
+pub(in crate::front::amqp) struct SettlementAnswer {
+    pub(in crate::front::amqp) first: u32,
+    pub(in crate::front::amqp) last: u32,
+    pub(in crate::front::amqp) state: DeliveryState,
+    /// What it has to wait for.
+    pub(in crate::front::amqp) commit: CommitNumber,
+}
+
+impl Settling {
+    /// Whether outcomes of `proposal` can be settled together with those that are gathered. If not,
+    /// [`settle`](Self::settle) comes first.
+    #[inline]
+    pub(in crate::front::amqp) fn goes_with(
+        &self,
+        link: LinkId,
+        session: SessionId,
+        state: &DeliveryState,
+        wants_answer: bool,
+    ) -> bool {
+        self.proposal.as_ref().is_none_or(|gathered| {
+            gathered.link == link
+                && gathered.session == session
+                && gathered.wants_answer == wants_answer
+                && gathered.state == *state
+        })
+    }
+
+    /// Adds a delivery; the proposal is made where there is none yet.
+    #[inline]
+    pub(in crate::front::amqp) fn push(
+        &mut self,
+        id: u32,
+        token: LockToken,
+        proposal: impl FnOnce() -> Proposal,
+    ) {
+        if self.proposal.is_none() {
+            self.proposal = Some(proposal());
+        }
+        self.deliveries.push((id, token));
+    }
+
+    /// The link whose outcomes are gathered.
+    pub(in crate::front::amqp) fn link(&self) -> Option<LinkId> {
+        self.proposal.as_ref().map(|proposal| proposal.link)
+    }
+
+    /// Settles what is gathered, which `queue` delivered. `answer` gets what the receiver is to be told, if it wants to
+    /// be told.
+    pub(in crate::front::amqp) fn settle(
+        &mut self,
+        queue: &Queue,
+        now: UnixTime,
+        mut answer: impl FnMut(&Proposal, SettlementAnswer),
+    ) {
+        let Some(proposal) = self.proposal.take() else {
+            return;
+        };
+        // Ids of one session that are told at once are near to each other, so they compare as they are; where they wrap
+        // around, there are two ranges instead of one.
+        self.deliveries.sort_unstable_by_key(|(id, _)| *id);
+        self.tokens.clear();
+        self.tokens
+            .extend(self.deliveries.iter().map(|(_, token)| *token));
+        let settled = apply(queue, now, &self.tokens, &proposal.state);
+        if proposal.wants_answer {
+            match settled {
+                Ok(settled) => {
+                    let lost = lock_lost(queue);
+                    let mut refused = settled.refused.iter().peekable();
+                    for (id, token) in &self.deliveries {
+                        let is_refused = refused.next_if(|refused| *refused == token).is_some();
+                        let (state, commit) = match is_refused {
+                            false => (answer_to(&proposal.state), settled.commit),
+                            true => (lost.clone(), CommitNumber::DONE),
+                        };
+                        answer(
+                            &proposal,
+                            SettlementAnswer {
+                                first: *id,
+                                last: *id,
+                                state,
+                                commit,
+                            },
+                        );
+                    }
+                }
+                Err(error) => {
+                    for (id, _) in &self.deliveries {
+                        answer(
+                            &proposal,
+                            SettlementAnswer {
+                                first: *id,
+                                last: *id,
+                                state: conditions::rejected(&error),
+                                commit: CommitNumber::DONE,
+                            },
+                        );
+                    }
+                }
+            }
+        }
+        self.deliveries.clear();
+    }
+}
+
+/// What a receiver is told about deliveries that are not its own, or not any more.
+pub(in crate::front::amqp) fn unknown_delivery() -> DeliveryState {
+    DeliveryState::Rejected(Some(Error::new(
+        ErrorCondition::MESSAGE_LOCK_LOST,
+        "The lock supplied is invalid: the delivery was settled before, or was never made on this session.",
+    )))
+}
+
+fn lock_lost(queue: &Queue) -> DeliveryState {
+    conditions::rejected(&match queue.options().requires_session {
+        true => QueueError::SessionLockLost,
+        false => QueueError::MessageLockLost,
+    })
+}
+
+fn apply(
+    queue: &Queue,
+    now: UnixTime,
+    tokens: &[LockToken],
+    state: &DeliveryState,
+) -> Result<crate::queue::Settled, QueueError> {
+    match state {
+        DeliveryState::Accepted => queue.settle(now, tokens, &Settlement::Complete),
+        DeliveryState::Released | DeliveryState::Received => {
+            queue.settle(now, tokens, &Settlement::Release)
+        }
+        DeliveryState::Modified {
+            undeliverable_here,
+            annotations,
+            ..
+        } => {
+            let properties = properties(annotations);
+            let settlement = match undeliverable_here {
+                true => Settlement::Defer {
+                    properties: &properties,
+                },
+                false => Settlement::Abandon {
+                    properties: &properties,
+                },
+            };
+            queue.settle(now, tokens, &settlement)
+        }
+        DeliveryState::Rejected(error) => {
+            let info = error.as_ref().map_or(&[][..], |error| &error.info);
+            let mut properties = properties(info);
+            let mut take = |name: &str| {
+                let at = properties.iter().position(|(found, _)| found == name)?;
+                properties.remove(at).1.as_text().map(str::to_owned)
+            };
+            let (reason, description) = (take(REASON), take(DESCRIPTION));
+            queue.settle(
+                now,
+                tokens,
+                &Settlement::DeadLetter {
+                    reason: reason.as_deref(),
+                    description: description.as_deref(),
+                    properties: &properties,
+                },
+            )
+        }
+    }
+}
+
+fn properties(annotations: &[(Symbol, Value)]) -> Vec<(String, Value)> {
+    let entries = annotations.iter();
+    entries
+        .map(|(name, value)| (name.as_str().to_owned(), value.clone()))
+        .collect()
+}
+
+/// Clients compare the kind of outcome, and take any error in it for a failure.
+fn answer_to(state: &DeliveryState) -> DeliveryState {
+    match state {
+        DeliveryState::Accepted => DeliveryState::Accepted,
+        DeliveryState::Rejected(_) => DeliveryState::Rejected(None),
+        DeliveryState::Modified {
+            delivery_failed,
+            undeliverable_here,
+            ..
+        } => DeliveryState::Modified {
+            delivery_failed: *delivery_failed,
+            undeliverable_here: *undeliverable_here,
+            annotations: Vec::new(),
+        },
+        DeliveryState::Released | DeliveryState::Received => DeliveryState::Released,
+    }
+}
+
+/// Where a receiver puts the reason of a dead letter.
+pub(super) const REASON: &str = "DeadLetterReason";
+
+/// Where it puts the description.
+pub(super) const DESCRIPTION: &str = "DeadLetterErrorDescription";

@@ -1,0 +1,37 @@
+//! The passing of time for queues: locks end, messages expire or become visible, whether anyone is connected or not.
+
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+
+use crate::UnixTime;
+use crate::queue::QueueStore;
+
+/// Lets everything happen that is due in `store`, when it is due, until `stop` becomes true.
+pub(super) async fn drive(store: Arc<QueueStore>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let now = UnixTime::from(SystemTime::now());
+        let due = store.advance(now);
+        let at_due = async {
+            match due {
+                Some(due) => tokio::time::sleep(between(now, due)).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = at_due => {}
+            () = poll_fn(|cx| store.poll_earlier(cx)) => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+fn between(now: UnixTime, due: UnixTime) -> Duration {
+    let milliseconds = due.milliseconds().saturating_sub(now.milliseconds());
+    // The system's clock may be set: what is far away is looked at again before.
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)).min(LONGEST_SLEEP)
+}
+
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);

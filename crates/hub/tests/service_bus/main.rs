@@ -1,0 +1,27 @@
+//! Queues and topics as clients see them, over real sockets.
+//!
+//! * `sending`: single messages and batches, what is refused, what is full.
+//! * `settling`: the outcomes and their answers, locks that end, dead letters.
+//! * `credit`: drain, receivers that come and go.
+//! * `links`: addresses, and what is refused at the attach.
+//! * `sessions`: named ones, the next one, held attaches.
+//! * `management`: requests about an entity.
+//! * `topics`: copies by rules.
+//! * `durable`: what a restart leaves.
+//!
+//! No test waits for a time to pass: each waits for what must come, under a deadline that only a failure reaches.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what panics in a test fails it, and says where"
+)]
+
+mod client;
+mod credit;
+mod durable;
+mod links;
+mod management;
+mod sending;
+mod sessions;
+mod settling;
+mod topics;

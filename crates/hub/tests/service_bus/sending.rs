@@ -1,0 +1,162 @@
+//! What clients send, and what becomes of it.
+
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, Properties, encode};
+use amqp::performative::{DeliveryState, SenderSettleMode};
+use hub::namespace::QueueConfig;
+use units::ByteSize;
+
+use crate::client::{Client, condition, message, message_of_session, message_with, service};
+
+#[tokio::test]
+async fn a_message_comes_out_as_it_went_in_with_what_the_service_says_about_it() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, answer) = client.sender("orders").await.unwrap();
+    assert_eq!(answer.max_message_size, Some(256 * 1024));
+    let properties = Properties {
+        message_id: Some("mine".into()),
+        subject: Some("label".to_owned()),
+        ..Properties::default()
+    };
+    let mut sent = Vec::new();
+    let own = [(
+        Symbol::from_static("x-opt-partition-key"),
+        Value::from("key"),
+    )];
+    encode::message_annotations(&mut sent, &own);
+    sent.extend(message_with(&properties, b"payload"));
+    let outcome = client.send_message(sender, FORMAT_AMQP, &sent).await;
+    assert_eq!(outcome, DeliveryState::Accepted);
+
+    let receiver = client.receiver("amqps://localhost:5671/ORDERS", 10).await;
+    let received = client.receive(receiver, 1).await.remove(0);
+    assert_eq!(received.payload(), b"payload");
+    assert_eq!(received.properties(), properties);
+    assert_eq!(received.delivery_count(), 0);
+    assert_eq!(received.tag.len(), 16);
+    assert!(!received.settled);
+    let key = received.annotation("x-opt-partition-key");
+    assert_eq!(key, Some("key".into()));
+    assert_eq!(
+        received.annotation("x-opt-message-state"),
+        Some(Value::Int(0))
+    );
+    for name in ["x-opt-enqueued-time", "x-opt-locked-until"] {
+        let time = received.annotation(name);
+        assert!(matches!(time, Some(Value::Timestamp(_))), "{name} {time:?}");
+    }
+    for name in ["x-opt-sequence-number", "x-opt-enqueue-sequence-number"] {
+        let number = received.annotation(name);
+        assert!(matches!(number, Some(Value::Long(_))), "{name} {number:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_its_messages_in_their_order_each_with_an_identifier() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let messages: Vec<_> = (0..100u8).map(|number| message(&[number])).collect();
+    let outcome = client.send_batch(sender, &messages).await;
+    assert_eq!(outcome, DeliveryState::Accepted);
+    let receiver = client.receiver("orders", 100).await;
+    let received = client.receive(receiver, 100).await;
+    let payloads: Vec<_> = received
+        .iter()
+        .map(|message| message.payload()[0])
+        .collect();
+    assert_eq!(payloads, (0..100).collect::<Vec<u8>>());
+    let mut ids: Vec<_> = received
+        .iter()
+        .map(|message| format!("{:?}", message.properties().message_id.unwrap()))
+        .collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 100);
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_rejected_and_the_link_stays() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let mut batch = Vec::new();
+    encode::data(&mut batch, &message(b"good"));
+    encode::data(&mut batch, b"no message");
+    for (format, bytes, expected) in [
+        (FORMAT_AMQP, &b""[..], "amqp:decode-error"),
+        (
+            FORMAT_AMQP,
+            &b"\x00\x53\x75\xa0\xffshort"[..],
+            "amqp:decode-error",
+        ),
+        (FORMAT_AMQP, &b"\x00\x53\x73\x45"[..], "amqp:decode-error"),
+        (FORMAT_BATCH, &b""[..], "com.microsoft:argument-error"),
+        (FORMAT_BATCH, &batch[..], "amqp:decode-error"),
+    ] {
+        let outcome = client.send_message(sender, format, bytes).await;
+        assert_eq!(condition(&outcome), expected, "{bytes:?}");
+    }
+    // Nothing of the batch was stored.
+    assert_eq!(client.send(sender, b"last").await, DeliveryState::Accepted);
+    let receiver = client.receiver("orders", 10).await;
+    assert_eq!(client.receive(receiver, 1).await[0].payload(), b"last");
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_and_keeps_what_it_has() {
+    let mut config = QueueConfig::new("orders");
+    config.options.size_limit = ByteSize::from_kibibytes(4);
+    let service = service(vec![config], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let mut accepted = 0;
+    let refusal = loop {
+        match client.send(sender, &[7; 512]).await {
+            DeliveryState::Accepted => accepted += 1,
+            refusal => break refusal,
+        }
+    };
+    assert_eq!(condition(&refusal), "amqp:resource-limit-exceeded");
+    assert!(accepted > 1);
+    let receiver = client.receiver("orders", 100).await;
+    assert_eq!(client.receive(receiver, accepted).await.len(), accepted);
+}
+
+#[tokio::test]
+async fn a_queue_of_sessions_takes_no_message_without_one() {
+    let mut config = QueueConfig::new("orders");
+    config.options.requires_session = true;
+    let service = service(vec![config], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let outcome = client.send(sender, b"of none").await;
+    assert_eq!(condition(&outcome), "amqp:not-allowed");
+    let of_one = message_of_session("one", b"of one");
+    let outcome = client.send_message(sender, FORMAT_AMQP, &of_one).await;
+    assert_eq!(outcome, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn what_is_received_and_deleted_is_settled_and_gone() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    for payload in [b"one", b"two"] {
+        client.send(sender, payload).await;
+    }
+    let deleting = |options: &mut amqp::connection::LinkOptions| {
+        options.sender_settle_mode = SenderSettleMode::Settled;
+    };
+    let (receiver, answer) = client.ask_to_receive("orders", deleting).await.unwrap();
+    assert_eq!(answer.sender_settle_mode, SenderSettleMode::Settled);
+    client.connection().set_credit(receiver, 1);
+    let received = client.receive(receiver, 1).await.remove(0);
+    assert!(received.settled);
+    assert_eq!(received.annotation("x-opt-locked-until"), None);
+    client.detach(receiver).await;
+    let other = client.receiver("orders", 10).await;
+    assert_eq!(client.receive(other, 1).await[0].payload(), b"two");
+}

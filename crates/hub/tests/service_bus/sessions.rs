@@ -1,0 +1,173 @@
+//! Sessions: one receiver each, messages in their order, states, and links that wait for the next one.
+
+use std::time::Duration;
+
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::connection::{LinkId, LinkOptions};
+use amqp::message::FORMAT_AMQP;
+use amqp::performative::{Attach, DeliveryState};
+use hub::namespace::QueueConfig;
+use hub::service::Service;
+
+use crate::client::{Client, message_of_session, service, session_filter};
+
+async fn session_service() -> Service {
+    let mut config = QueueConfig::new("orders");
+    config.options.requires_session = true;
+    service(vec![config], vec![]).await
+}
+
+async fn send(client: &mut Client, sender: LinkId, session: &str, payload: &[u8]) {
+    let message = message_of_session(session, payload);
+    let outcome = client.send_message(sender, FORMAT_AMQP, &message).await;
+    assert_eq!(outcome, DeliveryState::Accepted);
+}
+
+fn session_of(answer: &Attach) -> Value {
+    answer.source.as_ref().unwrap().filter[0].1.clone()
+}
+
+#[tokio::test]
+async fn a_named_session_is_answered_with_its_name_and_time_and_gives_its_messages_alone() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    for (session, payload) in [("one", b"1"), ("two", b"2"), ("one", b"3")] {
+        send(&mut client, sender, session, payload).await;
+    }
+    let asked = session_filter("one".into());
+    let (receiver, answer) = client.ask_to_receive("orders", asked).await.unwrap();
+    assert_eq!(session_of(&answer), "one".into());
+    let until = answer.property("com.microsoft:locked-until-utc");
+    // Later than the year 2020, in ticks.
+    assert!(matches!(until, Some(Value::Long(ticks)) if *ticks > 637_134_336_000_000_000));
+    client.connection().set_credit(receiver, 10);
+    let received = client.receive(receiver, 2).await;
+    let payloads: Vec<_> = received.iter().map(|message| message.payload()).collect();
+    assert_eq!(payloads, [b"1", b"3"]);
+    client.drain(receiver).await;
+    assert_eq!(client.waiting(receiver), 0);
+
+    let asked = session_filter("one".into());
+    let refusal = client.ask_to_receive("orders", asked).await.unwrap_err();
+    let condition = refusal.condition.as_str();
+    assert_eq!(condition, "com.microsoft:session-cannot-be-locked");
+    client.detach(receiver).await;
+    let asked = session_filter("one".into());
+    client.ask_to_receive("orders", asked).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_described_filter_is_answered_described() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let described = |value| Value::Described(Box::new((Value::Ulong(0x0137_0000_000c), value)));
+    let asked = session_filter(described("one".into()));
+    let (_, answer) = client.ask_to_receive("orders", asked).await.unwrap();
+    assert_eq!(session_of(&answer), described("one".into()));
+}
+
+#[tokio::test]
+async fn a_link_for_the_next_session_is_answered_when_there_is_one() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let mut other = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let link = other.begin_to_receive("orders", session_filter(Value::Null));
+    send(&mut client, sender, "late", b"message").await;
+    let (link, answer) = other.answer_to(link).await.unwrap();
+    assert_eq!(session_of(&answer), "late".into());
+    other.connection().set_credit(link, 1);
+    assert_eq!(other.receive(link, 1).await[0].payload(), b"message");
+}
+
+#[tokio::test]
+async fn a_link_for_the_next_session_is_refused_when_its_time_is_over() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let impatient = |options: &mut LinkOptions| {
+        session_filter(Value::Null)(options);
+        let name = Symbol::from_static("com.microsoft:timeout");
+        options.properties.push((name, Value::Uint(50)));
+    };
+    let refusal = client
+        .ask_to_receive("orders", impatient)
+        .await
+        .unwrap_err();
+    assert_eq!(refusal.condition.as_str(), "com.microsoft:timeout");
+}
+
+#[tokio::test]
+async fn a_session_whose_time_is_over_ends_its_link() {
+    let mut config = QueueConfig::new("orders");
+    config.options.requires_session = true;
+    config.options.lock_duration = Duration::from_millis(200);
+    let service = service(vec![config], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let asked = session_filter("one".into());
+    let (link, _) = client.ask_to_receive("orders", asked).await.unwrap();
+    client.connection().set_credit(link, 1);
+    let error = client
+        .until("the detach", |event| match event {
+            amqp::connection::Event::LinkDetached { link: gone, error } if gone == link => error,
+            _ => None,
+        })
+        .await;
+    assert_eq!(error.condition.as_str(), "com.microsoft:session-lock-lost");
+}
+
+#[tokio::test]
+async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    send(&mut client, sender, "one", b"message").await;
+    let asked = session_filter("one".into());
+    client.ask_to_receive("orders", asked).await.unwrap();
+    let session = ("session-id", Value::from("one"));
+    let answer = client
+        .request(
+            "orders",
+            "get-session-state",
+            std::slice::from_ref(&session),
+        )
+        .await;
+    assert_eq!(answer.body.get("session-state"), Some(&Value::Null));
+    let state = ("session-state", Value::Binary(b"half way".to_vec()));
+    let body = [session.clone(), state.clone()];
+    let answer = client.request("orders", "set-session-state", &body).await;
+    assert_eq!(answer.status, 200);
+    let answer = client
+        .request(
+            "orders",
+            "get-session-state",
+            std::slice::from_ref(&session),
+        )
+        .await;
+    assert_eq!(answer.body.get("session-state"), Some(&state.1));
+    let answer = client
+        .request("orders", "renew-session-lock", &[session])
+        .await;
+    assert!(matches!(
+        answer.body.get("expiration"),
+        Some(Value::Timestamp(_))
+    ));
+    let lost = [("session-id", Value::from("two"))];
+    let answer = client.request("orders", "renew-session-lock", &lost).await;
+    assert_eq!(answer.status, 410);
+    assert_eq!(
+        answer.condition.as_deref(),
+        Some("com.microsoft:session-lock-lost")
+    );
+    let body = [
+        ("last-updated-time", Value::Timestamp(0)),
+        ("skip", Value::Int(0)),
+        ("top", Value::Int(10)),
+    ];
+    let answer = client
+        .request("orders", "get-message-sessions", &body)
+        .await;
+    let ids = Value::Array(vec!["one".into()]);
+    assert_eq!(answer.body.get("sessions-ids"), Some(&ids));
+}

@@ -1,0 +1,208 @@
+//! The outcomes of receivers, their answers, and locks that end by themselves.
+
+use std::time::Duration;
+
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::performative::{DeliveryState, Error, ErrorCondition};
+use hub::namespace::QueueConfig;
+
+use crate::client::{Client, condition, service};
+
+const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
+
+fn modified(undeliverable_here: bool, annotations: Vec<(Symbol, Value)>) -> DeliveryState {
+    DeliveryState::Modified {
+        delivery_failed: false,
+        undeliverable_here,
+        annotations,
+    }
+}
+
+fn dead_letter(reason: &str) -> DeliveryState {
+    let info = vec![
+        (Symbol::from_static("DeadLetterReason"), Value::from(reason)),
+        (
+            Symbol::from_static("DeadLetterErrorDescription"),
+            Value::from("why"),
+        ),
+        (Symbol::from_static("more"), Value::Int(7)),
+    ];
+    DeliveryState::Rejected(Some(Error {
+        info,
+        ..Error::new(ErrorCondition::DEAD_LETTER, "")
+    }))
+}
+
+#[tokio::test]
+async fn each_outcome_is_answered_in_kind_and_does_what_it_means() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    for payload in [
+        b"complete",
+        b"abandon.",
+        b"release.",
+        b"dead....",
+        b"defer...",
+    ] {
+        client.send(sender, payload).await;
+    }
+    let receiver = client.receiver("orders", 100).await;
+    let received = client.receive(receiver, 5).await;
+
+    let answer = client.settle(&received[0], DeliveryState::Accepted).await;
+    assert_eq!(answer, DeliveryState::Accepted);
+
+    let note = vec![(Symbol::from_static("note"), Value::from("again"))];
+    let answer = client.settle(&received[1], modified(false, note)).await;
+    assert_eq!(answer, modified(false, Vec::new()));
+    let again = client.receive(receiver, 1).await.remove(0);
+    assert_eq!(again.payload(), b"abandon.");
+    assert_eq!(again.delivery_count(), 1);
+    assert_eq!(again.application_property("note"), Some("again".into()));
+    assert_ne!(again.tag, received[1].tag);
+    assert_eq!(again.sequence_number(), received[1].sequence_number());
+
+    let answer = client.settle(&received[2], DeliveryState::Released).await;
+    assert_eq!(answer, DeliveryState::Released);
+    let again = client.receive(receiver, 1).await.remove(0);
+    assert_eq!(again.payload(), b"release.");
+    assert_eq!(again.delivery_count(), 0);
+
+    let answer = client.settle(&received[3], dead_letter("bad")).await;
+    assert_eq!(answer, DeliveryState::Rejected(None));
+    let dead_letters = client.receiver("orders/$DeadLetterQueue", 10).await;
+    let dead = client.receive(dead_letters, 1).await.remove(0);
+    assert_eq!(dead.payload(), b"dead....");
+    assert_eq!(
+        dead.application_property("DeadLetterReason"),
+        Some("bad".into())
+    );
+    assert_eq!(
+        dead.application_property("DeadLetterErrorDescription"),
+        Some("why".into())
+    );
+    assert_eq!(dead.application_property("more"), Some(Value::Int(7)));
+    assert_eq!(
+        dead.annotation("x-opt-deadletter-source"),
+        Some("orders".into())
+    );
+    let answer = client.settle(&dead, DeliveryState::Accepted).await;
+    assert_eq!(answer, DeliveryState::Accepted);
+
+    let answer = client
+        .settle(&received[4], modified(true, Vec::new()))
+        .await;
+    assert_eq!(answer, modified(true, Vec::new()));
+    client.drain(receiver).await;
+    assert_eq!(client.waiting(receiver), 0);
+}
+
+#[tokio::test]
+async fn settling_twice_or_what_was_never_sent_is_told_and_ends_nothing() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    client.send(sender, b"one").await;
+    client.send(sender, b"two").await;
+    let receiver = client.receiver("orders", 10).await;
+    let received = client.receive(receiver, 2).await;
+    let answer = client.settle(&received[0], DeliveryState::Accepted).await;
+    assert_eq!(answer, DeliveryState::Accepted);
+    let answer = client.settle(&received[0], DeliveryState::Accepted).await;
+    assert_eq!(condition(&answer), LOCK_LOST);
+
+    // A range with what is settled, what waits, and what does not exist.
+    let (first, second) = (received[0].id, received[1].id);
+    client.propose(first, second + 5, DeliveryState::Accepted);
+    assert_eq!(condition(&client.answer_about(first).await), LOCK_LOST);
+    assert_eq!(client.answer_about(second).await, DeliveryState::Accepted);
+    assert_eq!(condition(&client.answer_about(second + 5).await), LOCK_LOST);
+
+    client.send(sender, b"three").await;
+    assert_eq!(client.receive(receiver, 1).await[0].payload(), b"three");
+}
+
+#[tokio::test]
+async fn many_outcomes_in_any_order_are_all_answered() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let messages: Vec<_> = (0..200u8)
+        .map(|number| crate::client::message(&[number]))
+        .collect();
+    client.send_batch(sender, &messages).await;
+    let receiver = client.receiver("orders", 200).await;
+    let received = client.receive(receiver, 200).await;
+    let first = received[0].id;
+    for offset in (0..200).step_by(2).rev() {
+        client.propose(first + offset, first + offset, DeliveryState::Accepted);
+    }
+    client.propose(first + 1, first + 1, DeliveryState::Released);
+    assert_eq!(
+        client.answer_about(first + 1).await,
+        DeliveryState::Released
+    );
+    // The one that was released comes again; the others are gone or still locked.
+    client.connection().set_credit(receiver, 200);
+    let again = client.receive(receiver, 1).await.remove(0);
+    assert_eq!(again.payload(), [1]);
+    client.drain(receiver).await;
+    assert_eq!(client.waiting(receiver), 0);
+    for offset in (3..200).step_by(2) {
+        client.propose(first + offset, first + offset, DeliveryState::Accepted);
+    }
+    assert_eq!(
+        client.answer_about(first + 199).await,
+        DeliveryState::Accepted
+    );
+}
+
+#[tokio::test]
+async fn a_lock_that_ends_gives_the_message_to_the_next_and_cannot_be_settled_with() {
+    let mut config = QueueConfig::new("orders");
+    config.options.lock_duration = Duration::from_millis(200);
+    config.options.maximum_delivery_count = 2;
+    let service = service(vec![config], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    client.send(sender, b"slow").await;
+    let receiver = client.receiver("orders", 10).await;
+    let received = client.receive(receiver, 2).await;
+    assert_eq!(received[1].payload(), b"slow");
+    assert_eq!(received[1].delivery_count(), 1);
+    let answer = client.settle(&received[0], DeliveryState::Accepted).await;
+    assert_eq!(condition(&answer), LOCK_LOST);
+    // The second time was the last.
+    let dead_letters = client.receiver("orders/$deadletterqueue", 10).await;
+    let dead = client.receive(dead_letters, 1).await.remove(0);
+    assert_eq!(
+        dead.application_property("DeadLetterReason"),
+        Some("MaxDeliveryCountExceeded".into())
+    );
+}
+
+#[tokio::test]
+async fn what_a_link_had_locked_stays_locked_when_it_goes() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    client.send(sender, b"one").await;
+    let receiver = client.receiver("orders", 10).await;
+    let received = client.receive(receiver, 1).await.remove(0);
+    client.detach(receiver).await;
+    let other = client.receiver("orders", 10).await;
+    client.drain(other).await;
+    assert_eq!(client.waiting(other), 0);
+    // Its outcome comes too late by the link, and in time by request.
+    let answer = client.settle(&received, DeliveryState::Accepted).await;
+    assert_eq!(condition(&answer), LOCK_LOST);
+    let tokens = Value::Array(vec![received.lock_token()]);
+    let body = [
+        ("disposition-status", "completed".into()),
+        ("lock-tokens", tokens),
+    ];
+    let answer = client.request("orders", "update-disposition", &body).await;
+    assert_eq!(answer.status, 200);
+}
