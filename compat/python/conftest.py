@@ -2,6 +2,7 @@
 
 import pytest
 
+from queues import Queues
 from service import Service
 
 HUBS = 64
@@ -17,3 +18,17 @@ def service(tmp_path_factory):
 @pytest.fixture
 def hub(service):
     return service.unused_hub()
+
+
+@pytest.fixture(scope="session")
+def queues(tmp_path_factory):
+    running = Queues(tmp_path_factory.mktemp("queues"))
+    yield running
+    assert running.service.stop() == 0
+
+
+@pytest.fixture
+def queues_that_restart(tmp_path):
+    running = Queues(tmp_path)
+    yield running
+    assert running.service.stop() == 0
