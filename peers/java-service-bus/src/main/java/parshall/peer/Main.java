@@ -5,6 +5,8 @@ import com.azure.messaging.servicebus.ServiceBusProcessorClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
 import com.azure.messaging.servicebus.models.ServiceBusReceiveMode;
 import java.io.IOException;
+import java.io.OutputStream;
+import java.io.PrintStream;
 import java.security.GeneralSecurityException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -68,6 +70,8 @@ public final class Main {
 
     private static void stop(ServiceBusProcessorClient processor) {
         stopping = true;
+        // The SDK has complaints of its own about what it is interrupted in.
+        System.setErr(new PrintStream(OutputStream.nullOutputStream()));
         var closing = new Thread(processor::close);
         closing.start();
         try {
