@@ -8,6 +8,7 @@ use std::io::{self, BufReader};
 use clap::{Args, ValueEnum};
 use lab::results::Role;
 use lab::roles::event_hubs::EventHubsFabric;
+use lab::roles::service_bus::ServiceBusFabric;
 use lab::roles::{Fabrics, run_role};
 
 use crate::exit::{CommandError, Exit};
@@ -49,7 +50,7 @@ pub(crate) fn execute(arguments: RoleArguments) -> Result<Exit, CommandError> {
             role,
             Fabrics {
                 hubs: EventHubsFabric,
-                queues: EventHubsFabric,
+                queues: ServiceBusFabric,
             },
             BufReader::new(io::stdin()),
             io::stdout(),

@@ -124,6 +124,7 @@ mod tests {
             clock: RunClock::starting_now(),
             hubs: Vec::new(),
             queues: Vec::new(),
+            largest_message: None,
             when_full: WhenFull::Throttle,
             preallocate: false,
             storage: None,

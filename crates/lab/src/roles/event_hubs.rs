@@ -1,10 +1,7 @@
-//! The world of hubs: the embedded service, the Event Hubs client, and the relay between two hubs.
+//! The world of hubs: the Event Hubs client, and the relay between two hubs.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::num::TryFromIntError;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,26 +23,20 @@ use connect::source::{
     BatchOptions, SettlementOf, Source, SourceError, SourceEvent, SourceOptions, Start,
     StartPosition,
 };
-use hub::log::{LogLimits, WhenFull};
-use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig};
-use hub::service::{Service, ServiceConfig, StartError};
+use hub::service::StartError;
 use relay::metrics::MetricsHandle;
 use relay::{CheckpointPolicy, Relay, RelayError, RelayOptions, route};
-use units::ByteSize;
 
+use super::embedded::{self, EmbeddedHub};
 use super::fabric::{
-    DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline,
-    RelayReading,
+    DecodedMessage, Fabric, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline, RelayReading,
 };
-use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, TlsAccess};
+use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig};
 use super::relay_reading::reading;
 use crate::clock::RunClock;
 use crate::payload::HEADER_PROPERTY;
-use crate::results::HubCounters;
 use crate::scenario;
-use crate::scenario::{Entity, Secret};
-
-use super::tls;
+use crate::scenario::Entity;
 
 /// Everything by way of Event Hubs over AMQP.
 #[derive(Debug, Clone, Copy)]
@@ -102,63 +93,7 @@ impl Fabric for EventHubsFabric {
     }
 
     async fn start_hub(&self, config: &HubConfig) -> Result<EmbeddedHub, FabricError> {
-        let hubs = config.hubs.iter().map(|entity| {
-            let partitions = u16::try_from(entity.hub.partitions)?;
-            Ok(HubEntityConfig {
-                consumer_groups: Some(entity.hub.consumer_group.clone())
-                    .filter(|group| {
-                        !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP)
-                    })
-                    .into_iter()
-                    .collect(),
-                log: LogLimits {
-                    bytes: entity.log_per_partition,
-                    when_full: match config.when_full {
-                        scenario::WhenFull::Throttle => WhenFull::Throttle,
-                        scenario::WhenFull::Retention => WhenFull::Retention,
-                    },
-                    retention: None,
-                },
-                ..HubEntityConfig::new(entity.hub.name.clone(), partitions)
-            })
-        });
-        let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, FabricError>>()?);
-        namespace.profile = config.profile.clone();
-        namespace.storage.clone_from(&config.storage);
-        namespace.blob.containers = config.blob_containers.clone().unwrap_or_default();
-        if config.preallocate {
-            let bytes = config.hubs.iter().map(|entity| {
-                entity
-                    .log_per_partition
-                    .bytes()
-                    .saturating_mul(u64::from(entity.hub.partitions))
-            });
-            namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
-        }
-        let mut service = ServiceConfig::loopback(namespace);
-        if config.blob_containers.is_some() {
-            service.blob = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        }
-        // The role's own loop runs on one thread; the service takes what the machine gives it.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?;
-        let (service, authority) = match &config.tls {
-            Some(directory) => {
-                let started = tls::start(service, directory.clone());
-                let (service, authority) = runtime.spawn(started).await??;
-                (service, Some(authority))
-            }
-            None => (runtime.spawn(Service::start(service)).await??, None),
-        };
-        if config.preallocate {
-            service.namespace().preallocate();
-        }
-        Ok(EmbeddedHub {
-            service,
-            authority,
-            runtime,
-        })
+        embedded::start(config).await
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<EventHubsRelay, FabricError> {
@@ -241,56 +176,6 @@ impl Fabric for EventHubsFabric {
     }
 }
 
-/// The embedded service with the threads that it runs on.
-#[derive(Debug)]
-pub struct EmbeddedHub {
-    service: Service,
-    /// The file that says whom to trust over TLS.
-    authority: Option<PathBuf>,
-    runtime: tokio::runtime::Runtime,
-}
-
-impl HubService for EmbeddedHub {
-    fn connection_string(&self) -> Secret {
-        Secret::new(self.service.connection_string(None).reveal())
-    }
-
-    fn tls(&self) -> Option<TlsAccess> {
-        let connection_string = self.service.tls_connection_string(None)?;
-        Some(TlsAccess {
-            connection_string: Secret::new(connection_string.reveal()),
-            certificate_authority: self.authority.clone()?,
-        })
-    }
-
-    fn storage_connection_string(&self) -> Option<Secret> {
-        let string = self.service.storage_connection_string()?;
-        Some(Secret::new(string.reveal()))
-    }
-
-    fn counters(&self) -> BTreeMap<String, HubCounters> {
-        let counters = |hub: &Arc<hub::namespace::Hub>| {
-            let values = hub.counters();
-            let counters = HubCounters {
-                incoming_events: values.events_in,
-                incoming_bytes: Some(values.bytes_in),
-                outgoing_events: values.events_out,
-                outgoing_bytes: Some(values.bytes_out),
-                throttled: Some(values.batches_refused + values.batches_throttled),
-            };
-            (hub.name().to_owned(), counters)
-        };
-        let hubs = self.service.namespace().hubs();
-        hubs.iter().map(counters).collect()
-    }
-
-    async fn stop(self) {
-        self.service.stop().await;
-        // A runtime must not be waited for inside another one; nothing runs on it any more.
-        self.runtime.shutdown_background();
-    }
-}
-
 /// The relay between two hubs.
 #[derive(Debug)]
 pub struct EventHubsRelay {
@@ -319,8 +204,8 @@ impl RelayPipeline for EventHubsRelay {
 /// Reads the relay's metrics while it runs.
 #[derive(Debug)]
 pub struct RelayReader {
-    handle: MetricsHandle,
-    clock: RunClock,
+    pub(super) handle: MetricsHandle,
+    pub(super) clock: RunClock,
 }
 
 impl RelayMetrics for RelayReader {
@@ -493,4 +378,4 @@ fn property(map: &[u8]) -> Option<&[u8]> {
 }
 
 /// How long a stopped relay waits for what is under way.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(10);

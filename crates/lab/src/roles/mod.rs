@@ -10,10 +10,12 @@
 //! A role is one process of this program (and a command's processes below one), so that the CPU time and the memory of each are its own.
 
 mod channel;
+pub mod embedded;
 pub mod event_hubs;
 mod external;
 pub mod fabric;
 mod hub;
+mod hub_config;
 mod lines;
 mod load;
 pub mod memory;
@@ -21,6 +23,7 @@ pub mod process;
 pub mod protocol;
 mod relay;
 mod relay_reading;
+pub mod service_bus;
 mod sink;
 mod timer;
 mod tls;

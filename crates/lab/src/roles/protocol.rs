@@ -17,17 +17,16 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use hub::namespace::StorageConfig;
-use hub::profile::ProfileConfig;
 use serde::{Deserialize, Serialize};
-use units::ByteSize;
+
+pub use super::hub_config::{HubConfig, HubEntity, QueueEntity};
 
 use crate::{
     clock::{RunClock, RunTime},
     load::{LoadCounts, LoadPlan, LoadRecordings},
     record::{EncodedDistribution, LatencyRecording, Recording},
     results::{HubCounters, RelayActivity, Role, Size, Stage},
-    scenario::{self, Payload, Readiness, Secret, WhenFull},
+    scenario::{self, Payload, Readiness, Secret},
     verify::{Counts, Delivery, Expectation, StreamSends},
 };
 
@@ -45,60 +44,6 @@ pub enum RoleConfig {
     External(Box<ExternalConfig>),
     /// The receiver that verifies.
     Sink(SinkConfig),
-}
-
-/// What the embedded service is to offer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HubConfig {
-    /// The time of the run.
-    pub clock: RunClock,
-    /// The hubs to create.
-    pub hubs: Vec<HubEntity>,
-    /// The queues to create.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queues: Vec<QueueEntity>,
-    /// What happens to a partition whose log is full.
-    pub when_full: WhenFull,
-    /// Whether the logs' memory is taken before the role is ready.
-    pub preallocate: bool,
-    /// Where events are kept besides, if anywhere: a directory that is not there yet or empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub storage: Option<StorageConfig>,
-    /// How the service is shaped like the real one.
-    #[serde(default)]
-    pub profile: ProfileConfig,
-    /// Where the certificate is made with which it listens for TLS as well; not at all, if `None`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<PathBuf>,
-    /// Containers of the storage account to serve blobs from; no blobs are served, if `None`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blob_containers: Option<Vec<String>>,
-}
-
-/// One hub of the embedded service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HubEntity {
-    /// Name, partitions, consumer group.
-    pub hub: scenario::Hub,
-    /// Memory for the log of each partition.
-    pub log_per_partition: ByteSize,
-}
-
-/// One queue of the embedded service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QueueEntity {
-    /// Its name.
-    pub name: String,
-    /// How much it may hold.
-    pub max_size: ByteSize,
-    /// How long a message stays locked.
-    #[serde(with = "units::duration")]
-    pub lock_duration: Duration,
-    /// How often a message is delivered before it goes to the dead-letter queue.
-    pub max_delivery_count: u32,
 }
 
 /// Where a hub or a queue is and how to get in.

@@ -28,6 +28,7 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
         (Stage::Send, &metrics.send_us),
         (Stage::Checkpoint, &metrics.checkpoint_us),
         (Stage::Ownership, &metrics.ownership_cycle_us),
+        (Stage::Settle, &metrics.settle_us),
     ];
     let sizes = [
         (Size::BatchEvents, &metrics.batch_events),

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     agreement::{ClientCounters, PipelineCounters, disagreements},
+    concurrency,
     crew::Crew,
     error::TrialError,
     monitor::{Monitor, load_counters, relay_counters, sink_counters},
@@ -64,6 +65,14 @@ pub(super) fn collect(
             findings.extend(disagreements(entities, &ending.hub, &clients));
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
+        findings.extend(concurrency::finding(
+            plan.parameters,
+            rates.forwarded_per_s,
+            roles
+                .get(&Role::Relay)
+                .map_or(0.0, |usage| usage.cpu_percent),
+            &distributions.stages,
+        ));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
     }
     let hub = hub_growth(crew);

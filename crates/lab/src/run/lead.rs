@@ -12,6 +12,7 @@ use crate::scenario::{Entities, LoadMode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lead {
     present: u64,
+    least: u64,
     most: u64,
     /// Whether it follows the speed of what is measured.
     follows: bool,
@@ -24,13 +25,10 @@ impl Lead {
             return None;
         }
         let most = plan.parameters.lag_limit();
-        let is_predictable = match plan.parameters.entities {
-            Entities::Hubs(_) => !plan.is_external(),
-            Entities::Queues(_) => false,
-        };
-        Some(match is_predictable {
-            true => Self::constant(most),
-            false => Self::following(most),
+        Some(match plan.parameters.entities {
+            Entities::Hubs(_) if !plan.is_external() => Self::constant(most),
+            Entities::Hubs(_) => Self::following(LEAST, most),
+            Entities::Queues(_) => Self::following(LEAST_OF_QUEUE, most),
         })
     }
 
@@ -38,15 +36,18 @@ impl Lead {
     const fn constant(most: u64) -> Self {
         Self {
             present: most,
+            least: most,
             most,
             follows: false,
         }
     }
 
-    /// A lead that grows with what is forwarded, up to `most` events.
-    fn following(most: u64) -> Self {
+    /// A lead that grows with what is forwarded, from `least` up to `most` events.
+    fn following(least: u64, most: u64) -> Self {
+        let least = least.min(most);
         Self {
-            present: most.min(LEAST),
+            present: least,
+            least,
             most,
             follows: true,
         }
@@ -61,7 +62,7 @@ impl Lead {
     pub(super) fn note(&mut self, forwarded_per_s: f64) {
         if self.follows {
             let wanted = (forwarded_per_s * SECONDS) as u64;
-            self.present = wanted.max(LEAST).min(self.most);
+            self.present = wanted.clamp(self.least, self.most);
         }
     }
 }
@@ -72,6 +73,9 @@ const SECONDS: f64 = 4.0;
 
 /// A full batch for each of many partitions, and what a fast command carries between two readings.
 const LEAST: u64 = 20_000;
+
+/// Several times what any command works on at once, and what one that forwards a hundred per second can still drain.
+const LEAST_OF_QUEUE: u64 = 2_000;
 
 #[cfg(test)]
 mod tests {
@@ -86,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_command_gets_a_few_seconds_of_its_own_work() {
-        let mut lead = Lead::following(2_000_000);
+        let mut lead = Lead::following(LEAST, 2_000_000);
         assert_eq!(lead.events(), 20_000);
         lead.note(12_000.0);
         assert_eq!(lead.events(), 48_000);
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_small_lead_stays_small() {
-        let mut lead = Lead::following(500);
+        let mut lead = Lead::following(LEAST, 500);
         lead.note(12_000.0);
         assert_eq!(lead.events(), 500);
     }

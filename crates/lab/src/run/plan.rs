@@ -78,6 +78,10 @@ impl TrialPlan<'_> {
             clock: self.clock,
             hubs,
             queues,
+            largest_message: parameters
+                .entities
+                .queues()
+                .map(|queues| queues.largest_message),
             when_full: parameters.embedded.when_full,
             preallocate: parameters.embedded.preallocate,
             storage,
@@ -101,9 +105,9 @@ impl TrialPlan<'_> {
             Entities::Queues(queues) => {
                 let entities = [&queues.source, &queues.destination].map(|queue| QueueEntity {
                     name: queue.name.clone(),
-                    max_size: parameters.embedded.log_per_hub,
+                    size_limit: parameters.embedded.log_per_hub,
                     lock_duration: queues.lock_duration,
-                    max_delivery_count: queues.max_delivery_count,
+                    maximum_delivery_count: queues.maximum_delivery_count,
                 });
                 (Vec::new(), entities.into())
             }

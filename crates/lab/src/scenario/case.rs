@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{LoadMode, Parameters, Published, Target};
+use super::{Entities, LoadMode, Parameters, Published, Target};
 
 /// One set of parameters with the name that it has in tables, in `--only` and in results.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ pub struct Axis {
 }
 
 impl Case {
-    /// The parameters as JSON in the shape of the scenario file, for `params` in the results. A connection string is
-    /// not among them: another namespace than the embedded one is only called `namespace`.
+    /// The parameters as JSON in the shape of the scenario file, for `params` in the results. What only hubs have is not
+    /// among those of queues, and a connection string never: another namespace than the embedded one is only called `namespace`.
     #[must_use]
     pub fn params(&self) -> Map<String, Value> {
         let value = serde_json::to_value(&self.parameters)
@@ -45,6 +45,12 @@ impl Case {
         let env = params.get_mut("sut").and_then(|sut| sut.get_mut("env"));
         for value in env.and_then(Value::as_object_mut).into_iter().flatten() {
             *value.1 = Value::from("***");
+        }
+        if let Entities::Queues(_) = self.parameters.entities {
+            // What the relay does not look at, nobody should compare or change.
+            if let Some(Value::Object(relay)) = params.get_mut("relay") {
+                relay.retain(|key, _| !ONLY_BETWEEN_HUBS.contains(&key.as_str()));
+            }
         }
         if let Target::Namespace(_) = self.parameters.target {
             params.insert("target".to_owned(), Value::from("namespace"));
@@ -82,3 +88,13 @@ impl Case {
         })
     }
 }
+
+/// Keys of the section `relay` that mean nothing to a relay between queues.
+const ONLY_BETWEEN_HUBS: [&str; 6] = [
+    "batch",
+    "route",
+    "fan_out",
+    "checkpoint",
+    "in_flight",
+    "restart_after",
+];

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use units::ByteSize;
 
 /// The two entities of a case. Written as the section `hubs`, or as the section `queues` in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +49,10 @@ pub struct Queues {
     #[serde(with = "units::duration")]
     pub lock_duration: Duration,
     /// How often a message is delivered before it goes to the dead-letter queue. Of the embedded service's queues.
-    pub max_delivery_count: u32,
+    pub maximum_delivery_count: u32,
+    /// The largest message or batch that the embedded service takes. Clients are told, and some take as much memory for each
+    /// message that they send.
+    pub largest_message: ByteSize,
 }
 
 /// One queue. The embedded service creates it; in another namespace it must exist, without sessions.
@@ -136,7 +140,8 @@ impl Default for Queues {
             source: queue("source"),
             destination: queue("destination"),
             lock_duration: Duration::from_secs(60),
-            max_delivery_count: 10,
+            maximum_delivery_count: 10,
+            largest_message: ByteSize::from_kibibytes(256),
         }
     }
 }

@@ -134,9 +134,14 @@ impl Rules<'_> {
             Duration::from_secs(1),
         )?;
         self.within(
-            "queues.max_delivery_count",
-            queues.max_delivery_count,
+            "queues.maximum_delivery_count",
+            queues.maximum_delivery_count,
             1..=2000,
+        )?;
+        self.within(
+            "queues.largest_message",
+            queues.largest_message,
+            ByteSize::from_kibibytes(64)..=ByteSize::from_mebibytes(100),
         )
     }
 

@@ -36,7 +36,11 @@ fn every_figure_that_the_study_published_stands_beside_a_case_that_has_its_setti
     let scenario = Scenario::load("queue-forward").unwrap();
     let cases = scenario.cases(&all_sweeps()).unwrap();
     let published = cases.iter().filter(|case| case.published.is_some());
-    assert_eq!(published.count(), 14, "4 + 2 + 2 + 2 + 2 + 2 rows");
+    assert_eq!(
+        published.count(),
+        16,
+        "14 rows, two of which stand beside two systems"
+    );
     let case = |name: &str| {
         let mut cases = cases.iter();
         cases.find(|case| case.name == name).unwrap()
@@ -76,17 +80,21 @@ fn parameters_between_queues_come_back_from_what_the_results_say() {
             "source": {"name": "orders"},
             "destination": {"name": "destination"},
             "lock_duration": "30 s",
-            "max_delivery_count": 10,
+            "maximum_delivery_count": 10,
+            "largest_message": "256 KiB",
         })
     );
     assert!(!params.contains_key("hubs"));
+    let relay = params["relay"].as_object().unwrap();
+    assert_eq!(relay["prefetch"], 0);
+    assert!(!relay.contains_key("fan_out") && !relay.contains_key("batch"));
     let json = serde_json::to_string(&case.parameters).unwrap();
     let parameters: lab::scenario::Parameters = serde_json::from_str(&json).unwrap();
     assert_eq!(parameters, case.parameters);
     let Entities::Queues(queues) = parameters.entities else {
         panic!("it is queues");
     };
-    assert_eq!(queues.max_delivery_count, 10);
+    assert_eq!(queues.maximum_delivery_count, 10);
 }
 
 #[test]

@@ -72,6 +72,14 @@ fn memory_near_limit(usage: &RoleUsage) -> Option<Symptom> {
 /// something else.
 fn low_utilisation(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> Option<Symptom> {
     let is_throttled = bound_by_quota(trial).is_some();
+    // Said already, with the figures that prove it.
+    let is_bound_by_concurrency = trial
+        .findings
+        .iter()
+        .any(|finding| finding.kind == FindingKind::LimitedByConcurrency);
+    if is_bound_by_concurrency {
+        return None;
+    }
     if usage.cpu_percent >= LOW_CPU_PERCENT || is_throttled || !has_more(settings, trial) {
         return None;
     }

@@ -12,8 +12,8 @@ use connect::{
     event::{EventBatch, PartitionId},
     sink::ErrorClass,
     source::{
-        BatchOptions, Completion as _, Settlement, Source, SourceEvent, SourceOptions,
-        StartPosition,
+        BatchOptions, Completion, Settled, Settlement, SettlementResult, Source, SourceEvent,
+        SourceOptions, StartPosition,
     },
 };
 use tokio::time::{Instant, Interval};
@@ -105,6 +105,7 @@ pub(super) async fn work<F: Fabric>(
         is_started: false,
         opened: 0,
         expected: None,
+        completed: Vec::new(),
         quiet: None,
         config,
     };
@@ -127,6 +128,8 @@ struct Receiver<S, C> {
     /// Partitions opened, those opened again included.
     opened: u64,
     expected: Option<Arc<Vec<StreamSends>>>,
+    /// Scratch: the events of a batch, by their indices, where each is to be completed.
+    completed: Vec<u32>,
     /// Set when the sink is to stop: when it has been without an event for long enough.
     quiet: Option<Instant>,
 }
@@ -160,8 +163,8 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                     tracing::warn!(%error, %partition, "a partition was closed and will be opened again");
                     self.reopen.push((Instant::now() + REOPEN_AFTER, partition));
                 }
-                // What comes again is counted as duplicated.
-                SourceEvent::Settled(_) | SourceEvent::LocksRenewed { .. } => {}
+                SourceEvent::Settled(settled) => tell_of_failure(&settled),
+                SourceEvent::LocksRenewed { .. } => {}
             }
         }
         // The event loop needs a turn now and then, however much there is to receive.
@@ -176,8 +179,8 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                     self.is_started = true;
                     for (partition, position) in &self.positions {
                         self.opened += 1;
-                        self.source
-                            .open(*partition, S::Completion::start(position.clone()));
+                        let start = S::Completion::start(position.clone());
+                        self.source.open(*partition, start);
                     }
                 }
                 Some(Ask::Start) => {}
@@ -269,9 +272,10 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             self.positions
                 .insert(partition, StartPosition::AfterSequenceNumber(last));
         }
-        if let Some(settlement) = S::Completion::settlement(Settlement::Complete) {
-            let all: Vec<u32> = (0..batch.len() as u32).collect();
-            self.source.settle(&batch, &all, settlement);
+        if let Some(complete) = S::Completion::settlement(Settlement::Complete) {
+            self.completed.clear();
+            self.completed.extend((0_u32..).take(batch.len()));
+            self.source.settle(&batch, &self.completed, complete);
         }
         self.source.release(batch);
     }
@@ -314,6 +318,14 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             latency,
             uncorrected_latency,
         }
+    }
+}
+
+/// What is not completed comes again, and is counted as a duplicate then.
+fn tell_of_failure(settled: &Settled) {
+    if settled.result != SettlementResult::Confirmed {
+        let (messages, result) = (settled.messages, settled.result);
+        tracing::warn!(messages, ?result, "messages could not be completed");
     }
 }
 

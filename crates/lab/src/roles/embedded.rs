@@ -1,0 +1,160 @@
+//! The embedded service as a role: made of what the scenario says of its hubs and queues.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hub::counters::CounterValues;
+use hub::log::{LogLimits, WhenFull};
+use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig, QueueConfig};
+use hub::queue::{Entity, Queue, QueueOptions};
+use hub::service::{Service, ServiceConfig};
+use units::ByteSize;
+
+use super::event_hubs::FabricError;
+use super::fabric::HubService;
+use super::protocol::{HubConfig, QueueEntity, TlsAccess};
+use super::tls;
+use crate::results::HubCounters;
+use crate::scenario::{self, Secret};
+
+/// The embedded service with the threads that it runs on.
+#[derive(Debug)]
+pub struct EmbeddedHub {
+    service: Service,
+    queues: Vec<Arc<Queue>>,
+    /// The file that says whom to trust over TLS.
+    authority: Option<PathBuf>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl HubService for EmbeddedHub {
+    fn connection_string(&self) -> Secret {
+        Secret::new(self.service.connection_string(None).reveal())
+    }
+
+    fn tls(&self) -> Option<TlsAccess> {
+        let connection_string = self.service.tls_connection_string(None)?;
+        Some(TlsAccess {
+            connection_string: Secret::new(connection_string.reveal()),
+            certificate_authority: self.authority.clone()?,
+        })
+    }
+
+    fn storage_connection_string(&self) -> Option<Secret> {
+        let string = self.service.storage_connection_string()?;
+        Some(Secret::new(string.reveal()))
+    }
+
+    fn counters(&self) -> BTreeMap<String, HubCounters> {
+        let namespace = self.service.namespace();
+        let hubs = namespace.hubs();
+        let hubs = hubs.iter().map(|hub| (hub.name(), hub.counters()));
+        let queues = self.queues.iter();
+        let queues = queues.map(|queue| (queue.name(), queue.counters()));
+        let all = hubs.chain(queues);
+        all.map(|(name, values)| (name.to_owned(), counters(values)))
+            .collect()
+    }
+
+    async fn stop(self) {
+        self.service.stop().await;
+        // A runtime must not be waited for inside another one; nothing runs on it any more.
+        self.runtime.shutdown_background();
+    }
+}
+
+/// Starts the service.
+pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError> {
+    let hubs = config.hubs.iter().map(|entity| {
+        let partitions = u16::try_from(entity.hub.partitions)?;
+        Ok(HubEntityConfig {
+            consumer_groups: Some(entity.hub.consumer_group.clone())
+                .filter(|group| !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP))
+                .into_iter()
+                .collect(),
+            log: LogLimits {
+                bytes: entity.log_per_partition,
+                when_full: match config.when_full {
+                    scenario::WhenFull::Throttle => WhenFull::Throttle,
+                    scenario::WhenFull::Retention => WhenFull::Retention,
+                },
+                retention: None,
+            },
+            ..HubEntityConfig::new(entity.hub.name.clone(), partitions)
+        })
+    });
+    let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, FabricError>>()?);
+    namespace.queues = config.queues.iter().map(queue).collect();
+    if let Some(bytes) = config.largest_message {
+        namespace.largest_message = bytes;
+    }
+    namespace.profile = config.profile.clone();
+    namespace.storage.clone_from(&config.storage);
+    namespace.blob.containers = config.blob_containers.clone().unwrap_or_default();
+    if config.preallocate {
+        let bytes = config.hubs.iter().map(|entity| {
+            entity
+                .log_per_partition
+                .bytes()
+                .saturating_mul(u64::from(entity.hub.partitions))
+        });
+        namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
+    }
+    let mut service = ServiceConfig::loopback(namespace);
+    if config.blob_containers.is_some() {
+        service.blob = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    }
+    // The role's own loop runs on one thread; the service takes what the machine gives it.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let (service, authority) = match &config.tls {
+        Some(directory) => {
+            let started = tls::start(service, directory.clone());
+            let (service, authority) = runtime.spawn(started).await??;
+            (service, Some(authority))
+        }
+        None => (runtime.spawn(Service::start(service)).await??, None),
+    };
+    if config.preallocate {
+        service.namespace().preallocate();
+    }
+    let queues = config.queues.iter();
+    let queues =
+        queues.filter_map(
+            |queue| match service.namespace().queue_or_topic(&queue.name)? {
+                Entity::Queue(queue) => Some(queue),
+                Entity::Topic(_) => None,
+            },
+        );
+    Ok(EmbeddedHub {
+        queues: queues.collect(),
+        service,
+        authority,
+        runtime,
+    })
+}
+
+fn counters(values: CounterValues) -> HubCounters {
+    HubCounters {
+        incoming_events: values.events_in,
+        incoming_bytes: Some(values.bytes_in),
+        outgoing_events: values.events_out,
+        outgoing_bytes: Some(values.bytes_out),
+        throttled: Some(values.batches_refused + values.batches_throttled),
+    }
+}
+
+fn queue(entity: &QueueEntity) -> QueueConfig {
+    QueueConfig {
+        name: entity.name.clone(),
+        options: QueueOptions {
+            lock_duration: entity.lock_duration,
+            maximum_delivery_count: entity.maximum_delivery_count,
+            size_limit: entity.size_limit,
+            ..QueueOptions::default()
+        },
+    }
+}
