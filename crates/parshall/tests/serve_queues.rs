@@ -144,6 +144,17 @@ fn one_namespace_has_hubs_queues_and_topics() {
 }
 
 #[test]
+fn the_metrics_tell_of_each_queue_and_subscription() {
+    let serving = serving("mine.yaml", OUR_CONFIG);
+    let metrics = serving.answer("Metrics");
+    for entity in ["jobs", "graveyard", "news/Subscriptions/red"] {
+        let line =
+            format!("\nparshall_hub_queue_messages{{entity=\"{entity}\",state=\"available\"}} 0\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+}
+
+#[test]
 fn queues_and_topics_of_the_command_line_take_the_place_of_the_default_hub() {
     let serving = Serving::start(&["--queue", "jobs", "--topic", "news:all,audit"]);
     serving.told("jobs (queue)");

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::amqp::AmqpFront;
 use super::blob::{BlobFront, BlobFrontCounterValues};
+use super::queue_metrics;
 use crate::blob::BlobStoreFigures;
 use crate::counters::CounterValues;
 use crate::log::disk::StorageCounters;
@@ -152,6 +153,9 @@ impl HttpFront {
             "Bytes that the log holds.",
             &|partition| partition.log().stats().bytes,
         );
+        if let Some(queues) = self.namespace.queues() {
+            queue_metrics::render(queues, &mut text);
+        }
         let connections = [
             (
                 "parshall_amqp_connections",

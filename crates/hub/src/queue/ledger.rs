@@ -4,6 +4,7 @@
 //! are, the session, the journal's changes, whom to wake.
 
 use super::changes::{Change, Departed, Effects};
+use super::counters::QueueCounters;
 use super::history::History;
 use super::page::{NO_SESSION, Page, Slot, Stage};
 use super::properties::with_properties;
@@ -24,6 +25,7 @@ pub(super) struct Ledger {
     /// What was sent lately, where duplicates are detected.
     pub(super) history: Option<History>,
     pub(super) waiters: Waiters,
+    pub(super) counters: QueueCounters,
     /// How many messages of each stage there are.
     counts: [u64; 5],
     /// What messages and states of sessions count towards the size limit.
@@ -77,6 +79,7 @@ impl Ledger {
             sessions: Sessions::default(),
             history,
             waiters: Waiters::default(),
+            counters: QueueCounters::default(),
             counts: [0; 5],
             bytes: 0,
             has_news: false,
@@ -256,6 +259,7 @@ impl Ledger {
 
     /// The time to live of a message is over.
     pub(super) fn expire(&mut self, page: &mut Page, place: Place, effects: &mut Effects) {
+        self.counters.expired += 1;
         match self.policy.dead_letters_expired {
             true => {
                 let reason = (TIME_TO_LIVE_EXPIRED, TIME_TO_LIVE_EXPIRED_DESCRIPTION);
@@ -276,6 +280,7 @@ impl Ledger {
         properties: &[(String, Value)],
         effects: &mut Effects,
     ) {
+        self.counters.dead_lettered += 1;
         let mut departed = self.take(page, place, effects);
         let text = |text: &str| Value::String(text.to_owned());
         let own = [(REASON, text(reason)), (DESCRIPTION, text(description))];

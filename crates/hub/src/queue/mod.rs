@@ -9,6 +9,7 @@
 //! No protocol is in here. The batch is the unit: a lock is taken once per call, and per message there is no allocation.
 
 mod changes;
+mod counters;
 mod deadlines;
 mod entity;
 mod error;
@@ -43,6 +44,7 @@ mod topic;
 mod waiter;
 mod waiters;
 
+pub use counters::QueueCounters;
 pub use error::QueueError;
 pub use lock_token::LockToken;
 pub use message::{Deliveries, Delivery, Lock, MessageState, NewMessage};

@@ -1,5 +1,6 @@
 //! A queue as its users have it: send, receive, settle, peek.
 
+use super::counters::QueueCounters;
 use super::entity::{DEAD_LETTERS, Entity, EntityState, QUEUES_OF_ONE};
 use super::error::QueueError;
 use super::lock_token::LockToken;
@@ -459,6 +460,12 @@ impl Queue {
             bytes: own.bytes + dead_letters.bytes(),
             ..own
         }
+    }
+
+    /// What has happened in it since the start.
+    #[must_use]
+    pub fn counters(&self) -> QueueCounters {
+        self.entity.lock().queues[self.place].ledger.counters
     }
 
     /// Registers a receiver, which gets `key` reported when what it waits for has come.

@@ -117,6 +117,7 @@ fn settle_one(
 ) {
     match settlement {
         Settlement::Complete => {
+            ledger.counters.completed += 1;
             ledger.remove(page, place, effects);
         }
         other => settle_otherwise(ledger, page, place, other, effects),
@@ -135,10 +136,12 @@ fn settle_otherwise(
         Settlement::Complete => {}
         Settlement::Release => ledger.unlock(page, place, Delivered::NotAtAll, effects),
         Settlement::Abandon { properties } => {
+            ledger.counters.abandoned += 1;
             ledger.set_properties(page, place, properties, effects);
             ledger.unlock(page, place, Delivered::Failed, effects);
         }
         Settlement::Defer { properties } => {
+            ledger.counters.deferred += 1;
             ledger.set_properties(page, place, properties, effects);
             ledger.defer(page, place, effects);
         }

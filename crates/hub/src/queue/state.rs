@@ -94,6 +94,7 @@ impl QueueState {
         let size = payload.length() as u64 + super::options::MESSAGE_OVERHEAD;
         let sequence_number = self.pages.push(slot, payload, is_ready);
         self.ledger.added(stage, size);
+        self.ledger.counters.enqueued += u64::from(stage != Stage::Scheduled);
         if session != NO_SESSION {
             self.ledger
                 .added_to_session(session, stage, sequence_number, effects);
@@ -374,6 +375,7 @@ impl Taking<'_> {
         }
         self.wanted.bytes = self.wanted.bytes.saturating_sub(length);
         self.taken += 1;
+        ledger.counters.delivered += 1;
         let number = place.sequence_number;
         match self.wanted.mode {
             ReceiveMode::PeekLock => {

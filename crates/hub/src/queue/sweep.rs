@@ -73,6 +73,7 @@ impl QueueState {
                 sequence_number,
             };
             let ledger = &mut self.ledger;
+            ledger.counters.lock_expirations += u64::from(delivered == Delivered::Failed);
             self.pages.change(number, |page| {
                 ledger.unlock(page, place, delivered, effects);
             });
@@ -92,6 +93,7 @@ fn sweep_page(ledger: &mut Ledger, page: &mut Page, number: u64, now: i64, effec
         };
         let slot = page.slot(position);
         if slot.stage.is_locked() && slot.until <= now {
+            ledger.counters.lock_expirations += 1;
             ledger.unlock(page, place, Delivered::Failed, effects);
         } else if slot.stage == Stage::Scheduled && slot.until <= now {
             let departed = ledger.take(page, place, effects);
