@@ -15,6 +15,7 @@ async fn what_does_not_exist_is_told_in_the_words_that_clients_look_for() {
     .await;
     let mut client = Client::connect(&service).await;
     for address in [
+        "nothing",
         "nothing/Subscriptions/all",
         "news/Subscriptions/nobody",
         "orders/Subscriptions/all",

@@ -253,7 +253,11 @@ impl Admission<'_> {
                 let partition = self.partition(&hub, partition)?;
                 self.receiver(link, partition, group, permit, attach)
             }
-            (role, _) => {
+            (role, address) => {
+                // A queue that does not exist looks like a hub.
+                if let Address::Hub(hub) = address {
+                    self.hub(hub)?;
+                }
                 let doing = if role == Role::Sender {
                     "sent to"
                 } else {
