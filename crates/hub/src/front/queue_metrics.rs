@@ -10,7 +10,10 @@ use crate::queue::{Entity, Queue, QueueCounters, QueueCounts, QueueStore};
 pub(super) fn render(store: &QueueStore, text: &mut String) {
     let queues = queues(store);
     let counts: Vec<QueueCounts> = queues.iter().map(|queue| queue.counts()).collect();
-    let counters: Vec<QueueCounters> = queues.iter().map(|queue| queue.counters()).collect();
+    let counters: Vec<QueueCounters> = queues
+        .iter()
+        .map(|queue| queue.lifecycle_counters())
+        .collect();
     let name = "parshall_hub_queue_messages";
     family(
         text,

@@ -462,9 +462,9 @@ impl Queue {
         }
     }
 
-    /// What has happened in it since the start.
+    /// What has become of its messages since the start.
     #[must_use]
-    pub fn counters(&self) -> QueueCounters {
+    pub fn lifecycle_counters(&self) -> QueueCounters {
         self.entity.lock().queues[self.place].ledger.counters
     }
 

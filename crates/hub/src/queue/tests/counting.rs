@@ -37,8 +37,8 @@ fn each_thing_that_happens_is_counted_once() {
         expired: 0,
         lock_expirations: 1,
     };
-    assert_eq!(queue.counters(), expected);
-    let dead_letters = queue.dead_letters().unwrap().counters();
+    assert_eq!(queue.lifecycle_counters(), expected);
+    let dead_letters = queue.dead_letters().unwrap().lifecycle_counters();
     assert_eq!((dead_letters.enqueued, dead_letters.delivered), (3, 0));
 }
 
@@ -51,11 +51,11 @@ fn a_scheduled_message_counts_when_it_becomes_available_and_an_expired_one_when_
         ..message
     };
     send_with(&queue, 0, &["later"], scheduled).unwrap();
-    assert_eq!(queue.counters(), QueueCounters::default());
+    assert_eq!(queue.lifecycle_counters(), QueueCounters::default());
     receive(&queue, 100, 0);
-    assert_eq!(queue.counters().enqueued, 1);
+    assert_eq!(queue.lifecycle_counters().enqueued, 1);
     assert_eq!(receive(&queue, 150, 1), []);
-    let counters = queue.counters();
+    let counters = queue.lifecycle_counters();
     assert_eq!((counters.expired, counters.dead_lettered), (1, 0));
 }
 
@@ -66,6 +66,6 @@ fn what_is_received_and_deleted_is_delivered_and_not_completed() {
     let mut deliveries = Deliveries::new();
     let request = request(ReceiveMode::ReceiveAndDelete, 2);
     queue.receive(at(0), &request, &mut deliveries).unwrap();
-    let counters = queue.counters();
+    let counters = queue.lifecycle_counters();
     assert_eq!((counters.delivered, counters.completed), (2, 0));
 }
