@@ -13,7 +13,6 @@ use super::session_lock::SessionLock;
 use super::state::Wanted;
 use super::waiter::Waiter;
 use super::waiters::Waiters;
-use crate::counters::{CounterValues, Counters};
 use crate::log::Subscriber;
 use crate::log::disk::CommitNumber;
 use crate::unix_time::UnixTime;
@@ -40,7 +39,6 @@ pub struct Queue {
     pub(super) role: Role,
     pub(super) dead_letters: Option<Arc<Self>>,
     pub(super) transfer_dead_letters: Option<Arc<Self>>,
-    pub(super) counters: Counters,
 }
 
 /// What a queue is there for.
@@ -140,11 +138,9 @@ impl Queue {
         messages: &[NewMessage<'_>],
     ) -> Result<Enqueued, QueueError> {
         self.check_sending()?;
-        let sent = self
+        let (sent, commit) = self
             .entity
-            .operate(now, |state, now| state.send(now, messages, None));
-        self.count_sent(messages, sent.as_ref().err());
-        let (sent, commit) = sent?;
+            .operate(now, |state, now| state.send(now, messages, None))?;
         Ok(Enqueued {
             count: sent.count,
             duplicates: sent.duplicates,
@@ -163,11 +159,9 @@ impl Queue {
     ) -> Result<Scheduled, QueueError> {
         self.check_sending()?;
         let mut sequence_numbers = Vec::with_capacity(messages.len());
-        let sent = self.entity.operate(now, |state, now| {
+        let (_sent, commit) = self.entity.operate(now, |state, now| {
             state.send(now, messages, Some(&mut sequence_numbers))
-        });
-        self.count_sent(messages, sent.as_ref().err());
-        let (_sent, commit) = sent?;
+        })?;
         Ok(Scheduled {
             sequence_numbers,
             commit,
@@ -208,7 +202,6 @@ impl Queue {
             messages: request.messages,
             bytes: request.bytes,
         };
-        let before = deliveries.heads.len();
         let ((), commit) = self.entity.operate(now, |state, now| {
             let session = self.session(state, now, request)?;
             let EntityState {
@@ -223,7 +216,6 @@ impl Queue {
             }
             Ok(())
         })?;
-        self.count_delivered(deliveries, before);
         Ok(commit)
     }
 
@@ -241,7 +233,6 @@ impl Queue {
         deliveries: &mut Deliveries,
     ) -> Result<CommitNumber, QueueError> {
         self.check_receiving()?;
-        let before = deliveries.heads.len();
         let ((), commit) = self.entity.operate(now, |state, now| {
             let session = self.session(state, now, request)?;
             let EntityState {
@@ -256,7 +247,6 @@ impl Queue {
                 effects,
             )
         })?;
-        self.count_delivered(deliveries, before);
         Ok(commit)
     }
 
@@ -410,33 +400,6 @@ impl Queue {
         state.queues[self.place].peek(from, messages, bytes, session_id, deliveries);
     }
 
-    /// What passed through: messages that were sent to it, those that were duplicates included, and messages that were
-    /// handed to receivers, those that were handed out again included.
-    #[must_use]
-    pub fn counters(&self) -> CounterValues {
-        self.counters.values()
-    }
-
-    fn count_sent(&self, messages: &[NewMessage<'_>], error: Option<&QueueError>) {
-        match error {
-            None => {
-                let sections = messages.iter().flat_map(|message| message.sections);
-                let bytes = sections.map(|section| section.len() as u64).sum();
-                self.counters.appended(messages.len() as u64, bytes);
-            }
-            Some(QueueError::Full { .. }) => self.counters.refused(),
-            Some(_) => {}
-        }
-    }
-
-    fn count_delivered(&self, deliveries: &Deliveries, before: usize) {
-        let delivered = &deliveries.heads[before..];
-        if !delivered.is_empty() {
-            let bytes = delivered.iter().map(|head| u64::from(head.length)).sum();
-            self.counters.delivered(delivered.len() as u64, bytes);
-        }
-    }
-
     /// How many messages there are.
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
@@ -502,7 +465,6 @@ impl Queue {
                 role: Role::DeadLetters,
                 dead_letters: None,
                 transfer_dead_letters: None,
-                counters: Counters::default(),
             }))
         };
         Arc::new(Self {
@@ -511,7 +473,6 @@ impl Queue {
             name: name.into(),
             dead_letters: beside("/$DeadLetterQueue", DEAD_LETTERS),
             transfer_dead_letters: beside("/$Transfer/$DeadLetterQueue", QUEUES_OF_ONE - 1),
-            counters: Counters::default(),
             options,
             role,
         })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hub::counters::CounterValues;
 use hub::log::{LogLimits, WhenFull};
 use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig, QueueConfig};
-use hub::queue::{Entity, Queue, QueueOptions};
+use hub::queue::{Entity, Queue, QueueCounters, QueueOptions};
 use hub::service::{Service, ServiceConfig};
 use units::ByteSize;
 
@@ -50,11 +50,11 @@ impl HubService for EmbeddedHub {
     fn counters(&self) -> BTreeMap<String, HubCounters> {
         let namespace = self.service.namespace();
         let hubs = namespace.hubs();
-        let hubs = hubs.iter().map(|hub| (hub.name(), hub.counters()));
+        let hubs = hubs.iter().map(|hub| (hub.name(), of_hub(hub.counters())));
         let queues = self.queues.iter();
-        let queues = queues.map(|queue| (queue.name(), queue.counters()));
+        let queues = queues.map(|queue| (queue.name(), of_queue(queue.counters())));
         let all = hubs.chain(queues);
-        all.map(|(name, values)| (name.to_owned(), counters(values)))
+        all.map(|(name, counters)| (name.to_owned(), counters))
             .collect()
     }
 
@@ -137,13 +137,21 @@ pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError
     })
 }
 
-fn counters(values: CounterValues) -> HubCounters {
+fn of_hub(values: CounterValues) -> HubCounters {
     HubCounters {
         incoming_events: values.events_in,
         incoming_bytes: Some(values.bytes_in),
         outgoing_events: values.events_out,
         outgoing_bytes: Some(values.bytes_out),
         throttled: Some(values.batches_refused + values.batches_throttled),
+    }
+}
+
+fn of_queue(counters: QueueCounters) -> HubCounters {
+    HubCounters {
+        incoming_events: counters.enqueued,
+        outgoing_events: counters.delivered,
+        ..HubCounters::default()
     }
 }
 

@@ -168,18 +168,3 @@ fn nothing_is_received_from_what_is_switched_off_or_forwards() {
     assert!(received(forwarding.dead_letters().unwrap()).is_ok());
     assert!(received(forwarding.transfer_dead_letters().unwrap()).is_ok());
 }
-
-#[test]
-fn what_went_in_and_what_was_handed_out_is_counted_each_time() {
-    let (_store, queue) = queue(QueueOptions::default());
-    send(&queue, 0, &["a", "b", "c"]);
-    let seen = receive(&queue, 0, 2);
-    settle(&queue, 1, &seen[..1], &Settlement::Complete);
-    // One of the two is handed out again when its lock is over, and the third for the first time.
-    receive(&queue, LOCK + 1, 10);
-    let counters = queue.counters();
-    assert_eq!(counters.events_in, 3);
-    assert_eq!(counters.events_out, 4);
-    assert!(counters.bytes_in > 0 && counters.bytes_out > counters.bytes_in);
-    assert_eq!(counters.batches_refused, 0);
-}
