@@ -52,7 +52,7 @@ impl HubService for EmbeddedHub {
         let hubs = namespace.hubs();
         let hubs = hubs.iter().map(|hub| (hub.name(), of_hub(hub.counters())));
         let queues = self.queues.iter();
-        let queues = queues.map(|queue| (queue.name(), of_queue(queue.counters())));
+        let queues = queues.map(|queue| (queue.name(), of_queue(queue.lifecycle_counters())));
         let all = hubs.chain(queues);
         all.map(|(name, counters)| (name.to_owned(), counters))
             .collect()
