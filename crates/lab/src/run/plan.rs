@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     clock::RunClock,
     load::{Arrivals, LoadPlan, Pace},
-    results::{CasePlan, MeasuredSystem, OrderExpectation, Role},
+    results::{CasePlan, MeasuredSystem, OrderExpectation, Role, Subject},
     roles::protocol::{
         Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, Ready, RelayConfig, SinkConfig,
     },
@@ -38,6 +38,14 @@ impl TrialPlan<'_> {
     /// Whether a command is measured, and not our relay.
     pub(super) fn is_external(&self) -> bool {
         !self.parameters.sut.is_ours()
+    }
+
+    /// What is measured, for sentences about it.
+    pub(super) fn subject(&self) -> Subject {
+        match self.is_external() {
+            true => Subject::Other(self.parameters.sut.name.clone()),
+            false => Subject::Relay,
+        }
     }
 
     /// How many processes the relay's role has. A command is one, whatever it starts.

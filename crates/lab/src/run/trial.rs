@@ -26,6 +26,7 @@ use super::{
     plan::TrialPlan,
 };
 use crate::{
+    figure,
     limits::{CpuList, Limiter, Placement, RoleBounds, RoleGroup},
     probe::Scope,
     progress::{Observer, Phase},
@@ -70,7 +71,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     let mut trial = Trial {
         plan,
         launcher: context.launcher,
-        crew: Crew::new(context.cancellation, plan.clock),
+        crew: Crew::new(context.cancellation, plan.clock, plan.subject()),
         monitor,
         groups: groups(plan, context.limiter),
         folder: context.folder,
@@ -108,8 +109,9 @@ pub(super) async fn run_trial<L: RoleLauncher>(
                         Severity::Failure,
                         FindingKind::LimitedByClient,
                         format!(
-                            "the {role} was killed at its memory limit of {} bytes",
-                            group.limit().memory_bytes.unwrap_or_default()
+                            "{} was killed at its memory limit of {}",
+                            plan.subject().called(*role, role),
+                            figure::bytes(group.limit().memory_bytes.unwrap_or_default() as f64)
                         ),
                     );
                     finding.trial = Some(number);
