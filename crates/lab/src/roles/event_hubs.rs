@@ -8,13 +8,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::storage::StorageConnectionStringError;
 use access::{ConnectionString, ConnectionStringError};
 use amqp::Value;
 use amqp::codec::Reader;
 use amqp::message::{SectionKind, Sections, encode};
 use bytes::BytesMut;
+use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{
-    Checkpoint, CheckpointStore, ConsumerGroup, FileCheckpointStore, StoreError,
+    BlobCheckpointStore, Checkpoint, CheckpointStore, ConsumerGroup, FileCheckpointStore,
+    MemoryCheckpointStore, StoreError,
 };
 use connect::event::PartitionId;
 use connect::event_hubs::{
@@ -29,6 +32,7 @@ use hub::log::{LogLimits, WhenFull};
 use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig, StartError};
 use relay::metrics::MetricsHandle;
+use relay::ownership::{OwnershipMode, OwnershipOptions};
 use relay::{CheckpointPolicy, Relay, RelayError, RelayOptions, route};
 use units::ByteSize;
 
@@ -77,9 +81,12 @@ pub enum FabricError {
     /// The service can't be reached or refuses.
     #[error(transparent)]
     Client(#[from] EventHubsError),
-    /// The folder of checkpoints can't be used.
+    /// The checkpoints can't be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The storage account is not to be understood.
+    #[error(transparent)]
+    StorageConnectionString(#[from] StorageConnectionStringError),
     /// The pipeline is impossible.
     #[error(transparent)]
     Relay(#[from] RelayError),
@@ -170,7 +177,7 @@ impl Fabric for EventHubsFabric {
             .open_source(&config.source, options, config.read_from)
             .await?;
         let sink = self.open_sink(&config.destination).await?;
-        let store = Arc::new(FileCheckpointStore::open(&config.checkpoints)?);
+        let store = checkpoint_store(config).await?;
         let connection_string: ConnectionString =
             config.source.connection_string.reveal().parse()?;
         let group = ConsumerGroup {
@@ -178,7 +185,15 @@ impl Fabric for EventHubsFabric {
             hub: config.source.hub.name.as_str().into(),
             name: config.source.hub.consumer_group.as_str().into(),
         };
-        let source = Share::new(source, config.instance, scenario.instances);
+        let options = relay_options(config, group.clone());
+        let mut source = match &options.ownership {
+            None => Share::new(source, config.instance, scenario.instances),
+            Some(_) => Share::new(source, 0, 1),
+        };
+        if options.ownership.is_some() {
+            // Who claims a partition also takes over its link.
+            source.source.set_owner_level(0);
+        }
         // What lay in the hub before the run counts as done.
         for (partition, position) in positions {
             if let StartPosition::AfterSequenceNumber(sequence_number) = position
@@ -195,7 +210,7 @@ impl Fabric for EventHubsFabric {
                 store.update_checkpoint(checkpoint).await?;
             }
         }
-        let relay = Relay::new(relay_options(config, group), source, sink, store)?;
+        let relay = Relay::new(options, source, sink, store)?;
         Ok(EventHubsRelay {
             relay,
             clock: config.clock,
@@ -325,6 +340,31 @@ impl RelayMetrics for RelayReader {
     }
 }
 
+fn ownership(relay: &scenario::Relay, instance: u32) -> Option<OwnershipOptions> {
+    let mode = match relay.ownership {
+        scenario::Ownership::Static => return None,
+        scenario::Ownership::Balanced => OwnershipMode::Balanced,
+        scenario::Ownership::Greedy => OwnershipMode::Greedy,
+    };
+    Some(OwnershipOptions {
+        mode,
+        ..OwnershipOptions::new(format!("instance-{instance}"))
+    })
+}
+
+async fn checkpoint_store(config: &RelayConfig) -> Result<Arc<dyn CheckpointStore>, FabricError> {
+    Ok(match (config.relay.checkpoint_store, &config.storage) {
+        (scenario::CheckpointStore::Memory, _) => Arc::new(MemoryCheckpointStore::new()),
+        (scenario::CheckpointStore::Blob, Some(storage)) => {
+            let options = BlobStoreOptions::new(storage.reveal().parse()?, CHECKPOINT_CONTAINER);
+            Arc::new(BlobCheckpointStore::open(options).await?)
+        }
+        (scenario::CheckpointStore::File | scenario::CheckpointStore::Blob, _) => {
+            Arc::new(FileCheckpointStore::open(&config.checkpoints)?)
+        }
+    })
+}
+
 fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
     let scenario = &config.relay;
     RelayOptions {
@@ -352,6 +392,7 @@ fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
         start_position: StartPosition::Earliest,
         failure_ratio: scenario.failure_ratio,
         restart_after: scenario.restart_after,
+        ownership: ownership(scenario, config.instance),
         stop_timeout: STOP_TIMEOUT,
         ..RelayOptions::new(group)
     }
@@ -467,3 +508,6 @@ fn property(map: &[u8]) -> Option<&[u8]> {
 
 /// How long a stopped relay waits for what is under way.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The container that the lab's own service has for checkpoints.
+const CHECKPOINT_CONTAINER: &str = "checkpoints";

@@ -144,6 +144,9 @@ pub struct RelayConfig {
     pub read_from: ReadFrom,
     /// A folder for checkpoints that all instances share; empty when the trial begins.
     pub checkpoints: PathBuf,
+    /// The storage account, where checkpoints are blobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Secret>,
     /// The seed of routes and injected failures.
     pub seed: u64,
 }
@@ -575,6 +578,7 @@ mod tests {
             instance: 0,
             read_from: ReadFrom::Now,
             checkpoints: PathBuf::from("/tmp/checkpoints"),
+            storage: Some(Secret::new("AccountName=x")),
             seed: 3,
         }));
         comes_back(&config);

@@ -121,6 +121,7 @@ impl TrialPlan<'_> {
             instance,
             read_from: self.read_from(),
             checkpoints: checkpoints.to_owned(),
+            storage: embedded.and_then(|ready| ready.storage_connection_string.clone()),
             seed: parameters.load.seed,
         }
     }

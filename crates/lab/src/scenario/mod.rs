@@ -33,5 +33,5 @@ pub use parameters::{
     Embedded, Hub, Hubs, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target,
     WhenFull,
 };
-pub use relay::{Batch, Checkpoint, Relay, Retry, Route};
+pub use relay::{Batch, Checkpoint, CheckpointStore, Ownership, Relay, Retry, Route};
 pub use system::{Readiness, SystemUnderTest, Transport};

@@ -21,6 +21,10 @@ pub struct Relay {
     pub fan_out: u32,
     /// When progress is recorded.
     pub checkpoint: Checkpoint,
+    /// Where it is recorded.
+    pub checkpoint_store: CheckpointStore,
+    /// How several instances divide the partitions among them.
+    pub ownership: Ownership,
     /// The probability that a send fails on purpose, from 0 to 1. Each failure stops its partition, as a lost
     /// ownership would.
     pub failure_ratio: f64,
@@ -69,6 +73,30 @@ pub enum Checkpoint {
     Every(Duration),
 }
 
+/// Where progress is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointStore {
+    /// In each instance's memory, for what the relay costs without it.
+    Memory,
+    /// In files that all instances share.
+    File,
+    /// In blobs of the embedded service, as the official SDKs lay them out.
+    Blob,
+}
+
+/// How several instances divide the partitions among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ownership {
+    /// Each takes every n-th, as the scenario starts them.
+    Static,
+    /// By claims in the checkpoint store, one per cycle.
+    Balanced,
+    /// By claims in the checkpoint store, all that are missing to an equal share at once.
+    Greedy,
+}
+
 /// Tries of a send: exponential delays between them, bounded in number and length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -92,6 +120,8 @@ impl Default for Relay {
             route: Route::Random,
             fan_out: 32,
             checkpoint: Checkpoint::EachBatch,
+            checkpoint_store: CheckpointStore::File,
+            ownership: Ownership::Static,
             failure_ratio: 0.0,
             in_flight: 1,
             try_timeout: Duration::from_secs(5),

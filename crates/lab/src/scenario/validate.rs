@@ -11,8 +11,8 @@ use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, Checkpoint, Hub, LoadMode, Parameters, Payload, Percent, Readiness, RoleLimits,
-    SMALLEST_PAYLOAD, Target, system,
+    Capacity, Checkpoint, CheckpointStore, Hub, LoadMode, Ownership, Parameters, Payload, Percent,
+    Readiness, RoleLimits, SMALLEST_PAYLOAD, Target, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -232,6 +232,24 @@ impl Rules<'_> {
             relay.retry.delay,
         )?;
         self.duration("relay.restart_after", relay.restart_after, Duration::ZERO)?;
+        let is_shared = relay.ownership != Ownership::Static;
+        match relay.checkpoint_store {
+            CheckpointStore::Memory if is_shared => {
+                let reason = "claims in one instance's memory are seen by no other";
+                let advice = "choose `file` or `blob`, or leave `relay.ownership` at `static`";
+                return Err(self
+                    .document
+                    .mistake("relay.checkpoint_store", reason, advice));
+            }
+            CheckpointStore::Blob if parameters.target != Target::Embedded => {
+                let reason = "only the embedded service is known to have a storage account";
+                let advice = "choose `file` for other targets";
+                return Err(self
+                    .document
+                    .mistake("relay.checkpoint_store", reason, advice));
+            }
+            _ => {}
+        }
         if let Checkpoint::Every(every) = relay.checkpoint {
             self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
         }
