@@ -6,6 +6,7 @@
     reason = "what panics in a test fails it, and says where"
 )]
 
+mod blobs;
 mod rig;
 mod sharing;
 

@@ -13,6 +13,7 @@ use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
 use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source as _, SourceEvent, SourceOptions, StartPosition};
+use hub::front::blob::BlobFault;
 use hub::log::LogLimits;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
@@ -70,6 +71,25 @@ impl Rig {
 
     /// The same with other logs in the destination.
     pub(crate) async fn start_with_logs(settings: &str, log: LogLimits) -> Self {
+        Self::start_with(settings, log, |_| "{files: ./checkpoints}".to_owned()).await
+    }
+
+    /// The same with checkpoints in blobs of the same service.
+    pub(crate) async fn start_with_blobs(settings: &str) -> Self {
+        let store = |service: &Service| {
+            let string = service.storage_connection_string().unwrap().reveal();
+            format!(
+                "{{blob: {{connection_string: '{string}', container: checkpoints, create: true}}}}"
+            )
+        };
+        Self::start_with(settings, LogLimits::default(), store).await
+    }
+
+    async fn start_with(
+        settings: &str,
+        log: LogLimits,
+        store: impl FnOnce(&Service) -> String,
+    ) -> Self {
         let namespace = NamespaceConfig::with_hubs(vec![
             HubConfig::new("source", SOURCES as u16),
             HubConfig {
@@ -77,15 +97,19 @@ impl Rig {
                 ..HubConfig::new("destination", DESTINATIONS as u16)
             },
         ]);
-        let service = Service::start(ServiceConfig::loopback(namespace))
-            .await
-            .unwrap();
+        let service = Service::start(ServiceConfig {
+            blob: Some(([127, 0, 0, 1], 0).into()),
+            ..ServiceConfig::loopback(namespace)
+        })
+        .await
+        .unwrap();
+        let store = store(&service);
         let folder = tempfile::tempdir().unwrap();
         let connection_string = service.connection_string(None);
         let pipeline = format!(
             "source:\n  event_hubs: {{connection_string: '{0}', hub: source}}\n\
              sink:\n  event_hubs: {{connection_string: '{0}', hub: destination}}\n\
-             checkpoint: {{store: {{files: ./checkpoints}}}}\n{settings}",
+             checkpoint: {{store: {store}}}\n{settings}",
             connection_string.reveal()
         );
         std::fs::write(folder.path().join(PIPELINE), pipeline).unwrap();
@@ -174,6 +198,11 @@ impl Rig {
 
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.folder.path().join("checkpoints")
+    }
+
+    /// Lets the blob service do this from now on.
+    pub(crate) fn set_blob_fault(&self, fault: BlobFault) {
+        self.service.blob_faults().unwrap().set(fault);
     }
 
     /// Whose progress the relays keep.

@@ -23,7 +23,7 @@ const SETTINGS: &str = "route: random\nseed: 5\nbatch: {events: 40, wait: 2 ms}\
 
 const OWNED: &str = "parshall_relay_owned_partitions";
 const CLAIMED: &str = "parshall_relay_claimed_partitions_total";
-const LOST: &str = "parshall_relay_lost_partitions_total";
+pub(crate) const LOST: &str = "parshall_relay_lost_partitions_total";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_under_way() {
@@ -131,13 +131,13 @@ async fn a_relay_that_was_paused_for_too_long_writes_nothing_over_and_joins_agai
 }
 
 /// Waits until so many more events have arrived.
-async fn carry(rig: &Rig, more: u64) {
+pub(crate) async fn carry(rig: &Rig, more: u64) {
     let goal = rig.seen().distinct + more;
     rig.until_seen(|seen| seen.distinct >= goal).await;
 }
 
 /// Waits until the partitions that each relay owns are as they should be.
-async fn until_owned(relays: &mut [Relaying], mut enough: impl FnMut(&[u64]) -> bool) {
+pub(crate) async fn until_owned(relays: &mut [Relaying], mut enough: impl FnMut(&[u64]) -> bool) {
     loop {
         let mut owned = Vec::new();
         for relay in &mut *relays {
@@ -151,21 +151,21 @@ async fn until_owned(relays: &mut [Relaying], mut enough: impl FnMut(&[u64]) -> 
 }
 
 /// Waits until something holds.
-async fn until(mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     while !holds().await {
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
 }
 
 /// Whether all partitions are owned, in shares that differ by one at most.
-fn is_shared(owned: &[u64]) -> bool {
+pub(crate) fn is_shared(owned: &[u64]) -> bool {
     let least = owned.iter().min().unwrap();
     let most = owned.iter().max().unwrap();
     owned.iter().sum::<u64>() == u64::from(SOURCES) && most - least <= 1
 }
 
 /// Stops all relays in good order.
-async fn finish(relays: Vec<Relaying>) {
+pub(crate) async fn finish(relays: Vec<Relaying>) {
     for relay in relays {
         let (status, said) = relay.terminate().await;
         assert_eq!(status.code(), Some(0), "{said}");
