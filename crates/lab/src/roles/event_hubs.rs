@@ -40,7 +40,9 @@ use super::fabric::{
     DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline,
     RelayReading,
 };
-use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, TlsAccess};
+use super::protocol::{
+    CHECKPOINT_CONTAINER, Endpoint, HubConfig, ReadFrom, RelayConfig, TlsAccess,
+};
 use super::relay_reading::reading;
 use crate::clock::RunClock;
 use crate::payload::HEADER_PROPERTY;
@@ -84,6 +86,9 @@ pub enum FabricError {
     /// The checkpoints can't be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Checkpoints are to be blobs, and nobody said where.
+    #[error("checkpoints are to be kept in blobs, but there is no storage account")]
+    NoStorage,
     /// The storage account is not to be understood.
     #[error(transparent)]
     StorageConnectionString(#[from] StorageConnectionStringError),
@@ -186,14 +191,15 @@ impl Fabric for EventHubsFabric {
             name: config.source.hub.consumer_group.as_str().into(),
         };
         let options = relay_options(config, group.clone());
-        let mut source = match &options.ownership {
+        let source = match &options.ownership {
             None => Share::new(source, config.instance, scenario.instances),
-            Some(_) => Share::new(source, 0, 1),
+            Some(_) => {
+                // Who claims a partition also takes over its link.
+                let mut source = source;
+                source.set_owner_level(0);
+                Share::new(source, 0, 1)
+            }
         };
-        if options.ownership.is_some() {
-            // Who claims a partition also takes over its link.
-            source.source.set_owner_level(0);
-        }
         // What lay in the hub before the run counts as done.
         for (partition, position) in positions {
             if let StartPosition::AfterSequenceNumber(sequence_number) = position
@@ -340,27 +346,36 @@ impl RelayMetrics for RelayReader {
     }
 }
 
+/// How an instance shares partitions with the others; none where each has its own from the start.
 fn ownership(relay: &scenario::Relay, instance: u32) -> Option<OwnershipOptions> {
-    let mode = match relay.ownership {
-        scenario::Ownership::Static => return None,
-        scenario::Ownership::Balanced => OwnershipMode::Balanced,
-        scenario::Ownership::Greedy => OwnershipMode::Greedy,
+    let scenario::Ownership {
+        mode,
+        renew,
+        expire,
+    } = relay.ownership;
+    let mode = match mode {
+        scenario::OwnershipMode::Static => return None,
+        scenario::OwnershipMode::Balanced => OwnershipMode::Balanced,
+        scenario::OwnershipMode::Greedy => OwnershipMode::Greedy,
     };
     Some(OwnershipOptions {
         mode,
-        ..OwnershipOptions::new(format!("instance-{instance}"))
+        identity: format!("instance-{instance}"),
+        renew,
+        expire,
     })
 }
 
 async fn checkpoint_store(config: &RelayConfig) -> Result<Arc<dyn CheckpointStore>, FabricError> {
-    Ok(match (config.relay.checkpoint_store, &config.storage) {
-        (scenario::CheckpointStore::Memory, _) => Arc::new(MemoryCheckpointStore::new()),
-        (scenario::CheckpointStore::Blob, Some(storage)) => {
+    Ok(match config.relay.checkpoint_store {
+        scenario::CheckpointStore::Memory => Arc::new(MemoryCheckpointStore::new()),
+        scenario::CheckpointStore::File => {
+            Arc::new(FileCheckpointStore::open(&config.checkpoints)?)
+        }
+        scenario::CheckpointStore::Blob => {
+            let storage = config.storage.as_ref().ok_or(FabricError::NoStorage)?;
             let options = BlobStoreOptions::new(storage.reveal().parse()?, CHECKPOINT_CONTAINER);
             Arc::new(BlobCheckpointStore::open(options).await?)
-        }
-        (scenario::CheckpointStore::File | scenario::CheckpointStore::Blob, _) => {
-            Arc::new(FileCheckpointStore::open(&config.checkpoints)?)
         }
     })
 }
@@ -508,6 +523,3 @@ fn property(map: &[u8]) -> Option<&[u8]> {
 
 /// How long a stopped relay waits for what is under way.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The container that the lab's own service has for checkpoints.
-const CHECKPOINT_CONTAINER: &str = "checkpoints";

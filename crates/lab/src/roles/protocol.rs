@@ -482,6 +482,9 @@ impl Report {
     }
 }
 
+/// The container for checkpoints and ownership in the embedded service's storage account.
+pub const CHECKPOINT_CONTAINER: &str = "checkpoints";
+
 #[cfg(test)]
 mod tests {
     use super::*;

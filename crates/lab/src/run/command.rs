@@ -2,12 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::{
-    peers::Peers,
-    plan::{CHECKPOINTS, TrialPlan},
-};
+use super::{peers::Peers, plan::TrialPlan};
 use crate::{
-    roles::protocol::{ExternalConfig, Ready},
+    roles::protocol::{CHECKPOINT_CONTAINER, ExternalConfig, Ready},
     scenario::Secret,
 };
 
@@ -57,7 +54,7 @@ impl TrialPlan<'_> {
         }
         if let Some(storage) = embedded.and_then(|ready| ready.storage_connection_string.clone()) {
             told.secret("CHECKPOINT_CONNECTION_STRING", storage);
-            told.text("CHECKPOINT_CONTAINER", CHECKPOINTS);
+            told.text("CHECKPOINT_CONTAINER", CHECKPOINT_CONTAINER);
         }
         told.text("FOLDER", absolute(folder));
         told.text("INSTANCES", relay.instances);

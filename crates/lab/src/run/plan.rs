@@ -10,7 +10,8 @@ use crate::{
     load::{Arrivals, LoadPlan, Pace},
     results::{CasePlan, MeasuredSystem, OrderExpectation, Role, Subject},
     roles::protocol::{
-        Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, Ready, RelayConfig, SinkConfig,
+        CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, Ready,
+        RelayConfig, SinkConfig,
     },
     scenario::{self, Case, LoadMode, Parameters, Readiness, RoleLimits, Target, Transport},
     verify::Expectation,
@@ -89,7 +90,7 @@ impl TrialPlan<'_> {
             storage,
             profile: parameters.embedded.profile.clone(),
             tls: (parameters.sut.transport == Transport::Tls).then(|| tls.to_owned()),
-            blob_containers: Some(vec![CHECKPOINTS.to_owned()]),
+            blob_containers: Some(vec![CHECKPOINT_CONTAINER.to_owned()]),
         }
     }
 
@@ -316,6 +317,3 @@ const SLACK: Duration = Duration::from_secs(60);
 
 /// Poisson streams differ from their mean.
 const STREAM_SLACK: u64 = 100_000;
-
-/// The container for checkpoints and ownership in the embedded service's storage account.
-pub(super) const CHECKPOINTS: &str = "checkpoints";

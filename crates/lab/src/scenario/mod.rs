@@ -18,6 +18,7 @@ mod case;
 mod file;
 mod glob;
 mod load;
+mod ownership;
 mod parameters;
 mod relay;
 mod sweep;
@@ -29,9 +30,10 @@ pub use capacity::{Capacity, Percent, PercentError, PurposefulFailures};
 pub use case::{Axis, Case};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
+pub use ownership::{Ownership, OwnershipMode};
 pub use parameters::{
     Embedded, Hub, Hubs, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target,
     WhenFull,
 };
-pub use relay::{Batch, Checkpoint, CheckpointStore, Ownership, Relay, Retry, Route};
+pub use relay::{Batch, Checkpoint, CheckpointStore, Relay, Retry, Route};
 pub use system::{Readiness, SystemUnderTest, Transport};

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use super::ownership::{Ownership, OwnershipMode};
+
 /// The section `relay`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -21,7 +23,7 @@ pub struct Relay {
     pub fan_out: u32,
     /// When progress is recorded.
     pub checkpoint: Checkpoint,
-    /// Where it is recorded.
+    /// Where it is recorded, and where claims are.
     pub checkpoint_store: CheckpointStore,
     /// How several instances divide the partitions among them.
     pub ownership: Ownership,
@@ -85,18 +87,6 @@ pub enum CheckpointStore {
     Blob,
 }
 
-/// How several instances divide the partitions among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ownership {
-    /// Each takes every n-th, as the scenario starts them.
-    Static,
-    /// By claims in the checkpoint store, one per cycle.
-    Balanced,
-    /// By claims in the checkpoint store, all that are missing to an equal share at once.
-    Greedy,
-}
-
 /// Tries of a send: exponential delays between them, bounded in number and length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -121,7 +111,7 @@ impl Default for Relay {
             fan_out: 32,
             checkpoint: Checkpoint::EachBatch,
             checkpoint_store: CheckpointStore::File,
-            ownership: Ownership::Static,
+            ownership: Ownership::new(OwnershipMode::Static),
             failure_ratio: 0.0,
             in_flight: 1,
             try_timeout: Duration::from_secs(5),
