@@ -9,6 +9,7 @@
 mod blobs;
 mod rig;
 mod sharing;
+mod switch;
 
 use std::time::Duration;
 
