@@ -399,6 +399,8 @@ pub struct RelayCounters {
     pub completed: u64,
     /// Partitions opened, those opened again included. What was on the way when a partition was closed arrived nowhere.
     pub opened: u64,
+    /// Partitions owned at present; all that the instance has where they are not shared.
+    pub owned: u64,
     /// When the first send was accepted.
     pub first_forwarded: Option<RunTime>,
     /// When the last one was.

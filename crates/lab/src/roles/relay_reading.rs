@@ -42,6 +42,7 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
             doubtful: metrics.doubtful_events,
             completed: metrics.completed_events,
             opened: metrics.opened_partitions,
+            owned: metrics.owned_partitions,
             first_forwarded: metrics.first_forwarded_at.map(run_time),
             last_forwarded: metrics.last_forwarded_at.map(run_time),
         },

@@ -49,6 +49,11 @@ impl TrialPlan<'_> {
         }
     }
 
+    /// Whether instances of our relay claim the partitions of the source.
+    pub(super) fn claims_partitions(&self) -> bool {
+        !self.is_external() && self.parameters.relay.ownership.is_shared()
+    }
+
     /// How many processes the relay's role has. A command is one, whatever it starts.
     pub(super) fn relay_processes(&self) -> u32 {
         match self.is_external() {
