@@ -49,4 +49,4 @@ peers-java: ## the same on the Java SDK alone, one for each version (a JDK and M
 	peers/java-event-hubs/build $(JAVA_SDK_VERSIONS)
 
 peers-rust: ## the same on the Rust SDK alone
-	$(CARGO) build --release --locked --manifest-path peers/rust-event-hubs/Cargo.toml
+	$(CARGO) build --release --locked --manifest-path peers/rust-event-hubs/Cargo.toml --target-dir peers/rust-event-hubs/target

@@ -1,5 +1,7 @@
 package parshall.peer;
 
+import com.azure.core.amqp.exception.AmqpErrorCondition;
+import com.azure.core.amqp.exception.AmqpException;
 import com.azure.messaging.eventhubs.CheckpointStore;
 import com.azure.messaging.eventhubs.EventHubProducerAsyncClient;
 import com.azure.messaging.eventhubs.EventProcessorClient;
@@ -7,6 +9,8 @@ import com.azure.messaging.eventhubs.LoadBalancingStrategy;
 import com.azure.messaging.eventhubs.models.EventBatchContext;
 import com.azure.messaging.eventhubs.models.EventPosition;
 import java.io.IOException;
+import java.io.OutputStream;
+import java.io.PrintStream;
 import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -23,7 +27,7 @@ import reactor.core.scheduler.Schedulers;
  * The forwarder of the published fan-out study on the official SDK: processors that share the partitions of one hub
  * and forward each batch to the partitions of another ({@link Forwarder}).
  *
- * <p>Runs until it is told to end (SIGTERM). Standard output has one line, {@code ready}, when every partition of the
+ * <p>Runs until it is told to end (SIGTERM). Standard output has a line {@code ready} when every partition of the
  * source has a processor; standard error has what goes wrong.
  */
 public final class Main {
@@ -80,11 +84,19 @@ public final class Main {
                     .processPartitionInitialization(
                             context -> waiting.has(context.getPartitionContext().getPartitionId()))
                     .processEventBatch(batch -> forward(forwarder, batch), settings.batch(), settings.maxWait())
-                    .processError(context -> complain(
-                            "partition " + context.getPartitionContext().getPartitionId() + ": "
-                                    + context.getThrowable()))
+                    .processError(context ->
+                            complain(context.getPartitionContext().getPartitionId(), context.getThrowable()))
                     .buildEventProcessorClient();
             return new Instance(processor);
+        }
+
+        private static void complain(String partition, Throwable error) {
+            if (error instanceof AmqpException amqp && amqp.getErrorCondition() == AmqpErrorCondition.LINK_STOLEN) {
+                // How processors come to equal shares: no failure.
+                System.out.println("partition " + partition + " went to another processor");
+            } else {
+                Main.complain("partition " + partition + ": " + error);
+            }
         }
 
         private static void forward(Forwarder forwarder, EventBatchContext batch) {
@@ -139,6 +151,8 @@ public final class Main {
 
     private static void stop(List<Instance> instances) {
         stopping = true;
+        // The SDK has complaints of its own about what it is interrupted in.
+        System.setErr(new PrintStream(OutputStream.nullOutputStream()));
         List<Thread> stopping = instances.stream().map(instance -> new Thread(() -> instance.processor().stop())).toList();
         stopping.forEach(Thread::start);
         long deadline = System.nanoTime() + PATIENCE_NANOS;
