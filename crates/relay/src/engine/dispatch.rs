@@ -25,6 +25,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.metrics.received_batches += 1;
         self.metrics.received_events += batch.len() as u64;
         self.metrics.received_bytes += batch.message_bytes() as u64;
+        let now = self.store.now();
+        self.metrics.record_source_ages(batch.events(), now);
         record_count(&mut self.metrics.batch_events, batch.len() as u64);
         record_count(&mut self.metrics.batch_bytes, batch.message_bytes() as u64);
         self.held_bytes += batch.message_bytes();
