@@ -460,6 +460,8 @@ pub enum Outcome {
         latency: Option<Recording>,
         /// From the instant at which the event really left, if the payload tells.
         uncorrected_latency: Option<Recording>,
+        /// From the append to the destination, if the service dates it.
+        delivery_time: Option<Recording>,
     },
 }
 
@@ -557,6 +559,7 @@ mod tests {
                 delivery: Some(Delivery::default()),
                 latency: None,
                 uncorrected_latency: None,
+                delivery_time: None,
             }),
         });
         comes_back(&Report::Failed {

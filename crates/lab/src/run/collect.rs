@@ -50,7 +50,13 @@ pub(super) fn collect(
     let subject = plan.subject();
     let mut findings = limit_findings(&subject, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
-    let distributions = outcomes.distributions(begin_of(crew))?;
+    let mut distributions = outcomes.distributions(begin_of(crew))?;
+    // A service of its own has a clock of its own; and how long a backlog lay there is nobody's latency.
+    if !plan.is_embedded() || plan.mode() == LoadMode::Backlog {
+        for stage in [Stage::InHub, Stage::Delivery] {
+            distributions.stages.remove(&stage);
+        }
+    }
     if ending.is_whole {
         if plan.is_embedded() {
             let clients = ClientCounters {
@@ -127,6 +133,7 @@ struct Outcomes<'a> {
     delivery: Option<&'a verify::Delivery>,
     latency: Option<&'a Recording>,
     uncorrected_latency: Option<&'a Recording>,
+    delivery_time: Option<&'a Recording>,
     /// A command did not end when it was asked to.
     was_killed: bool,
 }
@@ -162,10 +169,12 @@ impl<'a> Outcomes<'a> {
                     delivery,
                     latency,
                     uncorrected_latency,
+                    delivery_time,
                 } => {
                     all.delivery = delivery.as_ref();
                     all.latency = latency.as_ref();
                     all.uncorrected_latency = uncorrected_latency.as_ref();
+                    all.delivery_time = delivery_time.as_ref();
                 }
             }
         }
@@ -192,6 +201,10 @@ impl<'a> Outcomes<'a> {
         if let Some(latency) = self.uncorrected_latency {
             distributions.uncorrected_latency =
                 latency.total.decode().map_err(unreadable(Role::Sink))?;
+        }
+        if let Some(recording) = self.delivery_time {
+            let delivery = recording.total.decode().map_err(unreadable(Role::Sink))?;
+            distributions.stages.insert(Stage::Delivery, delivery);
         }
         if let Some(load) = self.load {
             let lateness = load

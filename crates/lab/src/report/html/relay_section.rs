@@ -79,26 +79,33 @@ fn work(case: &Case) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-/// A row for each kind of change, with the reasons that occurred.
+/// A row for each kind of change: how often in the measured phases, with the reasons that occurred, and in the trials as a
+/// whole, to which the opening of all partitions at the start and their closing at the end belong.
 fn partitions(all: &RelayActivity) -> Option<Grid> {
-    let mut grid = Grid::new(["partitions", "number", "reasons"]);
-    let mut row = |name: &str, reasons: &[(&str, u64)]| {
+    let mut grid = Grid::new(["partitions", "while measured", "reasons", "whole trials"]);
+    let mut row = |name: &str, reasons: &[(&str, u64)], whole: Option<u64>| {
         let total: u64 = reasons.iter().map(|(_, count)| count).sum();
         let occurred = reasons.iter().filter(|(_, count)| *count > 0);
         let occurred: Vec<String> = occurred
             .map(|(reason, count)| format!("{reason} {}", figure::count(*count)))
             .collect();
-        if total > 0 {
-            let cells = [Some(figure::count(total)), Some(occurred.join(", "))];
+        if total > 0 || whole.is_some_and(|whole| whole > 0) {
+            let cells = [
+                Some(figure::count(total)),
+                Some(occurred.join(", ")).filter(|occurred| !occurred.is_empty()),
+                whole.map(figure::count),
+            ];
             grid.push(name, cells);
         }
     };
-    row("opened", &all.opened.named());
-    row("closed", &all.closed.named());
+    let whole = all.whole_trial;
+    row("opened", &all.opened.named(), Some(whole.opened_partitions));
+    row("closed", &all.closed.named(), Some(whole.closed_partitions));
     if let Some(ownership) = &all.ownership {
-        row("gained", &ownership.gained.named());
-        row("lost", &ownership.lost.named());
-        row("rounds of renewal", &ownership.rounds.named());
+        let (gained, lost) = (whole.gained_partitions, whole.lost_partitions);
+        row("gained", &ownership.gained.named(), Some(gained));
+        row("lost", &ownership.lost.named(), Some(lost));
+        row("rounds of renewal", &ownership.rounds.named(), None);
     }
     grid.without_empty_columns()
 }
@@ -258,6 +265,7 @@ mod tests {
             ["opened", "closed", "gained", "lost", "rounds of renewal"]
         );
         assert_eq!(partitions.rows[2].cells[1].value, "stolen 9");
+        assert_eq!(partitions.rows[2].cells[2].value, "9");
         assert_eq!(section.sizes.expect("sizes were recorded").rows.len(), 2);
         let waiting = section.waiting.expect("the loop slept");
         assert!(waiting.contains("the source: 3.1 %"), "{waiting}");
