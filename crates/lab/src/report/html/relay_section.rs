@@ -1,7 +1,8 @@
 //! Inside the relay: what it counted of its own work, how large its batches and sends were, and what it waited for.
 
-use super::drawing::{Anchor, Area, Drawing, LegendEntry};
+use super::drawing::{Area, LegendEntry};
 use super::grid::Grid;
+use super::row_chart::RowChart;
 use super::scale::Scale;
 use crate::figure;
 use crate::results::{Case, RelayActivity, Size, SizeSummary, WaitingTimes};
@@ -167,32 +168,22 @@ fn waiting(case: &Case) -> Option<String> {
         format!("trial {trial}: {}", shares.join(", "))
     });
     let description = description.collect::<Vec<_>>().join("; ");
-    let height = TOP + rows.len() as f64 * ROW + BOTTOM;
-    let mut drawing = Drawing::new(WIDTH, height, CAPTION, &description);
-    let scale = Scale::exactly(0.0, 100.0);
-    let x = |percent: f64| LEFT + scale.position(percent) * (WIDTH - LEFT - RIGHT);
-    let bottom = height - BOTTOM;
-    for tick in scale.ticks() {
-        drawing.line("grid", (x(tick), TOP), (x(tick), bottom));
-        let label = format!("{tick:.0} %");
-        drawing.text("tick", (x(tick), bottom + 17.0), Anchor::Middle, &label);
-    }
-    for (index, (trial, relay)) in rows.iter().enumerate() {
-        let y = TOP + index as f64 * ROW;
-        let name = format!("trial {trial}");
-        drawing.text(
-            "tick",
-            (LEFT - 9.0, y + ROW / 2.0 + 4.0),
-            Anchor::End,
-            &name,
-        );
+    let chart = RowChart::new(Scale::exactly(0.0, 100.0), LEFT);
+    let names: Vec<String> = rows
+        .iter()
+        .map(|(trial, _)| format!("trial {trial}"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let label = |percent: f64| format!("{percent:.0} %");
+    let mut drawing = chart.drawing(CAPTION, &description, &names, label);
+    for (index, (_, relay)) in rows.iter().enumerate() {
         let mut begin = 0.0;
         for (cause, class, percent) in shares(relay) {
             let area = Area {
-                x: x(begin),
-                y: y + 6.0,
-                width: x(begin + percent) - x(begin),
-                height: ROW - 12.0,
+                x: chart.x(begin),
+                y: RowChart::y(index) - HALF,
+                width: chart.x(begin + percent) - chart.x(begin),
+                height: 2.0 * HALF,
             };
             begin += percent;
             if percent > 0.0 {
@@ -239,12 +230,10 @@ const CAUSES: [(&str, &str); 5] = [
     ("open partitions", "s0"),
 ];
 
-const WIDTH: f64 = 480.0;
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 22.0;
-const TOP: f64 = 6.0;
-const BOTTOM: f64 = 26.0;
-const ROW: f64 = 34.0;
+
+/// Half of a bar's height.
+const HALF: f64 = 11.0;
 
 #[cfg(test)]
 mod tests {
