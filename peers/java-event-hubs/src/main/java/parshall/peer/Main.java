@@ -19,6 +19,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import reactor.core.publisher.Hooks;
 import reactor.core.scheduler.Schedulers;
@@ -57,8 +58,9 @@ public final class Main {
         var instances = new ArrayList<Instance>();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(instances)));
         var waiting = new Waiting(settings.sourcePartitions());
+        var permits = new Semaphore(settings.batchesAtOnce());
         for (int number = 0; number < settings.instances(); number++) {
-            instances.add(Instance.of(settings, checkpoints, waiting));
+            instances.add(Instance.of(settings, checkpoints, permits, waiting));
         }
         instances.forEach(instance -> instance.processor().start());
         new CountDownLatch(1).await();
@@ -67,11 +69,12 @@ public final class Main {
     /** A processor, with a producer of its own behind it. */
     private record Instance(EventProcessorClient processor) {
 
-        static Instance of(Settings settings, CheckpointStore checkpoints, Waiting waiting) {
+        static Instance of(
+                Settings settings, CheckpointStore checkpoints, Semaphore permits, Waiting waiting) {
             EventHubProducerAsyncClient producer = Namespace.of(settings.destination().connectionString())
                     .client(settings.destination().name())
                     .buildAsyncProducerClient();
-            var forwarder = new Forwarder(producer, settings);
+            var forwarder = new Forwarder(producer, permits, settings);
             EventProcessorClient processor = Namespace.of(settings.source().connectionString())
                     .processor(settings.source().name())
                     .consumerGroup(settings.consumerGroup())
