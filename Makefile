@@ -58,4 +58,4 @@ peers-spring-service-bus: ## the same behind the Spring Cloud Azure binder
 	peers/spring-service-bus/build $(SPRING_SERVICE_BUS_SDK_VERSIONS)
 
 peers-rust: ## the same on the Rust SDK alone
-	$(CARGO) build --release --locked --manifest-path peers/rust-event-hubs/Cargo.toml
+	$(CARGO) build --release --locked --manifest-path peers/rust-event-hubs/Cargo.toml --target-dir peers/rust-event-hubs/target

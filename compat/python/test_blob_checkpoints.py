@@ -98,9 +98,28 @@ def send(service, hub, first, count):
             client.send_event(EventData(str(number)), partition_id=str(number % PARTITIONS))
 
 
-async def consume(service, hub, container, until, options=None):
-    """Receives with a checkpoint after each event until `until` says that it is enough."""
-    received = []
+class Together:
+    """What consumers have received, each for itself, and whether that is enough."""
+
+    def __init__(self, is_enough, consumers=1):
+        self.received = [[] for _ in range(consumers)]
+        self._is_enough = is_enough
+        self._enough = asyncio.Event()
+
+    def note(self, consumer, partition, body):
+        self.received[consumer].append((partition, body))
+        if self._is_enough(self.received):
+            self._enough.set()
+
+    async def enough(self):
+        try:
+            await asyncio.wait_for(self._enough.wait(), DEADLINE_S)
+        except asyncio.TimeoutError:
+            pytest.fail(f"not enough: {self.received}")
+
+
+async def consume(service, hub, container, together, consumer=0):
+    """Receives with a checkpoint after each event, until all consumers together have enough."""
     store = AsyncCheckpointStore.from_connection_string(service.storage_connection_string, container)
     client = connect(
         AsyncConsumerClient,
@@ -110,63 +129,54 @@ async def consume(service, hub, container, until, options=None):
         load_balancing_interval=0.3,
         partition_ownership_expiration_interval=3,
         load_balancing_strategy="greedy",
-        **(options or {}),
     )
 
     async def on_event(context, event):
-        received.append((context.partition_id, event.body_as_str()))
         try:
             await context.update_checkpoint(event)
         except OwnershipLostError:
             pass
+        # What is noted last may end the consumer: its checkpoint is there by then.
+        together.note(consumer, context.partition_id, event.body_as_str())
 
     async with client:
         task = asyncio.create_task(client.receive(on_event, starting_position="-1"))
-        give_up_at = time.monotonic() + DEADLINE_S
-        while not until(received):
-            assert time.monotonic() < give_up_at, received
-            await asyncio.sleep(0.05)
+        await together.enough()
         await client.close()
         await asyncio.gather(task, return_exceptions=True)
     await store.close()
-    return received
+
+
+async def consume_alone(service, hub, container, count):
+    """The numbers of the first `count` events that there are for one consumer."""
+    together = Together(lambda received: len(received[0]) >= count)
+    await consume(service, hub, container, together)
+    return sorted(int(body) for _, body in together.received[0])
 
 
 async def test_a_consumer_goes_on_where_the_last_one_left_its_checkpoints(service, hub, container):
     send(service, hub, 0, 20)
-    first = await consume(service, hub, container, lambda received: len(received) >= 20)
-    assert sorted(int(body) for _, body in first) == list(range(20))
+    assert await consume_alone(service, hub, container, 20) == list(range(20))
     send(service, hub, 20, 12)
-    second = await consume(service, hub, container, lambda received: len(received) >= 12)
-    assert sorted(int(body) for _, body in second) == list(range(20, 32))
+    assert await consume_alone(service, hub, container, 12) == list(range(20, 32))
 
 
 async def test_two_consumers_share_the_partitions_and_miss_nothing(service, hub, container):
-    seen = [[], []]
-
-    def shares():
-        return [len({partition for partition, _ in received}) for received in seen]
-
-    def until(which):
-        def enough(received):
-            seen[which] = received
-            together = {body for received in seen for _, body in received}
-            return len(together) == EVENTS and all(seen)
-
-        return enough
+    def is_enough(received):
+        bodies = {body for of_one in received for _, body in of_one}
+        return len(bodies) == EVENTS and all(received)
 
     async def feed():
         for first in range(0, EVENTS, 12):
             await asyncio.to_thread(send, service, hub, first, 12)
 
+    together = Together(is_enough, consumers=2)
     await asyncio.gather(
         feed(),
-        consume(service, hub, container, until(0)),
-        consume(service, hub, container, until(1)),
+        consume(service, hub, container, together, 0),
+        consume(service, hub, container, together, 1),
     )
-    bodies = {int(body) for received in seen for _, body in received}
-    assert bodies == set(range(EVENTS))
-    assert all(share > 0 for share in shares()), shares()
+    assert {int(body) for of_one in together.received for _, body in of_one} == set(range(EVENTS))
 
 
 def test_the_synchronous_consumer_checkpoints_too(service, hub, store):

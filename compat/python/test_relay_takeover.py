@@ -13,6 +13,8 @@ from azure.storage.blob import ContainerClient
 from service import PARTITIONS, Service, connect
 
 PATIENCE_S = 60
+# Blobs tell nobody that they have changed.
+LOOK_AGAIN_S = 0.05
 CONTAINER = "takeover"
 
 
@@ -40,12 +42,32 @@ class Stamping(threading.Thread):
         return self.sent
 
 
+class Seen:
+    """Numbers of events, noted by threads that receive them, and the test that waits for them."""
+
+    def __init__(self):
+        self.numbers = set()
+        self._noted = threading.Condition()
+
+    def note(self, events):
+        with self._noted:
+            self.numbers.update(int(event.body_as_str()) for event in events)
+            self._noted.notify()
+
+    def until(self, holds, what):
+        deadline = time.monotonic() + PATIENCE_S
+        with self._noted:
+            while not holds():
+                assert time.monotonic() < deadline, what
+                self._noted.wait(LOOK_AGAIN_S)
+
+
 class Processor:
     """The official processor, which notes what it is given and checkpoints each batch."""
 
-    def __init__(self, service, hub):
+    def __init__(self, service, hub, seen):
         store = BlobCheckpointStore.from_connection_string(service.storage_connection_string, CONTAINER)
-        self.seen = set()
+        self._seen = seen
         self._client = connect(
             EventHubConsumerClient,
             service.connection_string,
@@ -61,14 +83,13 @@ class Processor:
         self._client.receive_batch(self._batch, max_batch_size=20, max_wait_time=0.2, starting_position="-1")
 
     def _batch(self, context, events):
-        self.seen.update(int(event.body_as_str()) for event in events)
+        self._seen.note(events)
         if events:
             context.update_checkpoint()
 
     def stop(self):
         self._client.close()
         self._thread.join(PATIENCE_S)
-        return self.seen
 
 
 class Relay:
@@ -83,13 +104,6 @@ class Relay:
         self._process.terminate()
         assert self._process.wait(timeout=PATIENCE_S) == 0, open(self._log.name).read()
         self._log.close()
-
-
-def until(holds, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_a_processor_and_a_relay_take_partitions_over_from_one_another(tmp_path):
@@ -116,11 +130,11 @@ ownership: {{mode: greedy, renew: 500 ms, expire: 5 s, identity: relay}}
         assert len(owners) <= PARTITIONS
         return owners.count("relay"), len(owners) - owners.count("relay") - owners.count("")
 
-    forwarded = set()
+    seen, by_processor = Seen(), Seen()
     reader = connect(EventHubConsumerClient, service.connection_string, destination)
     reading = threading.Thread(
         target=lambda: reader.receive(
-            lambda _, event: forwarded.add(int(event.body_as_str())), starting_position="-1"
+            lambda _, event: seen.note([event]), starting_position="-1"
         ),
         daemon=True,
     )
@@ -129,18 +143,19 @@ ownership: {{mode: greedy, renew: 500 ms, expire: 5 s, identity: relay}}
     stamping = Stamping(service.connection_string, source)
     half = (PARTITIONS // 2, PARTITIONS - PARTITIONS // 2)
     relay = Relay(tmp_path, "first")
-    until(lambda: owned_by_the_relay() == (PARTITIONS, 0), "the relay has all")
-    processor = Processor(service, source)
-    until(lambda: owned_by_the_relay() == half, "the processor takes its half")
-    until(lambda: len(processor.seen) > 100, "the processor works")
+    seen.until(lambda: owned_by_the_relay() == (PARTITIONS, 0), "the relay has all")
+    processor = Processor(service, source, by_processor)
+    seen.until(lambda: owned_by_the_relay() == half, "the processor takes its half")
+    by_processor.until(lambda: len(by_processor.numbers) > 100, "the processor works")
     relay.stop()
-    until(lambda: owned_by_the_relay() == (0, PARTITIONS), "the processor has all")
+    seen.until(lambda: owned_by_the_relay() == (0, PARTITIONS), "the processor has all")
     relay = Relay(tmp_path, "second")
-    until(lambda: owned_by_the_relay() == half, "the relay takes its half")
-    seen = processor.stop()
-    until(lambda: owned_by_the_relay() == (PARTITIONS, 0), "the relay has all again")
+    seen.until(lambda: owned_by_the_relay() == half, "the relay takes its half")
+    processor.stop()
+    seen.until(lambda: owned_by_the_relay() == (PARTITIONS, 0), "the relay has all again")
     sent = stamping.finish()
-    until(lambda: len(seen | forwarded) == sent, f"all {sent} events are seen by one or the other")
+    all_numbers = lambda: len(seen.numbers | by_processor.numbers)
+    seen.until(lambda: all_numbers() == sent, f"all {sent} events are seen by one or the other")
     relay.stop()
     reader.close()
     assert service.stop() == 0

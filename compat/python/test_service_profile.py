@@ -52,7 +52,6 @@ async def test_what_is_throttled_is_not_stored_and_gets_through_later(service, h
                 assert error.error == "server-busy"
                 assert "Error code : 50002. Please wait 4 seconds" in str(error)
                 throttled += 1
-                time.sleep(0.1)
             else:
                 sent += next_ten
         assert client.get_partition_properties("1")["last_enqueued_sequence_number"] == len(sent) - 1

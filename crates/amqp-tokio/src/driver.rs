@@ -68,6 +68,12 @@ impl Driver {
         &mut self.connection
     }
 
+    /// From now on the peer's system is told at once of what was read: for a peer that is answered late
+    /// ([`Socket::acknowledge_at_once`](crate::Socket::acknowledge_at_once)).
+    pub fn acknowledge_at_once(&mut self) {
+        self.stream.acknowledge_at_once();
+    }
+
     /// Writes what there is, then reads once.
     ///
     /// `Ready(Ok)` means that input was handled or a deadline passed: take the events and call again. `Pending` means

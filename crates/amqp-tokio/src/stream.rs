@@ -162,6 +162,17 @@ pub async fn accept_tls_over(
     Ok(Stream::Other(Box::new(stream)))
 }
 
+impl Stream {
+    /// See [`Socket::acknowledge_at_once`]; without effect on what is neither TCP nor TLS over it.
+    pub fn acknowledge_at_once(&mut self) {
+        match self {
+            Self::Plain(socket) => socket.acknowledge_at_once(),
+            Self::Tls(stream) => stream.get_mut().0.acknowledge_at_once(),
+            Self::Other(_) => {}
+        }
+    }
+}
+
 impl AsyncRead for Stream {
     #[inline]
     fn poll_read(

@@ -5,7 +5,7 @@
 //! from then on an instant is a [`RunTime`]: microseconds since that epoch. Latencies between
 //! processes are therefore exact differences, not estimates across two clocks.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,14 @@ impl RunTime {
     }
 }
 
+/// The wall clock beside the run's, as both were at one moment. Dates that the service gives are by the wall clock of the
+/// same machine, to the millisecond, cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WallClock {
+    /// Unix time less run time.
+    ahead_us: i64,
+}
+
 /// Reads the run's time. Cheap to copy; serialised as its epoch, so that all roles share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunClock {
@@ -91,6 +99,33 @@ impl RunClock {
     }
 }
 
+impl WallClock {
+    /// The wall clock of the moment that the run's clock calls `now`.
+    #[must_use]
+    pub fn at(now: RunTime) -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self::showing(unix.unwrap_or_default(), now)
+    }
+
+    fn showing(unix: Duration, now: RunTime) -> Self {
+        let unix_us = i64::try_from(unix.as_micros()).unwrap_or(i64::MAX);
+        Self {
+            ahead_us: unix_us - now.as_micros() as i64,
+        }
+    }
+
+    /// When it was that date; the epoch of the run for all dates before it.
+    #[must_use]
+    pub const fn run_time(self, unix_ms: i64) -> RunTime {
+        let since_epoch = unix_ms.saturating_mul(1_000).saturating_sub(self.ahead_us);
+        if since_epoch < 0 {
+            RunTime::EPOCH
+        } else {
+            RunTime::from_micros(since_epoch as u64)
+        }
+    }
+}
+
 fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
@@ -111,6 +146,24 @@ mod tests {
         assert_eq!(early.plus(Duration::MAX), RunTime::LATEST);
         assert_eq!(late.minus(Duration::from_micros(32)), early);
         assert_eq!(early.minus(Duration::MAX), RunTime::EPOCH);
+    }
+
+    #[test]
+    fn dates_become_instants_of_the_run_and_those_before_it_its_epoch() {
+        let now = RunTime::from_micros(2_000_300);
+        let wall = WallClock::showing(Duration::from_micros(1_700_000_000_000_500), now);
+        // Half a millisecond before now, since dates are cut to milliseconds.
+        assert_eq!(
+            wall.run_time(1_700_000_000_000),
+            RunTime::from_micros(1_999_800)
+        );
+        assert_eq!(
+            wall.run_time(1_700_000_000_001),
+            RunTime::from_micros(2_000_800)
+        );
+        assert_eq!(wall.run_time(1_699_999_990_000), RunTime::EPOCH);
+        assert_eq!(wall.run_time(i64::MIN), RunTime::EPOCH);
+        assert_eq!(wall.run_time(i64::MAX), RunTime::LATEST);
     }
 
     #[test]

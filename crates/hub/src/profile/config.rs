@@ -43,6 +43,9 @@ pub struct ServiceTimeConfig {
     /// Answering a request: properties of hubs and partitions, tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Distribution>,
+    /// Taking up a request for blobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blob: Option<Distribution>,
 }
 
 /// What the namespace takes and gives per second, each without a bound where nothing is written.
@@ -83,6 +86,8 @@ pub struct FailureConfig {
     /// How often one of a connection's receivers is detached (`amqp:link:detach-forced`), per second and connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_detach_per_s: Option<Rate>,
+    /// The share of requests for blobs that are answered with 503 (`ServerBusy`) and not carried out.
+    pub blob_ratio: Ratio,
 }
 
 /// A share of a whole: from 0 to 1.
@@ -281,11 +286,12 @@ mod tests {
     #[test]
     fn every_key_survives_being_written_and_read_again() {
         let text = r#"{"round_trip":"2 ms","connection_setup":{"from":"10 ms","to":"50 ms"},
-            "service_time":{"send":{"median":"1500 us","p99":"20 ms"},"request":{"mean":"5 ms"}},
+            "service_time":{"send":{"median":"1500 us","p99":"20 ms"},"request":{"mean":"5 ms"},
+                            "blob":"8 ms"},
             "quota":{"ingress_bytes_per_s":"1 MB","ingress_events_per_s":1000,
                      "egress_bytes_per_s":"2 MB","egress_events_per_s":4096},
             "failures":{"send_ratio":0.001,"acknowledgement_ratio":0.002,"detach_ratio":0,"disconnect_ratio":1e-6,
-                        "disconnect_per_s":0.01,"receiver_detach_per_s":"0.5/s"},"seed":7}"#;
+                        "disconnect_per_s":0.01,"receiver_detach_per_s":"0.5/s","blob_ratio":1},"seed":7}"#;
         let config = read(text).unwrap();
         config.check().unwrap();
         let round_trip = Distribution::Constant(Duration::from_millis(2));

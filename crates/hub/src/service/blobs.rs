@@ -116,6 +116,7 @@ fn front(config: &NamespaceConfig) -> Result<Arc<BlobFront>, StartError> {
             policy: config.signatures,
             body: config.blob.body,
             maximum_connections: config.maximum_connections.get() as usize,
+            profile: config.profile.clone(),
         },
     ))
 }

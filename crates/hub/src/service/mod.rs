@@ -309,7 +309,8 @@ impl Service {
         self.blob.as_ref().map(|blob| blob.address)
     }
 
-    /// What goes wrong with blobs on purpose, where they are served.
+    /// A switch for faults of blobs, where they are served: for tests in this process, which know when a fault is to begin
+    /// and end. Users have the service profile.
     #[must_use]
     pub fn blob_faults(&self) -> Option<&BlobFaults> {
         self.blob.as_ref().map(|blob| blob.front.faults())

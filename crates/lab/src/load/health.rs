@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::{
-    results::{Finding, FindingKind, GeneratorHealth, LatencySummary, Severity},
+    results::{Finding, FindingKind, GeneratorHealth, LatencySummary, Severity, Subject},
     scenario::LoadMode,
 };
 
@@ -16,6 +16,8 @@ use crate::{
 pub struct LoadFacts {
     /// How its pace was determined.
     pub mode: LoadMode,
+    /// What the load was for.
+    pub subject: Subject,
     /// Events that it sent.
     pub sent: u64,
     /// Those of them that left later than intended by more than [`LATE_AFTER`].
@@ -79,7 +81,10 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
                     facts.cpu_percent,
                 ),
             )
-            .with_hint("measure with load.mode=backlog, which isolates the relay from the generator"),
+            .with_hint(match facts.subject.is_ours() {
+                true => "measure with load.mode=backlog, which isolates the relay from the generator",
+                false => "offer more with load.workers and load.in_flight",
+            }),
         );
     }
     let health = GeneratorHealth {
@@ -119,6 +124,7 @@ mod tests {
     fn facts(mode: LoadMode) -> LoadFacts {
         LoadFacts {
             mode,
+            subject: Subject::Relay,
             sent: 100_000,
             late: 0,
             never_sent: 0,
@@ -186,6 +192,20 @@ mod tests {
         assert!(health.healthy);
         assert_eq!(findings[0].kind, FindingKind::LimitedByGenerator);
         assert_eq!(health.late_events, None, "there is no plan to be late for");
+    }
+
+    #[test]
+    fn the_advice_is_one_that_what_is_measured_can_follow() {
+        let hint = |subject| {
+            let never_held = LoadFacts {
+                subject,
+                held: Duration::ZERO,
+                ..facts(LoadMode::Saturate)
+            };
+            judge(&never_held).1.swap_remove(0).hint.expect("an advice")
+        };
+        assert!(hint(Subject::Relay).contains("backlog"));
+        assert!(!hint(Subject::Other("mine".to_owned())).contains("backlog"));
     }
 
     #[test]

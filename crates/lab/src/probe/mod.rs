@@ -126,17 +126,20 @@ impl ProcessSample {
 }
 
 impl RoleProbe {
-    /// A probe of these processes, or of what is below them.
+    /// A probe of these processes, or of what is below them. It counts from now on: what they used before has no part
+    /// in what they use.
     #[must_use]
     pub fn new(process_ids: Vec<u32>, scope: Scope, now: RunTime) -> Self {
-        Self {
+        let mut probe = Self {
             last: vec![ProcessSample::default(); process_ids.len()],
             process_ids,
             scope,
             sampled: now,
             present: Present::default(),
             measurement: None,
-        }
+        };
+        probe.sample(now);
+        probe
     }
 
     /// Samples the processes now and returns what the role uses.
@@ -275,6 +278,7 @@ impl Work {
 mod tests {
     use super::*;
     use crate::{clock::RunClock, results::LimitMechanism};
+    use std::io::Read as _;
 
     fn limit(cores: Option<f64>) -> Limit {
         Limit {
@@ -334,6 +338,31 @@ mod tests {
         assert!((whole.cpu_percent * 16.0 - half.cpu_percent).abs() < 1e-6);
         assert!(whole.memory_average_bytes > Some(100_000));
     }
+
+    #[test]
+    fn what_was_used_before_the_probe_is_not_what_is_used_now() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", BUSY_THEN_IDLE])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell is everywhere");
+        let mut told = [0];
+        let stdout = child.stdout.as_mut().expect("it is piped");
+        stdout.read_exact(&mut told).expect("it tells");
+        let mut probe = RoleProbe::new(vec![child.id()], Scope::Itself, RunTime::EPOCH);
+        let before = probe.samples()[0].cpu;
+        assert!(before > Duration::ZERO);
+        let within = Duration::from_millis(1);
+        let used = probe.sample(RunTime::EPOCH.plus(within)).cores * within.as_secs_f64();
+        assert!(used < before.as_secs_f64() / 2.0, "{used} of {before:?}");
+        drop(child.stdin.take());
+        child.wait().expect("it ends with its input");
+    }
+
+    /// Uses about a tenth of a second of CPU, tells so, and waits for the end of its input.
+    const BUSY_THEN_IDLE: &str =
+        "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; read -r end";
 
     #[test]
     fn a_process_that_has_ended_holds_nothing_and_keeps_what_it_used() {

@@ -1,14 +1,14 @@
 //! `results.csv`: one row per case and one per trial, for spreadsheets and data frames.
 //!
 //! The columns are always the same, and units are in their names. In the row of a case the column `trial` is
-//! empty and figures are medians over its trials; percentiles are of all samples; the interval of the median and the
-//! ends of a search for the highest sustainable rate are the case's alone. A figure that does not exist is an empty
-//! field. Quoting is that of RFC 4180.
+//! empty and figures are medians over its trials; percentiles are of all samples; the interval of the median, the
+//! ends of a search for the highest sustainable rate and our relay over another system (`parshall_ratio_case` is the
+//! case of our relay) are the case's alone. A figure that does not exist is an empty field. Quoting is that of RFC 4180.
 
 use std::fmt::Write as _;
 
 use super::{Report, ReportError};
-use crate::results::{Case, Delivery, LatencySummary, Results, Summary, Trial};
+use crate::results::{Case, Delivery, LatencySummary, ParshallRatio, Results, Summary, Trial};
 use crate::statistics::Interval;
 
 /// The content of `results.csv`.
@@ -39,6 +39,7 @@ struct Row<'a> {
     delivery: Option<&'a Delivery>,
     forwarded_interval: Option<Interval>,
     sustainable: [Option<f64>; 2],
+    parshall_ratio: Option<&'a ParshallRatio>,
 }
 
 fn of_case(case: &Case) -> Row<'_> {
@@ -60,6 +61,7 @@ fn of_case(case: &Case) -> Row<'_> {
         sustainable: case.capacity.as_ref().map_or([None; 2], |capacity| {
             [capacity.highest_passed_per_s, capacity.lowest_failed_per_s]
         }),
+        parshall_ratio: case.parshall_ratio.as_ref(),
     }
 }
 
@@ -83,6 +85,7 @@ fn of_trial<'a>(case: &Case, trial: &'a Trial) -> Row<'a> {
         delivery: trial.delivery.as_ref(),
         forwarded_interval: None,
         sustainable: [None; 2],
+        parshall_ratio: None,
     }
 }
 
@@ -127,6 +130,10 @@ fn row(text: &mut String, results: &Results, case: &Case, row: &Row<'_>) {
         number(row.forwarded_interval.map(|interval| interval.high)),
         number(row.sustainable[0]),
         number(row.sustainable[1]),
+        quoted(row.parshall_ratio.map_or("", |ratio| &ratio.case)),
+        number(row.parshall_ratio.and_then(|ratio| ratio.received)),
+        number(row.parshall_ratio.and_then(|ratio| ratio.forwarded)),
+        number(row.parshall_ratio.and_then(|ratio| ratio.memory_peak)),
     ];
     writeln!(text, "{}", fields.join(",")).expect("writing to a String cannot fail");
 }
@@ -149,7 +156,8 @@ const HEADER: &str = "scenario,case,trial,status,offered_per_s,received_per_s,fo
     memory_peak_bytes,latency_min_us,latency_mean_us,latency_p50_us,latency_p75_us,latency_p95_us,\
     latency_p99_us,latency_p999_us,latency_max_us,sent,acknowledged,received,lost,duplicated,reordered,\
     corrupted,unknown,published_received_per_s,published_forwarded_per_s,sweep,forwarded_interval_low_per_s,\
-    forwarded_interval_high_per_s,sustainable_passed_per_s,sustainable_failed_per_s";
+    forwarded_interval_high_per_s,sustainable_passed_per_s,sustainable_failed_per_s,parshall_ratio_case,\
+    parshall_ratio_received,parshall_ratio_forwarded,parshall_ratio_memory_peak";
 
 #[cfg(test)]
 mod tests {
@@ -173,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_row_of_a_case_has_its_sweep_its_interval_and_the_ends_of_its_search() {
-        let repeated = last_fields(&sample::repeated(), 5);
+        let repeated = last_fields(&sample::repeated(), 9);
         assert_eq!(repeated[0], "fan_out");
         let interval = sample::repeated().cases[0]
             .forwarded_per_s
@@ -181,7 +189,7 @@ mod tests {
             .interval
             .unwrap();
         assert_eq!(
-            repeated[1..],
+            repeated[1..5],
             [
                 number(Some(interval.low)),
                 number(Some(interval.high)),
@@ -192,7 +200,25 @@ mod tests {
         let searched = sample::searched();
         let capacity = searched.cases[0].capacity.clone().unwrap();
         let ends = [capacity.highest_passed_per_s, capacity.lowest_failed_per_s].map(number);
-        assert_eq!(last_fields(&searched, 2), ends);
+        assert_eq!(last_fields(&searched, 6)[..2], ends);
+    }
+
+    #[test]
+    fn the_row_of_another_system_has_our_relay_over_it_and_those_of_its_trials_do_not() {
+        let mut results = sample::complete();
+        results.cases[0].parshall_ratio = Some(ParshallRatio {
+            case: "sut=parshall".to_owned(),
+            received: None,
+            forwarded: Some(24.5),
+            memory_peak: Some(0.125),
+        });
+        assert_eq!(
+            last_fields(&results, 4),
+            ["sut=parshall", "", "24.5", "0.125"]
+        );
+        let text = CsvReport.render(&results).unwrap();
+        let of_trial = text.lines().nth(2).unwrap();
+        assert!(of_trial.ends_with(",,,,"), "{of_trial}");
     }
 
     #[test]

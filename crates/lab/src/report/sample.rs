@@ -379,6 +379,9 @@ fn activity(events: u64, number: u32) -> RelayActivity {
             failed_batches: failed,
             restarts: failed,
             lost_partitions: 0,
+            opened_partitions: 32 + failed,
+            closed_partitions: 32 + failed,
+            gained_partitions: 3,
         },
         sizes: BTreeMap::new(),
     }

@@ -241,6 +241,15 @@ counts! {
         restarts,
         /// Partitions lost.
         lost_partitions,
+        /// Partitions that were opened, for every reason.
+        #[serde(default)]
+        opened_partitions,
+        /// Partitions that ceased to take batches, for every reason.
+        #[serde(default)]
+        closed_partitions,
+        /// Partitions claimed.
+        #[serde(default)]
+        gained_partitions,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::figure;
 use super::{
     Capacity, CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary,
     MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Settings, Severity,
-    Size, Stage, Summary, Trial, TrialRecord, examine,
+    Size, Stage, Subject, Summary, Trial, TrialRecord, examine,
 };
 
 /// A case with its trials, its figures and its verdict.
@@ -287,6 +287,7 @@ fn merged<'a>(distributions: impl Iterator<Item = &'a LatencyDistribution>) -> L
 /// [`examine`] reads from all of them.
 fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
     let settings = Settings::of(&plan.params);
+    let subject = Subject::of(plan.system.as_ref());
     let mut findings = Vec::new();
     for trial in trials {
         let of_trial = |finding: Finding| Finding {
@@ -300,7 +301,7 @@ fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
                 .map(of_trial),
         );
         findings.extend(clock_finding(trial).map(of_trial));
-        let symptoms = examine(&settings, plan.measured_role, trial).into_iter();
+        let symptoms = examine(&settings, &subject, plan.measured_role, trial).into_iter();
         findings.extend(symptoms.map(Finding::from).map(of_trial));
         if trial.interrupted {
             findings.push(of_trial(Finding::new(

@@ -29,6 +29,7 @@ mod published;
 mod role;
 mod side_by_side;
 mod stage;
+mod subject;
 mod summary;
 mod trial;
 
@@ -51,6 +52,7 @@ pub use published::Published;
 pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
 pub use side_by_side::{MeasuredSystem, ParshallRatio};
 pub use stage::Stage;
+pub use subject::Subject;
 pub use summary::Summary;
 pub use trial::{Distributions, HubCounters, Interval, IntervalDistribution, Trial, TrialRecord};
 

@@ -4,22 +4,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One stage. The first five follow one event from its intended instant to the sink; the others are the pipeline's own
-/// work. Of those, queue and process together are a batch's time in the relay, batch send is the part of process after
-/// the routing, and a send is one of the sends that a batch send consists of. Checkpoints and rounds of ownership are
-/// written beside all that and hold no batch up.
+/// One stage. Lateness, acknowledge, in hub and delivery are of events, the others of batches in the pipeline. One after the other,
+/// lateness, acknowledge, in hub, queue, process and delivery lead from an event's intended instant to the sink; what
+/// they have in common twice are the ways back of two acknowledgements. Batch send is the part of process after the routing, and a
+/// send is one of the sends that a batch send consists of. Checkpoints and rounds of ownership are written beside all
+/// that and hold no batch up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// From the intended instant until the generator got to the event.
+    /// From the intended instant until the event left for the service: whatever the generator waited for.
     Lateness,
-    /// From there until the event left for the service: waiting for credit, for its batch to fill.
-    ClientQueue,
     /// From the send until the service accepted it.
     Acknowledge,
-    /// From the append to the source log until the event left the service towards the pipeline.
+    /// From the append to the source's log until the pipeline had the event's batch, the filling of which is part of it.
     InHub,
-    /// From the pipeline's accepted send until the sink had the event.
+    /// From the append to the destination's log until the sink had the event.
     Delivery,
     /// One batch in the pipeline: from its arrival until it was its turn.
     Queue,
@@ -43,7 +42,6 @@ impl Stage {
     pub fn name(self) -> &'static str {
         match self {
             Self::Lateness => "lateness",
-            Self::ClientQueue => "client_queue",
             Self::Acknowledge => "acknowledge",
             Self::InHub => "in_hub",
             Self::Delivery => "delivery",

@@ -5,13 +5,16 @@ use std::num::TryFromIntError;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::storage::StorageConnectionStringError;
 use access::{ConnectionString, ConnectionStringError};
 use amqp::Value;
 use amqp::codec::Reader;
 use amqp::message::{SectionKind, Sections, encode};
 use bytes::BytesMut;
+use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{
-    Checkpoint, CheckpointStore, ConsumerGroup, FileCheckpointStore, StoreError,
+    BlobCheckpointStore, Checkpoint, CheckpointStore, ConsumerGroup, FileCheckpointStore,
+    MemoryCheckpointStore, StoreError,
 };
 use connect::event::PartitionId;
 use connect::event_hubs::{
@@ -25,13 +28,14 @@ use connect::source::{
 };
 use hub::service::StartError;
 use relay::metrics::MetricsHandle;
+use relay::ownership::{OwnershipMode, OwnershipOptions};
 use relay::{CheckpointPolicy, Relay, RelayError, RelayOptions, route};
 
 use super::embedded::{self, EmbeddedHub};
 use super::fabric::{
     DecodedMessage, Fabric, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline, RelayReading,
 };
-use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig};
+use super::protocol::{CHECKPOINT_CONTAINER, Endpoint, HubConfig, ReadFrom, RelayConfig};
 use super::relay_reading::reading;
 use crate::clock::RunClock;
 use crate::payload::HEADER_PROPERTY;
@@ -72,9 +76,15 @@ pub enum FabricError {
     /// The service can't be reached or refuses.
     #[error(transparent)]
     Client(#[from] ServiceError),
-    /// The folder of checkpoints can't be used.
+    /// The checkpoints can't be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Checkpoints are to be blobs, and nobody said where.
+    #[error("checkpoints are to be kept in blobs, but there is no storage account")]
+    NoStorage,
+    /// The storage account is not to be understood.
+    #[error(transparent)]
+    StorageConnectionString(#[from] StorageConnectionStringError),
     /// The pipeline is impossible.
     #[error(transparent)]
     Relay(#[from] RelayError),
@@ -110,7 +120,7 @@ impl Fabric for EventHubsFabric {
             .open_source(&config.source, options, config.read_from)
             .await?;
         let sink = self.open_sink(&config.destination).await?;
-        let store = Arc::new(FileCheckpointStore::open(&config.checkpoints)?);
+        let store = checkpoint_store(config).await?;
         let connection_string: ConnectionString =
             config.source.connection_string.reveal().parse()?;
         let group = ConsumerGroup {
@@ -118,7 +128,16 @@ impl Fabric for EventHubsFabric {
             hub: hub.name.as_str().into(),
             name: hub.consumer_group.as_str().into(),
         };
-        let source = Share::new(source, config.instance, scenario.instances);
+        let options = relay_options(config, group.clone());
+        let source = match &options.ownership {
+            None => Share::new(source, config.instance, scenario.instances),
+            Some(_) => {
+                // Who claims a partition also takes over its link.
+                let mut source = source;
+                source.set_owner_level(0);
+                Share::new(source, 0, 1)
+            }
+        };
         // What lay in the hub before the run counts as done.
         for (partition, position) in positions {
             if let StartPosition::AfterSequenceNumber(sequence_number) = position
@@ -135,7 +154,7 @@ impl Fabric for EventHubsFabric {
                 store.update_checkpoint(checkpoint).await?;
             }
         }
-        let relay = Relay::new(relay_options(config, group), source, sink, store)?;
+        let relay = Relay::new(options, source, sink, store)?;
         Ok(EventHubsRelay {
             relay,
             clock: config.clock,
@@ -215,6 +234,40 @@ impl RelayMetrics for RelayReader {
     }
 }
 
+/// How an instance shares partitions with the others; none where each has its own from the start.
+fn ownership(relay: &scenario::Relay, instance: u32) -> Option<OwnershipOptions> {
+    let scenario::Ownership {
+        mode,
+        renew,
+        expire,
+    } = relay.ownership;
+    let mode = match mode {
+        scenario::OwnershipMode::Static => return None,
+        scenario::OwnershipMode::Balanced => OwnershipMode::Balanced,
+        scenario::OwnershipMode::Greedy => OwnershipMode::Greedy,
+    };
+    Some(OwnershipOptions {
+        mode,
+        identity: format!("instance-{instance}"),
+        renew,
+        expire,
+    })
+}
+
+async fn checkpoint_store(config: &RelayConfig) -> Result<Arc<dyn CheckpointStore>, FabricError> {
+    Ok(match config.relay.checkpoint_store {
+        scenario::CheckpointStore::Memory => Arc::new(MemoryCheckpointStore::new()),
+        scenario::CheckpointStore::File => {
+            Arc::new(FileCheckpointStore::open(&config.checkpoints)?)
+        }
+        scenario::CheckpointStore::Blob => {
+            let storage = config.storage.as_ref().ok_or(FabricError::NoStorage)?;
+            let options = BlobStoreOptions::new(storage.reveal().parse()?, CHECKPOINT_CONTAINER);
+            Arc::new(BlobCheckpointStore::open(options).await?)
+        }
+    })
+}
+
 fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
     let scenario = &config.relay;
     RelayOptions {
@@ -242,6 +295,7 @@ fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
         start_position: StartPosition::Earliest,
         failure_ratio: scenario.failure_ratio,
         restart_after: scenario.restart_after,
+        ownership: ownership(scenario, config.instance),
         stop_timeout: STOP_TIMEOUT,
         ..RelayOptions::new(group)
     }

@@ -107,6 +107,9 @@ pub struct RelayConfig {
     pub read_from: ReadFrom,
     /// A folder for checkpoints that all instances share; empty when the trial begins.
     pub checkpoints: PathBuf,
+    /// The storage account, where checkpoints are blobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Secret>,
     /// The seed of routes and injected failures.
     pub seed: u64,
 }
@@ -359,6 +362,8 @@ pub struct RelayCounters {
     pub completed: u64,
     /// Partitions opened, those opened again included. What was on the way when a partition was closed arrived nowhere.
     pub opened: u64,
+    /// Partitions owned at present; all that the instance has where they are not shared.
+    pub owned: u64,
     /// When the first send was accepted.
     pub first_forwarded: Option<RunTime>,
     /// When the last one was.
@@ -418,6 +423,8 @@ pub enum Outcome {
         latency: Option<Recording>,
         /// From the instant at which the event really left, if the payload tells.
         uncorrected_latency: Option<Recording>,
+        /// From the append to the destination, if the service dates it.
+        delivery_time: Option<Recording>,
     },
 }
 
@@ -459,6 +466,9 @@ impl Report {
         matches!(self, Self::Finished { .. } | Self::Failed { .. })
     }
 }
+
+/// The container for checkpoints and ownership in the embedded service's storage account.
+pub const CHECKPOINT_CONTAINER: &str = "checkpoints";
 
 #[cfg(test)]
 mod tests {
@@ -530,6 +540,7 @@ mod tests {
                 delivery: Some(Delivery::default()),
                 latency: None,
                 uncorrected_latency: None,
+                delivery_time: None,
             }),
         });
         comes_back(&Report::Failed {
@@ -556,6 +567,7 @@ mod tests {
             instance: 0,
             read_from: ReadFrom::Now,
             checkpoints: PathBuf::from("/tmp/checkpoints"),
+            storage: Some(Secret::new("AccountName=x")),
             seed: 3,
         }));
         comes_back(&config);

@@ -99,6 +99,7 @@ async fn carry<R: RelayPipeline>(
             }
         };
         let Some(reading) = reading else { continue };
+        measurement.note(&reading);
         let report = match wanted {
             Some(edge) => measurement.mark(edge, &reading, clock.now()),
             None => Report::Progress(counted(&reading, clock.now())),
@@ -112,9 +113,18 @@ async fn carry<R: RelayPipeline>(
 struct Measurement {
     began: Option<(RunTime, RelayReading)>,
     ended: Option<(RunTime, RelayReading)>,
+    /// Partitions that were lost before the first event: nothing of them was under way.
+    lost_before: u64,
 }
 
 impl Measurement {
+    /// Looks at what the pipeline says in between.
+    fn note(&mut self, reading: &RelayReading) {
+        if let (0, Some(activity)) = (reading.counters.received, &reading.activity) {
+            self.lost_before = activity.whole_trial.lost_partitions;
+        }
+    }
+
     fn mark(&mut self, edge: Edge, reading: &RelayReading, now: RunTime) -> Report {
         match edge {
             Edge::Begin => self.began = Some((now, reading.clone())),
@@ -132,7 +142,8 @@ impl Measurement {
         let activity = ended.activity.map(|ended| {
             let began = began.activity.unwrap_or_default();
             let watched_us = ended_at.as_micros().saturating_sub(began_at.as_micros());
-            let whole_trial = reading.activity.as_ref().unwrap_or(&ended).whole_trial;
+            let mut whole_trial = reading.activity.as_ref().unwrap_or(&ended).whole_trial;
+            whole_trial.lost_partitions -= self.lost_before.min(whole_trial.lost_partitions);
             Box::new(RelayActivity {
                 whole_trial,
                 ..RelayActivity::between(&began, &ended, watched_us)

@@ -22,6 +22,7 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
         negative: None,
     };
     let stages = [
+        (Stage::InHub, &metrics.source_age_us),
         (Stage::Queue, &metrics.queue_us),
         (Stage::Process, &metrics.process_us),
         (Stage::BatchSend, &metrics.batch_send_us),
@@ -43,6 +44,7 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
             doubtful: metrics.doubtful_events,
             completed: metrics.completed_events,
             opened: metrics.opened_partitions,
+            owned: metrics.owned_partitions,
             first_forwarded: metrics.first_forwarded_at.map(run_time),
             last_forwarded: metrics.last_forwarded_at.map(run_time),
         },
@@ -103,6 +105,9 @@ fn activity(metrics: &Metrics) -> RelayActivity {
             failed_batches: metrics.failed_batches,
             restarts: metrics.opened_after_rest,
             lost_partitions: metrics.lost_partitions,
+            opened_partitions: metrics.opened_partitions,
+            closed_partitions: metrics.opened_partitions - metrics.taking_partitions(),
+            gained_partitions: metrics.claimed_partitions,
         },
         ..RelayActivity::default()
     }

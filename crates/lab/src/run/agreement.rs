@@ -137,6 +137,7 @@ mod tests {
         doubtful: 5,
         completed: 0,
         opened: 0,
+        owned: 0,
         first_forwarded: None,
         last_forwarded: None,
     };

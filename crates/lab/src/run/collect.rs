@@ -19,7 +19,7 @@ use crate::{
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
         Delivery, Distributions, Finding, FindingKind, HubCounters, IntervalDistribution,
-        LatencyDistribution, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Trial,
+        LatencyDistribution, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Subject, Trial,
         TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, Outcome, RelayCounters},
@@ -48,9 +48,16 @@ pub(super) fn collect(
     let pipeline = Pipeline::of(plan);
     let rates = Rates::of(plan, crew, &pipeline);
     let roles = usages(crew, monitor, groups, pipeline.forwarded(crew));
-    let mut findings = limit_findings(groups);
+    let subject = plan.subject();
+    let mut findings = limit_findings(&subject, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
-    let distributions = outcomes.distributions(begin_of(crew))?;
+    let mut distributions = outcomes.distributions(begin_of(crew))?;
+    // A service of its own has a clock of its own; and how long a backlog lay there is nobody's latency.
+    if !plan.is_embedded() || plan.mode() == LoadMode::Backlog {
+        for stage in [Stage::InHub, Stage::Delivery] {
+            distributions.stages.remove(&stage);
+        }
+    }
     if ending.is_whole {
         if plan.is_embedded() {
             let clients = ClientCounters {
@@ -80,6 +87,7 @@ pub(super) fn collect(
     let is_throttled = throttled.sum::<u64>() > 0;
     let (generator, generator_findings) = judge(&LoadFacts {
         mode: plan.mode(),
+        subject,
         sent: load_counters(crew).events.sent,
         late: load_counters(crew).events.late,
         never_sent: outcomes.never_sent,
@@ -135,6 +143,7 @@ struct Outcomes<'a> {
     delivery: Option<&'a verify::Delivery>,
     latency: Option<&'a Recording>,
     uncorrected_latency: Option<&'a Recording>,
+    delivery_time: Option<&'a Recording>,
     /// A command did not end when it was asked to.
     was_killed: bool,
 }
@@ -170,10 +179,12 @@ impl<'a> Outcomes<'a> {
                     delivery,
                     latency,
                     uncorrected_latency,
+                    delivery_time,
                 } => {
                     all.delivery = delivery.as_ref();
                     all.latency = latency.as_ref();
                     all.uncorrected_latency = uncorrected_latency.as_ref();
+                    all.delivery_time = delivery_time.as_ref();
                 }
             }
         }
@@ -200,6 +211,10 @@ impl<'a> Outcomes<'a> {
         if let Some(latency) = self.uncorrected_latency {
             distributions.uncorrected_latency =
                 latency.total.decode().map_err(unreadable(Role::Sink))?;
+        }
+        if let Some(recording) = self.delivery_time {
+            let delivery = recording.total.decode().map_err(unreadable(Role::Sink))?;
+            distributions.stages.insert(Stage::Delivery, delivery);
         }
         if let Some(load) = self.load {
             let lateness = load
@@ -361,7 +376,7 @@ fn delivery(verdict: &verify::Delivery) -> Delivery {
     }
 }
 
-fn limit_findings(groups: &BTreeMap<Role, RoleGroup>) -> Vec<Finding> {
+fn limit_findings(subject: &Subject, groups: &BTreeMap<Role, RoleGroup>) -> Vec<Finding> {
     let notes = groups
         .iter()
         .filter_map(|(role, group)| Some((role, group.limit().note.as_ref()?)));
@@ -370,7 +385,10 @@ fn limit_findings(groups: &BTreeMap<Role, RoleGroup>) -> Vec<Finding> {
             Finding::new(
                 Severity::Warning,
                 FindingKind::LimitNotEnforced,
-                format!("the limits of the {role} are not in force as asked: {note}"),
+                format!(
+                    "the limits of {} are not in force as asked: {note}",
+                    subject.called(*role, role)
+                ),
             )
         })
         .collect()
@@ -424,7 +442,7 @@ fn what_limited(
             FindingKind::LimitedByClient,
             format!(
                 "{} used {:.0} % of the CPU that it may use",
-                measured_name(plan),
+                plan.subject(),
                 relay.cpu_percent
             ),
         ));
@@ -470,15 +488,6 @@ fn what_limited(
     findings
 }
 
-/// What is measured, in a sentence.
-fn measured_name<'a>(plan: &TrialPlan<'a>) -> &'a str {
-    let sut = &plan.parameters.sut;
-    match sut.is_ours() {
-        true => "the relay",
-        false => &sut.name,
-    }
-}
-
 /// Whether the sink was behind by more than a moment's work. In an open load its delay is part of every latency, so the
 /// figures are void; a saturating load was held back for it, so they are a lower bound.
 fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Finding> {
@@ -497,7 +506,10 @@ fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Fi
             FindingKind::SinkOverloaded,
             format!("the sink did not keep up: {lag_peak} forwarded events waited for it"),
         )
-        .with_hint("give the sink more cores, or measure with load.mode=backlog")
+        .with_hint(match plan.is_external() {
+            true => "give the sink more cores",
+            false => "give the sink more cores, or measure with load.mode=backlog",
+        })
     })
 }
 

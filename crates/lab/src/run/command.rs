@@ -2,12 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use super::{
-    peers::Peers,
-    plan::{CHECKPOINTS, TrialPlan},
-};
+use super::{peers::Peers, plan::TrialPlan};
 use crate::{
-    roles::protocol::{ExternalConfig, Ready},
+    roles::protocol::{CHECKPOINT_CONTAINER, ExternalConfig, Ready},
     scenario::{Entities, Hubs, Queues, Relay, Secret},
 };
 
@@ -67,7 +64,7 @@ impl TrialPlan<'_> {
                 let storage = embedded.and_then(|ready| ready.storage_connection_string.clone());
                 if let Some(storage) = storage {
                     told.secret("CHECKPOINT_CONNECTION_STRING", storage);
-                    told.text("CHECKPOINT_CONTAINER", CHECKPOINTS);
+                    told.text("CHECKPOINT_CONTAINER", CHECKPOINT_CONTAINER);
                 }
             }
             Entities::Queues(queues) => told.between_queues(queues, &parameters.relay),

@@ -20,7 +20,7 @@ use crate::{
     clock::RunClock,
     limits::RoleGroup,
     probe::{RoleProbe, Scope},
-    results::Role,
+    results::{Role, Subject},
     roles::{
         process::{RoleControl, RoleEnd, RoleHandle, RoleLauncher},
         protocol::{Command, Counted, Edge, Outcome, Ready, Report, RoleConfig},
@@ -41,6 +41,7 @@ pub(super) struct Crew {
     hear: UnboundedSender<(Member, Heard)>,
     pub(super) cancellation: Cancellation,
     pub(super) clock: RunClock,
+    subject: Subject,
 }
 
 /// What is known of one started role.
@@ -82,7 +83,7 @@ pub(super) enum State {
 }
 
 impl Crew {
-    pub(super) fn new(cancellation: Cancellation, clock: RunClock) -> Self {
+    pub(super) fn new(cancellation: Cancellation, clock: RunClock, subject: Subject) -> Self {
         let (hear, heard) = unbounded_channel();
         Self {
             members: BTreeMap::new(),
@@ -90,6 +91,7 @@ impl Crew {
             hear,
             cancellation,
             clock,
+            subject,
         }
     }
 
@@ -308,7 +310,7 @@ impl Crew {
                 Heard::End => {
                     let consequences: Vec<_> = spoken
                         .iter()
-                        .map(|(member, error)| format!("the {member}: {error}"))
+                        .map(|(member, error)| format!("{}: {error}", self.called(*member)))
                         .collect();
                     let reason = format!("{SILENT_END}, and after it {}", consequences.join("; "));
                     return self.failed(other, reason).await;
@@ -317,6 +319,10 @@ impl Crew {
         }
         let (member, reason) = spoken.swap_remove(0);
         self.failed(member, reason).await
+    }
+
+    fn called(&self, member: Member) -> String {
+        self.subject.called(member.role, member)
     }
 
     /// Ends a member that is to blame for the end of the trial, and tells why with the last words of its log.
@@ -329,7 +335,7 @@ impl Crew {
         let exit = running.control.end(EXIT_PATIENCE).await;
         TrialError::RoleFailed {
             role: member.role,
-            member: member.to_string(),
+            member: self.called(member),
             reason,
             end: exit.end.to_string(),
             log: exit.last_log_lines,

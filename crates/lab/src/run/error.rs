@@ -20,11 +20,11 @@ pub enum TrialError {
     #[error(transparent)]
     Admit(#[from] AdmitError),
     /// A role failed, died, or spoke nonsense.
-    #[error("the {member} failed: {reason} ({end})")]
+    #[error("{member} failed: {reason} ({end})")]
     RoleFailed {
         /// What it was.
         role: Role,
-        /// Which of its kind.
+        /// Which of its kind, as a sentence calls it: `the relay-2`, or the name of the system that is measured.
         member: String,
         /// What it said, or what was noticed.
         reason: String,

@@ -240,6 +240,14 @@ pub(super) fn relay_counters(crew: &Crew) -> RelayCounters {
         .fold(RelayCounters::default(), |sum, relay| sum.plus(relay))
 }
 
+/// How many partitions each instance of the relay owns, as far as they have told.
+pub(super) fn owned_partitions(crew: &Crew) -> Vec<u64> {
+    latest(crew, Role::Relay)
+        .filter_map(Counters::relay)
+        .map(|relay| relay.owned)
+        .collect()
+}
+
 /// What the embedded service told last; empty without one.
 pub(super) fn hub_counters(crew: &Crew) -> BTreeMap<String, HubCounters> {
     latest(crew, Role::Hub)
@@ -297,6 +305,7 @@ impl RelayCounters {
             doubtful: self.doubtful + other.doubtful,
             completed: self.completed + other.completed,
             opened: self.opened + other.opened,
+            owned: self.owned + other.owned,
             first_forwarded: earliest,
             last_forwarded: self.last_forwarded.max(other.last_forwarded),
         }

@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::{
     clock::RunClock,
     load::{Arrivals, LoadPlan, Pace},
-    results::{CasePlan, MeasuredSystem, OrderExpectation, Role},
+    results::{CasePlan, MeasuredSystem, OrderExpectation, Role, Subject},
     roles::protocol::{
-        Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom, Ready, RelayConfig,
+        CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom, Ready, RelayConfig,
         SinkConfig,
     },
     scenario::{
@@ -42,6 +42,22 @@ impl TrialPlan<'_> {
     /// Whether a command is measured, and not our relay.
     pub(super) fn is_external(&self) -> bool {
         !self.parameters.sut.is_ours()
+    }
+
+    /// What is measured, for sentences about it.
+    pub(super) fn subject(&self) -> Subject {
+        match self.is_external() {
+            true => Subject::Other(self.parameters.sut.name.clone()),
+            false => Subject::Relay,
+        }
+    }
+
+    /// Whether instances of our relay claim the partitions of the source.
+    pub(super) fn claims_partitions(&self) -> bool {
+        let parameters = self.parameters;
+        !self.is_external()
+            && parameters.entities.hubs().is_some()
+            && parameters.relay.ownership.is_shared()
     }
 
     /// How many processes the relay's role has. A command is one, whatever it starts.
@@ -87,7 +103,7 @@ impl TrialPlan<'_> {
             storage,
             profile: parameters.embedded.profile.clone(),
             tls: (parameters.sut.transport == Transport::Tls).then(|| tls.to_owned()),
-            blob_containers: Some(vec![CHECKPOINTS.to_owned()]),
+            blob_containers: Some(vec![CHECKPOINT_CONTAINER.to_owned()]),
         }
     }
 
@@ -142,6 +158,7 @@ impl TrialPlan<'_> {
             instance,
             read_from: self.read_from(),
             checkpoints: checkpoints.to_owned(),
+            storage: embedded.and_then(|ready| ready.storage_connection_string.clone()),
             seed: parameters.load.seed,
         }
     }
@@ -339,6 +356,3 @@ const SLACK: Duration = Duration::from_secs(60);
 
 /// Poisson streams differ from their mean.
 const STREAM_SLACK: u64 = 100_000;
-
-/// The container for checkpoints and ownership in the embedded service's storage account.
-pub(super) const CHECKPOINTS: &str = "checkpoints";

@@ -184,9 +184,23 @@ async fn an_open_load_keeps_its_plan_and_every_stage_is_recorded() {
         trial.uncorrected_latency_us.is_some(),
         "24 bytes have room for the instant of the send"
     );
-    for stage in [Stage::Lateness, Stage::Acknowledge, Stage::Process] {
+    for stage in [
+        Stage::Lateness,
+        Stage::Acknowledge,
+        Stage::Process,
+        Stage::Delivery,
+    ] {
         assert!(trial.stages.contains_key(&stage), "{stage}");
     }
+    // The last part of each event's way, told to the millisecond.
+    let (delivery, whole) = (
+        &trial.stages[&Stage::Delivery],
+        trial.latency_us.as_ref().expect("there is a latency"),
+    );
+    assert_eq!((delivery.count, delivery.negative), (whole.count, None));
+    assert!(
+        delivery.max.expect("a maximum") <= whole.max.expect("a maximum") * 1_001 / 1_000 + 1_001
+    );
     let generator = trial
         .generator
         .as_ref()

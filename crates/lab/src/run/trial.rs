@@ -21,12 +21,16 @@ use super::{
     crew::{Crew, Member, Patience, State},
     error::TrialError,
     lead::Lead,
-    monitor::{Monitor, Place, hub_counters, load_counters, relay_counters, sink_counters},
+    monitor::{
+        Monitor, Place, hub_counters, load_counters, owned_partitions, relay_counters,
+        sink_counters,
+    },
     peers::Peers,
     pipeline::Pipeline,
     plan::TrialPlan,
 };
 use crate::{
+    figure,
     limits::{CpuList, Limiter, Placement, RoleBounds, RoleGroup},
     probe::Scope,
     progress::{Observer, Phase},
@@ -70,7 +74,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     let mut trial = Trial {
         plan,
         launcher: context.launcher,
-        crew: Crew::new(context.cancellation, plan.clock),
+        crew: Crew::new(context.cancellation, plan.clock, plan.subject()),
         monitor,
         groups: groups(plan, context.limiter),
         folder: context.folder,
@@ -108,8 +112,9 @@ pub(super) async fn run_trial<L: RoleLauncher>(
                         Severity::Failure,
                         FindingKind::LimitedByClient,
                         format!(
-                            "the {role} was killed at its memory limit of {} bytes",
-                            group.limit().memory_bytes.unwrap_or_default()
+                            "{} was killed at its memory limit of {}",
+                            plan.subject().called(*role, role),
+                            figure::bytes(group.limit().memory_bytes.unwrap_or_default() as f64)
                         ),
                     );
                     finding.trial = Some(number);
@@ -215,6 +220,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
         for role in [Role::Sink, Role::Relay] {
             self.crew.tell(role, &Command::Start).await;
         }
+        if self.plan.claims_partitions() {
+            self.until_claimed().await?;
+        }
         self.crew.tell(Role::Load, &Command::Start).await;
         if let Some(events) = self.monitor.first_allowance() {
             self.crew.tell(Role::Load, &Command::Allow { events }).await;
@@ -238,6 +246,33 @@ impl<L: RoleLauncher> Trial<'_, L> {
             stalled: None,
         })
         .await
+    }
+
+    /// Waits for the instances of the relay to have claimed all partitions in equal shares: what changes hands while they
+    /// find one another comes twice, and what nobody has claimed yet is not carried.
+    async fn until_claimed(&mut self) -> Result<(), TrialError> {
+        let parameters = self.plan.parameters;
+        let partitions = parameters.entities.source().partitions();
+        let instances = self.plan.relay_processes() as usize;
+        let patience = Patience {
+            what: "claiming the partitions",
+            // Balanced, each instance claims one per cycle.
+            total: Some((parameters.relay.ownership.renew * partitions).max(LEAST_PATIENCE) * 2),
+            stalled: None,
+        };
+        let claimed = |crew: &Crew| {
+            let owned = owned_partitions(crew);
+            let all: u64 = owned.iter().sum();
+            let is_equal = owned.iter().max() <= owned.iter().min().map(|least| least + 1).as_ref();
+            match all == u64::from(partitions) && owned.len() == instances && is_equal {
+                true => State::Met,
+                false => State::At(all),
+            }
+        };
+        let monitor = &mut self.monitor;
+        self.crew
+            .wait_until(patience, claimed, |crew| monitor.tick(crew))
+            .await
     }
 
     /// Waits for a command to carry its first event: it may take its time to start, to find the hubs and to divide their

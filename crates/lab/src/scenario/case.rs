@@ -90,11 +90,13 @@ impl Case {
 }
 
 /// Keys of the section `relay` that mean nothing to a relay between queues.
-const ONLY_BETWEEN_HUBS: [&str; 6] = [
+const ONLY_BETWEEN_HUBS: [&str; 8] = [
     "batch",
     "route",
     "fan_out",
     "checkpoint",
+    "checkpoint_store",
+    "ownership",
     "in_flight",
     "restart_after",
 ];

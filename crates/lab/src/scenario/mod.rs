@@ -19,6 +19,7 @@ mod entities;
 mod file;
 mod glob;
 mod load;
+mod ownership;
 mod parameters;
 mod relay;
 mod sweep;
@@ -31,8 +32,9 @@ pub use case::{Axis, Case};
 pub use entities::{Entities, Entity, Hub, Hubs, Queue, Queues};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
+pub use ownership::{Ownership, OwnershipMode};
 pub use parameters::{
     Embedded, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target, WhenFull,
 };
-pub use relay::{Batch, Checkpoint, Relay, Retry, Route};
+pub use relay::{Batch, Checkpoint, CheckpointStore, Relay, Retry, Route};
 pub use system::{Readiness, SystemUnderTest, Transport};

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use super::ownership::{Ownership, OwnershipMode};
+
 /// The section `relay`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -29,6 +31,10 @@ pub struct Relay {
     pub fan_out: u32,
     /// When progress is recorded.
     pub checkpoint: Checkpoint,
+    /// Where it is recorded, and where claims are.
+    pub checkpoint_store: CheckpointStore,
+    /// How several instances divide the partitions among them.
+    pub ownership: Ownership,
     /// The probability that a send fails on purpose, from 0 to 1. Each failure stops its partition, as a lost
     /// ownership would; of a queue it abandons its messages.
     pub failure_ratio: f64,
@@ -77,6 +83,18 @@ pub enum Checkpoint {
     Every(Duration),
 }
 
+/// Where progress is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointStore {
+    /// In each instance's memory, for what the relay costs without it.
+    Memory,
+    /// In files that all instances share.
+    File,
+    /// In blobs of the embedded service, as the official SDKs lay them out.
+    Blob,
+}
+
 /// Tries of a send: exponential delays between them, bounded in number and length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -110,6 +128,8 @@ impl Default for Relay {
             route: Route::Random,
             fan_out: 32,
             checkpoint: Checkpoint::EachBatch,
+            checkpoint_store: CheckpointStore::File,
+            ownership: Ownership::new(OwnershipMode::Static),
             failure_ratio: 0.0,
             in_flight: 1,
             try_timeout: Duration::from_secs(5),

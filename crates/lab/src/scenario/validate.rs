@@ -7,11 +7,12 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use relay::ownership::RENEW_MIN;
 use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, Checkpoint, Entities, Hub, Hubs, LoadMode, Parameters, Payload, Percent, Queues,
+    Capacity, Checkpoint, CheckpointStore, Entities, Hub, Hubs, LoadMode, Parameters, Payload, Percent, Queues,
     Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
 };
 
@@ -271,6 +272,7 @@ impl Rules<'_> {
             relay.retry.delay,
         )?;
         self.duration("relay.restart_after", relay.restart_after, Duration::ZERO)?;
+        self.ownership(relay, &parameters.target)?;
         if let Checkpoint::Every(every) = relay.checkpoint {
             self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
         }
@@ -307,6 +309,35 @@ impl Rules<'_> {
             return Err(self.document.mistake(path, reason, advice));
         }
         self.within("relay.fan_out", relay.fan_out, 1..=partitions)
+    }
+
+    /// Where checkpoints and claims are kept, and for how long claims are good.
+    fn ownership(&self, relay: &Relay, target: &Target) -> Result<(), SettingsError> {
+        let is_shared = relay.ownership.is_shared();
+        let impossible = match relay.checkpoint_store {
+            CheckpointStore::Memory if is_shared => Some((
+                "claims in one instance's memory are seen by no other",
+                "choose `file` or `blob`, or leave `relay.ownership` at `static`",
+            )),
+            CheckpointStore::Blob if *target != Target::Embedded => Some((
+                "only the embedded service is known to have a storage account",
+                "choose `file` for other targets",
+            )),
+            _ => None,
+        };
+        if let Some((reason, advice)) = impossible {
+            let path = "relay.checkpoint_store";
+            return Err(self.document.mistake(path, reason, advice));
+        }
+        let (renew, expire) = (relay.ownership.renew, relay.ownership.expire);
+        self.duration("relay.ownership.renew", renew, RENEW_MIN)?;
+        if expire <= renew.saturating_mul(2) {
+            let reason = "a claim would expire because of one renewal that fails";
+            let advice = "allowed is more than twice `relay.ownership.renew`";
+            let path = "relay.ownership.expire";
+            return Err(self.document.mistake(path, reason, advice));
+        }
+        Ok(())
     }
 
     fn system(&self, parameters: &Parameters) -> Result<(), SettingsError> {

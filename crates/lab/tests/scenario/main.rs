@@ -302,6 +302,35 @@ fn mistakes_in_the_file_are_told_with_their_place() {
             "s.yaml:2:29: `relay.checkpoint.every`: 0 s is out of range",
         ),
         (
+            "relay: {checkpoint_store: disk}",
+            "s.yaml:2:27: `relay.checkpoint_store` can't be `disk`",
+        ),
+        (
+            "relay: {checkpoint_store: memory, ownership: greedy}",
+            "s.yaml:2:27: `relay.checkpoint_store`: claims in one instance's memory are seen by no other",
+        ),
+        (
+            "target: {connection_string: \"Endpoint=sb://x;SharedAccessKeyName=n;SharedAccessKey=aw==\"}\n\
+             relay: {checkpoint_store: blob}",
+            "s.yaml:3:27: `relay.checkpoint_store`: only the embedded service is known to have a storage account",
+        ),
+        (
+            "relay: {ownership: equal}",
+            "s.yaml:2:20: `relay.ownership` can't be `equal`",
+        ),
+        (
+            "relay: {ownership: {mode: greedy, renews: 1 s}}",
+            "s.yaml:2:35: `relay.ownership.renews` is not a known key",
+        ),
+        (
+            "relay: {ownership: {mode: greedy, renew: 1 s, expire: 2 s}}",
+            "s.yaml:2:55: `relay.ownership.expire`: a claim would expire because of one renewal that fails",
+        ),
+        (
+            "relay: {ownership: {mode: greedy, renew: 1 ms}}",
+            "s.yaml:2:42: `relay.ownership.renew`: 1 ms is out of range",
+        ),
+        (
             "relay: {failure_ratio: 1.5}",
             "s.yaml:2:24: `relay.failure_ratio`: 1.5 is out of range",
         ),
@@ -405,6 +434,27 @@ fn the_service_profile_is_set_and_swept_like_any_parameter() {
     }
     let options = set(&["embedded.profile.round_trip='2 ms'"]);
     assert!(crate::cases("scenario: s\n", &options).is_ok());
+}
+
+#[test]
+fn where_progress_is_recorded_and_who_owns_what_are_set_and_swept_like_any_parameter() {
+    let text = "scenario: s\nsweeps: {a: {relay.checkpoint_store: [file, blob]}}\n";
+    let options = set(&[
+        "relay.ownership=greedy",
+        "relay.ownership={mode: balanced, renew: 1 s}",
+    ]);
+    let stored: Vec<Value> = cases(text, &options)
+        .unwrap()
+        .iter()
+        .map(|case| {
+            assert_eq!(
+                case.params()["relay"]["ownership"],
+                json!({"mode": "balanced", "renew": "1 s", "expire": "1 min"})
+            );
+            case.params()["relay"]["checkpoint_store"].clone()
+        })
+        .collect();
+    assert_eq!(stored, ["file", "blob"]);
 }
 
 #[test]

@@ -10,5 +10,6 @@
 
 mod deaths;
 mod overload;
+mod ownership;
 mod rig;
 mod stalls;

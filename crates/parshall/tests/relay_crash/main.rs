@@ -6,8 +6,10 @@
     reason = "what panics in a test fails it, and says where"
 )]
 
+mod blobs;
 mod rig;
 mod sharing;
+mod switch;
 
 use std::time::Duration;
 

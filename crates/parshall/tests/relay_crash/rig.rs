@@ -6,13 +6,19 @@
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use connect::checkpoint::ConsumerGroup;
+use access::storage::StorageConnectionString;
+use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer};
+use connect::checkpoint::{
+    BlobCheckpointStore, CheckpointStore, ConsumerGroup, FileCheckpointStore,
+};
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
 use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source as _, SourceEvent, SourceOptions, StartPosition};
+use hub::front::blob::BlobFault;
 use hub::log::LogLimits;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
@@ -24,6 +30,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+
+use super::switch::Switch;
 
 /// Partitions of the source; each has one stream of the publisher's.
 pub(crate) const SOURCES: u32 = 8;
@@ -50,7 +58,31 @@ pub(crate) struct Rig {
     publishing: Option<(oneshot::Sender<()>, JoinHandle<Vec<StreamSends>>)>,
     reading: JoinHandle<()>,
     finish: Option<oneshot::Sender<u64>>,
-    verified: oneshot::Receiver<StreamVerifier>,
+    verified: oneshot::Receiver<Read>,
+    blobs: Switch,
+    checkpoints: Checkpoints,
+}
+
+/// Where relays keep them.
+#[derive(Clone, Copy, Debug)]
+enum Checkpoints {
+    Files,
+    Blobs,
+}
+
+/// Everything that the destination held.
+struct Read {
+    verifier: StreamVerifier,
+    arrivals: Vec<Arrival>,
+}
+
+/// One event in the destination.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// The stream, which is one partition of the source.
+    pub(crate) stream: u16,
+    /// Its place in the stream.
+    pub(crate) sequence: u32,
 }
 
 /// What has reached the destination so far.
@@ -70,6 +102,15 @@ impl Rig {
 
     /// The same with other logs in the destination.
     pub(crate) async fn start_with_logs(settings: &str, log: LogLimits) -> Self {
+        Self::start_with(settings, log, Checkpoints::Files).await
+    }
+
+    /// The same with checkpoints in blobs of the same service, to which the way can be cut.
+    pub(crate) async fn start_with_blobs(settings: &str) -> Self {
+        Self::start_with(settings, LogLimits::default(), Checkpoints::Blobs).await
+    }
+
+    async fn start_with(settings: &str, log: LogLimits, checkpoints: Checkpoints) -> Self {
         let namespace = NamespaceConfig::with_hubs(vec![
             HubConfig::new("source", SOURCES as u16),
             HubConfig {
@@ -77,15 +118,26 @@ impl Rig {
                 ..HubConfig::new("destination", DESTINATIONS as u16)
             },
         ]);
-        let service = Service::start(ServiceConfig::loopback(namespace))
-            .await
-            .unwrap();
+        let service = Service::start(ServiceConfig {
+            blob: Some(([127, 0, 0, 1], 0).into()),
+            ..ServiceConfig::loopback(namespace)
+        })
+        .await
+        .unwrap();
+        let blobs = Switch::to(service.blob_address().unwrap());
         let folder = tempfile::tempdir().unwrap();
+        let store = match checkpoints {
+            Checkpoints::Files => "{files: ./checkpoints}".to_owned(),
+            Checkpoints::Blobs => format!(
+                "{{blob: {{connection_string: '{}', container: {CONTAINER}, create: true}}}}",
+                by_way_of(&blobs, &service).reveal()
+            ),
+        };
         let connection_string = service.connection_string(None);
         let pipeline = format!(
             "source:\n  event_hubs: {{connection_string: '{0}', hub: source}}\n\
              sink:\n  event_hubs: {{connection_string: '{0}', hub: destination}}\n\
-             checkpoint: {{store: {{files: ./checkpoints}}}}\n{settings}",
+             checkpoint: {{store: {store}}}\n{settings}",
             connection_string.reveal()
         );
         std::fs::write(folder.path().join(PIPELINE), pipeline).unwrap();
@@ -105,6 +157,8 @@ impl Rig {
             reading,
             finish: Some(finish),
             verified,
+            blobs,
+            checkpoints,
         }
     }
 
@@ -151,7 +205,15 @@ impl Rig {
 
     /// Reads what the destination holds up to its last event, and compares that with what was sent. No relay runs any
     /// more.
-    pub(crate) async fn verdict(mut self, sends: &[StreamSends]) -> Delivery {
+    pub(crate) async fn verdict(self, sends: &[StreamSends]) -> Delivery {
+        self.verdict_and_arrivals(sends).await.0
+    }
+
+    /// The same, and every event in the order in which each partition of the destination holds it.
+    pub(crate) async fn verdict_and_arrivals(
+        mut self,
+        sends: &[StreamSends],
+    ) -> (Delivery, Vec<Arrival>) {
         let held = self
             .service
             .namespace()
@@ -160,10 +222,10 @@ impl Rig {
             .counters()
             .events_in;
         self.finish.take().unwrap().send(held).unwrap();
-        let verifier = self.verified.await.unwrap();
+        let Read { verifier, arrivals } = self.verified.await.unwrap();
         self.reading.await.unwrap();
         self.service.stop().await;
-        verifier.conclude(sends)
+        (verifier.conclude(sends), arrivals)
     }
 
     /// Waits until the reader has seen so much, whatever becomes of relays.
@@ -176,11 +238,61 @@ impl Rig {
         self.folder.path().join("checkpoints")
     }
 
+    /// The store that the relays use, on a way of its own.
+    pub(crate) async fn store(&self) -> Arc<dyn CheckpointStore> {
+        match self.checkpoints {
+            Checkpoints::Files => Arc::new(FileCheckpointStore::open(self.checkpoints()).unwrap()),
+            Checkpoints::Blobs => {
+                let connection_string = self.service.storage_connection_string().unwrap();
+                let store = BlobCheckpointStore::open(BlobStoreOptions {
+                    missing_container: MissingContainer::Create,
+                    ..BlobStoreOptions::new(connection_string, CONTAINER)
+                });
+                Arc::new(store.await.unwrap())
+            }
+        }
+    }
+
+    /// Lets the blob service do this from now on, beginning with the requests that come next.
+    pub(crate) async fn set_outage(&mut self, outage: Outage) {
+        match outage {
+            Outage::Down => self.blobs.turn_off().await,
+            Outage::Fault(fault) => self.service.blob_faults().unwrap().set(fault),
+        }
+    }
+
+    /// Lets it work as it should again.
+    pub(crate) fn end_outage(&mut self, outage: Outage) {
+        match outage {
+            Outage::Down => self.blobs.turn_on(),
+            Outage::Fault(_) => self.service.blob_faults().unwrap().set(BlobFault::None),
+        }
+    }
+
     /// Whose progress the relays keep.
     pub(crate) fn group(&self) -> ConsumerGroup {
         let connection_string = self.service.connection_string(None);
         ConsumerGroup::new(connection_string.endpoint.host(), "source", "$Default")
     }
+}
+
+/// What can be wrong with the blob service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outage {
+    /// Nothing listens where it was.
+    Down,
+    /// It is there, and does this.
+    Fault(BlobFault),
+}
+
+/// What a client connects with who goes through the switch.
+fn by_way_of(switch: &Switch, service: &Service) -> StorageConnectionString {
+    let mut connection_string = service.storage_connection_string().unwrap();
+    let address = service.blob_address().unwrap().to_string();
+    connection_string.blob_endpoint = connection_string
+        .blob_endpoint
+        .replace(&address, &switch.address().to_string());
+    connection_string
 }
 
 /// A relay as a process.
@@ -214,11 +326,12 @@ impl Relaying {
     pub(crate) async fn metrics_address(&mut self) -> String {
         let mut lines = (&mut self.output).lines();
         while let Some(line) = lines.next_line().await.unwrap() {
-            if let Some(url) = line
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix("http://"))
-            {
-                return url.trim_end_matches("/metrics").to_owned();
+            let address = |word: &str| {
+                let address = word.strip_prefix("http://")?.strip_suffix("/metrics")?;
+                Some(address.to_owned())
+            };
+            if let Some(address) = line.split_whitespace().find_map(address) {
+                return address;
             }
         }
         panic!("it ended before it was running");
@@ -359,7 +472,7 @@ async fn read(
     options: EventHubsOptions,
     show: watch::Sender<Seen>,
     mut finished: oneshot::Receiver<u64>,
-    verify: oneshot::Sender<StreamVerifier>,
+    verify: oneshot::Sender<Read>,
 ) {
     let mut verifier = StreamVerifier::new(Expectation {
         run: RUN,
@@ -381,9 +494,9 @@ async fn read(
         source.open(partition, StartPosition::Earliest);
     }
     let mut last = None;
-    let mut read = 0;
+    let mut arrivals = Vec::new();
     loop {
-        if last.is_some_and(|last| read >= last) {
+        if last.is_some_and(|last| arrivals.len() as u64 >= last) {
             break;
         }
         let event = tokio::select! {
@@ -400,12 +513,14 @@ async fn read(
         for event in batch.events() {
             // A Data section with a length in one byte, as the publisher made it.
             let payload = batch.message(event).strip_prefix(b"\x00\x53\x75\xa0\x14");
-            verifier.observe(
-                Header::parse(payload.unwrap_or_default()),
-                destination as u16,
-            );
+            let header = Header::parse(payload.unwrap_or_default());
+            // Whatever is wrong with an event is for the verifier to say.
+            arrivals.push(header.as_ref().map_or(NOWHERE, |header| Arrival {
+                stream: header.stream,
+                sequence: header.sequence,
+            }));
+            verifier.observe(header, destination as u16);
         }
-        read += batch.len() as u64;
         source.release(batch);
         show.send_replace(Seen {
             received: verifier.counts().received,
@@ -413,7 +528,16 @@ async fn read(
         });
     }
     source.shut_down().await;
-    let _ = verify.send(verifier);
+    let _ = verify.send(Read { verifier, arrivals });
 }
+
+/// An event that cannot be read.
+const NOWHERE: Arrival = Arrival {
+    stream: u16::MAX,
+    sequence: 0,
+};
+
+/// The container of checkpoints.
+const CONTAINER: &str = "checkpoints";
 
 const PIPELINE: &str = "pipeline.yaml";

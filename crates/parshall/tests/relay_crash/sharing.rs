@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use connect::checkpoint::{CheckpointStore as _, FileCheckpointStore};
 use connect::event::PartitionId;
 use tokio::task::JoinHandle;
 
@@ -23,13 +22,13 @@ const SETTINGS: &str = "route: random\nseed: 5\nbatch: {events: 40, wait: 2 ms}\
 
 const OWNED: &str = "parshall_relay_owned_partitions";
 const CLAIMED: &str = "parshall_relay_claimed_partitions_total";
-const LOST: &str = "parshall_relay_lost_partitions_total";
+pub(crate) const LOST: &str = "parshall_relay_lost_partitions_total";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_under_way() {
     let test = async {
         let mut rig = Rig::start(SETTINGS).await;
-        let watcher = Watcher::start(&rig);
+        let watcher = Watcher::start(&rig).await;
         let mut relays = vec![rig.relay()];
         let mut moved = 0;
         until_owned(&mut relays, |owned| owned == [u64::from(SOURCES)]).await;
@@ -74,7 +73,7 @@ async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_un
 async fn what_a_killed_relay_owned_is_taken_over_after_its_time() {
     let test = async {
         let mut rig = Rig::start(SETTINGS).await;
-        let watcher = Watcher::start(&rig);
+        let watcher = Watcher::start(&rig).await;
         let mut relays = vec![rig.relay(), rig.relay(), rig.relay()];
         until_owned(&mut relays, is_shared).await;
         carry(&rig, 5_000).await;
@@ -94,50 +93,60 @@ async fn what_a_killed_relay_owned_is_taken_over_after_its_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_was_paused_for_too_long_writes_nothing_over_and_joins_again() {
-    const PAUSES: usize = 4;
-    let test = async {
-        let mut rig = Rig::start(SETTINGS).await;
-        let watcher = Watcher::start(&rig);
-        let mut sleeper = rig.relay();
-        let mut relays = vec![rig.relay()];
-        for pause in 0..PAUSES {
-            // Both carry.
-            until(async || sleeper.count(OWNED).await == u64::from(SOURCES) / 2).await;
-            until_owned(&mut relays, |owned| owned == [u64::from(SOURCES) / 2]).await;
-            // At some moment that has nothing to do with what it does.
-            carry(&rig, 1_000 + 777 * pause as u64).await;
-            let lost = sleeper.count(LOST).await;
-            sleeper.pause();
-            until_owned(&mut relays, |owned| owned == [u64::from(SOURCES)]).await;
-            // The successor has got further in all partitions by now.
-            carry(&rig, 4_000).await;
-            sleeper.resume();
-            let all = lost + u64::from(SOURCES) / 2;
-            until(async || sleeper.count(LOST).await >= all).await;
-        }
-        until(async || sleeper.count(OWNED).await > 0).await;
-        carry(&rig, 2_000).await;
-        let sends = rig.stop_publishing().await;
-        let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
-        rig.until_seen(|seen| seen.distinct >= sent).await;
-        relays.push(sleeper);
-        finish(relays).await;
-        watcher.stop().await;
-        let verdict = rig.verdict(&sends).await;
-        assert!(verdict.is_intact(), "{verdict:?}");
-        assert_eq!((verdict.sent, verdict.distinct), (sent, sent));
-    };
+    let test = async { pause_a_relay(Rig::start(SETTINGS).await, 4).await };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_that_was_paused_for_too_long_does_not_keep_its_claims_in_blobs() {
+    let test = async { pause_a_relay(Rig::start_with_blobs(SETTINGS).await, 2).await };
+    tokio::time::timeout(PATIENCE, test).await.unwrap();
+}
+
+/// Two relays share; one is stopped without its knowing until the other one has everything, so many times.
+async fn pause_a_relay(mut rig: Rig, pauses: usize) {
+    let watcher = Watcher::start(&rig).await;
+    let mut sleeper = rig.relay();
+    let mut relays = vec![rig.relay()];
+    for pause in 0..pauses {
+        // Both carry.
+        until(async || sleeper.count(OWNED).await == u64::from(SOURCES) / 2).await;
+        until_owned(&mut relays, |owned| owned == [u64::from(SOURCES) / 2]).await;
+        // At some moment that has nothing to do with what it does.
+        carry(&rig, 1_000 + 777 * pause as u64).await;
+        let lost = sleeper.count(LOST).await;
+        sleeper.pause();
+        until_owned(&mut relays, |owned| owned == [u64::from(SOURCES)]).await;
+        // The successor has got further in all partitions by now.
+        carry(&rig, 4_000).await;
+        sleeper.resume();
+        let all = lost + u64::from(SOURCES) / 2;
+        until(async || sleeper.count(LOST).await >= all).await;
+    }
+    until(async || sleeper.count(OWNED).await > 0).await;
+    carry(&rig, 2_000).await;
+    let sends = rig.stop_publishing().await;
+    let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
+    rig.until_seen(|seen| seen.distinct >= sent).await;
+    relays.push(sleeper);
+    finish(relays).await;
+    watcher.stop().await;
+    let verdict = rig.verdict(&sends).await;
+    assert!(verdict.is_intact(), "{verdict:?}");
+    assert_eq!((verdict.sent, verdict.distinct), (sent, sent));
+    // What came twice is counted, and is all that came besides.
+    let counts = verdict.counts;
+    assert_eq!(counts.received, sent + counts.duplicated);
+}
+
 /// Waits until so many more events have arrived.
-async fn carry(rig: &Rig, more: u64) {
+pub(crate) async fn carry(rig: &Rig, more: u64) {
     let goal = rig.seen().distinct + more;
     rig.until_seen(|seen| seen.distinct >= goal).await;
 }
 
 /// Waits until the partitions that each relay owns are as they should be.
-async fn until_owned(relays: &mut [Relaying], mut enough: impl FnMut(&[u64]) -> bool) {
+pub(crate) async fn until_owned(relays: &mut [Relaying], mut enough: impl FnMut(&[u64]) -> bool) {
     loop {
         let mut owned = Vec::new();
         for relay in &mut *relays {
@@ -151,21 +160,21 @@ async fn until_owned(relays: &mut [Relaying], mut enough: impl FnMut(&[u64]) -> 
 }
 
 /// Waits until something holds.
-async fn until(mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     while !holds().await {
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
 }
 
 /// Whether all partitions are owned, in shares that differ by one at most.
-fn is_shared(owned: &[u64]) -> bool {
+pub(crate) fn is_shared(owned: &[u64]) -> bool {
     let least = owned.iter().min().unwrap();
     let most = owned.iter().max().unwrap();
     owned.iter().sum::<u64>() == u64::from(SOURCES) && most - least <= 1
 }
 
 /// Stops all relays in good order.
-async fn finish(relays: Vec<Relaying>) {
+pub(crate) async fn finish(relays: Vec<Relaying>) {
     for relay in relays {
         let (status, said) = relay.terminate().await;
         assert_eq!(status.code(), Some(0), "{said}");
@@ -179,8 +188,8 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn start(rig: &Rig) -> Self {
-        let store = FileCheckpointStore::open(rig.checkpoints()).unwrap();
+    async fn start(rig: &Rig) -> Self {
+        let store = rig.store().await;
         let group = rig.group();
         let (stop, mut stopped) = tokio::sync::oneshot::channel();
         let watching = tokio::spawn(async move {

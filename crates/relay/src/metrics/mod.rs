@@ -1,24 +1,22 @@
 //! What a relay counts and times.
 //!
-//! [`Metrics`] is a plain struct that its relay owns. A batch costs a few additions and five histogram records, a send
+//! [`Metrics`] is a plain struct that its relay owns. A batch costs a few additions and six histogram records (one more per date
+//! of its events), a send
 //! two and its share of one more, a sleep of the loop one addition; an event costs nothing. Who wants to know asks
-//! through a [`MetricsHandle`] and gets a copy, as a [`Snapshot`] for another process or as text for Prometheus (see
-//! [`names`] for what it is called there).
+//! through a [`MetricsHandle`] and gets a copy, or text for Prometheus (see [`names`] for what it is called there).
 //!
 //! Whatever has several causes is counted by cause: `opened_*` add up to all openings of partitions, `closed_*` to all
 //! ends of them, so that the difference is what is open; `waited_for_*` add up to the time in which the loop slept.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use connect::event::{EnqueuedTime, Event};
 use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
 
 pub mod endpoint;
 pub mod names;
 pub mod prometheus;
-mod snapshot;
-
-pub use snapshot::{EncodedHistogram, Snapshot};
 
 use crate::ownership::{ClaimKind, OwnershipOptions};
 
@@ -131,6 +129,8 @@ pub struct Metrics {
     pub returned_partitions: u64,
     /// Claims that could not be renewed, whatever the reason.
     pub failed_renewals: u64,
+    /// Events that bear no date of their append, or one that lies ahead of this machine's clock.
+    pub undated_events: u64,
     /// Nanoseconds in which the loop slept because no batch had come.
     pub waited_for_source_ns: u64,
     /// Nanoseconds in which it slept because every open partition had as many batches under way as it may.
@@ -157,6 +157,9 @@ pub struct Metrics {
     pub first_forwarded_at: Option<Instant>,
     /// When the last one was.
     pub last_forwarded_at: Option<Instant>,
+    /// How long ago the service had appended each event when its batch was received, in microseconds: by the service's clock,
+    /// which tells milliseconds, and this machine's. That a batch waits to be full is part of it.
+    pub source_age_us: Histogram<u64>,
     /// Microseconds that a batch waited for its turn after it was received.
     pub queue_us: Histogram<u64>,
     /// Microseconds from taking a batch up to the acceptance of its last event.
@@ -292,6 +295,7 @@ impl Metrics {
             expired_partitions: 0,
             returned_partitions: 0,
             failed_renewals: 0,
+            undated_events: 0,
             waited_for_source_ns: 0,
             waited_for_sends_ns: 0,
             waited_for_destination_ns: 0,
@@ -305,6 +309,7 @@ impl Metrics {
             open_partitions: 0,
             first_forwarded_at: None,
             last_forwarded_at: None,
+            source_age_us: sizes(),
             queue_us: durations(),
             process_us: durations(),
             batch_send_us: durations(),
@@ -396,10 +401,31 @@ impl Metrics {
         } += slept.as_nanos() as u64;
     }
 
-    /// The metrics as another process reads them.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(self)
+    /// A batch of `events` came at `now`: records how long ago the service had appended each of them. A date that the
+    /// service did not give, or that lies ahead of our clock, tells nothing; such events are counted.
+    pub(crate) fn record_source_ages(&mut self, events: &[Event], now: SystemTime) {
+        let [Some(first), Some(last)] = [events.first(), events.last()] else {
+            return;
+        };
+        // Dates do not go back within a log: where both ends have the same, nothing between needs a look.
+        if first.enqueued_time == last.enqueued_time {
+            self.record_source_age(first.enqueued_time, now, events.len() as u64);
+            return;
+        }
+        for together in events.chunk_by(|one, next| one.enqueued_time == next.enqueued_time) {
+            self.record_source_age(together[0].enqueued_time, now, together.len() as u64);
+        }
+    }
+
+    fn record_source_age(&mut self, appended: EnqueuedTime, now: SystemTime, events: u64) {
+        let since_epoch = u64::try_from(appended.unix_ms()).ok();
+        let appended = since_epoch
+            .filter(|milliseconds| *milliseconds > 0)
+            .and_then(|milliseconds| UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)));
+        match appended.and_then(|appended| now.duration_since(appended).ok()) {
+            Some(age) => record_durations(&mut self.source_age_us, age, events),
+            None => self.undated_events += events,
+        }
     }
 }
 

@@ -40,6 +40,11 @@ pub const COUNTERS: &[Plain] = &[
         |metrics| metrics.received_batches,
     ),
     (
+        "parshall_relay_undated_events",
+        "Events that bear no date of their append, or one ahead of this machine's clock",
+        |metrics| metrics.undated_events,
+    ),
+    (
         "parshall_relay_received_message_bytes",
         "Message bytes received from the source",
         |metrics| metrics.received_bytes,
@@ -313,6 +318,13 @@ pub const GAUGES: &[Plain] = &[
 /// The distributions.
 pub const DISTRIBUTIONS: &[Distribution] = &[
     (
+        "parshall_relay_source_age_seconds",
+        "How long ago the service had appended an event when its batch was received",
+        |metrics| &metrics.source_age_us,
+        1e6,
+        AGES_US,
+    ),
+    (
         "parshall_relay_queue_seconds",
         "How long a batch waited for its turn after it was received",
         |metrics| &metrics.queue_us,
@@ -413,6 +425,27 @@ fn seconds(nanoseconds: u64) -> f64 {
 const DURATIONS_US: &[u64] = &[
     5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
     500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+
+/// From what a service's clock can tell apart to a backlog of a day, in microseconds.
+const AGES_US: &[u64] = &[
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    60_000_000,
+    600_000_000,
+    3_600_000_000,
+    86_400_000_000,
 ];
 
 const COUNTS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096];

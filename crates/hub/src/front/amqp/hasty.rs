@@ -3,6 +3,9 @@
 //! The official Rust client hands a transfer to its writer first and notes afterwards that it waits for the outcome. An
 //! outcome that is faster than the note is dropped, and the send waits for it for ever. Over a real network none is, on
 //! one machine a third of short runs ended so. Such a client is known by the product that its open names.
+//!
+//! The same client leaves Nagle's algorithm on: it writes one frame, and the next ones only when that was acknowledged,
+//! which would be when it is answered. So what it sends is acknowledged at once.
 
 use std::time::Duration;
 

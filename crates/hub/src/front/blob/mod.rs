@@ -42,6 +42,7 @@ pub use fault::{BlobFault, BlobFaults};
 
 use crate::blob::{BlobError, BlobStore, Container};
 use crate::namespace::SignaturePolicy;
+use crate::profile::ProfileConfig;
 use authorize::Granted;
 use body::BodyMemory;
 use deadlines::Deadlines;
@@ -73,6 +74,8 @@ pub struct BlobFrontOptions {
     pub body: ByteSize,
     /// How many clients may be connected at once; further ones wait.
     pub maximum_connections: usize,
+    /// How the service is shaped; of account are the time and the failures of requests for blobs.
+    pub profile: ProfileConfig,
 }
 
 impl BlobFront {
@@ -85,7 +88,7 @@ impl BlobFront {
             policy: options.policy,
             bodies: BodyMemory::new(options.body),
             maximum_connections: options.maximum_connections,
-            faults: BlobFaults::default(),
+            faults: BlobFaults::new(&options.profile),
             counters: BlobFrontCounters::default(),
         })
     }

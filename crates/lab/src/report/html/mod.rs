@@ -16,6 +16,7 @@ mod overview;
 mod range_chart;
 mod rate_chart;
 mod relay_section;
+mod row_chart;
 mod scale;
 
 use askama::Template;

@@ -1,6 +1,7 @@
 //! Where the samples of several stages lie: from the shortest to the longest, on one logarithmic axis.
 
-use super::drawing::{Anchor, Area, Drawing};
+use super::drawing::Area;
+use super::row_chart::RowChart;
 use super::scale::Scale;
 use crate::figure;
 use crate::results::LatencySummary;
@@ -18,22 +19,13 @@ pub(super) fn range_figure(caption: &str, rows: &[(String, &LatencySummary)]) ->
     let shown = |latency: u64| (latency as f64).max(1.0);
     let ends = |(.., min, max): &(_, _, u64, u64)| [shown(*min), shown(*max)];
     let scale = Scale::logarithmic(rows.iter().flat_map(ends));
-    let height = TOP + rows.len() as f64 * ROW + BOTTOM;
-    let mut drawing = Drawing::new(WIDTH, height, caption, &description(&rows));
-    let x = |value: f64| LEFT + scale.position(value) * (WIDTH - LEFT - RIGHT);
-    let bottom = height - BOTTOM;
-    for tick in scale.ticks() {
-        drawing.line("grid", (x(tick), TOP), (x(tick), bottom));
-        drawing.text(
-            "tick",
-            (x(tick), bottom + 17.0),
-            Anchor::Middle,
-            &figure::compact_duration_us(tick),
-        );
-    }
+    let chart = RowChart::new(scale, LEFT);
+    let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
+    let label = figure::compact_duration_us;
+    let mut drawing = chart.drawing(caption, &description(&rows), &names, label);
+    let x = |value: f64| chart.x(value);
     for (index, (name, summary, min, max)) in rows.iter().enumerate() {
-        let y = TOP + (index as f64 + 0.5) * ROW;
-        drawing.text("tick", (LEFT - 9.0, y + 4.0), Anchor::End, name);
+        let y = RowChart::y(index);
         drawing.line("range s1", (x(shown(*min)), y), (x(shown(*max)), y));
         if let Some(median) = summary.p50 {
             let median = x(median as f64);
@@ -71,12 +63,7 @@ fn description(rows: &[(&String, &LatencySummary, u64, u64)]) -> String {
         .join("; ")
 }
 
-const WIDTH: f64 = 480.0;
 const LEFT: f64 = 96.0;
-const RIGHT: f64 = 22.0;
-const TOP: f64 = 6.0;
-const BOTTOM: f64 = 26.0;
-const ROW: f64 = 34.0;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
 //! Inside the relay: what it counted of its own work, how large its batches and sends were, and what it waited for.
 
-use super::drawing::{Anchor, Area, Drawing, LegendEntry};
+use super::drawing::{Area, LegendEntry};
 use super::grid::Grid;
+use super::row_chart::RowChart;
 use super::scale::Scale;
 use crate::figure;
 use crate::results::{Case, RelayActivity, Size, SizeSummary, WaitingTimes};
@@ -79,26 +80,33 @@ fn work(case: &Case) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-/// A row for each kind of change, with the reasons that occurred.
+/// A row for each kind of change: how often in the measured phases, with the reasons that occurred, and in the trials as a
+/// whole, to which the opening of all partitions at the start and their closing at the end belong.
 fn partitions(all: &RelayActivity) -> Option<Grid> {
-    let mut grid = Grid::new(["partitions", "number", "reasons"]);
-    let mut row = |name: &str, reasons: &[(&str, u64)]| {
+    let mut grid = Grid::new(["partitions", "while measured", "reasons", "whole trials"]);
+    let mut row = |name: &str, reasons: &[(&str, u64)], whole: Option<u64>| {
         let total: u64 = reasons.iter().map(|(_, count)| count).sum();
         let occurred = reasons.iter().filter(|(_, count)| *count > 0);
         let occurred: Vec<String> = occurred
             .map(|(reason, count)| format!("{reason} {}", figure::count(*count)))
             .collect();
-        if total > 0 {
-            let cells = [Some(figure::count(total)), Some(occurred.join(", "))];
+        if total > 0 || whole.is_some_and(|whole| whole > 0) {
+            let cells = [
+                Some(figure::count(total)),
+                Some(occurred.join(", ")).filter(|occurred| !occurred.is_empty()),
+                whole.map(figure::count),
+            ];
             grid.push(name, cells);
         }
     };
-    row("opened", &all.opened.named());
-    row("closed", &all.closed.named());
+    let whole = all.whole_trial;
+    row("opened", &all.opened.named(), Some(whole.opened_partitions));
+    row("closed", &all.closed.named(), Some(whole.closed_partitions));
     if let Some(ownership) = &all.ownership {
-        row("gained", &ownership.gained.named());
-        row("lost", &ownership.lost.named());
-        row("rounds of renewal", &ownership.rounds.named());
+        let (gained, lost) = (whole.gained_partitions, whole.lost_partitions);
+        row("gained", &ownership.gained.named(), Some(gained));
+        row("lost", &ownership.lost.named(), Some(lost));
+        row("rounds of renewal", &ownership.rounds.named(), None);
     }
     grid.without_empty_columns()
 }
@@ -160,32 +168,22 @@ fn waiting(case: &Case) -> Option<String> {
         format!("trial {trial}: {}", shares.join(", "))
     });
     let description = description.collect::<Vec<_>>().join("; ");
-    let height = TOP + rows.len() as f64 * ROW + BOTTOM;
-    let mut drawing = Drawing::new(WIDTH, height, CAPTION, &description);
-    let scale = Scale::exactly(0.0, 100.0);
-    let x = |percent: f64| LEFT + scale.position(percent) * (WIDTH - LEFT - RIGHT);
-    let bottom = height - BOTTOM;
-    for tick in scale.ticks() {
-        drawing.line("grid", (x(tick), TOP), (x(tick), bottom));
-        let label = format!("{tick:.0} %");
-        drawing.text("tick", (x(tick), bottom + 17.0), Anchor::Middle, &label);
-    }
-    for (index, (trial, relay)) in rows.iter().enumerate() {
-        let y = TOP + index as f64 * ROW;
-        let name = format!("trial {trial}");
-        drawing.text(
-            "tick",
-            (LEFT - 9.0, y + ROW / 2.0 + 4.0),
-            Anchor::End,
-            &name,
-        );
+    let chart = RowChart::new(Scale::exactly(0.0, 100.0), LEFT);
+    let names: Vec<String> = rows
+        .iter()
+        .map(|(trial, _)| format!("trial {trial}"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let label = |percent: f64| format!("{percent:.0} %");
+    let mut drawing = chart.drawing(CAPTION, &description, &names, label);
+    for (index, (_, relay)) in rows.iter().enumerate() {
         let mut begin = 0.0;
         for (cause, class, percent) in shares(relay) {
             let area = Area {
-                x: x(begin),
-                y: y + 6.0,
-                width: x(begin + percent) - x(begin),
-                height: ROW - 12.0,
+                x: chart.x(begin),
+                y: RowChart::y(index) - HALF,
+                width: chart.x(begin + percent) - chart.x(begin),
+                height: 2.0 * HALF,
             };
             begin += percent;
             if percent > 0.0 {
@@ -232,12 +230,10 @@ const CAUSES: [(&str, &str); 5] = [
     ("open partitions", "s0"),
 ];
 
-const WIDTH: f64 = 480.0;
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 22.0;
-const TOP: f64 = 6.0;
-const BOTTOM: f64 = 26.0;
-const ROW: f64 = 34.0;
+
+/// Half of a bar's height.
+const HALF: f64 = 11.0;
 
 #[cfg(test)]
 mod tests {
@@ -258,6 +254,7 @@ mod tests {
             ["opened", "closed", "gained", "lost", "rounds of renewal"]
         );
         assert_eq!(partitions.rows[2].cells[1].value, "stolen 9");
+        assert_eq!(partitions.rows[2].cells[2].value, "9");
         assert_eq!(section.sizes.expect("sizes were recorded").rows.len(), 2);
         let waiting = section.waiting.expect("the loop slept");
         assert!(waiting.contains("the source: 3.1 %"), "{waiting}");

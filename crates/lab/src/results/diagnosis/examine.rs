@@ -7,19 +7,26 @@ use super::thresholds::{
     WAITING_PERCENT,
 };
 use super::{Settings, Symptom, WaitingFor};
-use crate::results::{FindingKind, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Trial};
+use crate::results::{
+    FindingKind, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Subject, Trial,
+};
 
-/// What stands out in the figures of a trial. An interrupted one has figures of nothing but its generator.
+/// What stands out in the figures of a trial of `subject`. An interrupted one has figures of nothing but its generator.
 #[must_use]
-pub fn examine(settings: &Settings, measured_role: Role, trial: &Trial) -> Vec<Symptom> {
+pub fn examine(
+    settings: &Settings,
+    subject: &Subject,
+    measured_role: Role,
+    trial: &Trial,
+) -> Vec<Symptom> {
     let mut symptoms: Vec<Symptom> = generator_unhealthy(trial).into_iter().collect();
     if trial.interrupted {
         return symptoms;
     }
     let usage = trial.roles.get(&measured_role);
     symptoms.extend(bound_by_quota(trial));
-    symptoms.extend(usage.and_then(memory_near_limit));
-    symptoms.extend(usage.and_then(|usage| low_utilisation(settings, usage, trial)));
+    symptoms.extend(usage.and_then(|usage| memory_near_limit(subject, usage)));
+    symptoms.extend(usage.and_then(|usage| low_utilisation(settings, subject, usage, trial)));
     symptoms.extend(send_tail(settings, trial));
     if let Some(relay) = &trial.relay {
         symptoms.extend(small_batches(settings, relay, trial));
@@ -58,11 +65,12 @@ fn bound_by_quota(trial: &Trial) -> Option<Symptom> {
     })
 }
 
-fn memory_near_limit(usage: &RoleUsage) -> Option<Symptom> {
+fn memory_near_limit(subject: &Subject, usage: &RoleUsage) -> Option<Symptom> {
     let limit_bytes = usage.limit.as_ref()?.memory_bytes?;
     let peak_bytes = usage.memory_peak_bytes;
     let is_near = peak_bytes as f64 >= limit_bytes as f64 * NEAR_MEMORY_PERCENT / 100.0;
     (limit_bytes > 0 && is_near).then_some(Symptom::MemoryNearLimit {
+        subject: subject.clone(),
         peak_bytes,
         limit_bytes,
     })
@@ -70,7 +78,12 @@ fn memory_near_limit(usage: &RoleUsage) -> Option<Symptom> {
 
 /// A quota explains spare CPU by itself, and so does a generator that never got ahead, unless the relay waited for
 /// something else.
-fn low_utilisation(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> Option<Symptom> {
+fn low_utilisation(
+    settings: &Settings,
+    subject: &Subject,
+    usage: &RoleUsage,
+    trial: &Trial,
+) -> Option<Symptom> {
     let is_throttled = bound_by_quota(trial).is_some();
     // Said already, with the figures that prove it.
     let is_bound_by_concurrency = trial
@@ -93,6 +106,7 @@ fn low_utilisation(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> Opt
             WaitingFor::Generator { .. } | WaitingFor::Unknown
         );
     (!is_explained).then_some(Symptom::LowUtilisation {
+        subject: subject.clone(),
         cpu_percent: usage.cpu_percent,
         forwarded_per_s: trial.forwarded_per_s,
         waiting_for,

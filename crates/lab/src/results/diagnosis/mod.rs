@@ -14,7 +14,7 @@ mod thresholds;
 pub use examine::examine;
 pub use settings::Settings;
 
-use super::{Finding, FindingKind, Severity};
+use super::{Finding, FindingKind, Severity, Subject};
 use crate::figure::{bytes, count, counted, duration_us, percent, rate};
 
 /// A figure that stands out, with those by which it was found.
@@ -22,6 +22,8 @@ use crate::figure::{bytes, count, counted, duration_us, percent, rate};
 pub enum Symptom {
     /// CPU was left over though there was more to be carried.
     LowUtilisation {
+        /// Whose CPU.
+        subject: Subject,
         /// CPU of the measured role; 100 is all that it may use.
         cpu_percent: f64,
         /// What it forwarded, where that is known.
@@ -85,6 +87,8 @@ pub enum Symptom {
     },
     /// The measured role came close to its memory limit.
     MemoryNearLimit {
+        /// Whose memory.
+        subject: Subject,
         /// The most that it held.
         peak_bytes: u64,
         /// What it may hold.
@@ -228,6 +232,7 @@ impl Symptom {
     pub fn sentence(&self) -> String {
         match self {
             Self::LowUtilisation {
+                subject,
                 cpu_percent,
                 forwarded_per_s,
                 waiting_for,
@@ -235,7 +240,7 @@ impl Symptom {
                 let forwarded = forwarded_per_s
                     .map(|forwarded| format!(" and forwarded {} events/s", rate(forwarded)));
                 format!(
-                    "the relay used {} % of its CPU{}, with more to be carried: {}",
+                    "{subject} used {} % of its CPU{}, with more to be carried: {}",
                     percent(*cpu_percent),
                     forwarded.unwrap_or_default(),
                     waiting_for.clause()
@@ -290,10 +295,11 @@ impl Symptom {
                 percent(*failed as f64 * 100.0 / *attempts as f64)
             ),
             Self::MemoryNearLimit {
+                subject,
                 peak_bytes,
                 limit_bytes,
             } => format!(
-                "memory reached {} of {} ({} %)",
+                "the memory of {subject} reached {} of {} ({} %)",
                 bytes(*peak_bytes as f64),
                 bytes(*limit_bytes as f64),
                 percent(*peak_bytes as f64 * 100.0 / *limit_bytes as f64)
@@ -336,7 +342,11 @@ impl Symptom {
     #[must_use]
     pub fn advice(&self) -> String {
         match self {
-            Self::LowUtilisation { waiting_for, .. } => waiting_for.advice(),
+            Self::LowUtilisation {
+                subject,
+                waiting_for,
+                ..
+            } => waiting_for.advice(subject),
             Self::SmallBatches {
                 wait,
                 more_was_there: true,
@@ -467,18 +477,26 @@ impl WaitingFor {
         }
     }
 
-    fn advice(&self) -> String {
+    /// A backlog can't be measured with a command that is not ours: nobody tells when it has drained one.
+    fn advice(&self, subject: &Subject) -> String {
+        let or_backlog = match subject.is_ours() {
+            true => ", or measure with load.mode=backlog",
+            false => "",
+        };
         match self {
-            Self::Core { .. } | Self::Machine { .. } => {
+            Self::Core { .. } | Self::Machine { .. } if subject.is_ours() => {
                 "free cores for it: measure with load.mode=backlog, which runs neither generator nor sink meanwhile, or on a \
                  machine with more cores"
                     .to_owned()
             }
+            Self::Core { .. } | Self::Machine { .. } => {
+                "free cores for it: measure on a machine with more cores".to_owned()
+            }
             Self::Service { .. } => {
-                "give the service more cores (limits.hub.cores), or measure with load.mode=backlog".to_owned()
+                format!("give the service more cores (limits.hub.cores){or_backlog}")
             }
             Self::Generator { .. } => {
-                "offer more (load.workers, load.in_flight), or measure with load.mode=backlog".to_owned()
+                format!("offer more (load.workers, load.in_flight){or_backlog}")
             }
             Self::Credit { prefetch, .. } => format!(
                 "raise relay.prefetch{} so that events are there when a batch is done, and lower relay.batch.wait",

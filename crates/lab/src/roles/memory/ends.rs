@@ -73,11 +73,9 @@ impl Sink for MemorySink {
         let hits = |every: Option<u64>| every.is_some_and(|every| sends.is_multiple_of(every));
         let is_refused = hits(self.faults.refuse_every);
         if !is_refused && !hits(self.faults.forget_every) {
+            let partition = PartitionId(outgoing.destination);
             for message in outgoing.messages() {
-                self.hub.incoming.fetch_add(1, Ordering::SeqCst);
-                self.hub
-                    .log
-                    .append(PartitionId(outgoing.destination), message);
+                self.hub.append(partition, message);
             }
         }
         let refusal = || SendError {

@@ -21,12 +21,12 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::BytesMut;
 use connect::{
-    event::PartitionId,
+    event::{EnqueuedTime, PartitionId},
     fakes::MemoryLog,
     sink::SinkError,
     source::{BatchOptions, SourceOptions, StartPosition},
@@ -123,6 +123,17 @@ struct MemoryHub {
     clock: RunClock,
     incoming: Arc<AtomicU64>,
     outgoing: Arc<AtomicU64>,
+}
+
+impl MemoryHub {
+    /// Appends a message and dates it, as services do.
+    fn append(&self, partition: PartitionId, message: &[u8]) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix_ms = i64::try_from(unix.unwrap_or_default().as_millis()).unwrap_or(i64::MAX);
+        let date = EnqueuedTime::from_unix_ms(unix_ms);
+        self.incoming.fetch_add(1, Ordering::SeqCst);
+        self.log.append_with_key(partition, message, b"", date);
+    }
 }
 
 impl MemoryFabric {

@@ -7,7 +7,7 @@ use std::{
     future::poll_fn,
     pin::{Pin, pin},
     rc::Rc,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -305,8 +305,7 @@ impl MemoryRelay {
     fn forward(&self, destination: PartitionId, message: &[u8]) {
         let counters = &mut self.reading.borrow_mut().counters;
         let now = self.clock.now();
-        self.destination.incoming.fetch_add(1, Ordering::SeqCst);
-        self.destination.log.append(destination, message);
+        self.destination.append(destination, message);
         counters.forwarded += 1;
         counters.first_forwarded.get_or_insert(now);
         counters.last_forwarded = Some(now);

@@ -149,7 +149,7 @@ impl Watch {
 
     fn conclude(self) -> Report {
         let mut verifier: Option<StreamVerifier> = None;
-        let (mut latency, mut uncorrected_latency) = (None, None);
+        let (mut latency, mut uncorrected_latency, mut delivery_time) = (None, None, None);
         for done in self.done {
             match &mut verifier {
                 None => verifier = Some(done.verifier),
@@ -159,6 +159,7 @@ impl Watch {
                 .and_then(|()| {
                     Recording::merge_option(&mut uncorrected_latency, done.uncorrected_latency)
                 })
+                .and_then(|()| Recording::merge_option(&mut delivery_time, done.delivery_time))
                 .expect("workers of this process write recordings that can be read");
         }
         let streams = self.expected.as_deref();
@@ -184,6 +185,7 @@ impl Watch {
                 delivery,
                 latency,
                 uncorrected_latency,
+                delivery_time,
             }),
         }
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use connect::{
-    event::{EventBatch, PartitionId},
+    event::{EnqueuedTime, EventBatch, PartitionId},
     sink::ErrorClass,
     source::{
         BatchOptions, Completion, Settled, Settlement, SettlementResult, Source, SourceEvent,
@@ -19,7 +19,7 @@ use connect::{
 use tokio::time::{Instant, Interval};
 
 use crate::{
-    clock::RunTime,
+    clock::{RunTime, WallClock},
     payload::{Corrupted, Header, sent_time},
     record::{LatencyRecording, Recorder, Recording, Window},
     roles::{
@@ -64,6 +64,7 @@ pub(super) struct Done {
     pub(super) verifier: StreamVerifier,
     pub(super) latency: Option<Recording>,
     pub(super) uncorrected_latency: Option<Recording>,
+    pub(super) delivery_time: Option<Recording>,
 }
 
 pub(super) type Channel = WorkerChannel<Ask, Said, Done>;
@@ -139,6 +140,15 @@ struct Recorders {
     window: Window,
     latency: Recorder,
     uncorrected_latency: Option<Recorder>,
+    delivery_time: DeliveryTimes,
+}
+
+/// How long events took from their append to the sink. Events that lie side by side in a log were appended together.
+struct DeliveryTimes {
+    recorder: Recorder,
+    appended: EnqueuedTime,
+    /// Events in hand that were appended then.
+    count: u64,
 }
 
 impl<S: Source, C: MessageCodec> Receiver<S, C> {
@@ -200,6 +210,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             if let Some(recorder) = &mut recorders.uncorrected_latency {
                 recorder.tick(now);
             }
+            recorders.delivery_time.recorder.tick(now);
         }
         let due = Instant::now();
         let (positions, source, opened) = (&self.positions, &mut self.source, &mut self.opened);
@@ -222,6 +233,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                     window: Window::beginning_at(now),
                     latency: Recorder::starting_at(now),
                     uncorrected_latency: self.tells_sent_time().then(|| Recorder::starting_at(now)),
+                    delivery_time: DeliveryTimes::starting_at(now),
                 });
             }
             Edge::Begin => {}
@@ -240,6 +252,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
         }
         // One reading for all of them: they have been here since the same read of the socket.
         let now = self.config.clock.now();
+        let wall = WallClock::at(now);
         let partition = batch.partition();
         let destination = u16::try_from(partition.0).unwrap_or(u16::MAX);
         let is_replayed = matches!(self.config.payload, Payload::Replay { .. });
@@ -262,11 +275,17 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                 continue;
             }
             recorders.latency.record(header.intended, now);
+            recorders
+                .delivery_time
+                .record(event.enqueued_time, now, wall);
             if let (Some(recorder), Some(message)) = (&mut recorders.uncorrected_latency, decoded)
                 && let Some(sent) = sent_time(message.payload)
             {
                 recorder.record(sent, now);
             }
+        }
+        if let Some(recorders) = &mut self.recorders {
+            recorders.delivery_time.complete(now, wall);
         }
         if let Some(last) = batch.last_sequence_number() {
             self.positions
@@ -305,18 +324,48 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
 
     fn give_account(&mut self) -> Done {
         let now = self.config.clock.now();
-        let (latency, uncorrected_latency) =
-            self.recorders.take().map_or((None, None), |recorders| {
-                let uncorrected = recorders.uncorrected_latency;
-                (
-                    Some(recorders.latency.finish(now)),
-                    uncorrected.map(|recorder| recorder.finish(now)),
-                )
-            });
-        Done {
+        let mut done = Done {
             verifier: self.verifier.clone(),
-            latency,
-            uncorrected_latency,
+            latency: None,
+            uncorrected_latency: None,
+            delivery_time: None,
+        };
+        if let Some(recorders) = self.recorders.take() {
+            let uncorrected = recorders.uncorrected_latency;
+            done.latency = Some(recorders.latency.finish(now));
+            done.uncorrected_latency = uncorrected.map(|recorder| recorder.finish(now));
+            done.delivery_time = Some(recorders.delivery_time.recorder.finish(now));
+        }
+        done
+    }
+}
+
+impl DeliveryTimes {
+    fn starting_at(now: RunTime) -> Self {
+        Self {
+            recorder: Recorder::starting_at(now),
+            appended: EnqueuedTime::default(),
+            count: 0,
+        }
+    }
+
+    /// An event of the batch in hand.
+    #[inline]
+    fn record(&mut self, appended: EnqueuedTime, now: RunTime, wall: WallClock) {
+        if appended != self.appended {
+            self.complete(now, wall);
+            self.appended = appended;
+        }
+        self.count += 1;
+    }
+
+    /// There are no more in hand that were appended together with the last one. A service that gives no dates gives the
+    /// first of all.
+    fn complete(&mut self, now: RunTime, wall: WallClock) {
+        let count = std::mem::take(&mut self.count);
+        if count > 0 && self.appended != EnqueuedTime::default() {
+            let appended = wall.run_time(self.appended.unix_ms());
+            self.recorder.record_many(appended, now, count);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is counted and timed of sends, openings and closings, and of the time in which the loop sleeps.
 
+use connect::event::EnqueuedTime;
 use connect::sink::ErrorClass;
 
 use super::*;
@@ -127,4 +128,27 @@ async fn the_loop_waits_for_a_busy_destination_for_memory_and_for_a_partition_th
     let metrics = pipe.run_to_the_end().await.metrics;
     let partitions = milliseconds(metrics.waited_for_partitions_ns);
     assert!((495..=505).contains(&partitions), "{partitions} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_as_old_as_their_dates_say_and_dates_that_tell_nothing_are_counted() {
+    let mut pipe = Pipe::new(1, 1);
+    // A batch of two dates, one of a single date, and one ahead of the clock.
+    for date in [5, 5, 5, 20, 20, 20, 20, 20, 9_000, 9_000, 9_000, 9_000] {
+        let date = EnqueuedTime::from_unix_ms(date);
+        pipe.log
+            .append_with_key(PartitionId(0), b"dated", b"", date);
+        pipe.appended += 1;
+    }
+    // And one without a date.
+    pipe.append(4);
+    // The store's clock has begun at the epoch.
+    tokio::time::advance(ms(30)).await;
+    let metrics = pipe.run_to_the_end().await.metrics;
+    let ages = metrics.source_age_us.iter_recorded();
+    let ages: Vec<_> = ages
+        .map(|age| (age.value_iterated_to() / 1_000, age.count_at_value()))
+        .collect();
+    assert_eq!(ages, [(10, 5), (25, 3)]);
+    assert_eq!(metrics.undated_events, 8);
 }

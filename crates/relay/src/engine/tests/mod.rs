@@ -177,6 +177,19 @@ impl Pipe {
             .sequence_number
     }
 
+    /// The sequence numbers of the checkpoints that were written, in order.
+    fn written(&self) -> Vec<i64> {
+        let updates = self.store.updates();
+        let written = updates.iter().filter_map(|update| update.sequence_number);
+        written.collect()
+    }
+
+    /// The sequence numbers of each send, in order.
+    fn sent(&self) -> Vec<Vec<i64>> {
+        let writes = self.script.writes().into_iter();
+        writes.map(|write| write.sequence_numbers).collect()
+    }
+
     /// Milliseconds since the test began at which each send was made.
     fn sent_at(&self) -> Vec<u128> {
         self.script

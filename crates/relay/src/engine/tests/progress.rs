@@ -2,20 +2,12 @@
 
 use super::*;
 
-fn written(pipe: &Pipe) -> Vec<i64> {
-    pipe.store
-        .updates()
-        .iter()
-        .filter_map(|checkpoint| checkpoint.sequence_number)
-        .collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn each_batch_is_checkpointed_when_the_store_keeps_up() {
     let mut pipe = Pipe::new(1, 2);
     pipe.append(12);
     let summary = pipe.run_to_the_end().await;
-    assert_eq!(written(&pipe), [3, 7, 11]);
+    assert_eq!(pipe.written(), [3, 7, 11]);
     assert_eq!(
         (
             summary.metrics.checkpoints,
@@ -33,7 +25,7 @@ async fn while_one_checkpoint_is_written_the_others_coalesce() {
     pipe.append(80);
     let summary = pipe.run_to_the_end().await;
     // A batch is accepted every 10 ms; a checkpoint takes 50.
-    assert_eq!(written(&pipe), [3, 23, 43, 63, 79]);
+    assert_eq!(pipe.written(), [3, 23, 43, 63, 79]);
     assert_eq!(summary.metrics.checkpoint_us.max() / 1_000, 50);
     assert_eq!(
         pipe.start.elapsed().as_millis(),
@@ -50,7 +42,7 @@ async fn progress_is_written_at_intervals_if_so_chosen() {
     pipe.append(100);
     pipe.run_until(|pipe| pipe.accepted_count() == 100).await;
     // 25 batches in 250 ms: two intervals, what is there when the stop begins, and the last batch.
-    let written = written(&pipe);
+    let written = pipe.written();
     assert_eq!(written.len(), 4, "{written:?}");
     assert_eq!(written[3], 99);
 }
@@ -208,6 +200,6 @@ async fn a_store_that_does_not_answer_in_time_has_failed() {
     // again, until the first is taken for lost.
     assert_eq!(summary.metrics.failed_checkpoints, 3);
     assert!(pipe.start.elapsed() > ms(10_000), "it was not waited for");
-    assert_eq!(written(&pipe), [3]);
+    assert_eq!(pipe.written(), [3]);
     assert_eq!(pipe.check_delivery(), 4);
 }

@@ -227,6 +227,9 @@ impl ConnectionTask {
 
     fn on_opened(&mut self, open: &Open) {
         self.pause = hasty::pause_of(open);
+        if self.pause.is_some() {
+            self.driver.acknowledge_at_once();
+        }
         if let Some(Credentials::Plain { username, password }) =
             self.driver.connection().credentials()
             && let Ok(claim) = self.namespace.authorize_key(username, password)

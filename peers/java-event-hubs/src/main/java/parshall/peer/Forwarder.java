@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.SplittableRandom;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.Semaphore;
 import java.util.stream.IntStream;
 import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
@@ -25,10 +26,14 @@ final class Forwarder {
     private final List<SendOptions> destinations;
     private final double failureRatio;
     private final long seed;
+    /** What each batch on its way has one of. */
+    private final Semaphore permits;
     /** One for each partition of the source, since the batches of one come one after another. */
     private final ConcurrentMap<String, SplittableRandom> random = new ConcurrentHashMap<>();
 
-    Forwarder(EventHubProducerAsyncClient producer, Settings settings) {
+    /** A forwarder that sends with {@code producer}, and shares {@code permits} with others. */
+    Forwarder(EventHubProducerAsyncClient producer, Semaphore permits, Settings settings) {
+        this.permits = permits;
         this.producer = producer;
         this.destinations = IntStream.range(0, settings.fanOut())
                 .mapToObj(number -> new SendOptions().setPartitionId(Integer.toString(number)))
@@ -45,8 +50,13 @@ final class Forwarder {
         var random = this.random.computeIfAbsent(
                 batch.getPartitionContext().getPartitionId(),
                 partition -> new SplittableRandom(seed * 31 + partition.hashCode()));
-        List<Mono<Void>> sends = sends(batch.getEvents(), random);
-        Flux.fromIterable(sends).flatMap(send -> send, sends.size(), 1).then().block();
+        permits.acquireUninterruptibly();
+        try {
+            List<Mono<Void>> sends = sends(batch.getEvents(), random);
+            Flux.fromIterable(sends).flatMap(send -> send, sends.size(), 1).then().block();
+        } finally {
+            permits.release();
+        }
         batch.updateCheckpoint();
     }
 

@@ -1,5 +1,7 @@
 package parshall.peer;
 
+import com.azure.core.amqp.exception.AmqpErrorCondition;
+import com.azure.core.amqp.exception.AmqpException;
 import com.azure.messaging.eventhubs.CheckpointStore;
 import com.azure.messaging.eventhubs.EventHubProducerAsyncClient;
 import com.azure.messaging.eventhubs.EventProcessorClient;
@@ -7,6 +9,8 @@ import com.azure.messaging.eventhubs.LoadBalancingStrategy;
 import com.azure.messaging.eventhubs.models.EventBatchContext;
 import com.azure.messaging.eventhubs.models.EventPosition;
 import java.io.IOException;
+import java.io.OutputStream;
+import java.io.PrintStream;
 import java.security.GeneralSecurityException;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -15,6 +19,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import reactor.core.publisher.Hooks;
 import reactor.core.scheduler.Schedulers;
@@ -23,7 +28,7 @@ import reactor.core.scheduler.Schedulers;
  * The forwarder of the published fan-out study on the official SDK: processors that share the partitions of one hub
  * and forward each batch to the partitions of another ({@link Forwarder}).
  *
- * <p>Runs until it is told to end (SIGTERM). Standard output has one line, {@code ready}, when every partition of the
+ * <p>Runs until it is told to end (SIGTERM). Standard output has a line {@code ready} when every partition of the
  * source has a processor; standard error has what goes wrong.
  */
 public final class Main {
@@ -53,8 +58,9 @@ public final class Main {
         var instances = new ArrayList<Instance>();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(instances)));
         var waiting = new Waiting(settings.sourcePartitions());
+        var permits = new Semaphore(settings.batchesAtOnce());
         for (int number = 0; number < settings.instances(); number++) {
-            instances.add(Instance.of(settings, checkpoints, waiting));
+            instances.add(Instance.of(settings, checkpoints, permits, waiting));
         }
         instances.forEach(instance -> instance.processor().start());
         new CountDownLatch(1).await();
@@ -63,11 +69,12 @@ public final class Main {
     /** A processor, with a producer of its own behind it. */
     private record Instance(EventProcessorClient processor) {
 
-        static Instance of(Settings settings, CheckpointStore checkpoints, Waiting waiting) {
+        static Instance of(
+                Settings settings, CheckpointStore checkpoints, Semaphore permits, Waiting waiting) {
             EventHubProducerAsyncClient producer = Namespace.of(settings.destination().connectionString())
                     .client(settings.destination().name())
                     .buildAsyncProducerClient();
-            var forwarder = new Forwarder(producer, settings);
+            var forwarder = new Forwarder(producer, permits, settings);
             EventProcessorClient processor = Namespace.of(settings.source().connectionString())
                     .processor(settings.source().name())
                     .consumerGroup(settings.consumerGroup())
@@ -80,11 +87,19 @@ public final class Main {
                     .processPartitionInitialization(
                             context -> waiting.has(context.getPartitionContext().getPartitionId()))
                     .processEventBatch(batch -> forward(forwarder, batch), settings.batch(), settings.maxWait())
-                    .processError(context -> complain(
-                            "partition " + context.getPartitionContext().getPartitionId() + ": "
-                                    + context.getThrowable()))
+                    .processError(context ->
+                            complain(context.getPartitionContext().getPartitionId(), context.getThrowable()))
                     .buildEventProcessorClient();
             return new Instance(processor);
+        }
+
+        private static void complain(String partition, Throwable error) {
+            if (error instanceof AmqpException amqp && amqp.getErrorCondition() == AmqpErrorCondition.LINK_STOLEN) {
+                // How processors come to equal shares: no failure.
+                System.out.println("partition " + partition + " went to another processor");
+            } else {
+                Main.complain("partition " + partition + ": " + error);
+            }
         }
 
         private static void forward(Forwarder forwarder, EventBatchContext batch) {
@@ -139,6 +154,8 @@ public final class Main {
 
     private static void stop(List<Instance> instances) {
         stopping = true;
+        // The SDK has complaints of its own about what it is interrupted in.
+        System.setErr(new PrintStream(OutputStream.nullOutputStream()));
         List<Thread> stopping = instances.stream().map(instance -> new Thread(() -> instance.processor().stop())).toList();
         stopping.forEach(Thread::start);
         long deadline = System.nanoTime() + PATIENCE_NANOS;

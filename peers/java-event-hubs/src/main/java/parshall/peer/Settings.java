@@ -20,6 +20,7 @@ import java.util.Optional;
  * @param batch the events of a full batch
  * @param maxWait how long a batch waits to be full
  * @param prefetch the events to fetch ahead per partition
+ * @param batchesAtOnce how many batches may be on their way at once, over all partitions
  * @param failureRatio the probability that a send fails on purpose
  * @param expiration after how long without renewal a partition is anyone's
  * @param seed what the choice of partitions begins with
@@ -36,6 +37,7 @@ record Settings(
         int batch,
         Duration maxWait,
         int prefetch,
+        int batchesAtOnce,
         double failureRatio,
         Duration expiration,
         long seed) {
@@ -72,6 +74,7 @@ record Settings(
                 (int) reader.positive("PARSHALL_BATCH", "128"),
                 Duration.ofMillis(reader.positive("PARSHALL_MAX_WAIT_MS", "10")),
                 (int) reader.positive("PARSHALL_PREFETCH", "1"),
+                (int) reader.positive("PEER_BATCHES_AT_ONCE", Integer.toString(Integer.MAX_VALUE)),
                 reader.ratio("PARSHALL_FAILURE_RATIO", "0"),
                 Duration.ofMillis(reader.positive("PEER_OWNERSHIP_EXPIRATION_MS", Long.toString(rest))),
                 reader.whole("PARSHALL_SEED", "1"));

@@ -1,0 +1,58 @@
+//! What bounds the figures from outside: quota, memory, generator.
+
+use super::*;
+
+#[test]
+fn a_quota_is_named_with_its_figures_and_explains_spare_cpu() {
+    let symptom = only(|trial| {
+        trial.roles.insert(Role::Relay, usage(40.0));
+        let throttled = Some(1_200);
+        let source = HubCounters {
+            throttled,
+            ..HubCounters::default()
+        };
+        trial.hub.insert("source".to_owned(), source);
+        trial.hub.insert("other".to_owned(), HubCounters::default());
+    });
+    assert_eq!(
+        symptom.sentence(),
+        "the service throttled 1,200 sends in 10 s (source: 1,200): its quota limits the figures"
+    );
+}
+
+#[test]
+fn memory_is_near_its_limit_from_nine_tenths_on() {
+    let holding = |peak: u64| {
+        move |trial: &mut Trial| {
+            let usage = trial.roles.get_mut(&Role::Relay).expect("it is measured");
+            usage.memory_peak_bytes = peak;
+        }
+    };
+    assert_eq!(
+        only(holding(1_000 << 20)).sentence(),
+        "the memory of the relay reached 1000 MiB of 1.00 GiB (97.7 %)"
+    );
+    nothing(holding(900 << 20));
+    nothing(|trial| {
+        let usage = trial.roles.get_mut(&Role::Relay).expect("it is measured");
+        usage.memory_peak_bytes = 8 << 30;
+        usage.limit = None;
+    });
+}
+
+#[test]
+fn a_generator_that_fell_behind_makes_the_figures_void() {
+    let unhealthy = |trial: &mut Trial| {
+        let health = trial.generator.as_mut().expect("there was one");
+        (health.healthy, health.late_events) = (false, Some(48_113));
+    };
+    let symptom = only(unhealthy);
+    assert_eq!(symptom.severity(), Severity::Invalid);
+    assert!(symptom.sentence().contains("48,113 events too late"));
+    // The runner has said so, with its reason.
+    nothing(|trial| {
+        unhealthy(trial);
+        let finding = Finding::new(Severity::Invalid, FindingKind::GeneratorOverloaded, "late");
+        trial.findings.push(finding);
+    });
+}

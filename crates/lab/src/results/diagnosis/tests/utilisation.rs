@@ -1,0 +1,153 @@
+//! CPU that is left over, and what it was that kept the relay from using it.
+
+use super::*;
+use crate::results::diagnosis::thresholds::LOW_CPU_PERCENT;
+
+/// A relay that used 40 % of its core.
+fn idle(trial: &mut Trial, waiting_us: WaitingTimes) {
+    trial.roles.insert(Role::Relay, usage(40.0));
+    relay(trial).waiting_us = waiting_us;
+}
+
+/// For 60 % of the time because of one cause.
+fn slept(cause: fn(&mut WaitingTimes) -> &mut u64) -> WaitingTimes {
+    let mut waits = WaitingTimes::default();
+    *cause(&mut waits) = 6_000_000;
+    waits
+}
+
+fn what_is_waited_for(change: impl FnOnce(&mut Trial)) -> WaitingFor {
+    match only(change) {
+        Symptom::LowUtilisation { waiting_for, .. } => waiting_for,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
+    let sends = slept(|waits| &mut waits.sends);
+    let symptom = only(|trial| idle(trial, sends));
+    assert_eq!(
+        symptom.sentence(),
+        "the relay used 40.0 % of its CPU and forwarded 999,000 events/s, with more to be carried: for 60.0 % of the time \
+         it waited for sends, which take 1.00 ms per batch with at most 32 batches under way"
+    );
+    assert!(symptom.advice().starts_with("raise relay.in_flight"));
+    nothing(|trial| {
+        idle(trial, sends);
+        trial.roles.insert(Role::Relay, usage(LOW_CPU_PERCENT));
+    });
+    // An open load that is carried whole leaves CPU over, as it should.
+    let mut open = healthy();
+    idle(&mut open, sends);
+    let settings = Settings {
+        load_mode: Some("open".to_owned()),
+        ..settings()
+    };
+    let symptoms = |trial: &Trial| examine(&settings, &Subject::Relay, Role::Relay, trial);
+    assert_eq!(symptoms(&open), []);
+    open.forwarded_per_s = Some(900_000.0);
+    assert_eq!(symptoms(&open).len(), 1);
+}
+
+#[test]
+fn what_a_relay_with_spare_cpu_waits_for_follows_from_how_it_slept() {
+    let percent = 60.0;
+    let source = slept(|waits| &mut waits.source);
+    let lag_events = 2_000;
+    assert_eq!(
+        what_is_waited_for(|trial| idle(trial, source)),
+        WaitingFor::Generator {
+            percent,
+            lag_events
+        }
+    );
+    let lag_events = 1_000_000;
+    assert_eq!(
+        what_is_waited_for(|trial| {
+            idle(trial, source);
+            trial.intervals = intervals(lag_events);
+        }),
+        WaitingFor::Credit {
+            percent,
+            lag_events,
+            prefetch: Some(512)
+        }
+    );
+    let destination = slept(|waits| &mut waits.destination);
+    assert_eq!(
+        what_is_waited_for(|trial| idle(trial, destination)),
+        WaitingFor::Destination { percent }
+    );
+    let memory = slept(|waits| &mut waits.memory);
+    assert_eq!(
+        what_is_waited_for(|trial| idle(trial, memory)),
+        WaitingFor::Memory { percent }
+    );
+    let partitions = slept(|waits| &mut waits.partitions);
+    assert_eq!(
+        what_is_waited_for(|trial| {
+            idle(trial, partitions);
+            relay(trial).opened.rest = 7;
+        }),
+        WaitingFor::Partitions {
+            percent,
+            restarts: 7
+        }
+    );
+    assert_eq!(
+        what_is_waited_for(|trial| {
+            idle(trial, partitions);
+            relay(trial).closed.checkpoint = 3;
+        }),
+        WaitingFor::Checkpoints {
+            percent,
+            closings: 3
+        }
+    );
+}
+
+#[test]
+fn a_relay_that_did_not_sleep_and_got_little_cpu_waited_for_a_core() {
+    let sends = WaitingTimes {
+        sends: 1_000_000,
+        ..WaitingTimes::default()
+    };
+    assert_eq!(
+        what_is_waited_for(|trial| idle(trial, sends)),
+        WaitingFor::Core {
+            runnable_percent: 90.0
+        }
+    );
+}
+
+#[test]
+fn a_machine_or_a_service_that_is_used_up_is_what_the_relay_waits_for() {
+    let sends = slept(|waits| &mut waits.sends);
+    let waiting_for = what_is_waited_for(|trial| {
+        idle(trial, sends);
+        use_up_machine(trial);
+    });
+    assert!(
+        matches!(waiting_for, WaitingFor::Machine { cores: 4.0, .. }),
+        "{waiting_for:?}"
+    );
+    let waiting_for = what_is_waited_for(|trial| {
+        idle(trial, sends);
+        trial.roles.insert(Role::Hub, usage(99.0));
+    });
+    assert_eq!(waiting_for, WaitingFor::Service { cpu_percent: 99.0 });
+}
+
+#[test]
+fn a_generator_that_never_got_ahead_explains_spare_cpu_only_of_a_relay_that_waited_for_it() {
+    let limited = |trial: &mut Trial, waits| {
+        idle(trial, waits);
+        let kind = FindingKind::LimitedByGenerator;
+        let finding = Finding::new(Severity::Warning, kind, "more could have been carried");
+        trial.findings.push(finding);
+    };
+    nothing(|trial| limited(trial, slept(|waits| &mut waits.source)));
+    let waiting_for = what_is_waited_for(|trial| limited(trial, slept(|waits| &mut waits.sends)));
+    assert!(matches!(waiting_for, WaitingFor::Sends { .. }));
+}
