@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use relay::ownership::RENEW_MIN;
+use relay::ownership::{RENEW_MIN, outlasts_a_failed_renewal};
 use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
@@ -275,7 +275,7 @@ impl Rules<'_> {
         }
         let (renew, expire) = (relay.ownership.renew, relay.ownership.expire);
         self.duration("relay.ownership.renew", renew, RENEW_MIN)?;
-        if expire <= renew.saturating_mul(2) {
+        if !outlasts_a_failed_renewal(expire, renew) {
             let reason = "a claim would expire because of one renewal that fails";
             let advice = "allowed is more than twice `relay.ownership.renew`";
             let path = "relay.ownership.expire";
