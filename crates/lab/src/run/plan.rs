@@ -13,7 +13,9 @@ use crate::{
         CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, ReadFrom, Ready,
         RelayConfig, SinkConfig,
     },
-    scenario::{self, Case, LoadMode, Parameters, Readiness, RoleLimits, Target, Transport},
+    scenario::{
+        self, Case, LoadMode, Parameters, Readiness, RoleLimits, SystemUnderTest, Target, Transport,
+    },
     verify::Expectation,
 };
 
@@ -43,10 +45,7 @@ impl TrialPlan<'_> {
 
     /// What is measured, for sentences about it.
     pub(super) fn subject(&self) -> Subject {
-        match self.is_external() {
-            true => Subject::Other(self.parameters.sut.name.clone()),
-            false => Subject::Relay,
-        }
+        Subject::of(system(&self.parameters.sut).as_ref())
     }
 
     /// Whether instances of our relay claim the partitions of the source.
@@ -272,7 +271,7 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
         name: case.name.clone(),
         sweep: case.sweep.clone(),
         params,
-        system: system(case),
+        system: system(sut),
         measured_role: Role::Relay,
         trials: case.parameters.trials,
         published: case.published.clone(),
@@ -284,8 +283,7 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
     }
 }
 
-fn system(case: &Case) -> Option<MeasuredSystem> {
-    let sut = &case.parameters.sut;
+fn system(sut: &SystemUnderTest) -> Option<MeasuredSystem> {
     let is_usual = sut.is_ours() && sut.transport == Transport::Tcp;
     (!is_usual).then(|| MeasuredSystem {
         name: sut.name.clone(),
