@@ -265,6 +265,7 @@ async fn nothing_is_answered_before_network_and_service_have_had_their_time() {
         service_time: ServiceTimeConfig {
             send: constant(3),
             request: constant(5),
+            ..ServiceTimeConfig::default()
         },
         ..ProfileConfig::default()
     })

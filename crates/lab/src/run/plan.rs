@@ -10,12 +10,12 @@ use crate::{
     load::{Arrivals, LoadPlan, Pace},
     results::{CasePlan, MeasuredSystem, OrderExpectation, Role, Subject},
     roles::protocol::{
-        CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom, Ready, RelayConfig,
-        SinkConfig,
+        CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom,
+        Ready, RelayConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Entities, Entity, LoadMode, Parameters, Readiness, RoleLimits, Target,
-        Transport,
+        self, Case, Entities, Entity, LoadMode, Parameters, Readiness, RoleLimits, SystemUnderTest,
+        Target, Transport,
     },
     verify::Expectation,
 };
@@ -46,10 +46,7 @@ impl TrialPlan<'_> {
 
     /// What is measured, for sentences about it.
     pub(super) fn subject(&self) -> Subject {
-        match self.is_external() {
-            true => Subject::Other(self.parameters.sut.name.clone()),
-            false => Subject::Relay,
-        }
+        Subject::of(system(&self.parameters.sut).as_ref())
     }
 
     /// Whether instances of our relay claim the partitions of the source.
@@ -306,7 +303,7 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
         name: case.name.clone(),
         sweep: case.sweep.clone(),
         params,
-        system: system(case),
+        system: system(sut),
         measured_role: Role::Relay,
         trials: case.parameters.trials,
         published: case.published.clone(),
@@ -318,8 +315,7 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
     }
 }
 
-fn system(case: &Case) -> Option<MeasuredSystem> {
-    let sut = &case.parameters.sut;
+fn system(sut: &SystemUnderTest) -> Option<MeasuredSystem> {
     let is_usual = sut.is_ours() && sut.transport == Transport::Tcp;
     (!is_usual).then(|| MeasuredSystem {
         name: sut.name.clone(),

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use relay::ownership::{EXPIRE_DEFAULT, RENEW_DEFAULT};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -35,8 +36,8 @@ impl Ownership {
     pub const fn new(mode: OwnershipMode) -> Self {
         Self {
             mode,
-            renew: RENEW,
-            expire: EXPIRE,
+            renew: RENEW_DEFAULT,
+            expire: EXPIRE_DEFAULT,
         }
     }
 
@@ -113,16 +114,12 @@ impl<'de> Deserialize<'de> for Ownership {
 }
 
 const fn renew() -> Duration {
-    RENEW
+    RENEW_DEFAULT
 }
 
 const fn expire() -> Duration {
-    EXPIRE
+    EXPIRE_DEFAULT
 }
-
-/// What a relay has where its pipeline does not say otherwise.
-const RENEW: Duration = Duration::from_secs(10);
-const EXPIRE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -160,6 +157,10 @@ mod tests {
     #[test]
     fn the_times_are_those_of_a_relay_without_any() {
         let of_a_relay = relay::ownership::OwnershipOptions::new("me");
-        assert_eq!((RENEW, EXPIRE), (of_a_relay.renew, of_a_relay.expire));
+        let ours = Ownership::new(OwnershipMode::Greedy);
+        assert_eq!(
+            (ours.renew, ours.expire),
+            (of_a_relay.renew, of_a_relay.expire)
+        );
     }
 }

@@ -7,13 +7,13 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use relay::ownership::RENEW_MIN;
+use relay::ownership::{RENEW_MIN, outlasts_a_failed_renewal};
 use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, Checkpoint, CheckpointStore, Entities, Hub, Hubs, LoadMode, Parameters, Payload, Percent, Queues,
-    Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
+    Capacity, Checkpoint, CheckpointStore, Entities, Hub, Hubs, LoadMode, Parameters, Payload,
+    Percent, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -331,7 +331,7 @@ impl Rules<'_> {
         }
         let (renew, expire) = (relay.ownership.renew, relay.ownership.expire);
         self.duration("relay.ownership.renew", renew, RENEW_MIN)?;
-        if expire <= renew.saturating_mul(2) {
+        if !outlasts_a_failed_renewal(expire, renew) {
             let reason = "a claim would expire because of one renewal that fails";
             let advice = "allowed is more than twice `relay.ownership.renew`";
             let path = "relay.ownership.expire";

@@ -6,15 +6,12 @@
 )]
 
 mod queues;
+mod schema;
 mod sweeps;
 mod systems;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use lab::scenario::{CaseOptions, Checkpoint, LoadMode, Payload, Scenario, ScenarioError, Target};
-use serde_json::{Map, Value, json};
-use settings::{Content, Document, Node};
+use serde_json::{Value, json};
 use units::ByteSize;
 
 fn cases(text: &str, options: &CaseOptions) -> Result<Vec<lab::scenario::Case>, ScenarioError> {
@@ -497,114 +494,4 @@ fn an_unknown_scenario_is_told_with_the_known_ones() {
         Scenario::load("./none.yaml"),
         Err(ScenarioError::Settings(_))
     ));
-}
-
-#[test]
-fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let schema: Value = serde_json::from_str(
-        &std::fs::read_to_string(root.join("schema/scenario.schema.json")).unwrap(),
-    )
-    .unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let mut seen = 0;
-    for entry in std::fs::read_dir(root.join("scenarios")).unwrap() {
-        let document = Document::read(&entry.unwrap().path()).unwrap();
-        let errors: Vec<String> = validator
-            .iter_errors(&json(document.root()))
-            .map(|error| error.to_string())
-            .collect();
-        assert!(errors.is_empty(), "{errors:#?}");
-        seen += 1;
-    }
-    assert_eq!(
-        seen,
-        Scenario::names().count(),
-        "every file in scenarios/ is part of the program"
-    );
-
-    // What the types write is what the schema allows, key by key.
-    let mut file = Map::from_iter([("scenario".to_owned(), json!("s"))]);
-    file.extend(
-        cases(
-            "scenario: s\n",
-            &set(&[
-                "load.rate=1/s",
-                "limits.hub={cores: 1, memory: 1 GiB}",
-                "embedded.profile={round_trip: 2 ms, connection_setup: {mean: 5 ms}, quota: {ingress_bytes_per_s: 1 MB}, \
-                 failures: {disconnect_per_s: 0.1}}",
-            ]),
-        )
-        .unwrap()[0]
-            .params(),
-    );
-    let errors: Vec<String> = validator
-        .iter_errors(&Value::Object(file))
-        .map(|error| error.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{errors:#?}");
-    assert!(!validator.is_valid(&json!({"scenario": "s", "relays": {}})));
-    assert!(!validator.is_valid(&json!({"scenario": "s", "relay": {"fan_out": "many"}})));
-}
-
-#[test]
-fn the_schema_states_the_defaults_of_the_types() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let schema: Value = serde_json::from_str(
-        &std::fs::read_to_string(root.join("schema/scenario.schema.json")).unwrap(),
-    )
-    .unwrap();
-    let params = cases("scenario: s\n", &CaseOptions::default()).unwrap()[0].params();
-    for section in ["embedded", "load", "relay", "sink", "phases"] {
-        let mut stated = BTreeMap::new();
-        defaults(section, &schema["$defs"][section], &mut stated);
-        for (path, default) in stated {
-            let pointer = format!("/{}", path.replace('.', "/"));
-            let actual = Value::Object(params.clone())
-                .pointer(&pointer)
-                .cloned()
-                .unwrap();
-            let durations = [&default, &actual].map(|value| {
-                value
-                    .as_str()
-                    .and_then(|text| units::duration::parse(text).ok())
-            });
-            let equal = actual == default
-                || actual
-                    .as_f64()
-                    .is_some_and(|number| Some(number) == default.as_f64())
-                || (durations[0].is_some() && durations[0] == durations[1]);
-            assert!(
-                equal,
-                "{path}: the schema says {default}, the types {actual}"
-            );
-        }
-    }
-}
-
-fn defaults(path: &str, schema: &Value, stated: &mut BTreeMap<String, Value>) {
-    if let Some(default) = schema.get("default") {
-        stated.insert(path.to_owned(), default.clone());
-    }
-    for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
-        defaults(&format!("{path}.{key}"), schema, stated);
-    }
-}
-
-/// A document as JSON, to be held against the schema.
-fn json(node: &Node) -> Value {
-    match &node.content {
-        Content::Null => Value::Null,
-        Content::Boolean(value) => json!(value),
-        Content::Integer(number) => json!(i64::try_from(*number).unwrap()),
-        Content::Float(number) => json!(number),
-        Content::Text(text) => json!(text),
-        Content::List(elements) => elements.iter().map(json).collect(),
-        Content::Mapping(entries) => Value::Object(
-            entries
-                .iter()
-                .map(|entry| (entry.key.clone(), json(&entry.value)))
-                .collect(),
-        ),
-    }
 }

@@ -1,9 +1,9 @@
 //! What a relay counts and times.
 //!
-//! [`Metrics`] is a plain struct that its relay owns. A batch costs a few additions and six histogram records (one more per date
-//! of its events), a send
-//! two and its share of one more, a sleep of the loop one addition; an event costs nothing. Who wants to know asks
-//! through a [`MetricsHandle`] and gets a copy, or text for Prometheus (see [`names`] for what it is called there).
+//! [`Metrics`] is a plain struct that its relay owns. A batch costs a few additions and six histogram records, a
+//! send two and its share of one more, a sleep of the loop one addition. An event costs nothing, but for a comparison in a
+//! batch whose events have several dates, each of which is a record of its own. Who wants to know asks through a
+//! [`MetricsHandle`] and gets a copy, or text for Prometheus (see [`names`] for what it is called there).
 //!
 //! Whatever has several causes is counted by cause: `opened_*` add up to all openings of partitions, `closed_*` to all
 //! ends of them, so that the difference is what is open; `waited_for_*` add up to the time in which the loop slept.

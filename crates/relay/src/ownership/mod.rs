@@ -73,8 +73,8 @@ impl OwnershipOptions {
         Self {
             mode: OwnershipMode::default(),
             identity: identity.into(),
-            renew: Duration::from_secs(10),
-            expire: Duration::from_secs(60),
+            renew: RENEW_DEFAULT,
+            expire: EXPIRE_DEFAULT,
         }
     }
 
@@ -88,7 +88,7 @@ impl OwnershipOptions {
             Err(OwnershipOptionsError::Identity)
         } else if renew < RENEW_MIN {
             Err(OwnershipOptionsError::Renew(renew))
-        } else if expire <= renew.saturating_mul(2) {
+        } else if !outlasts_a_failed_renewal(expire, renew) {
             Err(OwnershipOptionsError::Expire { expire, renew })
         } else {
             Ok(())
@@ -96,8 +96,20 @@ impl OwnershipOptions {
     }
 }
 
+/// Whether a claim that expires after `expire` is still good when one renewal, every `renew`, has failed.
+#[must_use]
+pub const fn outlasts_a_failed_renewal(expire: Duration, renew: Duration) -> bool {
+    expire.as_nanos() > renew.saturating_mul(2).as_nanos()
+}
+
 /// The shortest time from one cycle to the next.
 pub const RENEW_MIN: Duration = Duration::from_millis(10);
+
+/// The time from one cycle to the next, where nothing else is said.
+pub const RENEW_DEFAULT: Duration = Duration::from_secs(10);
+
+/// After how long a claim that was not renewed is free for others, where nothing else is said.
+pub const EXPIRE_DEFAULT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use units::ByteSize;
 
 use super::{CheckpointStoreConfig, OwnershipConfig, PipelineConfig, SinkConfig, SourceConfig};
 use crate::options::{CheckpointPolicy, RelayOptions};
-use crate::ownership::{OwnershipMode, OwnershipOptions};
+use crate::ownership::{EXPIRE_DEFAULT, OwnershipMode, RENEW_DEFAULT};
 use crate::route;
 
 /// The whole file.
@@ -399,11 +399,10 @@ impl Default for Batch {
 
 impl Default for Ownership {
     fn default() -> Self {
-        let OwnershipOptions { renew, expire, .. } = OwnershipOptions::new("");
         Self {
             mode: Mode::default(),
-            renew,
-            expire,
+            renew: RENEW_DEFAULT,
+            expire: EXPIRE_DEFAULT,
             identity: None,
         }
     }
