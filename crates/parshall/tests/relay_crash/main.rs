@@ -1,11 +1,12 @@
 //! The pipeline under `kill -9`, under injected failures, and stopped in good order: what arrives, how often, and in
-//! what order. `sharing` does the same to several relays at once.
+//! what order. `sharing` does the same to several relays at once, `queues` to one between queues.
 
 #![expect(
     clippy::unwrap_used,
     reason = "what panics in a test fails it, and says where"
 )]
 
+mod queues;
 mod rig;
 mod sharing;
 
