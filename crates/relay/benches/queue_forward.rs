@@ -29,7 +29,7 @@ use rustix::time::{ClockId, clock_gettime};
 fn main() {
     let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some()
         || std::env::args().any(|arg| arg == "--test");
-    let (messages, rounds) = if quick { (1 << 10, 2) } else { (1 << 20, 6) };
+    let (messages, rounds) = if quick { (1 << 13, 2) } else { (1 << 20, 6) };
     let bare: Vec<f64> = (0..rounds)
         .map(|_| per_message(socket(messages * BYTES_PER_MESSAGE), messages))
         .collect();
@@ -110,6 +110,7 @@ async fn fill(connection_string: &ConnectionString, messages: u64) {
     for number in 0..FILLED_AT_ONCE as i64 {
         batch.push_message(&message, number);
     }
+    assert_eq!(messages % FILLED_AT_ONCE as u64, 0, "whole batches");
     let events: Vec<u32> = (0..FILLED_AT_ONCE as u32).collect();
     let mut outcomes = Vec::new();
     for token in 0..messages / FILLED_AT_ONCE as u64 {
@@ -173,7 +174,13 @@ fn socket(bytes: u64) -> Duration {
     let address = listener.local_addr().expect("a bound address");
     let peer = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().expect("a connection");
-        let mut piece = vec![7; PIECE];
+        let mut written = socket.try_clone().expect("a second handle");
+        // Neither direction may wait for the other.
+        let drain = std::thread::spawn(move || {
+            let mut piece = vec![0; PIECE];
+            while written.read(&mut piece).expect("bytes") > 0 {}
+        });
+        let piece = vec![7; PIECE];
         let mut left = bytes;
         while left > 0 {
             let part = left.min(PIECE as u64) as usize;
@@ -183,7 +190,7 @@ fn socket(bytes: u64) -> Duration {
         socket
             .shutdown(std::net::Shutdown::Write)
             .expect("an open socket");
-        while socket.read(&mut piece).expect("bytes") > 0 {}
+        drain.join().expect("the drain ends");
     });
     let mut socket = TcpStream::connect(address).expect("a listener");
     let mut piece = vec![0; PIECE];
