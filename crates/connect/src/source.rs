@@ -131,6 +131,7 @@ pub enum SourceEvent {
     /// The next events of a partition; at least one.
     Batch(EventBatch),
     /// A partition ended without having been asked to: its link was detached, stolen, or its connection failed.
+    /// Sources that settle make their links again by themselves instead.
     PartitionClosed {
         /// The partition, which may be opened again.
         partition: PartitionId,

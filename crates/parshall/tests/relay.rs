@@ -153,6 +153,22 @@ fn the_example_pipeline_is_in_order_and_told_without_its_secrets() {
 }
 
 #[test]
+fn the_example_between_queues_is_in_order_and_what_is_about_checkpoints_is_refused_there() {
+    let command = parshall(repository(), &["pipelines/queue-forward.yaml", "--check"]);
+    insta::assert_snapshot!("check_queue_example", run(command));
+    let folder = tempfile::tempdir().unwrap();
+    let example = repository().join("pipelines/queue-forward.yaml");
+    let text = std::fs::read_to_string(example).unwrap() + "in_flight: 4\n";
+    std::fs::write(folder.path().join("mine.yaml"), text).unwrap();
+    let refused = run(parshall(folder.path(), &["mine.yaml", "--check"]));
+    assert!(refused.starts_with("exit status: 2"), "{refused}");
+    assert!(
+        refused.contains("`source.service_bus.concurrency`"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_check_connects_to_nothing_and_makes_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let example = std::fs::read_to_string(repository().join("pipelines/fan-out.yaml")).unwrap();

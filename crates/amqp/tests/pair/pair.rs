@@ -84,7 +84,7 @@ pub(crate) enum Happening {
     Outcome(u32, u32, Option<DeliveryState>),
     /// Whether the deliveries are known comes last.
     OutcomeProposed(u32, u32, DeliveryState, bool),
-    SettledBySender(u32, u32),
+    SettledBySender(u32, u32, Option<DeliveryState>),
     Closed(Option<ConnectionError>),
 }
 
@@ -356,7 +356,9 @@ impl End {
                 is_known,
                 ..
             } => Happening::OutcomeProposed(first, last, state, is_known),
-            Event::SettledBySender { first, last, .. } => Happening::SettledBySender(first, last),
+            Event::SettledBySender {
+                first, last, state, ..
+            } => Happening::SettledBySender(first, last, state),
             Event::Closed(error) => Happening::Closed(error),
             Event::Deliveries(deliveries) => {
                 for delivery in deliveries.items() {

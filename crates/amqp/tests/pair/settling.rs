@@ -86,8 +86,8 @@ fn outcomes_are_answered_as_the_application_says_and_in_ranges() {
         server.answer_outcome(server_session, 3, 3, lock_lost());
         pair.talk();
         let settled = [
-            Happening::SettledBySender(0, 2),
-            Happening::SettledBySender(3, 3),
+            Happening::SettledBySender(0, 2, Some(accepted())),
+            Happening::SettledBySender(3, 3, Some(lock_lost())),
         ];
         assert_eq!(pair.client.all(), settled);
     });

@@ -199,7 +199,14 @@ fn a_receiver_that_settles_second_hears_that_the_sender_has() {
                 Happening::Outcome(0, 2, Some(DeliveryState::Accepted)),
             ]
         );
-        assert_eq!(pair.server.all(), [Happening::SettledBySender(0, 2)]);
+        assert_eq!(
+            pair.server.all(),
+            [Happening::SettledBySender(
+                0,
+                2,
+                Some(DeliveryState::Accepted)
+            )]
+        );
     });
     // The server sends.
     converse(&Setup::default(), |pair| {
@@ -220,7 +227,14 @@ fn a_receiver_that_settles_second_hears_that_the_sender_has() {
             .connection
             .propose_outcome(session, 0, 0, DeliveryState::Released);
         pair.talk();
-        assert_eq!(pair.client.all(), [Happening::SettledBySender(0, 0)]);
+        assert_eq!(
+            pair.client.all(),
+            [Happening::SettledBySender(
+                0,
+                0,
+                Some(DeliveryState::Released)
+            )]
+        );
         assert_eq!(
             pair.server.all(),
             [

@@ -1,13 +1,15 @@
 //! What is asked of the entity's `$management` node: that locks hold longer, and settlements of messages whose link is gone.
 //!
-//! One order is under way at a time. An order for several locks that is refused is asked for in halves, until it is known
-//! which of them are lost.
+//! One order is under way at a time. Renewals go first, and one for several locks that is refused is asked for in halves,
+//! until it is known which of them are lost. Settlements are asked for one by one, since a service that refuses one for
+//! several may have done a part of it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
 
 use amqp::Value;
 use amqp::connection::{Deliveries, Delivery, LinkId};
+use amqp::performative::ErrorCondition;
 
 use super::locks::LockToken;
 use crate::service::{Reply, Request, RequestPair, ServiceConnection, ServiceError};
@@ -30,10 +32,10 @@ pub(super) struct Orders {
 pub(super) enum Order {
     /// Locks of the present link, by delivery id.
     Renew(Vec<(u32, LockToken)>),
-    /// Locks of a link that is gone.
+    /// A lock of a link that is gone.
     Settle {
         settlement: Settlement,
-        tokens: Vec<LockToken>,
+        token: LockToken,
         since: Instant,
     },
 }
@@ -69,7 +71,10 @@ impl Orders {
     }
 
     pub(super) fn push(&mut self, order: Order) {
-        self.queue.push_back(order);
+        match order {
+            Order::Renew(_) => self.queue.push_front(order),
+            Order::Settle { .. } => self.queue.push_back(order),
+        }
     }
 
     /// Whether nothing is asked for.
@@ -152,9 +157,12 @@ impl Orders {
                 Ok(body) => self.succeed(under_way.order, body.as_ref(), now),
                 Err(error) => {
                     tracing::debug!(%error, "the management node refuses");
-                    let result = match error.condition.as_str() {
-                        LOCK_LOST | MESSAGE_NOT_FOUND => SettlementResult::LockLost,
-                        _ => SettlementResult::Failed,
+                    let is = |condition: ErrorCondition| error.condition == condition.as_str();
+                    let is_lost = is(ErrorCondition::MESSAGE_LOCK_LOST)
+                        || is(ErrorCondition::MESSAGE_NOT_FOUND);
+                    let result = match is_lost {
+                        true => SettlementResult::LockLost,
+                        false => SettlementResult::Failed,
                     };
                     self.fail(under_way.order, result, now);
                 }
@@ -210,15 +218,8 @@ impl Orders {
                 }
             }
             Order::Settle {
-                settlement,
-                tokens,
-                since,
-            } => self.settled(
-                settlement,
-                &tokens,
-                SettlementResult::Confirmed,
-                now - since,
-            ),
+                settlement, since, ..
+            } => self.settled(settlement, SettlementResult::Confirmed, now - since),
         }
     }
 
@@ -231,38 +232,15 @@ impl Orders {
             }
             Order::Renew(locks) => self.done.push_back(Done::NotRenewed(locks.len() as u32)),
             Order::Settle {
-                settlement,
-                mut tokens,
-                since,
-            } if tokens.len() > 1 && result == SettlementResult::LockLost => {
-                let half = tokens.split_off(tokens.len() / 2);
-                for tokens in [half, tokens] {
-                    self.queue.push_front(Order::Settle {
-                        settlement,
-                        tokens,
-                        since,
-                    });
-                }
-            }
-            Order::Settle {
-                settlement,
-                tokens,
-                since,
-            } => self.settled(settlement, &tokens, result, now - since),
+                settlement, since, ..
+            } => self.settled(settlement, result, now - since),
         }
     }
 
-    fn settled(
-        &mut self,
-        settlement: Settlement,
-        tokens: &[LockToken],
-        result: SettlementResult,
-        elapsed: Duration,
-    ) {
+    fn settled(&mut self, settlement: Settlement, result: SettlementResult, elapsed: Duration) {
         self.done.push_back(Done::Settled(Settled {
             settlement,
-            // As many as may be in work.
-            messages: tokens.len() as u32,
+            messages: 1,
             result,
             elapsed,
         }));
@@ -281,9 +259,7 @@ impl Order {
                 vec![tokens(&mut locks.iter().map(|(_, token)| token))],
             ),
             Self::Settle {
-                settlement,
-                tokens: of,
-                ..
+                settlement, token, ..
             } => {
                 let status = match settlement {
                     Settlement::Complete => "completed",
@@ -294,7 +270,7 @@ impl Order {
                 let status = (Value::from("disposition-status"), Value::from(status));
                 (
                     "com.microsoft:update-disposition",
-                    vec![status, tokens(&mut of.iter())],
+                    vec![status, tokens(&mut std::iter::once(token))],
                 )
             }
         };
@@ -347,9 +323,6 @@ fn uuid_of(token: &LockToken) -> [u8; 16] {
     uuid
 }
 
-const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
-const MESSAGE_NOT_FOUND: &str = "com.microsoft:message-not-found";
-
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 #[cfg(test)]
@@ -364,33 +337,32 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_order_is_asked_for_in_halves_until_it_is_known_who_is_lost() {
+    fn a_refused_renewal_is_asked_for_in_halves_until_it_is_known_who_is_lost() {
         let now = Instant::now();
         let mut orders = Orders::new("queue", Duration::from_secs(1));
-        let settle = Order::Settle {
-            settlement: Settlement::Complete,
-            tokens: vec![[1; 16], [2; 16], [3; 16]],
-            since: now,
-        };
-        orders.push(settle);
-        let (mut confirmed, mut lost) = (0, 0);
+        orders.push(Order::Renew(vec![(1, [1; 16]), (2, [2; 16]), (3, [3; 16])]));
         while let Some(order) = orders.queue.pop_front() {
-            let Order::Settle { tokens, .. } = &order else {
-                panic!("a settlement is under way, not {order:?}")
+            let Order::Renew(locks) = &order else {
+                panic!("a renewal is under way, not {order:?}")
             };
-            match tokens.contains(&[2; 16]) {
+            let expirations = locks.iter().map(|_| Value::Timestamp(unix_ms())).collect();
+            let expirations = (Value::from("expirations"), Value::Array(expirations));
+            let body = Value::Map(vec![expirations]);
+            match locks.iter().any(|(id, _)| *id == 2) {
                 true => orders.fail(order, SettlementResult::LockLost, now),
-                false => orders.succeed(order, None, now),
+                false => orders.succeed(order, Some(&body), now),
             }
         }
-        while let Some(Done::Settled(settled)) = orders.pop_done() {
-            match settled.result {
-                SettlementResult::Confirmed => confirmed += settled.messages,
-                SettlementResult::LockLost => lost += settled.messages,
-                other => panic!("not {other:?}"),
+        let (mut renewed, mut failed) = (Vec::new(), 0);
+        while let Some(done) = orders.pop_done() {
+            match done {
+                Done::Renewed(locks) => renewed.extend(locks.iter().map(|(id, _)| *id)),
+                Done::NotRenewed(locks) => failed += locks,
+                Done::Settled(settled) => panic!("nothing was settled: {settled:?}"),
             }
         }
-        assert_eq!((confirmed, lost), (2, 1));
+        renewed.sort_unstable();
+        assert_eq!((renewed, failed), (vec![1, 3], 1));
         assert!(orders.is_idle());
     }
 

@@ -23,10 +23,15 @@ use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::checkpoint::{BlobCheckpointStore, CheckpointStore, FileCheckpointStore, StoreError};
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource};
-use connect::sink::Sink as _;
-use connect::source::Source as _;
-use relay::metrics::{Metrics, endpoint};
-use relay::pipeline::{CheckpointStoreConfig, PipelineConfig, SinkConfig, SourceConfig};
+use connect::service::ClientOptions;
+use connect::service_bus::{ServiceBusSink, ServiceBusSource};
+use connect::sink::Sink;
+use connect::source::Source;
+use relay::metrics::{Metrics, MetricsHandle, endpoint};
+use relay::pipeline::{
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, PipelineConfig,
+    ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
+};
 use relay::{Ended, Relay, RelayError, Summary};
 use settings::Document;
 use tokio::net::TcpListener;
@@ -43,6 +48,7 @@ use plan::Plan;
 Examples:
   parshall relay pipelines/fan-out.yaml --check
   parshall relay pipelines/fan-out.yaml
+  parshall relay pipelines/queue-forward.yaml
 
 A pipeline:
   source:
@@ -62,6 +68,20 @@ A pipeline:
   ownership: {mode: greedy}            # share the partitions with other relays on the same store;
                                        # or balanced; renew: 10 s, expire: 60 s, identity: a name
   metrics: 127.0.0.1:9464              # /metrics and /health
+
+From a queue or subscription, each message is settled once its destination has it; there is no checkpoint:
+  source:
+    service_bus:
+      connection_string: ${SOURCE_CONNECTION_STRING:?the namespace to receive from}
+      queue: orders                    # or topic: and subscription:
+      concurrency: 256                 # messages in work at once
+      prefetch: 0                      # messages locked ahead of their turn
+      lock_renewal: 5 min              # for how long locks are renewed
+  sink:
+    service_bus:
+      connection_string: ${SINK_CONNECTION_STRING:?the namespace to send to}
+      queue: forwarded                 # or topic:
+      send: single                     # or batch
 
 Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops in good order: what is under way is finished,
 progress is written, and the exit status is 0. A second signal ends at once, with 130; nothing is lost
@@ -96,7 +116,7 @@ pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
 }
 
 async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, CommandError> {
-    let mut signals = Signals::new()?;
+    let signals = Signals::new()?;
     let metrics =
         match config.metrics {
             Some(address) => Some(TcpListener::bind(address).await.map_err(|error| {
@@ -106,17 +126,53 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
             })?),
             None => None,
         };
-    let relay = tokio::select! {
-        biased;
-        // Nothing is under way yet.
-        () = signals.next() => return Ok(Exit::Passed),
-        connected = connect(document, config) => connected?,
-    };
+    let tell = |handle: MetricsHandle| announce(config, metrics, handle);
+    match (&config.source, &config.sink) {
+        (SourceConfig::EventHubs(from), SinkConfig::EventHubs(to)) => {
+            let relay = async {
+                // What cannot be kept is found out before anything is asked of the service.
+                let store = store(from).await?;
+                let source = hub_source(document, from).await?;
+                by_checkpoint(document, config, store, source, hub_sink(to).await?)
+            };
+            connect_and_carry(relay, signals, tell).await
+        }
+        (SourceConfig::EventHubs(from), SinkConfig::ServiceBus(to)) => {
+            let relay = async {
+                let store = store(from).await?;
+                let source = hub_source(document, from).await?;
+                by_checkpoint(document, config, store, source, queue_sink(to).await?)
+            };
+            connect_and_carry(relay, signals, tell).await
+        }
+        (SourceConfig::ServiceBus(from), SinkConfig::EventHubs(to)) => {
+            let relay = async {
+                let source = queue_source(from).await?;
+                by_settlement(document, config, source, hub_sink(to).await?)
+            };
+            connect_and_carry(relay, signals, tell).await
+        }
+        (SourceConfig::ServiceBus(from), SinkConfig::ServiceBus(to)) => {
+            let relay = async {
+                let source = queue_source(from).await?;
+                by_settlement(document, config, source, queue_sink(to).await?)
+            };
+            connect_and_carry(relay, signals, tell).await
+        }
+    }
+}
+
+/// Tells the plan once everything is connected, and serves the metrics if that is wanted.
+fn announce(
+    config: &PipelineConfig,
+    metrics: Option<TcpListener>,
+    handle: MetricsHandle,
+) -> Result<(), CommandError> {
     let mut plan = Plan::new(config).to_string();
     if let Some(listener) = metrics {
         let address = listener.local_addr().map_err(CommandError::System)?;
         writeln!(plan, "metrics      http://{address}/metrics").expect("a string takes everything");
-        let served = endpoint::serve(listener, relay.metrics_handle(), std::future::pending());
+        let served = endpoint::serve(listener, handle, std::future::pending());
         tokio::spawn(async move {
             if let Err(error) = served.await {
                 tracing::error!(%error, "the metrics are served no more");
@@ -124,13 +180,28 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
         });
     }
     plan.push_str("\nRunning.\n");
-    output::print(&plan)?;
+    output::print(&plan).map(drop)
+}
+
+/// Makes a relay, and runs it.
+async fn connect_and_carry<S: Source, K: Sink>(
+    relay: impl Future<Output = Result<Relay<S, K>, CommandError>>,
+    mut signals: Signals,
+    tell: impl FnOnce(MetricsHandle) -> Result<(), CommandError>,
+) -> Result<Exit, CommandError> {
+    let relay = tokio::select! {
+        biased;
+        // Nothing is under way yet.
+        () = signals.next() => return Ok(Exit::Passed),
+        connected = relay => connected?,
+    };
+    tell(relay.metrics_handle())?;
     carry(relay, signals).await
 }
 
 /// Runs the relay until the signals end it.
-async fn carry(
-    relay: Relay<EventHubsSource, EventHubsSink>,
+async fn carry<S: Source, K: Sink>(
+    relay: Relay<S, K>,
     mut signals: Signals,
 ) -> Result<Exit, CommandError> {
     let (stop, stopped) = oneshot::channel::<()>();
@@ -157,69 +228,86 @@ async fn carry(
     Ok(Exit::Passed)
 }
 
-/// Connects source and sink and opens the store.
-async fn connect(
+fn by_checkpoint<K: Sink>(
     document: &Document,
     config: &PipelineConfig,
-) -> Result<Relay<EventHubsSource, EventHubsSink>, CommandError> {
-    let store = store(config)
-        .await
-        .map_err(|error| unavailable("the checkpoints can't be kept", &error))?;
-    let mut source = source(document, config).await?;
-    let sink = sink(config).await?;
+    store: Arc<dyn CheckpointStore>,
+    mut source: EventHubsSource,
+    sink: K,
+) -> Result<Relay<EventHubsSource, K>, CommandError> {
     let options = config.relay_options(sink.destinations(), &identity::made_up());
     if let Some(ownership) = &options.ownership {
         // As all processors that share partitions do: who claims a partition also takes over its link.
         source.set_owner_level(0);
         tracing::info!(identity = ownership.identity, "sharing partitions");
     }
-    Relay::new(options, source, sink, store).map_err(|error| match &error {
+    Relay::new(options, source, sink, store).map_err(|error| cannot_begin(document, &error))
+}
+
+fn by_settlement<K: Sink>(
+    document: &Document,
+    config: &PipelineConfig,
+    source: ServiceBusSource,
+    sink: K,
+) -> Result<Relay<ServiceBusSource, K>, CommandError> {
+    let options = config.settling_options(sink.destinations());
+    Relay::settling(options, source, sink).map_err(|error| cannot_begin(document, &error))
+}
+
+fn cannot_begin(document: &Document, error: &RelayError) -> CommandError {
+    match error {
         RelayError::FanOut { destinations, .. } => {
             let advice = format!(
-                "the hub has {destinations} partitions: allowed is 1 to {destinations}, or leave it out for all"
+                "the sink has {destinations} destinations: allowed is 1 to {destinations}, or leave it out for all"
             );
-            document.mistake("fan_out", error.to_string(), advice).into()
+            document
+                .mistake("fan_out", error.to_string(), advice)
+                .into()
         }
         RelayError::Source(_)
         | RelayError::Sink(_)
         | RelayError::Store(_)
-        | RelayError::Ownership(_) => {
-            unavailable("the pipeline can't begin", &error)
-        }
-    })
+        | RelayError::Ownership(_) => unavailable("the pipeline can't begin", error),
+    }
 }
 
-async fn store(config: &PipelineConfig) -> Result<Arc<dyn CheckpointStore>, StoreError> {
+async fn store(config: &EventHubsSourceConfig) -> Result<Arc<dyn CheckpointStore>, CommandError> {
+    let refused = |error: StoreError| unavailable("the checkpoints can't be kept", &error);
     Ok(match &config.checkpoint_store {
-        CheckpointStoreConfig::Files(folder) => Arc::new(FileCheckpointStore::open(folder)?),
-        CheckpointStoreConfig::Blob(options) => {
-            Arc::new(BlobCheckpointStore::open(BlobStoreOptions::clone(options)).await?)
+        CheckpointStoreConfig::Files(folder) => {
+            Arc::new(FileCheckpointStore::open(folder).map_err(refused)?)
         }
+        CheckpointStoreConfig::Blob(options) => Arc::new(
+            BlobCheckpointStore::open(BlobStoreOptions::clone(options))
+                .await
+                .map_err(refused)?,
+        ),
     })
 }
 
-async fn source(
+async fn hub_source(
     document: &Document,
-    config: &PipelineConfig,
+    config: &EventHubsSourceConfig,
 ) -> Result<EventHubsSource, CommandError> {
-    let SourceConfig::EventHubs {
+    let EventHubsSourceConfig {
         connection_string,
         hub,
         consumer_group,
         partitions,
         transport,
         certificate_authority,
-    } = &config.source;
-    let refused = |error: &dyn Error| unavailable("the source can't be used", error);
+        options: source_options,
+        ..
+    } = config;
     let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| source_refused(&error))?;
     options.transport = *transport;
     options
         .certificate_authority
         .clone_from(certificate_authority);
-    let mut source = EventHubsSource::connect(options, consumer_group, config.source_options)
+    let mut source = EventHubsSource::connect(options, consumer_group, *source_options)
         .await
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| source_refused(&error))?;
     if let Some(wanted) = partitions {
         let existing = source.partitions();
         if let Some(missing) = wanted
@@ -240,23 +328,44 @@ async fn source(
     Ok(source)
 }
 
-async fn sink(config: &PipelineConfig) -> Result<EventHubsSink, CommandError> {
-    let SinkConfig::EventHubs {
+async fn queue_source(config: &ServiceBusSourceConfig) -> Result<ServiceBusSource, CommandError> {
+    let options = ClientOptions {
+        transport: config.transport,
+        certificate_authority: config.certificate_authority.clone(),
+        ..ClientOptions::new(config.connection_string.clone(), config.entity.address())
+    };
+    ServiceBusSource::connect(options, config.receive)
+        .await
+        .map_err(|error| source_refused(&error))
+}
+
+async fn hub_sink(config: &EventHubsSinkConfig) -> Result<EventHubsSink, CommandError> {
+    let EventHubsSinkConfig {
         connection_string,
         hub,
         transport,
         certificate_authority,
-    } = &config.sink;
-    let refused = |error: &dyn Error| unavailable("the sink can't be used", error);
+    } = config;
     let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| sink_refused(&error))?;
     options.transport = *transport;
     options
         .certificate_authority
         .clone_from(certificate_authority);
     EventHubsSink::connect(options)
         .await
-        .map_err(|error| refused(&error))
+        .map_err(|error| sink_refused(&error))
+}
+
+async fn queue_sink(config: &ServiceBusSinkConfig) -> Result<ServiceBusSink, CommandError> {
+    let options = ClientOptions {
+        transport: config.transport,
+        certificate_authority: config.certificate_authority.clone(),
+        ..ClientOptions::new(config.connection_string.clone(), config.entity.address())
+    };
+    ServiceBusSink::connect(options, config.unit)
+        .await
+        .map_err(|error| sink_refused(&error))
 }
 
 /// SIGINT and SIGTERM, from the moment on at which this is made.
@@ -282,6 +391,14 @@ impl Signals {
     }
 }
 
+fn source_refused(error: &dyn Error) -> CommandError {
+    unavailable("the source can't be used", error)
+}
+
+fn sink_refused(error: &dyn Error) -> CommandError {
+    unavailable("the sink can't be used", error)
+}
+
 /// An error with all of its causes, in one line.
 fn unavailable(what: &str, error: &dyn Error) -> CommandError {
     let mut message = format!("{what}: {error}");
@@ -303,6 +420,14 @@ fn told(summary: &Summary) -> String {
         retries,
         failed_batches,
         doubtful_events,
+        redelivered_events,
+        abandoned_events,
+        released_events,
+        dead_lettered_events,
+        lock_lost_events,
+        unsettled_events,
+        lock_renewals,
+        failed_lock_renewals,
         checkpoints,
         failed_checkpoints,
         claimed_partitions,
@@ -324,13 +449,26 @@ fn told(summary: &Summary) -> String {
              back\n"
         )
     };
+    let progress = if summary.metrics.settle_us.is_empty() {
+        format!(
+            "completed    {completed_events} events, with all of their batch\n\
+             in doubt     {doubtful_events} events of sends without an outcome\n\
+             retries      {retries}, failed batches {failed_batches}\n\
+             checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"
+        )
+    } else {
+        format!(
+            "completed    {completed_events} messages, {redelivered_events} had been delivered before\n\
+             given back   {abandoned_events} abandoned, {released_events} released\n\
+             put aside    {dead_lettered_events} messages\n\
+             locks        {lock_lost_events} lost, {lock_renewals} renewed, {failed_lock_renewals} not renewed\n\
+             in doubt     {doubtful_events} sends without an outcome, {unsettled_events} settlements\n\
+             retries      {retries}\n"
+        )
+    };
     format!(
         "{ended}\n\
          received     {received_events} events in {received_batches} batches\n\
-         forwarded    {forwarded_events} events\n\
-         completed    {completed_events} events, with all of their batch\n\
-         in doubt     {doubtful_events} events of sends without an outcome\n\
-         retries      {retries}, failed batches {failed_batches}\n\
-         checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"
+         forwarded    {forwarded_events} events\n{progress}"
     )
 }

@@ -1,12 +1,16 @@
 //! What a pipeline does, told before it does it. No secret is in it.
 
 use std::fmt;
+use std::time::Duration;
 
 use access::{ConnectionString, TransportSecurity};
 use connect::checkpoint::blobs::{MissingContainer, Spelling};
+use connect::sink::SendUnit;
 use relay::CheckpointPolicy;
 use relay::ownership::OwnershipMode;
-use relay::pipeline::{CheckpointStoreConfig, PipelineConfig, SinkConfig, SourceConfig};
+use relay::pipeline::{
+    CheckpointStoreConfig, EventHubsSourceConfig, PipelineConfig, SinkConfig, SourceConfig,
+};
 use relay::route::Route;
 use units::duration;
 
@@ -26,86 +30,86 @@ impl fmt::Display for Plan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let config = self.config;
         let options = config.relay_options(1, "");
-        let SourceConfig::EventHubs {
-            connection_string,
-            hub,
-            consumer_group,
-            partitions,
-            ..
-        } = &config.source;
-        write!(f, "source       {}", place(hub, connection_string))?;
-        write!(f, ", consumer group {consumer_group}")?;
-        match partitions {
-            Some(partitions) => writeln!(f, ", partitions {}", list(partitions))?,
-            None => writeln!(f, ", all partitions")?,
+        match &config.source {
+            SourceConfig::EventHubs(source) => {
+                let of = place(&source.hub, &source.connection_string);
+                let group = &source.consumer_group;
+                write!(f, "source       {of}, consumer group {group}")?;
+                match &source.partitions {
+                    Some(partitions) => writeln!(f, ", partitions {}", list(partitions))?,
+                    None => writeln!(f, ", all partitions")?,
+                }
+            }
+            SourceConfig::ServiceBus(source) => {
+                let of = place(&source.entity.to_string(), &source.connection_string);
+                writeln!(f, "source       {of}")?;
+            }
         }
-        let SinkConfig::EventHubs {
-            connection_string,
-            hub,
-            ..
-        } = &config.sink;
-        writeln!(f, "sink         {}", place(hub, connection_string))?;
+        let destinations = match &config.sink {
+            SinkConfig::EventHubs(sink) => {
+                let to = place(&sink.hub, &sink.connection_string);
+                writeln!(f, "sink         {to}")?;
+                "partitions"
+            }
+            SinkConfig::ServiceBus(sink) => {
+                let to = place(&sink.entity.to_string(), &sink.connection_string);
+                let unit = match sink.unit {
+                    SendUnit::Event => "message by message",
+                    SendUnit::Batch => "in batches",
+                };
+                writeln!(f, "sink         {to}, {unit}")?;
+                "destinations"
+            }
+        };
         let route = match options.route {
             Route::Random => "random",
             Route::Key => "key",
             Route::RoundRobin => "round-robin",
         };
-        match config.fan_out {
-            Some(fan_out) => {
-                writeln!(f, "route        {route}, to the first {fan_out} partitions")?
-            }
-            None => writeln!(f, "route        {route}, to all partitions")?,
+        match (config.fan_out, &config.sink) {
+            (_, SinkConfig::ServiceBus(_)) => {}
+            (Some(fan_out), _) => writeln!(
+                f,
+                "route        {route}, to the first {fan_out} {destinations}"
+            )?,
+            (None, _) => writeln!(f, "route        {route}, to all {destinations}")?,
         }
-        writeln!(
-            f,
-            "batch        {} events or {}, {} under way per partition, {} events fetched ahead",
-            config.source_options.batch.max_events,
-            duration::text(config.source_options.batch.max_wait),
-            options.in_flight,
-            config.source_options.prefetch,
-        )?;
+        match &config.source {
+            SourceConfig::EventHubs(source) => {
+                let batch = source.options.batch;
+                writeln!(
+                    f,
+                    "batch        {} events or {}, {} under way per partition, {} events fetched ahead",
+                    batch.max_events,
+                    duration::text(batch.max_wait),
+                    options.in_flight,
+                    source.options.prefetch,
+                )?;
+            }
+            SourceConfig::ServiceBus(source) => {
+                let receive = source.receive;
+                let renewed = match receive.lock_renewal {
+                    Duration::ZERO => "locks are not renewed".to_owned(),
+                    limit => format!("locks renewed for {}", duration::text(limit)),
+                };
+                writeln!(
+                    f,
+                    "in work      {} messages, {} fetched ahead, {renewed}",
+                    receive.concurrency, receive.prefetch,
+                )?;
+            }
+        }
         writeln!(
             f,
             "retry        {} tries of {} each",
             options.retry.attempts,
             duration::text(options.retry.try_timeout),
         )?;
-        let policy = match options.checkpoint {
-            CheckpointPolicy::EachBatch => "after each batch".to_owned(),
-            CheckpointPolicy::Every(interval) => format!("every {}", duration::text(interval)),
-        };
-        match &config.checkpoint_store {
-            CheckpointStoreConfig::Files(folder) => {
-                writeln!(f, "checkpoints  {policy}, in {}", folder.display())?;
+        match &config.source {
+            SourceConfig::EventHubs(source) => tell_progress(f, source, options.checkpoint)?,
+            SourceConfig::ServiceBus(_) => {
+                writeln!(f, "settlement   each message, once its destination has it")?;
             }
-            CheckpointStoreConfig::Blob(options) => {
-                let names = match options.spelling {
-                    Spelling::Found => "names as found there",
-                    Spelling::AsGiven => "names as given",
-                    Spelling::LowerCase => "names in lower case",
-                };
-                let missing = match options.missing_container {
-                    MissingContainer::Refuse => "",
-                    MissingContainer::Create => ", made if it is missing",
-                };
-                writeln!(
-                    f,
-                    "checkpoints  {policy}, in blobs at {}/{}, {names}{missing}",
-                    options.connection_string.blob_endpoint, options.container,
-                )?;
-            }
-        }
-        if let Some(ownership) = &config.ownership {
-            let mode = match ownership.mode {
-                OwnershipMode::Balanced => "balanced",
-                OwnershipMode::Greedy => "greedy",
-            };
-            writeln!(
-                f,
-                "ownership    {mode}, renewed every {}, expires after {}",
-                duration::text(ownership.renew),
-                duration::text(ownership.expire),
-            )?;
         }
         if options.failure_ratio > 0.0 {
             writeln!(
@@ -118,13 +122,59 @@ impl fmt::Display for Plan<'_> {
     }
 }
 
-fn place(hub: &str, connection_string: &ConnectionString) -> String {
+/// Where it is kept how far a hub was read, and who else reads it.
+fn tell_progress(
+    f: &mut fmt::Formatter<'_>,
+    source: &EventHubsSourceConfig,
+    checkpoint: CheckpointPolicy,
+) -> fmt::Result {
+    let policy = match checkpoint {
+        CheckpointPolicy::EachBatch => "after each batch".to_owned(),
+        CheckpointPolicy::Every(interval) => format!("every {}", duration::text(interval)),
+    };
+    match &source.checkpoint_store {
+        CheckpointStoreConfig::Files(folder) => {
+            writeln!(f, "checkpoints  {policy}, in {}", folder.display())?;
+        }
+        CheckpointStoreConfig::Blob(options) => {
+            let names = match options.spelling {
+                Spelling::Found => "names as found there",
+                Spelling::AsGiven => "names as given",
+                Spelling::LowerCase => "names in lower case",
+            };
+            let missing = match options.missing_container {
+                MissingContainer::Refuse => "",
+                MissingContainer::Create => ", made if it is missing",
+            };
+            writeln!(
+                f,
+                "checkpoints  {policy}, in blobs at {}/{}, {names}{missing}",
+                options.connection_string.blob_endpoint, options.container,
+            )?;
+        }
+    }
+    if let Some(ownership) = &source.ownership {
+        let mode = match ownership.mode {
+            OwnershipMode::Balanced => "balanced",
+            OwnershipMode::Greedy => "greedy",
+        };
+        writeln!(
+            f,
+            "ownership    {mode}, renewed every {}, expires after {}",
+            duration::text(ownership.renew),
+            duration::text(ownership.expire),
+        )?;
+    }
+    Ok(())
+}
+
+fn place(entity: &str, connection_string: &ConnectionString) -> String {
     let address = connection_string.amqp_address();
     let security = match address.security {
         TransportSecurity::Tls => "",
         TransportSecurity::Plain => ", without TLS",
     };
-    format!("{hub} at {}:{}{security}", address.host, address.port)
+    format!("{entity} at {}:{}{security}", address.host, address.port)
 }
 
 fn list(partitions: &[u32]) -> String {

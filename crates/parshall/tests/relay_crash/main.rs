@@ -1,5 +1,5 @@
 //! The pipeline under `kill -9`, under injected failures, and stopped in good order: what arrives, how often, and in
-//! what order. `sharing` does the same to several relays at once.
+//! what order. `sharing` does the same to several relays at once, `queues` to one between queues.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,6 +7,7 @@
 )]
 
 mod blobs;
+mod queues;
 mod rig;
 mod sharing;
 mod switch;

@@ -4,7 +4,7 @@
 //! Nothing here waits for a time: everybody waits for what the reader has seen.
 
 use std::future::poll_fn;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,22 +164,7 @@ impl Rig {
 
     /// Starts a relay on the pipeline; all of them share one folder of checkpoints.
     pub(crate) fn relay(&self) -> Relaying {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
-            .args(["relay", PIPELINE])
-            .current_dir(self.folder.path())
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Relaying {
-            child,
-            output,
-            metrics: None,
-        }
+        Relaying::start(self.folder.path())
     }
 
     /// What the reader has seen by now.
@@ -303,6 +288,34 @@ pub(crate) struct Relaying {
 }
 
 impl Relaying {
+    /// Starts a relay on the pipeline in a folder.
+    pub(crate) fn start(folder: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
+            .args(["relay", PIPELINE])
+            .current_dir(folder)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            child,
+            output,
+            metrics: None,
+        }
+    }
+
+    /// Waits until `enough` is, unless the relay ends before.
+    pub(crate) async fn until(&mut self, enough: impl Future<Output = ()>) {
+        tokio::select! {
+            () = enough => {}
+            exit = self.child.wait() => panic!("the relay ended by itself: {exit:?}"),
+        }
+    }
+
     /// The value of a metric that the pipeline serves.
     pub(crate) async fn metric(&mut self, address: &str, name: &str) -> u64 {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -540,4 +553,4 @@ const NOWHERE: Arrival = Arrival {
 /// The container of checkpoints.
 const CONTAINER: &str = "checkpoints";
 
-const PIPELINE: &str = "pipeline.yaml";
+pub(crate) const PIPELINE: &str = "pipeline.yaml";

@@ -23,7 +23,9 @@ use std::time::Instant;
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreError, StoreFuture};
 use connect::event::PartitionId;
 use connect::sink::{SendOutcome, SendToken, Sink, SinkError};
-use connect::source::{ByCheckpoint, BySettlement, Source, SourceError, SourceEvent};
+use connect::source::{
+    ByCheckpoint, BySettlement, Completion as _, Settlement, Source, SourceError, SourceEvent,
+};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use units::Random;
@@ -363,6 +365,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 }
                 Poll::Ready(SourceEvent::PartitionClosed { partition, error }) => {
                     self.metrics.closed_partitions += 1;
+                    if S::Completion::settlement(Settlement::Release).is_some() {
+                        // It makes its links again by itself; one that cannot has nothing more to say.
+                        return Err(error.into());
+                    }
                     if self.sharing.is_some() && error.is_stolen() {
                         self.lose(partition, Loss::Taken, &error);
                     } else if let Some(&index) = self.indices.get(&partition) {

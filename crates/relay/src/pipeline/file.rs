@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use access::ConnectionString;
 use access::storage::StorageConnectionString;
+use connect::checkpoint::ConsumerGroup;
 use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer, Spelling};
 use connect::event::EnqueuedTime;
 use connect::retry::{RetryMode, RetryPolicy};
@@ -15,7 +16,11 @@ use connect::source::{self, BatchOptions, SourceOptions};
 use serde::{Deserialize, Deserializer, de};
 use units::ByteSize;
 
-use super::{CheckpointStoreConfig, OwnershipConfig, PipelineConfig, SinkConfig, SourceConfig};
+use super::service_bus::{ServiceBusSink, ServiceBusSource};
+use super::{
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, OwnershipConfig,
+    PipelineConfig, SinkConfig, SourceConfig,
+};
 use crate::options::{CheckpointPolicy, RelayOptions};
 use crate::ownership::{EXPIRE_DEFAULT, OwnershipMode, RENEW_DEFAULT};
 use crate::route;
@@ -26,7 +31,8 @@ use crate::route;
 pub(super) struct Pipeline {
     pub(super) source: Source,
     pub(super) sink: Sink,
-    pub(super) checkpoint: Checkpoint,
+    /// Where progress is kept; only where messages are not settled.
+    pub(super) checkpoint: Option<Checkpoint>,
     #[serde(default)]
     pub(super) start: Start,
     #[serde(default)]
@@ -63,7 +69,8 @@ pub(super) struct Pipeline {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Source {
-    EventHubs(EventHubsSource),
+    EventHubs(Box<EventHubsSource>),
+    ServiceBus(Box<ServiceBusSource>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,7 +91,8 @@ pub(super) struct EventHubsSource {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sink {
-    EventHubs(EventHubsSink),
+    EventHubs(Box<EventHubsSink>),
+    ServiceBus(Box<ServiceBusSink>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -220,22 +228,46 @@ pub(super) enum Mode {
 
 impl Pipeline {
     pub(super) fn into_config(self) -> PipelineConfig {
-        let relay = self.relay_options();
-        let Source::EventHubs(from) = self.source;
-        let Sink::EventHubs(to) = self.sink;
+        let mut relay = self.relay_options();
         let batch = BatchOptions {
             max_events: self.batch.events as usize,
             max_wait: self.batch.wait,
         };
+        let options = SourceOptions {
+            batch,
+            prefetch: self.prefetch as usize,
+        };
+        let namespace = self
+            .checkpoint
+            .as_ref()
+            .and_then(|checkpoint| match &checkpoint.store {
+                Store::Blob(store) => store.namespace.clone(),
+                Store::Files(_) => None,
+            });
+        let source = match self.source {
+            Source::EventHubs(source) => {
+                let store = self
+                    .checkpoint
+                    .expect("a hub is not read without a store: that was checked")
+                    .store;
+                SourceConfig::EventHubs(Box::new(source.into_config(
+                    options,
+                    store.into_config(),
+                    self.ownership.into_config(),
+                )))
+            }
+            Source::ServiceBus(source) => SourceConfig::ServiceBus(Box::new(source.into_config())),
+        };
+        relay.group = source.group();
+        if let Some(namespace) = namespace {
+            relay.group.namespace = namespace.as_str().into();
+        }
         PipelineConfig {
-            source_options: SourceOptions {
-                batch,
-                prefetch: self.prefetch as usize,
+            source,
+            sink: match self.sink {
+                Sink::EventHubs(sink) => SinkConfig::EventHubs(Box::new(sink.into_config())),
+                Sink::ServiceBus(sink) => SinkConfig::ServiceBus(Box::new(sink.into_config())),
             },
-            source: from.into_config(),
-            sink: to.into_config(),
-            checkpoint_store: self.checkpoint.store.into_config(),
-            ownership: self.ownership.into_config(),
             fan_out: self.fan_out,
             metrics: self.metrics,
             relay,
@@ -243,13 +275,6 @@ impl Pipeline {
     }
 
     fn relay_options(&self) -> RelayOptions {
-        let Source::EventHubs(source) = &self.source;
-        let mut group = source.group();
-        if let Store::Blob(store) = &self.checkpoint.store
-            && let Some(namespace) = &store.namespace
-        {
-            group.namespace = namespace.as_str().into();
-        }
         RelayOptions {
             route: self.route.into(),
             seed: self.seed,
@@ -264,15 +289,15 @@ impl Pipeline {
                 seed: self.seed,
                 ..RetryPolicy::default()
             },
-            checkpoint: match self.checkpoint.write {
-                Write::EachBatch => CheckpointPolicy::EachBatch,
-                Write::Every(interval) => CheckpointPolicy::Every(interval),
+            checkpoint: match self.checkpoint.as_ref().map(|checkpoint| checkpoint.write) {
+                Some(Write::Every(interval)) => CheckpointPolicy::Every(interval),
+                Some(Write::EachBatch) | None => CheckpointPolicy::EachBatch,
             },
             start_position: self.start.into(),
             failure_ratio: self.failure_ratio,
             restart_after: self.restart_after,
             stop_timeout: self.stop_timeout,
-            ..RelayOptions::new(group)
+            ..RelayOptions::new(ConsumerGroup::new("", "", ""))
         }
     }
 }
@@ -322,23 +347,22 @@ impl EventHubsSource {
             .or(self.connection_string.entity_path.as_deref())
     }
 
-    fn group(&self) -> connect::checkpoint::ConsumerGroup {
-        let hub = self.hub().unwrap_or_default();
-        connect::checkpoint::ConsumerGroup::new(
-            self.connection_string.endpoint.host(),
-            hub,
-            &self.consumer_group,
-        )
-    }
-
-    fn into_config(self) -> SourceConfig {
-        SourceConfig::EventHubs {
+    fn into_config(
+        self,
+        options: SourceOptions,
+        checkpoint_store: CheckpointStoreConfig,
+        ownership: Option<OwnershipConfig>,
+    ) -> EventHubsSourceConfig {
+        EventHubsSourceConfig {
             hub: self.hub().unwrap_or_default().to_owned(),
             connection_string: self.connection_string,
             consumer_group: self.consumer_group,
             partitions: self.partitions,
             transport: self.transport.into(),
             certificate_authority: self.certificate_authority,
+            options,
+            checkpoint_store,
+            ownership,
         }
     }
 }
@@ -351,8 +375,8 @@ impl EventHubsSink {
             .or(self.connection_string.entity_path.as_deref())
     }
 
-    fn into_config(self) -> SinkConfig {
-        SinkConfig::EventHubs {
+    fn into_config(self) -> EventHubsSinkConfig {
+        EventHubsSinkConfig {
             hub: self.hub().unwrap_or_default().to_owned(),
             connection_string: self.connection_string,
             transport: self.transport.into(),
@@ -424,7 +448,7 @@ impl Default for Retry {
     }
 }
 
-fn connection_string<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+pub(super) fn connection_string<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,

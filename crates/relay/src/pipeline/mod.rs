@@ -20,6 +20,15 @@
 //! metrics: 127.0.0.1:9464
 //! ```
 //!
+//! From a queue or subscription, messages are settled one by one, so there is no checkpoint and nothing to share:
+//!
+//! ```yaml
+//! source:
+//!   service_bus: {connection_string: "${SOURCE}", queue: orders, concurrency: 256, prefetch: 0, lock_renewal: 5 min}
+//! sink:
+//!   service_bus: {connection_string: "${SINK}", queue: forwarded, send: single}     # or batch; or a topic, or event_hubs
+//! ```
+//!
 //! Reading is strict: an unknown key, a wrong type, a value out of range or a variable without a value is an error with
 //! the place where it stands. What is not in the file has the defaults of [`PipelineConfig`]'s parts.
 
@@ -31,13 +40,16 @@ use access::ConnectionString;
 use connect::checkpoint::ConsumerGroup;
 use connect::checkpoint::blobs::BlobStoreOptions;
 use connect::service::Transport;
+use connect::service_bus::{Entity, ReceiveOptions};
+use connect::sink::SendUnit;
 use connect::source::SourceOptions;
 use settings::{Document, SettingsError};
 
-use crate::options::RelayOptions;
+use crate::options::{RelayOptions, SettlingOptions};
 use crate::ownership::{OwnershipMode, OwnershipOptions};
 
 mod file;
+mod service_bus;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -47,14 +59,8 @@ mod validate;
 pub struct PipelineConfig {
     /// Where events come from.
     pub source: SourceConfig,
-    /// How they are batched and prefetched.
-    pub source_options: SourceOptions,
     /// Where they go.
     pub sink: SinkConfig,
-    /// Where progress is kept.
-    pub checkpoint_store: CheckpointStoreConfig,
-    /// How the partitions are shared with other relays; not at all if left out.
-    pub ownership: Option<OwnershipConfig>,
     /// Events go to the first this many destinations; to all of them where it is left out.
     pub fan_out: Option<u32>,
     /// Where the metrics are to be had over HTTP; nowhere if left out.
@@ -62,40 +68,88 @@ pub struct PipelineConfig {
     relay: RelayOptions,
 }
 
-/// A kind of source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A kind of source, with what only that kind has.
+#[derive(Clone, Debug)]
 pub enum SourceConfig {
     /// A hub over AMQP.
-    EventHubs {
-        /// The namespace and the right to listen.
-        connection_string: ConnectionString,
-        /// The hub.
-        hub: String,
-        /// The consumer group.
-        consumer_group: String,
-        /// Which partitions; all of them if left out.
-        partitions: Option<Vec<u32>>,
-        /// What carries the bytes.
-        transport: Transport,
-        /// A file of certificates (PEM) to trust instead of those of the system.
-        certificate_authority: Option<PathBuf>,
-    },
+    EventHubs(Box<EventHubsSourceConfig>),
+    /// A queue or subscription over AMQP.
+    ServiceBus(Box<ServiceBusSourceConfig>),
+}
+
+/// A hub to read, and where it is kept how far.
+#[derive(Clone, Debug)]
+pub struct EventHubsSourceConfig {
+    /// The namespace and the right to listen.
+    pub connection_string: ConnectionString,
+    /// The hub.
+    pub hub: String,
+    /// The consumer group.
+    pub consumer_group: String,
+    /// Which partitions; all of them if left out.
+    pub partitions: Option<Vec<u32>>,
+    /// What carries the bytes.
+    pub transport: Transport,
+    /// A file of certificates (PEM) to trust instead of those of the system.
+    pub certificate_authority: Option<PathBuf>,
+    /// How events are batched and prefetched.
+    pub options: SourceOptions,
+    /// Where progress is kept.
+    pub checkpoint_store: CheckpointStoreConfig,
+    /// How the partitions are shared with other relays; not at all if left out.
+    pub ownership: Option<OwnershipConfig>,
+}
+
+/// A queue or subscription to receive from.
+#[derive(Clone, Debug)]
+pub struct ServiceBusSourceConfig {
+    /// The namespace and the right to listen.
+    pub connection_string: ConnectionString,
+    /// The queue or subscription.
+    pub entity: Entity,
+    /// How much is received at once.
+    pub receive: ReceiveOptions,
+    /// What carries the bytes.
+    pub transport: Transport,
+    /// A file of certificates (PEM) to trust instead of those of the system.
+    pub certificate_authority: Option<PathBuf>,
 }
 
 /// A kind of sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkConfig {
     /// The partitions of a hub over AMQP.
-    EventHubs {
-        /// The namespace and the right to send.
-        connection_string: ConnectionString,
-        /// The hub.
-        hub: String,
-        /// What carries the bytes.
-        transport: Transport,
-        /// A file of certificates (PEM) to trust instead of those of the system.
-        certificate_authority: Option<PathBuf>,
-    },
+    EventHubs(Box<EventHubsSinkConfig>),
+    /// A queue or topic over AMQP.
+    ServiceBus(Box<ServiceBusSinkConfig>),
+}
+
+/// A hub to send to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventHubsSinkConfig {
+    /// The namespace and the right to send.
+    pub connection_string: ConnectionString,
+    /// The hub.
+    pub hub: String,
+    /// What carries the bytes.
+    pub transport: Transport,
+    /// A file of certificates (PEM) to trust instead of those of the system.
+    pub certificate_authority: Option<PathBuf>,
+}
+
+/// A queue or topic to send to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceBusSinkConfig {
+    /// The namespace and the right to send.
+    pub connection_string: ConnectionString,
+    /// The queue or topic.
+    pub entity: Entity,
+    /// Whether each message is sent by itself.
+    pub unit: SendUnit,
+    /// What carries the bytes.
+    pub transport: Transport,
+    /// A file of certificates (PEM) to trust instead of those of the system.
+    pub certificate_authority: Option<PathBuf>,
 }
 
 /// How the partitions are shared with other relays.
@@ -141,11 +195,15 @@ impl PipelineConfig {
         Ok(file.into_config())
     }
 
-    /// The relay's options for a sink of so many destinations. `identity` names the relay among those that it shares
-    /// partitions with, unless the file does.
+    /// The options of a relay that reads a hub, for a sink of so many destinations. `identity` names the relay among those
+    /// that it shares partitions with, unless the file does.
     #[must_use]
     pub fn relay_options(&self, destinations: u32, identity: &str) -> RelayOptions {
-        let ownership = self.ownership.as_ref().map(|config| OwnershipOptions {
+        let ownership = match &self.source {
+            SourceConfig::EventHubs(source) => source.ownership.as_ref(),
+            SourceConfig::ServiceBus(_) => None,
+        };
+        let ownership = ownership.map(|config| OwnershipOptions {
             mode: config.mode,
             identity: config.identity.as_deref().unwrap_or(identity).to_owned(),
             renew: config.renew,
@@ -157,19 +215,32 @@ impl PipelineConfig {
             ..self.relay.clone()
         }
     }
+
+    /// The options of a relay that settles what it receives, for a sink of so many destinations.
+    #[must_use]
+    pub fn settling_options(&self, destinations: u32) -> SettlingOptions {
+        let relay = &self.relay;
+        SettlingOptions {
+            route: relay.route,
+            fan_out: self.fan_out.unwrap_or(destinations),
+            seed: relay.seed,
+            retry: relay.retry,
+            failure_ratio: relay.failure_ratio,
+            stop_timeout: relay.stop_timeout,
+        }
+    }
 }
 
 impl SourceConfig {
-    /// Whose progress the checkpoints are.
-    #[must_use]
-    pub fn group(&self) -> ConsumerGroup {
+    /// Whose progress the checkpoints are; nobody's where messages are settled.
+    fn group(&self) -> ConsumerGroup {
         match self {
-            Self::EventHubs {
-                connection_string,
-                hub,
-                consumer_group,
-                ..
-            } => ConsumerGroup::new(connection_string.endpoint.host(), hub, consumer_group),
+            Self::EventHubs(source) => ConsumerGroup::new(
+                source.connection_string.endpoint.host(),
+                &source.hub,
+                &source.consumer_group,
+            ),
+            Self::ServiceBus(_) => ConsumerGroup::new("", "", ""),
         }
     }
 }

@@ -35,6 +35,13 @@ fn read_text(text: &str) -> Result<PipelineConfig, SettingsError> {
     PipelineConfig::from_document(&document)
 }
 
+fn hub_source(config: &PipelineConfig) -> &EventHubsSourceConfig {
+    match &config.source {
+        SourceConfig::EventHubs(source) => source,
+        SourceConfig::ServiceBus(source) => panic!("a hub, not {source:?}"),
+    }
+}
+
 fn mistake(more: &str) -> String {
     read(more).expect_err("there is a mistake").to_string()
 }
@@ -42,19 +49,19 @@ fn mistake(more: &str) -> String {
 #[test]
 fn what_is_left_out_has_its_default() {
     let config = read("").expect("a whole pipeline");
-    let SourceConfig::EventHubs {
+    let EventHubsSourceConfig {
         hub,
         consumer_group,
         partitions,
         ..
-    } = &config.source;
+    } = hub_source(&config);
     assert_eq!(
         (hub.as_str(), consumer_group.as_str(), partitions),
         ("orders", "$Default", &None)
     );
-    assert_eq!(config.source_options, SourceOptions::default());
+    assert_eq!(hub_source(&config).options, SourceOptions::default());
     assert_eq!(
-        config.checkpoint_store,
+        hub_source(&config).checkpoint_store,
         CheckpointStoreConfig::Files("./checkpoints".into())
     );
     assert_eq!(config.metrics, None);
@@ -148,36 +155,39 @@ metrics: 127.0.0.1:9464
 ",
     )
     .expect("a whole pipeline");
-    let SourceConfig::EventHubs {
+    let EventHubsSourceConfig {
         hub,
         consumer_group,
         partitions,
         transport: transport_of_source,
         certificate_authority: trusted_of_source,
         ..
-    } = &config.source;
+    } = hub_source(&config);
     assert_eq!(
         (hub.as_str(), consumer_group.as_str(), partitions),
         ("orders", "audit", &Some(vec![0, 2]))
     );
-    let SinkConfig::EventHubs {
+    let SinkConfig::EventHubs(sink) = &config.sink else {
+        panic!("a hub: {:?}", config.sink)
+    };
+    let EventHubsSinkConfig {
         transport: transport_of_sink,
         certificate_authority: trusted_of_sink,
         ..
-    } = &config.sink;
+    } = &**sink;
     assert_eq!(
         (transport_of_source, transport_of_sink),
         (&Transport::WebSocket, &Transport::Tcp)
     );
     assert_eq!(trusted_of_source, &Some("source-ca.pem".into()));
     assert_eq!(trusted_of_sink, &Some("sink-ca.pem".into()));
-    assert_eq!(config.source_options.batch.max_events, 64);
+    assert_eq!(hub_source(&config).options.batch.max_events, 64);
     assert_eq!(
-        config.source_options.batch.max_wait,
+        hub_source(&config).options.batch.max_wait,
         Duration::from_millis(5)
     );
     assert_eq!(
-        (config.source_options.prefetch, config.fan_out),
+        (hub_source(&config).options.prefetch, config.fan_out),
         (500, Some(7))
     );
     assert_eq!(config.metrics.map(|address| address.port()), Some(9464));
@@ -296,8 +306,8 @@ fn checkpoints_may_be_kept_in_blobs() {
          names: lower-case, namespace: 'localhost:5672'}}",
     )
     .expect("a whole pipeline");
-    let CheckpointStoreConfig::Blob(options) = &config.checkpoint_store else {
-        panic!("blobs: {:?}", config.checkpoint_store);
+    let CheckpointStoreConfig::Blob(options) = &hub_source(&config).checkpoint_store else {
+        panic!("blobs: {:?}", hub_source(&config).checkpoint_store);
     };
     assert_eq!(options.container, "checkpoints");
     assert_eq!(options.missing_container, MissingContainer::Create);
@@ -406,5 +416,158 @@ fn the_secret_is_neither_in_a_mistake_nor_in_debug_output() {
             .expect_err("a wrong part")
             .to_string()
             .contains("c2VjcmV0")
+    );
+}
+
+/// A pipeline between queues, with `source` and `sink` beside the connection strings, and `more`.
+fn read_queues(source: &str, sink: &str, more: &str) -> Result<PipelineConfig, SettingsError> {
+    read_text(&format!(
+        "source:\n  service_bus: {{connection_string: '${{NAMESPACE}}', {source}}}\n\
+         sink:\n  service_bus: {{connection_string: '${{NAMESPACE}}', {sink}}}\n{more}"
+    ))
+}
+
+#[test]
+fn a_pipeline_between_queues_needs_no_checkpoints() {
+    let config = read_queues("queue: orders", "queue: forwarded", "").expect("a whole pipeline");
+    let SourceConfig::ServiceBus(source) = &config.source else {
+        panic!("a queue: {:?}", config.source)
+    };
+    assert_eq!(source.entity, Entity::Queue("orders".to_owned()));
+    assert_eq!(source.receive, ReceiveOptions::default());
+    let SinkConfig::ServiceBus(sink) = &config.sink else {
+        panic!("a queue: {:?}", config.sink)
+    };
+    assert_eq!(
+        (sink.entity.address().as_str(), sink.unit),
+        ("forwarded", SendUnit::Event)
+    );
+    assert_eq!(config.settling_options(1).fan_out, 1);
+
+    let config = read_queues(
+        "topic: prices, subscription: all, concurrency: 8, prefetch: 20, lock_renewal: 0 s",
+        "topic: copies, send: batch",
+        "retry: {attempts: 6, delay: 2 s}\nstop_timeout: 3 s\nfailure_ratio: 0.5\n",
+    )
+    .expect("a whole pipeline");
+    let SourceConfig::ServiceBus(source) = &config.source else {
+        panic!("a subscription: {:?}", config.source)
+    };
+    assert_eq!(source.entity.address(), "prices/Subscriptions/all");
+    let receive = ReceiveOptions {
+        concurrency: 8,
+        prefetch: 20,
+        lock_renewal: Duration::ZERO,
+    };
+    assert_eq!(source.receive, receive);
+    let SinkConfig::ServiceBus(sink) = &config.sink else {
+        panic!("a topic: {:?}", config.sink)
+    };
+    assert_eq!(
+        (sink.entity.address().as_str(), sink.unit),
+        ("copies", SendUnit::Batch)
+    );
+    let options = config.settling_options(1);
+    assert_eq!((options.retry.attempts, options.failure_ratio), (6, 0.5));
+    assert_eq!(options.stop_timeout, Duration::from_secs(3));
+}
+
+#[test]
+fn mistakes_about_queues_are_told_with_their_place() {
+    for (source, sink, more, told) in [
+        ("", "queue: b", "", "nothing to receive from is named"),
+        (
+            "topic: a",
+            "queue: b",
+            "",
+            "a topic has nothing to receive from",
+        ),
+        (
+            "subscription: a",
+            "queue: b",
+            "",
+            "`source.service_bus.subscription`",
+        ),
+        (
+            "queue: a, topic: b",
+            "queue: c",
+            "",
+            "`source.service_bus.topic`: there is a queue, too",
+        ),
+        (
+            "queue: ''",
+            "queue: b",
+            "",
+            "`source.service_bus.queue`: the name is empty",
+        ),
+        (
+            "queue: a, concurrency: 0",
+            "queue: b",
+            "",
+            "`source.service_bus.concurrency`: 0 is out of range",
+        ),
+        (
+            "queue: a, prefetch: 100001",
+            "queue: b",
+            "",
+            "`source.service_bus.prefetch`",
+        ),
+        (
+            "queue: a, lock_renewal: 25 h",
+            "queue: b",
+            "",
+            "`source.service_bus.lock_renewal`",
+        ),
+        ("queue: a, hub: b", "queue: b", "", "hub"),
+        ("queue: a", "", "", "nothing to send to is named"),
+        (
+            "queue: a",
+            "queue: A",
+            "",
+            "`sink.service_bus.queue`: `A` is also the source",
+        ),
+        (
+            "topic: a, subscription: s",
+            "topic: a",
+            "",
+            "`sink.service_bus.topic`: `a` is also the source",
+        ),
+        ("queue: a", "queue: b, send: each", "", "each"),
+        (
+            "queue: a",
+            "queue: b",
+            "checkpoint: {store: {files: .}}\n",
+            "pipeline.yaml:5:1: `checkpoint`: it means nothing",
+        ),
+        (
+            "queue: a",
+            "queue: b",
+            "in_flight: 4\n",
+            "`in_flight`: it means nothing",
+        ),
+        (
+            "queue: a",
+            "queue: b",
+            "ownership: {mode: greedy}\n",
+            "`ownership`: it means nothing",
+        ),
+    ] {
+        let message = read_queues(source, sink, more)
+            .expect_err("there is a mistake")
+            .to_string();
+        assert!(
+            message.contains(told),
+            "{source}, {sink}, {more} gave: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_hub_is_not_read_without_a_place_for_its_checkpoints() {
+    let error = read_text(ENDS).expect_err("there is a mistake");
+    let message = error.to_string();
+    assert!(
+        message.contains("`checkpoint`: how far the hub was read is kept nowhere"),
+        "{message}"
     );
 }

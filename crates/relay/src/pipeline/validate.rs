@@ -7,19 +7,37 @@ use std::time::Duration;
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
-use super::file::{
-    BlobStore, EventHubsSink, EventHubsSource, Ownership, Pipeline, Sink, Source, Store, Write,
-};
+use super::file::{BlobStore, Checkpoint, Ownership, Pipeline, Sink, Source, Store, Write};
+use super::service_bus::KEYS_OF_CHECKPOINTS;
 use crate::ownership::RENEW_MIN;
 
 /// Checks `pipeline`, which was read from `document`.
 pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), SettingsError> {
     let rules = Rules { document };
-    let Source::EventHubs(source) = &pipeline.source;
-    let Sink::EventHubs(sink) = &pipeline.sink;
-    rules.hubs(source, sink)?;
-    if let Some(partitions) = &source.partitions {
-        rules.partitions(partitions)?;
+    rules.ends(&pipeline.source, &pipeline.sink)?;
+    match &pipeline.source {
+        Source::EventHubs(source) => {
+            if let Some(partitions) = &source.partitions {
+                rules.partitions(partitions)?;
+            }
+        }
+        Source::ServiceBus(_) => {
+            for (key, advice) in KEYS_OF_CHECKPOINTS {
+                if document.value(key).is_some() {
+                    let reason = "it means nothing where messages are settled one by one";
+                    return Err(document.mistake(key, reason, advice));
+                }
+            }
+        }
+    }
+    match (&pipeline.source, &pipeline.checkpoint) {
+        (Source::EventHubs(_), None) => {
+            let reason = "how far the hub was read is kept nowhere";
+            let advice = "add `checkpoint: {store: {files: <folder>}}`";
+            return Err(document.mistake("checkpoint", reason, advice));
+        }
+        (Source::EventHubs(_), Some(checkpoint)) => rules.checkpoint(checkpoint)?,
+        (Source::ServiceBus(_), _) => {}
     }
     if let Some(fan_out) = pipeline.fan_out {
         rules.within("fan_out", fan_out, 1..=10_000)?;
@@ -70,17 +88,6 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         Duration::from_secs(86_400),
     )?;
     rules.ownership(&pipeline.ownership)?;
-    if let Store::Blob(store) = &pipeline.checkpoint.store {
-        rules.blob_store(store)?;
-    }
-    if let Write::Every(interval) = pipeline.checkpoint.write {
-        rules.at_least("checkpoint.write.every", interval, Duration::from_millis(1))?;
-        rules.at_most(
-            "checkpoint.write.every",
-            interval,
-            Duration::from_secs(86_400),
-        )?;
-    }
     Ok(())
 }
 
@@ -89,33 +96,75 @@ struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    fn hubs(&self, source: &EventHubsSource, sink: &EventHubsSink) -> Result<(), SettingsError> {
-        let from = self.hub(
-            "source.event_hubs",
-            source.hub(),
-            source.connection_string.entity_path.as_deref(),
-        )?;
-        let to = self.hub(
-            "sink.event_hubs",
-            sink.hub(),
-            sink.connection_string.entity_path.as_deref(),
-        )?;
-        if source.consumer_group.is_empty() {
-            let advice = "name one, or leave it out for `$Default`";
-            return Err(self.document.mistake(
-                "source.event_hubs.consumer_group",
-                "the name is empty",
-                advice,
-            ));
+    /// Source and sink are named, and are not the same.
+    fn ends(&self, source: &Source, sink: &Sink) -> Result<(), SettingsError> {
+        let (from, source_namespace) = match source {
+            Source::EventHubs(source) => {
+                let hub = self.hub(
+                    "source.event_hubs",
+                    source.hub(),
+                    source.connection_string.entity_path.as_deref(),
+                )?;
+                if source.consumer_group.is_empty() {
+                    let advice = "name one, or leave it out for `$Default`";
+                    return Err(self.document.mistake(
+                        "source.event_hubs.consumer_group",
+                        "the name is empty",
+                        advice,
+                    ));
+                }
+                (Some(hub.to_owned()), &source.connection_string)
+            }
+            Source::ServiceBus(source) => {
+                source.check(self.document)?;
+                let entity = source.entity();
+                let path = entity.map(|entity| entity.path().to_owned());
+                (path, &source.connection_string)
+            }
+        };
+        let (to, sink_namespace, key, another) = match sink {
+            Sink::EventHubs(sink) => {
+                let hub = self.hub(
+                    "sink.event_hubs",
+                    sink.hub(),
+                    sink.connection_string.entity_path.as_deref(),
+                )?;
+                let key = "sink.event_hubs.hub";
+                (Some(hub.to_owned()), &sink.connection_string, key, "hub")
+            }
+            Sink::ServiceBus(sink) => {
+                sink.check(self.document)?;
+                let entity = sink.entity();
+                let path = entity.map(|entity| entity.path().to_owned());
+                let (key, another) = match sink.topic {
+                    Some(_) => ("sink.service_bus.topic", "topic"),
+                    None => ("sink.service_bus.queue", "queue"),
+                };
+                (path, &sink.connection_string, key, another)
+            }
+        };
+        match (from, to) {
+            (Some(from), Some(to))
+                if source_namespace.endpoint == sink_namespace.endpoint
+                    && from.eq_ignore_ascii_case(&to) =>
+            {
+                let reason =
+                    format!("`{to}` is also the source, so every event would go round for ever");
+                let advice = format!("name another {another}");
+                Err(self.document.mistake(key, reason, advice))
+            }
+            _ => Ok(()),
         }
-        if source.connection_string.endpoint == sink.connection_string.endpoint
-            && from.eq_ignore_ascii_case(to)
-        {
-            let reason =
-                format!("`{to}` is also the source, so every event would go round for ever");
-            return Err(self
-                .document
-                .mistake("sink.event_hubs.hub", reason, "name another hub"));
+    }
+
+    fn checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), SettingsError> {
+        if let Store::Blob(store) = &checkpoint.store {
+            self.blob_store(store)?;
+        }
+        if let Write::Every(interval) = checkpoint.write {
+            let key = "checkpoint.write.every";
+            self.at_least(key, interval, Duration::from_millis(1))?;
+            self.at_most(key, interval, Duration::from_secs(86_400))?;
         }
         Ok(())
     }

@@ -13,29 +13,27 @@
 //! What is settled between two polls is told in ranges of consecutive deliveries, and one flow gives back the credit of all
 //! that was confirmed.
 
+mod link;
+mod settling;
+
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use amqp::connection::{Deliveries, Event, LinkId, LinkOptions};
-use amqp::performative::{
-    self, DeliveryState, Error, ErrorCondition, ReceiverSettleMode, SenderSettleMode, Target,
-};
-use amqp::{Symbol, Value};
+use amqp::connection::{Deliveries, Event, LinkId};
+use amqp::performative::ErrorCondition;
 use bytes::Bytes;
 use tokio::time::Sleep;
 
 use super::delivered;
-use super::locks::{Lock, LockToken, Locks, State};
+use super::locks::{Lock, LockToken, Locks};
 use super::options::ReceiveOptions;
-use super::orders::{Done, Order, Orders, remaining, unix_ms};
+use super::orders::{Orders, remaining, unix_ms};
 use crate::event::{BatchPool, EventBatch, EventParts, PartitionId, Receipt};
 use crate::service::{ClientOptions, Endpoint, Reconnecting, ServiceConnection, ServiceError};
 use crate::sink::ErrorClass;
-use crate::source::{
-    BySettlement, Settled, Settlement, SettlementResult, Source, SourceError, SourceEvent,
-};
+use crate::source::{BySettlement, Settlement, Source, SourceError, SourceEvent};
 
 /// A [`Source`] of the messages of a queue or subscription, which is its only partition.
 ///
@@ -167,34 +165,6 @@ impl ServiceBusSource {
         }
     }
 
-    fn attach(&mut self) -> Result<(), ServiceError> {
-        let endpoint = self.connection.endpoint();
-        let entity = endpoint.options.entity.clone();
-        self.links_attached += 1;
-        let name = format!("{}-{entity}-{}", endpoint.container_id, self.links_attached);
-        let Some(connection) = self.connection.up() else {
-            return Ok(());
-        };
-        let options = LinkOptions {
-            source: performative::Source::new(entity),
-            target: Target::new(name.as_str()),
-            sender_settle_mode: SenderSettleMode::Unsettled,
-            receiver_settle_mode: ReceiverSettleMode::Second,
-            properties: vec![(RECEIVER_NAME, Value::from(name.as_str()))],
-            name,
-            ..LinkOptions::default()
-        };
-        let session = connection.data();
-        let link = connection
-            .engine()
-            .attach_receiver(session, options)
-            .ok_or_else(|| {
-                ServiceError::of_connection("protocol", "the service takes no further link")
-            })?;
-        self.link = Link::Attaching(link);
-        Ok(())
-    }
-
     /// One turn: tells what was settled, takes what has been read, gives credit, renews locks, writes and reads. Ready when
     /// there may be something to hand over or another turn to take; an error says that the connection is of no more use,
     /// or could not be made.
@@ -206,10 +176,11 @@ impl ServiceBusSource {
             }
             ready!(self.connection.poll_up(context))?;
         }
-        match self.link {
-            Link::Detached if self.intake == Intake::Open => self.attach()?,
-            Link::BackingOff(until) if until <= now => self.link = Link::Detached,
-            _ => {}
+        if matches!(self.link, Link::BackingOff(until) if until <= now) {
+            self.link = Link::Detached;
+        }
+        if matches!(self.link, Link::Detached) && self.intake == Intake::Open {
+            self.attach()?;
         }
         self.tell(now);
         self.take_events()?;
@@ -401,187 +372,6 @@ impl ServiceBusSource {
         batch.set_receipt(receipt(self.generation, first), redelivered);
         Some(batch)
     }
-
-    /// Tells the service what was settled, in ranges.
-    fn tell(&mut self, now: Instant) {
-        if self.due.is_empty() {
-            return;
-        }
-        let Some(connection) = self.connection.up() else {
-            return;
-        };
-        let session = connection.data();
-        let locks = &mut self.locks;
-        if !self.due.is_sorted_by_key(|&(id, _)| locks.place(id)) {
-            self.due.sort_unstable_by_key(|&(id, _)| locks.place(id));
-        }
-        for &(id, settlement) in &self.due {
-            if locks.told(id, settlement, now) {
-                self.told += 1;
-                // The engine makes ranges of what follows one another.
-                connection
-                    .engine()
-                    .propose_outcome(session, id, id, outcome(settlement));
-            }
-        }
-        self.due.clear();
-    }
-
-    /// The service has settled deliveries.
-    fn take_answer(&mut self, first: u32, last: u32, state: Option<&DeliveryState>) {
-        let now = tokio::time::Instant::now().into_std();
-        let Self {
-            locks,
-            events,
-            told,
-            in_work,
-            ..
-        } = self;
-        let mut run: Option<(Settlement, Instant, u32)> = None;
-        let mut report = |(settlement, since, messages)| {
-            events.push_back(SourceEvent::Settled(Settled {
-                settlement,
-                messages,
-                result: result_of(settlement, state),
-                elapsed: now.saturating_duration_since(since),
-            }));
-        };
-        locks.answered(first, last, |settlement, since, lock| {
-            *told -= 1;
-            *in_work -= u32::from(lock.in_work);
-            match &mut run {
-                Some((of, at, messages)) if *of == settlement && *at == since => *messages += 1,
-                _ => {
-                    if let Some(run) = run.replace((settlement, since, 1)) {
-                        report(run);
-                    }
-                }
-            }
-        });
-        if let Some(run) = run {
-            report(run);
-        }
-    }
-
-    /// Asks for locks that expire soon to hold longer.
-    fn renew(&mut self, now: Instant) {
-        if self.next_renewal.is_none_or(|next| now < next) {
-            return;
-        }
-        // What is due a little later goes along.
-        let (due, next) = self.locks.take_due(now + RENEWED_TOGETHER);
-        self.next_renewal = next;
-        for locks in due.chunks(RENEWED_AT_ONCE) {
-            self.orders.push(Order::Renew(locks.to_vec()));
-        }
-    }
-
-    fn take_done(&mut self, done: Done, now: Instant) {
-        let event = match done {
-            Done::Renewed(locks) => {
-                for &(id, remaining) in &locks {
-                    if let Some(renew_at) = self.locks.renewed(id, now, remaining) {
-                        let next = self.next_renewal.get_or_insert(renew_at);
-                        *next = renew_at.min(*next);
-                    }
-                }
-                SourceEvent::LocksRenewed {
-                    renewed: locks.len() as u32,
-                    failed: 0,
-                }
-            }
-            Done::NotRenewed(failed) => SourceEvent::LocksRenewed { renewed: 0, failed },
-            Done::Settled(settled) => {
-                self.in_work -= settled.messages;
-                SourceEvent::Settled(settled)
-            }
-        };
-        self.events.push_back(event);
-    }
-
-    /// Lets the service deliver what there is room for.
-    fn give_credit(&mut self) {
-        let (Link::Attached(link), Intake::Open) = (self.link, self.intake) else {
-            return;
-        };
-        let ReceiveOptions {
-            concurrency,
-            prefetch,
-            ..
-        } = self.receive;
-        let taken = self.in_work.saturating_add(self.waiting.len() as u32);
-        let entitled = concurrency.saturating_add(prefetch).saturating_sub(taken);
-        if let Some(connection) = self.connection.up()
-            && connection.engine().credit(link) < entitled
-        {
-            connection.engine().set_credit(link, entitled);
-        }
-    }
-
-    /// The link has ended. An error is one that a new link would meet again.
-    fn take_detach(&mut self, error: ServiceError) -> Result<(), ServiceError> {
-        if error.class == ErrorClass::Fatal {
-            return Err(error);
-        }
-        tracing::warn!(%error, "the link to receive from is detached");
-        self.lose_link();
-        self.link_failures = self.link_failures.saturating_add(1);
-        let policy = &self.connection.endpoint().options.reconnect;
-        let Some(delay) = policy.delay_after(self.link_failures, 1) else {
-            return Err(ServiceError::fatal(&error.condition, error.description));
-        };
-        self.link = Link::BackingOff(tokio::time::Instant::now().into_std() + delay);
-        Ok(())
-    }
-
-    /// What was locked for the link is not settled through it any more.
-    fn lose_link(&mut self) {
-        self.link = Link::Detached;
-        if self.intake == Intake::Draining {
-            self.intake = Intake::Closed;
-        }
-        self.waiting.clear();
-        self.next_renewal = None;
-        self.orders.forget_renewals();
-        let due: HashMap<u32, Settlement> = self.due.drain(..).collect();
-        self.told = 0;
-        let now = tokio::time::Instant::now().into_std();
-        for (id, lock) in self.locks.take_all().collect::<Vec<_>>() {
-            if !lock.in_work {
-                continue;
-            }
-            // What was told and not answered is told again in another way: it may have been heard or not.
-            let settlement = match lock.state {
-                State::Told(settlement, _) => Some(settlement),
-                State::Held | State::Over => due.get(&id).copied(),
-            };
-            match settlement {
-                Some(settlement) => self.settle_orphan(lock.token, settlement, now),
-                None => {
-                    let own = receipt(self.generation, id);
-                    self.orphans.insert(own.0, lock.token);
-                }
-            }
-        }
-        self.generation = self.generation.wrapping_add(1);
-    }
-
-    /// Has a message settled through the management node, as its link is gone.
-    fn settle_orphan(&mut self, token: LockToken, settlement: Settlement, now: Instant) {
-        self.orders.push(Order::Settle {
-            settlement,
-            tokens: vec![token],
-            since: now,
-        });
-    }
-
-    /// The connection is gone, and with it the link.
-    fn lose(&mut self, error: &ServiceError) {
-        tracing::warn!(%error, "there is no connection to receive from");
-        self.connection.lost();
-        self.orders.lose_links();
-        self.lose_link();
-    }
 }
 
 impl Source for ServiceBusSource {
@@ -677,52 +467,6 @@ const fn of_receipt(Receipt(receipt): Receipt) -> (u32, u32) {
     ((receipt >> 32) as u32, receipt as u32)
 }
 
-/// A settlement as the outcome of a delivery.
-fn outcome(settlement: Settlement) -> DeliveryState {
-    match settlement {
-        Settlement::Complete => DeliveryState::Accepted,
-        Settlement::Abandon => DeliveryState::Modified {
-            delivery_failed: true,
-            undeliverable_here: false,
-            annotations: Vec::new(),
-        },
-        Settlement::Release => DeliveryState::Released,
-        Settlement::DeadLetter => {
-            let text = |text: &str| Value::from(text);
-            let mut error = Error::new(DEAD_LETTER.into(), "the message cannot be read");
-            error.info = vec![
-                (Symbol::from("DeadLetterReason"), text("Unreadable")),
-                (
-                    Symbol::from("DeadLetterErrorDescription"),
-                    text("the message cannot be read"),
-                ),
-            ];
-            DeliveryState::Rejected(Some(error))
-        }
-    }
-}
-
-/// What the service made of a settlement, by the state that it settled it with.
-fn result_of(settlement: Settlement, state: Option<&DeliveryState>) -> SettlementResult {
-    match state {
-        Some(DeliveryState::Rejected(Some(error))) => {
-            if error.condition.as_str() == LOCK_LOST {
-                return SettlementResult::LockLost;
-            }
-            // A service may repeat why we had it put aside.
-            if settlement == Settlement::DeadLetter {
-                return SettlementResult::Confirmed;
-            }
-            tracing::warn!(%error, ?settlement, "the service refuses a settlement");
-            SettlementResult::Failed
-        }
-        Some(DeliveryState::Rejected(None)) if settlement != Settlement::DeadLetter => {
-            SettlementResult::DeadLettered
-        }
-        _ => SettlementResult::Confirmed,
-    }
-}
-
 /// The one partition: the entity itself.
 const ENTITY: PartitionId = PartitionId(0);
 
@@ -731,18 +475,3 @@ const BATCH_MESSAGES_MAX: usize = 64;
 
 /// Batches that go round.
 const POOLED_BATCHES: usize = 64;
-
-/// Locks that are due within so long of one another are renewed together.
-const RENEWED_TOGETHER: std::time::Duration = std::time::Duration::from_millis(500);
-
-/// Locks that one request renews.
-const RENEWED_AT_ONCE: usize = 256;
-
-/// What the service calls a receiver by in its errors.
-const RECEIVER_NAME: Symbol = Symbol::from_static("com.microsoft:receiver-name");
-
-/// The condition with which a message is put aside.
-const DEAD_LETTER: Symbol = Symbol::from_static("com.microsoft:dead-letter");
-
-/// The condition with which a settlement that comes too late is refused.
-const LOCK_LOST: &str = "com.microsoft:message-lock-lost";

@@ -1,0 +1,175 @@
+//! What is to become of messages: told to the service in ranges, answered, and told in another way where the link is gone.
+//! Until then their locks are renewed.
+
+use std::time::{Duration, Instant};
+
+use amqp::performative::{DeliveryState, Error, ErrorCondition};
+use amqp::{Symbol, Value};
+
+use super::super::locks::LockToken;
+use super::super::orders::{Done, Order};
+use super::ServiceBusSource;
+use crate::source::{Settled, Settlement, SettlementResult, SourceEvent};
+
+impl ServiceBusSource {
+    /// Tells the service what was settled, in ranges.
+    pub(super) fn tell(&mut self, now: Instant) {
+        if self.due.is_empty() {
+            return;
+        }
+        let Some(connection) = self.connection.up() else {
+            return;
+        };
+        let session = connection.data();
+        let locks = &mut self.locks;
+        if !self.due.is_sorted_by_key(|&(id, _)| locks.place(id)) {
+            self.due.sort_unstable_by_key(|&(id, _)| locks.place(id));
+        }
+        for &(id, settlement) in &self.due {
+            if locks.told(id, settlement, now) {
+                self.told += 1;
+                // The engine makes ranges of what follows one another.
+                connection
+                    .engine()
+                    .propose_outcome(session, id, id, outcome(settlement));
+            }
+        }
+        self.due.clear();
+    }
+
+    /// The service has settled deliveries.
+    pub(super) fn take_answer(&mut self, first: u32, last: u32, state: Option<&DeliveryState>) {
+        let now = tokio::time::Instant::now().into_std();
+        let Self {
+            locks,
+            events,
+            told,
+            in_work,
+            ..
+        } = self;
+        let mut run: Option<(Settlement, Instant, u32)> = None;
+        let mut report = |(settlement, since, messages)| {
+            events.push_back(SourceEvent::Settled(Settled {
+                settlement,
+                messages,
+                result: result_of(settlement, state),
+                elapsed: now.saturating_duration_since(since),
+            }));
+        };
+        locks.answered(first, last, |settlement, since, lock| {
+            *told -= 1;
+            *in_work -= u32::from(lock.in_work);
+            match &mut run {
+                Some((of, at, messages)) if *of == settlement && *at == since => *messages += 1,
+                _ => {
+                    if let Some(run) = run.replace((settlement, since, 1)) {
+                        report(run);
+                    }
+                }
+            }
+        });
+        if let Some(run) = run {
+            report(run);
+        }
+    }
+
+    /// Asks for locks that expire soon to hold longer.
+    pub(super) fn renew(&mut self, now: Instant) {
+        if self.next_renewal.is_none_or(|next| now < next) {
+            return;
+        }
+        // What is due a little later goes along.
+        let (due, next) = self.locks.take_due(now + RENEWED_TOGETHER);
+        self.next_renewal = next;
+        for locks in due.chunks(RENEWED_AT_ONCE) {
+            self.orders.push(Order::Renew(locks.to_vec()));
+        }
+    }
+
+    pub(super) fn take_done(&mut self, done: Done, now: Instant) {
+        let event = match done {
+            Done::Renewed(locks) => {
+                for &(id, remaining) in &locks {
+                    if let Some(renew_at) = self.locks.renewed(id, now, remaining) {
+                        let next = self.next_renewal.get_or_insert(renew_at);
+                        *next = renew_at.min(*next);
+                    }
+                }
+                SourceEvent::LocksRenewed {
+                    renewed: locks.len() as u32,
+                    failed: 0,
+                }
+            }
+            Done::NotRenewed(failed) => SourceEvent::LocksRenewed { renewed: 0, failed },
+            Done::Settled(settled) => {
+                self.in_work -= settled.messages;
+                SourceEvent::Settled(settled)
+            }
+        };
+        self.events.push_back(event);
+    }
+
+    /// Has a message settled through the management node, as its link is gone.
+    pub(super) fn settle_orphan(&mut self, token: LockToken, settlement: Settlement, now: Instant) {
+        self.orders.push(Order::Settle {
+            settlement,
+            token,
+            since: now,
+        });
+    }
+}
+
+/// A settlement as the outcome of a delivery.
+fn outcome(settlement: Settlement) -> DeliveryState {
+    match settlement {
+        Settlement::Complete => DeliveryState::Accepted,
+        Settlement::Abandon => DeliveryState::Modified {
+            delivery_failed: true,
+            undeliverable_here: false,
+            annotations: Vec::new(),
+        },
+        Settlement::Release => DeliveryState::Released,
+        Settlement::DeadLetter => {
+            let text = |text: &str| Value::from(text);
+            let mut error = Error::new(DEAD_LETTER.into(), "the message cannot be read");
+            error.info = vec![
+                (Symbol::from("DeadLetterReason"), text("Unreadable")),
+                (
+                    Symbol::from("DeadLetterErrorDescription"),
+                    text("the message cannot be read"),
+                ),
+            ];
+            DeliveryState::Rejected(Some(error))
+        }
+    }
+}
+
+/// What the service made of a settlement, by the state that it settled it with.
+fn result_of(settlement: Settlement, state: Option<&DeliveryState>) -> SettlementResult {
+    match state {
+        Some(DeliveryState::Rejected(Some(error))) => {
+            if error.condition == ErrorCondition::MESSAGE_LOCK_LOST {
+                return SettlementResult::LockLost;
+            }
+            // A service may repeat why we had it put aside.
+            if settlement == Settlement::DeadLetter {
+                return SettlementResult::Confirmed;
+            }
+            tracing::warn!(%error, ?settlement, "the service refuses a settlement");
+            SettlementResult::Failed
+        }
+        Some(DeliveryState::Rejected(None)) if settlement != Settlement::DeadLetter => {
+            SettlementResult::DeadLettered
+        }
+        _ => SettlementResult::Confirmed,
+    }
+}
+
+/// Locks that are due within so long of one another are renewed together.
+const RENEWED_TOGETHER: Duration = Duration::from_millis(500);
+
+/// Locks that one request renews.
+const RENEWED_AT_ONCE: usize = 256;
+
+/// The condition with which a message is put aside.
+const DEAD_LETTER: Symbol = Symbol::from_static("com.microsoft:dead-letter");

@@ -1,0 +1,159 @@
+//! Relays between queues under `kill -9`: messages that were in work come again when their locks expire, and nothing else
+//! comes twice or is lost.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::time::Duration;
+
+use bytes::Bytes;
+use connect::event::{EventBatch, PartitionId};
+use connect::service::ClientOptions;
+use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
+use connect::sink::{OutgoingBatch, SendToken, SendUnit, Sink as _};
+use connect::source::{Settlement, Source as _, SourceEvent};
+use hub::namespace::{NamespaceConfig, QueueConfig};
+use hub::queue::QueueOptions;
+use hub::service::{Service, ServiceConfig};
+use tokio::sync::watch;
+use units::Random;
+
+use super::PATIENCE;
+use super::rig::{PIPELINE, Relaying};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_work() {
+    const KILLS: u64 = 6;
+    const CONCURRENCY: u64 = 64;
+    const MESSAGES: u32 = 20_000;
+    const SEED: u64 = 20_261_121;
+    let test = async {
+        let service = serve().await;
+        let folder = tempfile::tempdir().unwrap();
+        let pipeline = format!(
+            "source:\n  service_bus: {{connection_string: '{0}', queue: queue1, concurrency: {CONCURRENCY}}}\n\
+             sink:\n  service_bus: {{connection_string: '{0}', queue: queue2}}\n\
+             metrics: 127.0.0.1:0\n",
+            service.connection_string(None).reveal()
+        );
+        std::fs::write(folder.path().join(PIPELINE), pipeline).unwrap();
+        put(&service, MESSAGES).await;
+        let (show, mut seen) = watch::channel(HashMap::new());
+        let reading = tokio::spawn(read(client(&service, "queue2"), show));
+        let mut random = Random::from_seed(SEED);
+        for _ in 0..KILLS {
+            let mut relay = Relaying::start(folder.path());
+            let goal = seen.borrow().len() as u64 + 1 + random.below(2_000);
+            let enough = async {
+                let _seen = seen
+                    .wait_for(|seen| seen.len() as u64 >= goal)
+                    .await
+                    .unwrap();
+            };
+            relay.until(enough).await;
+            relay.kill().await;
+        }
+        // One more that may finish its work. What the last one had locked comes when the locks expire.
+        let mut relay = Relaying::start(folder.path());
+        let enough = async {
+            let all = |seen: &HashMap<u32, u64>| seen.len() == MESSAGES as usize;
+            let _seen = seen.wait_for(all).await.unwrap();
+        };
+        relay.until(enough).await;
+        let redelivered = relay.count("parshall_relay_redelivered_events_total").await;
+        let (status, said) = relay.terminate().await;
+        assert_eq!(status.code(), Some(0), "{said}");
+        reading.abort();
+        let repeated: u64 = seen.borrow().values().map(|times| times - 1).sum();
+        assert!(
+            repeated <= KILLS * CONCURRENCY,
+            "seed {SEED}: {repeated} came twice, more than were in work"
+        );
+        assert!(
+            redelivered <= KILLS * CONCURRENCY,
+            "{redelivered} had been delivered before"
+        );
+        service.stop().await;
+    };
+    tokio::time::timeout(PATIENCE, test).await.unwrap();
+}
+
+async fn serve() -> Service {
+    let options = QueueOptions {
+        lock_duration: Duration::from_secs(1),
+        ..QueueOptions::default()
+    };
+    let source = QueueConfig {
+        options,
+        ..QueueConfig::new("queue1")
+    };
+    let namespace = NamespaceConfig {
+        queues: vec![source, QueueConfig::new("queue2")],
+        ..NamespaceConfig::with_hubs(Vec::new())
+    };
+    Service::start(ServiceConfig::loopback(namespace))
+        .await
+        .unwrap()
+}
+
+fn client(service: &Service, entity: &str) -> ClientOptions {
+    ClientOptions::new(service.connection_string(None), entity)
+}
+
+/// Puts messages of 12 bytes into `queue1`: their numbers.
+async fn put(service: &Service, count: u32) {
+    const AT_ONCE: u32 = 1_000;
+    let mut sink = ServiceBusSink::connect(client(service, "queue1"), SendUnit::Batch)
+        .await
+        .unwrap();
+    let mut outcomes = Vec::new();
+    for first in (0..count).step_by(AT_ONCE as usize) {
+        let mut batch = EventBatch::with_capacity(PartitionId(0), AT_ONCE as usize);
+        for number in first..first + AT_ONCE {
+            let payload = format!("{number:012}");
+            let message = [DATA_SECTION, payload.as_bytes()].concat();
+            batch.push_message(&Bytes::from(message), i64::from(number));
+        }
+        let events: Vec<u32> = (0..AT_ONCE).collect();
+        let outgoing = OutgoingBatch {
+            destination: 0,
+            batch: &batch,
+            events: &events,
+        };
+        sink.send(SendToken(u64::from(first)), outgoing).unwrap();
+        poll_fn(|context| sink.poll_outcomes(context, &mut outcomes))
+            .await
+            .unwrap();
+    }
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+}
+
+/// Receives and completes, and shows how often each number came.
+async fn read(options: ClientOptions, show: watch::Sender<HashMap<u32, u64>>) {
+    let receive = ReceiveOptions {
+        concurrency: 1_000,
+        ..ReceiveOptions::default()
+    };
+    let mut source = ServiceBusSource::connect(options, receive).await.unwrap();
+    source.open(PartitionId(0), ());
+    loop {
+        let SourceEvent::Batch(batch) =
+            poll_fn(|context| source.poll_batch(context)).await.unwrap()
+        else {
+            continue;
+        };
+        show.send_modify(|seen| {
+            for event in batch.events() {
+                // The service may have given it a name, which comes before.
+                let (_, payload) = batch.message(event).split_last_chunk::<12>().unwrap();
+                let number = std::str::from_utf8(payload).unwrap().parse().unwrap();
+                *seen.entry(number).or_default() += 1;
+            }
+        });
+        let all: Vec<u32> = (0..batch.len() as u32).collect();
+        source.settle(&batch, &all, Settlement::Complete);
+        source.release(batch);
+    }
+}
+
+/// What precedes a payload of 12 bytes.
+const DATA_SECTION: &[u8] = b"\x00\x53\x75\xa0\x0c";
