@@ -5,6 +5,8 @@
     reason = "what panics in a test fails it, and says where"
 )]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -189,6 +191,33 @@ fn two_programs_run_in_turn_until_it_is_decided() {
     names.sort();
     assert_eq!(names[..2], ["a-001", "a-002"]);
     assert_eq!(names.len() % 2, 0);
+}
+
+#[test]
+fn programs_that_run_under_other_conditions_are_told_after_one_pair() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.yaml"), TINY).unwrap();
+    let program = env!("CARGO_BIN_EXE_parshall");
+    let script = folder.path().join("slower");
+    let text = format!("#!/bin/sh\nexec {program} \"$@\" --set load.rate=1000/s\n");
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let (status, _, error) = compare(
+        folder.path(),
+        &[
+            "--binaries",
+            program,
+            "./slower",
+            "--scenario",
+            "./tiny.yaml",
+            "--out",
+            "kept",
+        ],
+    );
+    assert_eq!(status, Some(2), "{error}");
+    assert!(error.contains("load.rate"), "{error}");
+    let kept = std::fs::read_dir(folder.path().join("kept")).unwrap();
+    assert_eq!(kept.count(), 2);
 }
 
 #[test]

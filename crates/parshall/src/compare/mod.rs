@@ -186,7 +186,9 @@ fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), Comman
         selection: &arguments.selection,
         folder,
     });
-    let mut wanted = arguments.selection.trials().unwrap_or(LEAST_TRIALS);
+    let trials = arguments.selection.trials().unwrap_or(LEAST_TRIALS);
+    // One pair first: whether the two can be compared at all is better told now than after all trials.
+    let mut wanted = 1;
     loop {
         let was_interrupted = interleaved.run_until(wanted)?;
         let Some((a, b)) = interleaved.results() else {
@@ -195,8 +197,9 @@ fn interleave(arguments: &CompareArguments) -> Result<(Comparison, bool), Comman
             });
         };
         let comparison = compare(arguments, &a, &b, Design::Paired)?;
-        let most = arguments.max_trials.max(wanted);
+        let most = arguments.max_trials.max(trials);
         match comparison.more_trials() {
+            _ if wanted < trials && !was_interrupted => wanted = trials,
             Some(more) if wanted < most && !was_interrupted => {
                 wanted = wanted.saturating_add(more).min(most);
             }
