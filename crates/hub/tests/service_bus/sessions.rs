@@ -6,7 +6,7 @@ use amqp::Value;
 use amqp::codec::Symbol;
 use amqp::connection::{LinkId, LinkOptions};
 use amqp::message::FORMAT_AMQP;
-use amqp::performative::{Attach, DeliveryState};
+use amqp::performative::{Attach, DeliveryState, Source};
 use hub::namespace::QueueConfig;
 use hub::service::Service;
 
@@ -22,6 +22,14 @@ async fn send(client: &mut Client, sender: LinkId, session: &str, payload: &[u8]
     let message = message_of_session(session, payload);
     let outcome = client.send_message(sender, FORMAT_AMQP, &message).await;
     assert_eq!(outcome, DeliveryState::Accepted);
+}
+
+/// As the Java client asks: the name of the session is that of the link.
+fn named_like_its_session(session: &'static str) -> impl FnOnce(&mut LinkOptions) {
+    move |options| {
+        session_filter(session.into())(options);
+        options.name = session.to_owned();
+    }
 }
 
 fn session_of(answer: &Attach) -> Value {
@@ -96,6 +104,89 @@ async fn a_link_for_the_next_session_is_refused_when_its_time_is_over() {
         .await
         .unwrap_err();
     assert_eq!(refusal.condition.as_str(), "com.microsoft:timeout");
+}
+
+#[tokio::test]
+async fn a_session_that_is_let_go_and_asked_for_again_at_once_is_the_new_links() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    send(&mut client, sender, "one", b"message").await;
+    let asked = named_like_its_session("one");
+    let (mut link, _) = client.ask_to_receive("orders", asked).await.unwrap();
+    for _ in 0..10 {
+        client.connection().set_credit(link, 1);
+        let message = client.receive(link, 1).await.remove(0);
+        // In one burst: the end of the link, the next one of its name, and an outcome that comes too late.
+        client.connection().detach_link(link, None);
+        let asked = named_like_its_session("one");
+        let next = client.begin_to_receive("orders", asked);
+        client.propose(message.id, message.id, DeliveryState::Released);
+        (link, _) = client.answer_to(next).await.unwrap();
+        let session = [("session-id", "one".into())];
+        for operation in ["get-session-state", "renew-session-lock"] {
+            let answer = client.request("orders", operation, &session).await;
+            assert_eq!(answer.status, 200, "{operation}: {answer:?}");
+        }
+    }
+    client.connection().set_credit(link, 1);
+    let message = client.receive(link, 1).await.remove(0);
+    assert_eq!(message.delivery_count(), 0);
+    let answer = client.settle(&message, DeliveryState::Accepted).await;
+    assert_eq!(answer, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn a_link_that_takes_over_the_name_of_another_takes_over_its_session() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    send(&mut client, sender, "one", b"message").await;
+    let asked = named_like_its_session("one");
+    let (stolen, _) = client.ask_to_receive("orders", asked).await.unwrap();
+    client.connection().set_credit(stolen, 1);
+    client.receive(stolen, 1).await;
+    let asked = named_like_its_session("one");
+    let (link, answer) = client.ask_to_receive("orders", asked).await.unwrap();
+    assert_eq!(session_of(&answer), "one".into());
+    client.connection().set_credit(link, 1);
+    let message = client.receive(link, 1).await.remove(0);
+    let answer = client.settle(&message, DeliveryState::Accepted).await;
+    assert_eq!(answer, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn links_of_one_name_on_two_amqp_sessions_have_nothing_to_do_with_each_other() {
+    let queues = ["orders", "returns"].map(|name| {
+        let mut config = QueueConfig::new(name);
+        config.options.requires_session = true;
+        config
+    });
+    let service = service(queues.into(), vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let other = client.connection().begin_session().unwrap();
+    for round in 0..3 {
+        let asked = named_like_its_session("one");
+        let (first, _) = client.ask_to_receive("orders", asked).await.unwrap();
+        let mut options = LinkOptions {
+            source: Source::new("returns"),
+            ..LinkOptions::default()
+        };
+        named_like_its_session("one")(&mut options);
+        let second = client.connection().attach_receiver(other, options).unwrap();
+        client.answer_to(second).await.unwrap();
+        let (gone, kept, queue) = match round {
+            0 => (first, second, "returns"),
+            _ => (second, first, "orders"),
+        };
+        client.detach(gone).await;
+        let session = [("session-id", "one".into())];
+        let answer = client.request(queue, "renew-session-lock", &session).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        client.detach(kept).await;
+        let answer = client.request(queue, "renew-session-lock", &session).await;
+        assert_eq!(answer.status, 410, "{answer:?}");
+    }
 }
 
 #[tokio::test]

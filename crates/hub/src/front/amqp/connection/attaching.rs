@@ -13,6 +13,7 @@ use super::{CREDIT, ConnectionTask};
 
 impl ConnectionTask {
     pub(super) fn on_link_requested(&mut self, link: LinkId, session: SessionId, attach: &Attach) {
+        self.remove_stolen();
         let admission = Admission {
             namespace: &self.namespace,
             claims: &self.claims,
@@ -51,6 +52,20 @@ impl ConnectionTask {
             Err(error) => {
                 tracing::debug!(%error, "link refused");
                 self.driver.connection().refuse_link(link, error);
+            }
+        }
+    }
+
+    /// Lets go of links whose name a request has just taken over: what they had locked is for the new one. The client may
+    /// answer their detach much later.
+    fn remove_stolen(&mut self) {
+        for index in 0..self.links.len() {
+            if let Some(entry) = &self.links[index]
+                && !matches!(entry.node, Node::Held(_))
+                && let id = entry.id
+                && !self.driver.connection().is_attached(id)
+            {
+                self.remove(id);
             }
         }
     }
