@@ -21,6 +21,9 @@ async fn what_does_not_exist_is_told_in_the_words_that_clients_look_for() {
         "orders/Subscriptions/all",
         "nothing/$DeadLetterQueue",
         "news/$DeadLetterQueue",
+        "nothing/$management",
+        "news/Subscriptions/nobody/$management",
+        "orders/Subscriptions/all/$management",
     ] {
         let refusal = client.ask_to_receive(address, |_| {}).await.unwrap_err();
         assert_eq!(refusal.condition.as_str(), "amqp:not-found", "{address}");

@@ -204,7 +204,10 @@ impl Admission<'_> {
         };
         let text = text.unwrap_or_default();
         if let Some(address) = EntityAddress::parse(text)
-            && (address.has_suffix() || self.namespace.queue_or_topic(address.name).is_some())
+            && (address.has_suffix()
+                || self.namespace.queue_or_topic(address.name).is_some()
+                // The node of a name that is nobody's: clients of queues ask for their own before anything else.
+                || (address.is_management && self.namespace.hub(address.name).is_none()))
         {
             return self.entity_link(link, session, attach, &address, target);
         }
