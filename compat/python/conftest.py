@@ -28,7 +28,7 @@ def queues(tmp_path_factory):
 
 
 @pytest.fixture
-def queues_that_restart(tmp_path):
-    running = Queues(tmp_path)
+def durable_queues(tmp_path):
+    running = Queues(tmp_path, "--data-dir", str(tmp_path / "data"))
     yield running
     assert running.service.stop() == 0

@@ -3,10 +3,15 @@
 import datetime
 
 import pytest
-from azure.servicebus import NEXT_AVAILABLE_SESSION
-from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
+from azure.servicebus import NEXT_AVAILABLE_SESSION, AutoLockRenewer, ServiceBusMessage
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+    SessionLockLostError,
+)
 
-from queues import SESSIONS, SILENCE_S, receive, send, texts
+from queues import SESSIONS, SHORT_LOCK_S, SHORT_SESSIONS, SILENCE_S, receive, send, texts, wait_until
 
 
 def test_a_session_gives_its_messages_in_order_to_one_receiver(queues):
@@ -66,3 +71,56 @@ def test_messages_of_a_session_are_deferred_and_received_again(queues):
             [message] = receiver.receive_deferred_messages([message.sequence_number])
             assert str(message) == "later"
             receiver.complete_message(message)
+
+
+def test_a_session_whose_lock_is_over_goes_to_the_next_receiver(queues):
+    queue = queues.unused(SHORT_SESSIONS)
+    with queues.client() as client:
+        send(client, queue, "slow", session_id="one")
+        with client.get_queue_receiver(queue, session_id="one") as first:
+            [message] = receive(first)
+            with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as second:
+                assert second.session.session_id == "one"
+                [again] = receive(second)
+                assert again.delivery_count == 1
+                with pytest.raises(SessionLockLostError):
+                    first.complete_message(message)
+                second.complete_message(again)
+
+
+def test_the_lock_of_a_session_is_renewed_by_itself(queues):
+    queue = queues.unused(SHORT_SESSIONS)
+    with queues.client() as client, AutoLockRenewer() as renewer:
+        send(client, queue, "slow", session_id="one")
+        with client.get_queue_receiver(queue, session_id="one") as receiver:
+            [message] = receive(receiver)
+            end = receiver.session.locked_until_utc + datetime.timedelta(seconds=SHORT_LOCK_S)
+            renewer.register(receiver, receiver.session, max_lock_renewal_duration=20)
+            wait_until(lambda: receiver.session.locked_until_utc > end)
+            receiver.complete_message(message)
+
+
+def test_sessions_with_messages_or_a_state_are_listed_however_many(queues):
+    queue = queues.unused(SESSIONS)
+    names = [f"{number:03}" for number in range(120)]
+    with queues.client() as client:
+        assert list(client.list_queue_sessions(queue)) == []
+        with client.get_queue_sender(queue) as sender:
+            for name in names:
+                sender.send_messages(ServiceBusMessage(name, session_id=name))
+        with client.get_queue_receiver(queue, session_id="stateful") as receiver:
+            receiver.session.set_state(b"half way")
+        assert list(client.list_queue_sessions(queue)) == [*names, "stateful"]
+
+
+def test_messages_and_receivers_without_a_session_are_refused(queues):
+    queue = queues.unused(SESSIONS)
+    with queues.client(retry_total=0) as client:
+        with pytest.raises(ServiceBusError):
+            send(client, queue, "stray")
+        with pytest.raises(ServiceBusError):
+            with client.get_queue_receiver(queue) as receiver:
+                receiver.receive_messages(max_wait_time=SILENCE_S)
+        with pytest.raises(ServiceBusError):
+            with client.get_queue_receiver(queues.unused(), session_id="one") as receiver:
+                receiver.receive_messages(max_wait_time=SILENCE_S)

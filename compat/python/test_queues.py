@@ -3,14 +3,19 @@
 import datetime
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 from azure.servicebus.exceptions import (
+    MessageNotFoundError,
     MessageSizeExceededError,
+    MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
-    ServiceBusError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusQuotaExceededError,
 )
 
 from queues import SILENCE_S, receive, send, texts
+from service import LISTEN_ONLY
 
 
 def test_a_message_arrives_with_everything_that_was_said_about_it(queues):
@@ -102,23 +107,24 @@ def test_peeking_shows_messages_in_every_state_and_takes_none(queues):
 
 def test_scheduled_messages_come_at_their_time_unless_they_are_cancelled(queues):
     queue = queues.unused()
-    with queues.client() as client:
-        now = datetime.datetime.now(datetime.timezone.utc)
-        with client.get_queue_sender(queue) as sender:
-            soon = now + datetime.timedelta(seconds=3)
+    with queues.client(retry_total=0) as client:
+        soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=2)
+        later = soon + datetime.timedelta(hours=1)
+        with client.get_queue_sender(queue) as sender, client.get_queue_receiver(queue) as receiver:
             [kept] = sender.schedule_messages(ServiceBusMessage("kept"), soon)
-            cancelled = sender.schedule_messages([ServiceBusMessage("one"), ServiceBusMessage("two")], soon)
+            cancelled = sender.schedule_messages([ServiceBusMessage("one"), ServiceBusMessage("two")], later)
+            peeked = receiver.peek_messages(max_message_count=5, sequence_number=cancelled[0])
+            assert texts(peeked) == ["one", "two"]
+            assert {message.state.name for message in peeked} == {"SCHEDULED"}
+            assert abs(peeked[0].scheduled_enqueue_time_utc - later) < datetime.timedelta(seconds=1)
             sender.cancel_scheduled_messages(cancelled)
-        with client.get_queue_receiver(queue) as receiver:
-            peeked = receiver.peek_messages(max_message_count=5)
-            assert texts(peeked) == ["kept"]
-            assert peeked[0].sequence_number == kept
-            assert peeked[0].state.name == "SCHEDULED"
+            with pytest.raises(MessageNotFoundError):
+                sender.cancel_scheduled_messages(cancelled)
             [message] = receive(receiver)
-            assert str(message) == "kept"
+            assert (str(message), message.enqueued_sequence_number) == ("kept", kept)
             assert datetime.datetime.now(datetime.timezone.utc) >= soon
             receiver.complete_message(message)
-            assert receiver.receive_messages(max_wait_time=SILENCE_S) == []
+            assert receiver.peek_messages(sequence_number=1) == []
 
 
 def test_what_does_not_exist_is_told(queues):
@@ -129,30 +135,92 @@ def test_what_does_not_exist_is_told(queues):
         with pytest.raises(MessagingEntityNotFoundError):
             with client.get_queue_receiver("no-such-queue") as receiver:
                 receiver.receive_messages(max_wait_time=SILENCE_S)
+        with pytest.raises(MessagingEntityNotFoundError):
+            with client.get_subscription_receiver("news", "no-such-subscription") as receiver:
+                receiver.receive_messages(max_wait_time=SILENCE_S)
 
 
 def test_what_is_too_large_is_told(queues):
     queue = queues.unused()
     with queues.client(retry_total=0) as client:
         with client.get_queue_sender(queue) as sender:
-            with pytest.raises((MessageSizeExceededError, ServiceBusError, ValueError)):
+            with pytest.raises(MessageSizeExceededError):
                 sender.send_messages(ServiceBusMessage("x" * (300 * 1024)))
+            batch = sender.create_message_batch()
+            assert batch.max_size_in_bytes == 256 * 1024
+            with pytest.raises(MessageSizeExceededError):
+                batch.add_message(ServiceBusMessage("x" * (300 * 1024)))
             sender.send_messages(ServiceBusMessage("small"))
+        with client.get_queue_receiver(queue) as receiver:
+            assert texts(receive(receiver)) == ["small"]
 
 
-# The client leaves the socket of the connection that broke to be collected.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_clients_go_on_where_they_were_when_the_service_comes_back(queues_that_restart):
-    queues = queues_that_restart
-    queue = queues.unused()
+def test_a_full_queue_takes_no_more_and_keeps_what_it_has(queues):
+    accepted = 0
+    with queues.client(retry_total=0) as client:
+        with client.get_queue_sender("full") as sender:
+            with pytest.raises(ServiceBusQuotaExceededError):
+                while accepted < 10:
+                    sender.send_messages(ServiceBusMessage(str(accepted).ljust(30 * 1024)))
+                    accepted += 1
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        with client.get_queue_receiver("full", receive_mode=mode) as receiver:
+            assert [text.strip() for text in texts(receive(receiver, accepted))] == [str(number) for number in range(accepted)]
+            assert receiver.receive_messages(max_wait_time=SILENCE_S) == []
+
+
+def test_what_was_sent_before_is_dropped_where_duplicates_are_detected(queues):
     with queues.client() as client:
-        with client.get_queue_sender(queue) as sender, client.get_queue_receiver(queue) as receiver:
-            sender.send_messages(ServiceBusMessage("before"))
-            receiver.complete_message(receive(receiver)[0])
-            queues.service.kill()
-            queues.service.start()
-            sender.send_messages(ServiceBusMessage("after"))
+        send(client, "once", "first", message_id="same")
+        send(client, "once", "again", message_id="same")
+        send(client, "once", "other", message_id="other")
+        with client.get_queue_receiver("once") as receiver:
+            assert texts(receive(receiver, 2)) == ["first", "other"]
+            assert receiver.receive_messages(max_wait_time=SILENCE_S) == []
+
+
+def test_what_nobody_receives_in_time_is_a_dead_letter(queues):
+    with queues.client() as client:
+        send(client, "mortal", "late")
+        with client.get_queue_receiver("mortal", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
             [message] = receive(receiver)
-            assert str(message) == "after"
+            assert str(message) == "late"
+            assert message.dead_letter_reason == "TTLExpiredException"
             receiver.complete_message(message)
+
+
+def test_messages_go_on_to_the_queue_that_theirs_forwards_to(queues):
+    with queues.client() as client:
+        send(client, "front", "on its way")
+        with client.get_queue_receiver("back") as receiver:
+            [message] = receive(receiver)
+            assert str(message) == "on its way"
+            receiver.dead_letter_message(message, reason="hopeless")
+        with client.get_queue_receiver("graveyard") as receiver:
+            [message] = receive(receiver)
+            assert (str(message), message.dead_letter_reason) == ("on its way", "hopeless")
+            receiver.complete_message(message)
+
+
+def test_a_disabled_queue_is_told(queues):
+    with queues.client(retry_total=0) as client:
+        with pytest.raises(MessagingEntityDisabledError):
+            send(client, "closed", "refused")
+        with pytest.raises(MessagingEntityDisabledError):
+            with client.get_queue_receiver("closed") as receiver:
+                receiver.receive_messages(max_wait_time=SILENCE_S)
+
+
+def test_a_key_does_what_it_may_and_a_wrong_one_nothing(queues):
+    queue = queues.unused()
+    service = queues.service
+    listener = service.connection_string_with(*LISTEN_ONLY)
+    with ServiceBusClient.from_connection_string(listener, retry_total=0) as client:
+        with client.get_queue_receiver(queue) as receiver:
+            assert receiver.receive_messages(max_wait_time=SILENCE_S) == []
+        with pytest.raises(ServiceBusAuthorizationError):
+            send(client, queue, "forbidden")
+    stranger = service.connection_string_with(LISTEN_ONLY[0], "wrong")
+    with ServiceBusClient.from_connection_string(stranger, retry_total=0) as client:
+        with pytest.raises((ServiceBusAuthenticationError, ServiceBusAuthorizationError)):
+            send(client, queue, "forged")

@@ -24,6 +24,7 @@ final class ServiceBusEntities implements BeforeAllCallback, AfterAllCallback {
     private final AtomicInteger queuesUsed = new AtomicInteger();
     private final AtomicInteger briefQueuesUsed = new AtomicInteger();
     private final AtomicInteger sessionQueuesUsed = new AtomicInteger();
+    private final AtomicInteger fleetingQueuesUsed = new AtomicInteger();
     private final AtomicInteger topicsUsed = new AtomicInteger();
     private Service service;
 
@@ -55,6 +56,11 @@ final class ServiceBusEntities implements BeforeAllCallback, AfterAllCallback {
     /** A queue that requires sessions. */
     String unusedSessionQueue() {
         return unused("session-", sessionQueuesUsed);
+    }
+
+    /** The same, whose sessions are locked for a second. */
+    String unusedFleetingQueue() {
+        return unused("fleeting-", fleetingQueuesUsed);
     }
 
     /** A topic with the subscriptions {@code all}, {@code red}, {@code high}, {@code halved} and {@code none}. */
@@ -141,6 +147,7 @@ final class ServiceBusEntities implements BeforeAllCallback, AfterAllCallback {
         numbered(yaml, "  - {name: queue-%d, maximum_delivery_count: 3}%n");
         numbered(yaml, "  - {name: brief-%d, maximum_delivery_count: 3, lock_duration: 1 s}%n");
         numbered(yaml, "  - {name: session-%d, requires_session: true, lock_duration: 5 s}%n");
+        numbered(yaml, "  - {name: fleeting-%d, requires_session: true, lock_duration: 1 s}%n");
         yaml.append("  - {name: once, duplicate_detection: 1 min}\n");
         yaml.append("  - {name: mortal, default_time_to_live: 200 ms, dead_lettering_on_expiration: true}\n");
         yaml.append("  - {name: full, size_limit: 100 KiB}\n");

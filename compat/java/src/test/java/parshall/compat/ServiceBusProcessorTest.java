@@ -6,6 +6,7 @@ import static parshall.compat.ServiceBusEntities.receiveOne;
 
 import com.azure.core.amqp.AmqpRetryMode;
 import com.azure.core.amqp.AmqpRetryOptions;
+import com.azure.core.util.ConfigurationBuilder;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusProcessorClient;
@@ -14,6 +15,7 @@ import com.azure.messaging.servicebus.ServiceBusReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
@@ -27,6 +29,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The processor, with as many calls at a time as it is told. */
 class ServiceBusProcessorTest {
@@ -85,15 +88,20 @@ class ServiceBusProcessorTest {
         assertNothingIsLeft(queue);
     }
 
-    @Test
-    void locks_are_renewed_while_a_message_takes_long() throws InterruptedException {
+    /** Its stack before the present one, which settles by request what it has renewed. */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void locks_are_renewed_while_a_message_takes_long(boolean present) throws InterruptedException {
         String queue = shared.unusedBriefQueue();
         shared.send(queue, new ServiceBusMessage("slow"));
         BlockingQueue<Long> deliveries = new LinkedBlockingQueue<>();
         CountDownLatch completed = new CountDownLatch(1);
-        ServiceBusProcessorClient processor = processor(shared.client(), queue, 2, 0, context -> {
+        ServiceBusClientBuilder client = shared.client().configuration(new ConfigurationBuilder()
+            .putProperty("com.azure.messaging.servicebus.nonSession.asyncReceive.v2", Boolean.toString(present))
+            .build());
+        ServiceBusProcessorClient processor = processor(client, queue, 2, 0, context -> {
             deliveries.add(context.getMessage().getDeliveryCount());
-            pause(Duration.ofSeconds(4));
+            pause(Duration.ofSeconds(3));
             context.complete();
             completed.countDown();
         });
@@ -109,26 +117,35 @@ class ServiceBusProcessorTest {
     }
 
     @Test
-    void a_processor_and_a_sender_find_a_service_again_that_was_away() throws Exception {
+    void nothing_is_missed_when_the_service_is_killed_in_the_middle_and_comes_back() throws Exception {
         Path directory = Service.directory("ServiceBusRestart");
-        Service service = new Service(directory, 1, false, "queues: [{name: jobs}]\n");
+        Service service = new Service(directory, 1, false, "queues: [{name: jobs}]\n",
+            "--data-dir", directory.resolve("data").toString());
         service.start();
         AmqpRetryOptions persistent = new AmqpRetryOptions().setMaxRetries(10).setMode(AmqpRetryMode.FIXED)
             .setDelay(Duration.ofMillis(200)).setTryTimeout(Duration.ofSeconds(10));
         ServiceBusClientBuilder client = ServiceBusEntities.client(service.connectionString()).retryOptions(persistent);
-        BlockingQueue<String> seen = new LinkedBlockingQueue<>();
+        int count = 200;
+        Set<String> seen = ConcurrentHashMap.newKeySet();
+        CountDownLatch half = new CountDownLatch(count / 2);
+        CountDownLatch killed = new CountDownLatch(1);
         ServiceBusProcessorClient processor = processor(client, "jobs", 4, 0, context -> {
-            seen.add(context.getMessage().getBody().toString());
+            half.countDown();
+            if (half.getCount() == 0) {
+                await(killed);
+            }
             context.complete();
+            seen.add(context.getMessage().getBody().toString());
         });
         try (ServiceBusSenderClient sender = client.sender().queueName("jobs").buildClient()) {
+            sender.sendMessages(List.of(numbered(count)));
             processor.start();
-            sender.sendMessage(new ServiceBusMessage("before"));
-            assertEquals("before", seen.poll(20, TimeUnit.SECONDS));
+            assertTrue(half.await(20, TimeUnit.SECONDS));
             service.kill();
             service.start();
+            killed.countDown();
             sender.sendMessage(new ServiceBusMessage("after"));
-            assertEquals("after", seen.poll(40, TimeUnit.SECONDS));
+            Waiting.until("every message", Duration.ofSeconds(40), seen::size, size -> size == count + 1);
         } finally {
             processor.close();
             service.stop();
@@ -152,6 +169,14 @@ class ServiceBusProcessorTest {
         return IntStream.range(0, count)
             .mapToObj(number -> new ServiceBusMessage(Integer.toString(number)))
             .toArray(ServiceBusMessage[]::new);
+    }
+
+    private static void await(CountDownLatch latch) {
+        try {
+            assertTrue(latch.await(20, TimeUnit.SECONDS));
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     /** Work that takes its time. */

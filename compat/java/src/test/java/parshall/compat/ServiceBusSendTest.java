@@ -110,9 +110,9 @@ class ServiceBusSendTest {
         OffsetDateTime soon = OffsetDateTime.now().plusSeconds(2);
         try (ServiceBusSenderClient sender = shared.client().sender().queueName(queue).buildClient();
             ServiceBusReceiverClient receiver = shared.receiver(queue)) {
-            long cancelled = sender.scheduleMessage(new ServiceBusMessage("cancelled"), soon);
             sender.scheduleMessage(new ServiceBusMessage("by request"), soon);
             sender.sendMessage(new ServiceBusMessage("by itself").setScheduledEnqueueTime(soon));
+            long cancelled = sender.scheduleMessage(new ServiceBusMessage("cancelled"), soon.plusHours(1));
             assertEquals(ServiceBusMessageState.SCHEDULED, receiver.peekMessage(cancelled).getState());
             sender.cancelScheduledMessage(cancelled);
             List<ServiceBusReceivedMessage> messages = receive(receiver, 2);
@@ -159,6 +159,14 @@ class ServiceBusSendTest {
         assertNotNull(error);
         assertEquals(ServiceBusFailureReason.QUOTA_EXCEEDED, error.getReason());
         assertEquals(accepted, shared.drain("full", accepted).size());
+    }
+
+    @Test
+    void a_transaction_is_refused_at_once() {
+        try (ServiceBusSenderClient sender = shared.client().sender().queueName(shared.unusedQueue()).buildClient()) {
+            assertThrows(RuntimeException.class, sender::createTransaction);
+            sender.sendMessage(new ServiceBusMessage("without one"));
+        }
     }
 
     @Test

@@ -10,12 +10,16 @@ import static parshall.compat.ServiceBusEntities.receive;
 
 import com.azure.core.amqp.AmqpRetryOptions;
 import com.azure.core.amqp.exception.AmqpException;
+import com.azure.messaging.servicebus.ServiceBusException;
+import com.azure.messaging.servicebus.ServiceBusFailureReason;
 import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusProcessorClient;
+import com.azure.messaging.servicebus.ServiceBusReceivedMessage;
 import com.azure.messaging.servicebus.ServiceBusReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
 import com.azure.messaging.servicebus.ServiceBusSessionReceiverClient;
 import java.time.Duration;
+import java.time.Instant;
 import java.time.OffsetDateTime;
 import java.util.List;
 import java.util.Map;
@@ -109,6 +113,73 @@ class ServiceBusSessionTest {
         String queue = shared.unusedSessionQueue();
         try (ServiceBusSenderClient sender = shared.client().sender().queueName(queue).buildClient()) {
             assertThrows(RuntimeException.class, () -> sender.sendMessage(new ServiceBusMessage("stray")));
+        }
+    }
+
+    @Test
+    void a_session_that_is_not_renewed_goes_to_the_next_receiver() {
+        String queue = shared.unusedFleetingQueue();
+        shared.send(queue, message("a", "slow"));
+        try (ServiceBusSessionReceiverClient sessions = shared.client().sessionReceiver().queueName(queue)
+                .disableAutoComplete().maxAutoLockRenewDuration(Duration.ZERO).buildClient();
+            ServiceBusSessionReceiverClient others = sessions(queue);
+            ServiceBusReceiverClient first = sessions.acceptSession("a")) {
+            ServiceBusReceivedMessage before = receive(first, 1).get(0);
+            try (ServiceBusReceiverClient second = others.acceptNextSession()) {
+                assertEquals("a", second.getSessionId());
+                ServiceBusReceivedMessage after = receive(second, 1).get(0);
+                assertEquals(1, after.getDeliveryCount());
+                ServiceBusException error = assertThrows(ServiceBusException.class, () -> first.complete(before));
+                assertEquals(ServiceBusFailureReason.SESSION_LOCK_LOST, error.getReason());
+                second.complete(after);
+            }
+        }
+    }
+
+    @Test
+    void the_lock_of_a_session_is_renewed_while_it_is_held() {
+        String queue = shared.unusedFleetingQueue();
+        shared.send(queue, message("a", "slow"));
+        try (ServiceBusSessionReceiverClient sessions = sessions(queue);
+            ServiceBusReceiverClient session = sessions.acceptSession("a")) {
+            ServiceBusReceivedMessage message = receive(session, 1).get(0);
+            Instant end = Instant.now().plusSeconds(3);
+            Waiting.until("the end of three locks", Duration.ofSeconds(10), Instant::now, now -> now.isAfter(end));
+            session.complete(message);
+            assertNull(session.peekMessage());
+        }
+    }
+
+    @Test
+    void a_deferred_message_is_received_within_its_session() {
+        String queue = shared.unusedSessionQueue();
+        shared.send(queue, message("a", "later"));
+        try (ServiceBusSessionReceiverClient sessions = sessions(queue);
+            ServiceBusReceiverClient session = sessions.acceptSession("a")) {
+            ServiceBusReceivedMessage message = receive(session, 1).get(0);
+            session.defer(message);
+            ServiceBusReceivedMessage deferred = session.receiveDeferredMessage(message.getSequenceNumber());
+            assertEquals("later", deferred.getBody().toString());
+            session.complete(deferred);
+            assertNull(session.peekMessage());
+        }
+    }
+
+    @Test
+    void a_processor_of_one_session_at_a_time_goes_on_to_the_next_when_nothing_comes() throws InterruptedException {
+        String queue = shared.unusedSessionQueue();
+        shared.send(queue, message("a", "1"), message("b", "2"), message("c", "3"));
+        CountDownLatch left = new CountDownLatch(3);
+        ServiceBusProcessorClient processor = shared.client().sessionProcessor()
+            .queueName(queue).maxConcurrentSessions(1).sessionIdleTimeout(Duration.ofMillis(300))
+            .processMessage(context -> left.countDown())
+            .processError(context -> { })
+            .buildProcessorClient();
+        try {
+            processor.start();
+            assertTrue(left.await(40, TimeUnit.SECONDS), () -> left.getCount() + " are missing");
+        } finally {
+            processor.close();
         }
     }
 

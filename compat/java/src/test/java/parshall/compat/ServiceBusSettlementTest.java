@@ -2,6 +2,7 @@ package parshall.compat;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -10,6 +11,8 @@ import static parshall.compat.ServiceBusEntities.isEmpty;
 import static parshall.compat.ServiceBusEntities.receive;
 import static parshall.compat.ServiceBusEntities.receiveOne;
 
+import com.azure.core.amqp.exception.AmqpErrorCondition;
+import com.azure.core.amqp.exception.AmqpException;
 import com.azure.messaging.servicebus.ServiceBusException;
 import com.azure.messaging.servicebus.ServiceBusFailureReason;
 import com.azure.messaging.servicebus.ServiceBusMessage;
@@ -169,6 +172,34 @@ class ServiceBusSettlementTest {
             ServiceBusReceivedMessage message = receiveOne(receiver);
             assertEquals(0, message.getDeliveryCount());
             receiver.complete(message);
+        }
+    }
+
+    @Test
+    void a_message_is_settled_once() {
+        String queue = shared.unusedQueue();
+        shared.send(queue, new ServiceBusMessage("once"));
+        try (ServiceBusReceiverClient receiver = shared.receiver(queue)) {
+            ServiceBusReceivedMessage message = receiveOne(receiver);
+            receiver.complete(message);
+            assertThrows(IllegalArgumentException.class, () -> receiver.complete(message));
+            assertThrows(IllegalArgumentException.class, () -> receiver.abandon(message));
+            ServiceBusException error = assertThrows(ServiceBusException.class, () -> receiver.renewMessageLock(message));
+            assertEquals(ServiceBusFailureReason.MESSAGE_LOCK_LOST, error.getReason());
+        }
+    }
+
+    @Test
+    void receiving_from_a_queue_that_is_not_there_is_an_error_at_once() {
+        try (ServiceBusReceiverClient receiver = shared.receiver("nowhere")) {
+            ServiceBusException error = assertThrows(ServiceBusException.class, () -> receiver.peekMessage());
+            assertEquals(ServiceBusFailureReason.MESSAGING_ENTITY_NOT_FOUND, error.getReason());
+        }
+        try (ServiceBusReceiverClient receiver = shared.receiver("nowhere")) {
+            RuntimeException error =
+                assertThrows(RuntimeException.class, () -> receiver.receiveMessages(1).forEach(message -> { }));
+            AmqpException cause = assertInstanceOf(AmqpException.class, error.getCause());
+            assertEquals(AmqpErrorCondition.NOT_FOUND, cause.getErrorCondition());
         }
     }
 }

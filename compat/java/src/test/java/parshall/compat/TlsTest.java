@@ -9,16 +9,9 @@ import com.azure.messaging.eventhubs.EventDataBatch;
 import com.azure.messaging.eventhubs.EventHubClientBuilder;
 import com.azure.messaging.eventhubs.EventHubProducerClient;
 import com.azure.messaging.eventhubs.models.CreateBatchOptions;
-import java.io.InputStream;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.KeyStore;
-import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
 import java.util.List;
 import java.util.function.Supplier;
-import javax.net.ssl.SSLContext;
-import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -33,20 +26,9 @@ class TlsTest {
         new SharedService("", "--amqps", "127.0.0.1:0", "--websocket-tls", "127.0.0.1:0", "--tls-directory",
             tlsDirectory().toString());
 
-    /** The client asks the system what to trust. Nothing else in this process speaks TLS. */
     @BeforeAll
     static void trust() throws Exception {
-        KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
-        trusted.load(null);
-        try (InputStream file = Files.newInputStream(Path.of(shared.service().told("Trusted authority")))) {
-            Certificate authority = CertificateFactory.getInstance("X.509").generateCertificate(file);
-            trusted.setCertificateEntry("parshall", authority);
-        }
-        TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        managers.init(trusted);
-        SSLContext context = SSLContext.getInstance("TLS");
-        context.init(null, managers.getTrustManagers(), null);
-        SSLContext.setDefault(context);
+        DevelopmentAuthority.trust(shared.service());
     }
 
     @Test
