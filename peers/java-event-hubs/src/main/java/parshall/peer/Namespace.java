@@ -2,46 +2,27 @@ package parshall.peer;
 
 import com.azure.messaging.eventhubs.EventHubClientBuilder;
 import com.azure.messaging.eventhubs.EventProcessorClientBuilder;
-import java.util.Optional;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 /**
- * How a namespace is reached, from its connection string.
+ * A namespace, and the beginnings of its clients.
  *
- * <p>The SDK drops a port in a connection string unless it is that of the development emulator, and takes a port of its
- * own only together with a custom endpoint. So that any port can be served, it is moved from the one to the other.
- *
- * @param connectionString the connection string, without a port where TLS is spoken
- * @param endpoint the address to dial where it is not the one that goes without saying
+ * @param reach how it is reached
  */
-record Namespace(String connectionString, Optional<String> endpoint) {
+record Namespace(Reach reach) {
 
     static Namespace of(String connectionString) {
-        Matcher matcher = ENDPOINT_WITH_PORT.matcher(connectionString);
-        if (EMULATOR.matcher(connectionString).find() || !matcher.find()) {
-            return new Namespace(connectionString, Optional.empty());
-        }
-        String withoutPort = connectionString.substring(0, matcher.start("port"))
-                + connectionString.substring(matcher.end("port"));
-        return new Namespace(withoutPort, Optional.of("https://" + matcher.group("host") + matcher.group("port")));
+        return new Namespace(Reach.of(connectionString));
     }
 
     EventHubClientBuilder client(String hub) {
-        var builder = new EventHubClientBuilder().connectionString(connectionString, hub);
-        endpoint.ifPresent(builder::customEndpointAddress);
+        var builder = new EventHubClientBuilder().connectionString(reach.connectionString(), hub);
+        reach.endpoint().ifPresent(builder::customEndpointAddress);
         return builder;
     }
 
     EventProcessorClientBuilder processor(String hub) {
-        var builder = new EventProcessorClientBuilder().connectionString(connectionString, hub);
-        endpoint.ifPresent(builder::customEndpointAddress);
+        var builder = new EventProcessorClientBuilder().connectionString(reach.connectionString(), hub);
+        reach.endpoint().ifPresent(builder::customEndpointAddress);
         return builder;
     }
-
-    private static final Pattern ENDPOINT_WITH_PORT =
-            Pattern.compile("endpoint=[a-z]+://(?<host>[^/:;]+)(?<port>:[0-9]+)", Pattern.CASE_INSENSITIVE);
-
-    private static final Pattern EMULATOR =
-            Pattern.compile("UseDevelopmentEmulator=true", Pattern.CASE_INSENSITIVE);
 }

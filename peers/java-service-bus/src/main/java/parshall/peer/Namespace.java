@@ -4,35 +4,22 @@ import com.azure.core.amqp.AmqpRetryMode;
 import com.azure.core.amqp.AmqpRetryOptions;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import java.time.Duration;
-import java.util.Optional;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 /**
- * How a namespace is reached, from its connection string.
+ * A namespace, and the beginnings of its clients.
  *
- * <p>The SDK drops a port in a connection string unless it is that of the development emulator, and takes a port of its
- * own only together with a custom endpoint. So that any port can be served, it is moved from the one to the other.
- *
- * @param connectionString the connection string, without a port where TLS is spoken
- * @param endpoint the address to dial where it is not the one that goes without saying
+ * @param reach how it is reached
  */
-record Namespace(String connectionString, Optional<String> endpoint) {
+record Namespace(Reach reach) {
 
     static Namespace of(String connectionString) {
-        Matcher matcher = ENDPOINT_WITH_PORT.matcher(connectionString);
-        if (EMULATOR.matcher(connectionString).find() || !matcher.find()) {
-            return new Namespace(connectionString, Optional.empty());
-        }
-        String withoutPort = connectionString.substring(0, matcher.start("port"))
-                + connectionString.substring(matcher.end("port"));
-        return new Namespace(withoutPort, Optional.of("https://" + matcher.group("host") + matcher.group("port")));
+        return new Namespace(Reach.of(connectionString));
     }
 
     /** The beginning of a client with a connection of its own. */
     ServiceBusClientBuilder connection() {
-        var builder = new ServiceBusClientBuilder().connectionString(connectionString).retryOptions(retries());
-        endpoint.ifPresent(builder::customEndpointAddress);
+        var builder = new ServiceBusClientBuilder().connectionString(reach.connectionString()).retryOptions(retries());
+        reach.endpoint().ifPresent(builder::customEndpointAddress);
         return builder;
     }
 
@@ -44,10 +31,4 @@ record Namespace(String connectionString, Optional<String> endpoint) {
                 .setDelay(Duration.ofSeconds(2))
                 .setMaxDelay(Duration.ofSeconds(60));
     }
-
-    private static final Pattern ENDPOINT_WITH_PORT =
-            Pattern.compile("endpoint=[a-z]+://(?<host>[^/:;]+)(?<port>:[0-9]+)", Pattern.CASE_INSENSITIVE);
-
-    private static final Pattern EMULATOR =
-            Pattern.compile("UseDevelopmentEmulator=true", Pattern.CASE_INSENSITIVE);
 }
