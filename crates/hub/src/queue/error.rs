@@ -1,6 +1,7 @@
 //! Why something can't be done with a queue or topic.
 
 use super::options::EntityStatus;
+use super::properties::PROPERTIES_MAX;
 use crate::log::disk::Unavailable;
 use units::ByteSize;
 
@@ -20,6 +21,14 @@ pub enum QueueError {
     /// The batch is longer than the journal of a durable entity can take: `amqp:link:message-size-exceeded`.
     #[error("the batch is longer than any batch can be")]
     TooLong,
+    /// Settling would give a message more application properties than any may have: `amqp:link:message-size-exceeded`.
+    #[error(
+        "the application properties of the message would be longer than {PROPERTIES_MAX} bytes"
+    )]
+    PropertiesTooLong,
+    /// The messages of a request are too many for one answer: `amqp:link:message-size-exceeded`.
+    #[error("the messages are longer than {0} together; ask for fewer of them at once")]
+    AnswerTooLong(ByteSize),
     /// A message without session for an entity that requires one: `amqp:not-allowed`.
     #[error("the entity requires sessions, and message {index} of the batch belongs to none")]
     SessionIdMissing {

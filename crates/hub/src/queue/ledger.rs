@@ -282,7 +282,13 @@ impl Ledger {
     ) {
         self.counters.dead_lettered += 1;
         let mut departed = self.take(page, place, effects);
-        let text = |text: &str| Value::String(text.to_owned());
+        let text = |text: &str| {
+            let end = text
+                .char_indices()
+                .nth(REASON_MAX)
+                .map_or(text.len(), |(end, _)| end);
+            Value::String(text[..end].to_owned())
+        };
         let own = [(REASON, text(reason)), (DESCRIPTION, text(description))];
         let own = own
             .iter()
@@ -384,6 +390,8 @@ impl Ledger {
 
 /// Application properties of dead letters, and reasons that are the service's own.
 const REASON: &str = "DeadLetterReason";
+/// Longest of both, in characters, as in the service.
+const REASON_MAX: usize = 4_096;
 const DESCRIPTION: &str = "DeadLetterErrorDescription";
 const MAXIMUM_DELIVERY_COUNT_EXCEEDED: &str = "MaxDeliveryCountExceeded";
 const TIME_TO_LIVE_EXPIRED: &str = "TTLExpiredException";

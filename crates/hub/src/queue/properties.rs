@@ -1,6 +1,6 @@
 //! Setting application properties of an encoded message.
 
-use amqp::codec::{DecodeError, Value};
+use amqp::codec::{DecodeError, Value, write};
 use amqp::message::{MessageView, SectionKind, Sections, encode};
 use bytes::Bytes;
 
@@ -20,6 +20,39 @@ pub(super) fn with_properties(
         Ok(bytes) => Bytes::from(bytes),
         Err(_no_message) => Bytes::clone(bytes),
     }
+}
+
+/// How many bytes setting these adds at most.
+pub(super) fn length(properties: &[(String, Value)]) -> usize {
+    let mut bytes = Vec::new();
+    for (name, value) in properties {
+        write::string(&mut bytes, name);
+        write::value(&mut bytes, value);
+    }
+    bytes.len()
+}
+
+/// Whether a message may have these set, which are `length` bytes: its application properties stay within
+/// [`PROPERTIES_MAX`].
+pub(super) fn fit(
+    bytes: &Bytes,
+    annotations_length: u16,
+    properties: &[(String, Value)],
+    length: usize,
+) -> bool {
+    if bytes.len() + length <= PROPERTIES_MAX {
+        return true;
+    }
+    // Those that are replaced take no more room.
+    let all: Vec<(&str, &Value)> = properties
+        .iter()
+        .map(|(name, value)| (name.as_str(), value))
+        .collect();
+    let set = with_properties(bytes, annotations_length, &all);
+    Sections::new(&set[annotations_length.into()..])
+        .filter_map(Result::ok)
+        .filter(|section| section.kind == SectionKind::ApplicationProperties)
+        .all(|section| section.encoded.len() <= PROPERTIES_MAX)
 }
 
 fn rewritten(
@@ -64,6 +97,10 @@ fn rewritten(
     }
     Ok(out)
 }
+
+/// Longest application properties that a message can get by being settled, in bytes, as in the service. Without a bound, one
+/// that is abandoned again and again would grow each time.
+pub(super) const PROPERTIES_MAX: usize = 64 * 1024;
 
 /// What properties usually take.
 const ROOM: usize = 256;

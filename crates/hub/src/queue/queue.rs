@@ -219,12 +219,12 @@ impl Queue {
         Ok(commit)
     }
 
-    /// Adds deferred messages to `deliveries`: all of these, or none if there is an error. The limits of `request` don't
-    /// matter.
+    /// Adds deferred messages to `deliveries`: all of these, or none if there is an error.
     ///
     /// # Errors
-    /// [`MessageNotFound`](QueueError::MessageNotFound): one of them is not deferred, or locked, or not of the
-    /// session; and as [`receive`](Self::receive).
+    /// [`MessageNotFound`](QueueError::MessageNotFound): one of them is not deferred, or locked, or not of the session;
+    /// [`AnswerTooLong`](QueueError::AnswerTooLong): they are more than one, and more bytes than `request` allows; and
+    /// as [`receive`](Self::receive).
     pub fn receive_deferred(
         &self,
         now: UnixTime,
@@ -233,6 +233,11 @@ impl Queue {
         deliveries: &mut Deliveries,
     ) -> Result<CommitNumber, QueueError> {
         self.check_receiving()?;
+        let wanted = Wanted {
+            mode: request.mode,
+            messages: request.messages,
+            bytes: request.bytes,
+        };
         let ((), commit) = self.entity.operate(now, |state, now| {
             let session = self.session(state, now, request)?;
             let EntityState {
@@ -242,7 +247,7 @@ impl Queue {
                 now,
                 session,
                 sequence_numbers,
-                request.mode,
+                wanted,
                 deliveries,
                 effects,
             )
@@ -255,7 +260,8 @@ impl Queue {
     /// [`SessionLockLost`](QueueError::SessionLockLost) where sessions are required.
     ///
     /// # Errors
-    /// [`Unavailable`](QueueError::Unavailable): nothing was settled.
+    /// Nothing was settled: [`Unavailable`](QueueError::Unavailable), or the properties that were to be set are too much,
+    /// [`PropertiesTooLong`](QueueError::PropertiesTooLong) for a message or [`Full`](QueueError::Full) for the entity.
     pub fn settle(
         &self,
         now: UnixTime,
@@ -264,6 +270,9 @@ impl Queue {
     ) -> Result<Settled, QueueError> {
         let mut refused = Vec::new();
         let (count, commit) = self.entity.operate(now, |state, now| {
+            if settlement.adds_much() {
+                state.check_room(state.queues[self.place].growth(tokens, settlement)?)?;
+            }
             let EntityState {
                 queues, effects, ..
             } = state;

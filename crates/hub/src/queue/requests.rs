@@ -52,3 +52,40 @@ pub enum Settlement<'a> {
     /// Not looked at: it is available again at once, and counts no failed delivery.
     Release,
 }
+
+impl<'a> Settlement<'a> {
+    /// The application properties that it sets.
+    pub(super) const fn properties(&self) -> &'a [(String, Value)] {
+        match self {
+            Self::Abandon { properties }
+            | Self::Defer { properties }
+            | Self::DeadLetter { properties, .. } => properties,
+            Self::Complete | Self::Release => &[],
+        }
+    }
+
+    /// How many bytes its reason and its description are.
+    pub(super) fn text_length(&self) -> usize {
+        match self {
+            Self::DeadLetter {
+                reason,
+                description,
+                ..
+            } => [reason, description]
+                .map(|text| text.map_or(0, str::len))
+                .iter()
+                .sum(),
+            _ => 0,
+        }
+    }
+
+    /// Whether there must be room for what it adds to messages. A reason of the usual length finds it always, since a
+    /// message that can't be processed is to go to the dead letters of a full queue as well.
+    #[inline]
+    pub(super) fn adds_much(&self) -> bool {
+        !self.properties().is_empty() || self.text_length() > USUAL_TEXT
+    }
+}
+
+/// Bytes of a reason and its description that need no room.
+const USUAL_TEXT: usize = 512;

@@ -6,6 +6,7 @@ use super::ledger::{Delivered, Ledger, Place};
 use super::lock_token::LockToken;
 use super::page::{NO_SESSION, Page};
 use super::pages::split;
+use super::properties;
 use super::requests::Settlement;
 use super::state::QueueState;
 use crate::unix_time::UnixTime;
@@ -45,6 +46,35 @@ impl QueueState {
             }
         }
         tokens.len() - (refused.len() - before)
+    }
+
+    /// How many bytes more the messages will have, at most, that are settled like this.
+    ///
+    /// # Errors
+    /// [`PropertiesTooLong`](QueueError::PropertiesTooLong): one of them would have too many.
+    #[cold]
+    pub(super) fn growth(
+        &self,
+        tokens: &[LockToken],
+        settlement: &Settlement<'_>,
+    ) -> Result<u64, QueueError> {
+        let properties = settlement.properties();
+        let length = properties::length(properties);
+        let more = length + settlement.text_length();
+        let mut growth = 0;
+        for token in tokens {
+            let (number, position) = split(token.sequence_number);
+            let Some(page) = self.pages.page(number).filter(|page| page.holds(position)) else {
+                continue;
+            };
+            let slot = page.slot(position);
+            let bytes = page.bytes(slot).share();
+            if !properties::fit(&bytes, slot.annotations_length, properties, length) {
+                return Err(QueueError::PropertiesTooLong);
+            }
+            growth += more as u64;
+        }
+        Ok(growth)
     }
 
     /// Renews the locks that these tokens stand for.

@@ -10,6 +10,7 @@ use super::page::{NEVER, NO_SESSION, Page, Payload, Slot, Stage, Stored};
 use super::pages::{Pages, join, split};
 use super::requests::ReceiveMode;
 use std::collections::HashSet;
+use units::ByteSize;
 
 /// See the module.
 #[derive(Debug)]
@@ -227,30 +228,34 @@ impl QueueState {
         now: i64,
         session: Option<u32>,
         sequence_numbers: &[u64],
-        mode: ReceiveMode,
+        wanted: Wanted,
         deliveries: &mut Deliveries,
         effects: &mut Effects,
     ) -> Result<(), QueueError> {
-        let is_there = |pages: &Pages, sequence_number: u64| {
+        // The length of a message, if it can be had.
+        let length = |pages: &Pages, sequence_number: u64| {
             let (number, position) = split(sequence_number);
-            pages.page(number).is_some_and(|page| {
-                page.holds(position) && {
-                    let slot = page.slot(position);
-                    let is_of_session = slot.session == session.unwrap_or(NO_SESSION);
-                    slot.stage == Stage::Deferred && slot.expires_at > now && is_of_session
-                }
-            })
+            let page = pages.page(number).filter(|page| page.holds(position))?;
+            let slot = page.slot(position);
+            let is_of_session = slot.session == session.unwrap_or(NO_SESSION);
+            let is_there = slot.stage == Stage::Deferred && slot.expires_at > now && is_of_session;
+            is_there.then_some(slot.length as usize)
         };
         let mut seen = HashSet::with_capacity(sequence_numbers.len());
+        let mut bytes = 0;
         for &sequence_number in sequence_numbers {
-            if !seen.insert(sequence_number) || !is_there(&self.pages, sequence_number) {
-                return Err(QueueError::MessageNotFound { sequence_number });
-            }
+            bytes += length(&self.pages, sequence_number)
+                .filter(|_| seen.insert(sequence_number))
+                .ok_or(QueueError::MessageNotFound { sequence_number })?;
+        }
+        if bytes > wanted.bytes && seen.len() > 1 {
+            let most = ByteSize::from_bytes(wanted.bytes as u64);
+            return Err(QueueError::AnswerTooLong(most));
         }
         let wanted = Wanted {
-            mode,
             messages: usize::MAX,
             bytes: usize::MAX,
+            ..wanted
         };
         let mut taking = self.taking(now, wanted, deliveries);
         if let Some(session) = session.and_then(|place| self.ledger.sessions.get(place)) {

@@ -119,6 +119,19 @@ impl Received {
 
 impl Client {
     pub(crate) async fn connect(service: &Service) -> Self {
+        Self::connect_as(service, SaslClient::Anonymous).await
+    }
+
+    /// Connects with the name and value of a key.
+    pub(crate) async fn connect_with_key(service: &Service, name: &str, value: &str) -> Self {
+        let sasl = SaslClient::Plain {
+            username: name.into(),
+            password: value.into(),
+        };
+        Self::connect_as(service, sasl).await
+    }
+
+    async fn connect_as(service: &Service, sasl: SaslClient) -> Self {
         let port = service.amqp_address().port();
         let stream = amqp_tokio::connect("127.0.0.1", port, None, Duration::from_secs(10))
             .await
@@ -127,7 +140,7 @@ impl Client {
             container_id: "client".to_owned(),
             ..Config::default()
         };
-        let connection = Connection::client(config, SaslClient::Anonymous, Instant::now());
+        let connection = Connection::client(config, sasl, Instant::now());
         let mut driver = Driver::new(connection, stream);
         within("the open", async {
             while !matches!(driver.next_event().await.unwrap(), Event::Opened(_)) {}

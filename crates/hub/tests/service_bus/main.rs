@@ -8,6 +8,8 @@
 //! * `management`: requests about an entity.
 //! * `topics`: copies by rules.
 //! * `durable`: what a restart leaves.
+//! * `rights`: what each key may do, and with what of an entity.
+//! * `bounds`: what nobody can make the service hold, whatever they may do.
 //!
 //! No test waits for a time to pass: each waits for what must come, under a deadline that only a failure reaches.
 
@@ -16,11 +18,13 @@
     reason = "what panics in a test fails it, and says where"
 )]
 
+mod bounds;
 mod client;
 mod credit;
 mod durable;
 mod links;
 mod management;
+mod rights;
 mod sending;
 mod sessions;
 mod settling;

@@ -30,7 +30,9 @@ pub(super) fn malformed(error: &MessageError) -> DeliveryState {
 pub(super) fn condition_of(error: &QueueError) -> ErrorCondition {
     match error {
         QueueError::Full { .. } => ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
-        QueueError::TooLong => ErrorCondition::MESSAGE_SIZE_EXCEEDED,
+        QueueError::TooLong | QueueError::PropertiesTooLong | QueueError::AnswerTooLong(_) => {
+            ErrorCondition::MESSAGE_SIZE_EXCEEDED
+        }
         QueueError::SessionIdMissing { .. }
         | QueueError::SessionRequired
         | QueueError::NoSessions
@@ -49,7 +51,7 @@ pub(super) fn condition_of(error: &QueueError) -> ErrorCondition {
 pub(super) const fn status_of(error: &QueueError) -> i32 {
     match error {
         QueueError::Full { .. } => 403,
-        QueueError::TooLong => 413,
+        QueueError::TooLong | QueueError::PropertiesTooLong | QueueError::AnswerTooLong(_) => 413,
         QueueError::SessionIdMissing { .. }
         | QueueError::SessionRequired
         | QueueError::NoSessions

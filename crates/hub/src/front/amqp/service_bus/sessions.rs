@@ -12,6 +12,7 @@ use amqp::performative::{Attach, Error, ErrorCondition, Source};
 use tokio::time::Instant;
 
 use super::conditions;
+use super::incoming::SESSION_ID_MAX;
 use crate::UnixTime;
 use crate::queue::{Awaited, Found, Queue, QueueError, ReceiveMode, SessionLock, Waiter};
 
@@ -97,7 +98,7 @@ impl HeldAttach {
 /// The session that a source asks for, if it asks for any.
 ///
 /// # Errors
-/// The filter is none.
+/// The filter is none, or names a session that there can't be.
 pub(super) fn wanted_session(source: &Source) -> Result<Option<WantedSession<'_>>, Error> {
     let filter = source
         .filter
@@ -113,6 +114,10 @@ pub(super) fn wanted_session(source: &Source) -> Result<Option<WantedSession<'_>
     match value {
         Value::Null => Ok(Some(WantedSession::Next)),
         value => match value.as_text() {
+            Some(session) if session.chars().count() > SESSION_ID_MAX => Err(Error::new(
+                ErrorCondition::ARGUMENT_OUT_OF_RANGE,
+                format!("The session id is longer than {SESSION_ID_MAX} characters."),
+            )),
             Some(session) => Ok(Some(WantedSession::Named(session))),
             None => Err(Error::new(
                 ErrorCondition::INVALID_FIELD,

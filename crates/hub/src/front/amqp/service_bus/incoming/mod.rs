@@ -389,7 +389,7 @@ const FIELDS_BEFORE_GROUP: u32 = 9;
 pub(super) const BATCH_MESSAGES_MAX: usize = 4_500;
 
 /// Longest session id, in characters, as in the service.
-const SESSION_ID_MAX: usize = 128;
+pub(super) const SESSION_ID_MAX: usize = 128;
 
 /// Longest message id, in bytes: 128 characters of up to four bytes.
 const MESSAGE_ID_MAX: usize = 512;

@@ -58,7 +58,7 @@ impl Request<'_> {
             mode,
             session: session.as_ref(),
             messages: numbers.len(),
-            bytes: usize::MAX,
+            bytes: DEFERRED_BYTES_MAX,
         };
         let mut deliveries = Deliveries::new();
         let commit = queue
@@ -85,6 +85,10 @@ fn deferred(message: &Delivery<'_>) -> Value {
 
 /// Most messages that are told at once; clients ask for the rest from the last one on.
 const MESSAGES_MAX: usize = 1_000;
+
+/// Most bytes of deferred messages that are given at once, unless a single one is longer: a client gets those it asks for,
+/// all of them, and a queue may hold a thousand times as many.
+const DEFERRED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// About how many bytes are told at once.
 const BYTES_MAX: usize = 256 * 1024;

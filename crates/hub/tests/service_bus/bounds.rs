@@ -1,0 +1,212 @@
+//! What nobody can make the service hold or do, whatever rights they have.
+
+use amqp::Value;
+use amqp::codec::Symbol;
+use amqp::message::{FORMAT_AMQP, encode};
+use amqp::performative::{DeliveryState, Error, ErrorCondition};
+use hub::namespace::QueueConfig;
+use hub::service::Service;
+use units::ByteSize;
+
+use crate::client::{
+    Client, Received, condition, message, message_of_session, service, session_filter,
+};
+
+fn abandoned_with(name: &str, text: &str) -> DeliveryState {
+    DeliveryState::Modified {
+        delivery_failed: true,
+        undeliverable_here: false,
+        annotations: vec![(Symbol::from(name.to_owned()), Value::from(text))],
+    }
+}
+
+fn dead_letter(reason: &str) -> DeliveryState {
+    let reason = (Symbol::from_static("DeadLetterReason"), Value::from(reason));
+    DeliveryState::Rejected(Some(Error {
+        info: vec![reason],
+        ..Error::new(ErrorCondition::DEAD_LETTER, "")
+    }))
+}
+
+/// A queue with `count` short messages, all of them locked by the client that is returned.
+async fn locked_messages(queue: QueueConfig, count: usize) -> (Service, Client, Vec<Received>) {
+    let service = service(vec![queue], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let messages = vec![message(b"payload"); count];
+    assert_eq!(
+        client.send_batch(sender, &messages).await,
+        DeliveryState::Accepted
+    );
+    let receiver = client.receiver("orders", count as u32).await;
+    let received = client.receive(receiver, count).await;
+    (service, client, received)
+}
+
+#[tokio::test]
+async fn outcomes_with_properties_do_not_take_a_queue_beyond_its_size() {
+    let mut queue = QueueConfig::new("orders");
+    queue.options.size_limit = ByteSize::from_kibibytes(64);
+    let (_service, mut client, received) = locked_messages(queue, 50).await;
+    let (first, last) = (received[0].id, received[49].id);
+    let note = "long ".repeat(4_000);
+    client.propose(first, last, abandoned_with("note", &note));
+    for message in &received {
+        let answer = client.answer_about(message.id).await;
+        assert_eq!(condition(&answer), "amqp:resource-limit-exceeded");
+    }
+    // Their locks hold: whoever has the token can do something else with them.
+    for (reason, status) in [(&*note.repeat(4), 403), ("no", 200)] {
+        let body = [
+            ("disposition-status", Value::from("suspended")),
+            ("lock-tokens", Value::Array(vec![received[0].lock_token()])),
+            ("deadletter-reason", Value::from(reason)),
+        ];
+        let answer = client.request("orders", "update-disposition", &body).await;
+        assert_eq!(answer.status, status);
+    }
+    let (sender, _) = client.sender("orders").await.unwrap();
+    assert_eq!(client.send(sender, b"more").await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn a_message_does_not_grow_with_each_time_that_it_is_abandoned() {
+    let mut queue = QueueConfig::new("orders");
+    queue.options.maximum_delivery_count = 1_000;
+    let (_service, mut client, received) = locked_messages(queue, 1).await;
+    let receiver = client.receiver("orders", 100).await;
+    let note = "long ".repeat(4_000);
+    let mut message = received.into_iter().next().unwrap();
+    let mut rounds = 0;
+    let answer = loop {
+        let outcome = abandoned_with(&format!("note-{rounds}"), &note);
+        match client.settle(&message, outcome).await {
+            DeliveryState::Modified { .. } => {}
+            refusal => break refusal,
+        }
+        rounds += 1;
+        assert!(rounds < 100, "it grows and grows");
+        message = client.receive(receiver, 1).await.remove(0);
+    };
+    assert_eq!(condition(&answer), "amqp:link:message-size-exceeded");
+    assert_eq!(rounds, 3, "64 KiB of properties are enough");
+}
+
+#[tokio::test]
+async fn a_reason_for_a_dead_letter_is_kept_as_far_as_the_service_keeps_it() {
+    let (_service, mut client, received) = locked_messages(QueueConfig::new("orders"), 1).await;
+    let outcome = dead_letter(&"long ".repeat(4_000));
+    client.settle(&received[0], outcome).await;
+    let dead_letters = client.receiver("orders/$DeadLetterQueue", 1).await;
+    let dead = client.receive(dead_letters, 1).await.remove(0);
+    let reason = dead.application_property("DeadLetterReason").unwrap();
+    assert_eq!(reason.as_text().unwrap().len(), 4_096);
+}
+
+#[tokio::test]
+async fn deferred_messages_are_not_all_of_them_put_into_one_reply() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let receiver = client.receiver("orders", 100).await;
+    let mut numbers = Vec::new();
+    for _ in 0..25 {
+        client.send(sender, &vec![7; 200 * 1024]).await;
+        let received = client.receive(receiver, 1).await.remove(0);
+        numbers.push(Value::Long(received.sequence_number()));
+        let deferred = DeliveryState::Modified {
+            delivery_failed: false,
+            undeliverable_here: true,
+            annotations: Vec::new(),
+        };
+        client.settle(&received, deferred).await;
+    }
+    let body = [
+        ("sequence-numbers", Value::Array(numbers.clone())),
+        ("receiver-settle-mode", Value::Uint(0)),
+    ];
+    let answer = client
+        .request("orders", "receive-by-sequence-number", &body)
+        .await;
+    assert_eq!(answer.status, 413);
+    // None of them is gone.
+    let body = [
+        ("sequence-numbers", Value::Array(numbers[..5].to_vec())),
+        ("receiver-settle-mode", Value::Uint(0)),
+    ];
+    let answer = client
+        .request("orders", "receive-by-sequence-number", &body)
+        .await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn a_session_with_too_long_a_name_is_had_neither_by_sending_nor_by_receiving() {
+    let mut queue = QueueConfig::new("orders");
+    queue.options.requires_session = true;
+    let service = service(vec![queue], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    for (length, is_allowed) in [(128, true), (129, false)] {
+        let session = "é".repeat(length);
+        let message = message_of_session(&session, b"payload");
+        let sent = client.send_message(sender, FORMAT_AMQP, &message).await;
+        let asked = session_filter(session.as_str().into());
+        let received = client.ask_to_receive("orders", asked).await;
+        if is_allowed {
+            assert_eq!(sent, DeliveryState::Accepted);
+            received.unwrap();
+        } else {
+            let out_of_range = "com.microsoft:argument-out-of-range";
+            assert_eq!(condition(&sent), out_of_range);
+            assert_eq!(received.unwrap_err().condition.as_str(), out_of_range);
+        }
+    }
+}
+
+#[tokio::test]
+async fn times_beyond_all_measure_are_taken_as_they_come() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let time = Symbol::from_static("x-opt-scheduled-enqueue-time");
+    for at in [i64::MIN, -1, 0, i64::MAX - 1, i64::MAX] {
+        for time_to_live in [None, Some(0), Some(1), Some(u32::MAX - 1), Some(u32::MAX)] {
+            let mut bytes = Vec::new();
+            let fields = [
+                Value::Null,
+                Value::Null,
+                time_to_live.map_or(Value::Null, Value::Uint),
+            ];
+            amqp::codec::write::descriptor(&mut bytes, 0x70);
+            amqp::codec::write::value(&mut bytes, &Value::List(fields.to_vec()));
+            let annotations = [(time.clone(), Value::Timestamp(at))];
+            encode::message_annotations(&mut bytes, &annotations);
+            encode::data(&mut bytes, b"payload");
+            let outcome = client.send_message(sender, FORMAT_AMQP, &bytes).await;
+            assert_eq!(outcome, DeliveryState::Accepted, "{at} {time_to_live:?}");
+        }
+    }
+    // Three times five are due; one has no time at all, and one a millisecond.
+    let receiver = client.receiver("orders", 100).await;
+    client.receive(receiver, 3 * 3).await;
+    for (from, count) in [(i64::MIN, 1), (-1, i32::MAX), (i64::MAX, 1), (0, 0)] {
+        let body = [
+            ("from-sequence-number", Value::Long(from)),
+            ("message-count", Value::Int(count)),
+        ];
+        let answer = client.request("orders", "peek-message", &body).await;
+        assert!(matches!(answer.status, 200 | 204), "{from} {count}");
+    }
+    for number in [i64::MIN, -1, 0, i64::MAX] {
+        for operation in ["receive-by-sequence-number", "cancel-scheduled-message"] {
+            let body = [
+                ("sequence-numbers", Value::Array(vec![Value::Long(number)])),
+                ("receiver-settle-mode", Value::Uint(0)),
+            ];
+            let answer = client.request("orders", operation, &body).await;
+            assert!(matches!(answer.status, 400 | 404), "{operation} {number}");
+        }
+    }
+    assert_eq!(client.send(sender, b"more").await, DeliveryState::Accepted);
+}

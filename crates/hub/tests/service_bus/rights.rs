@@ -1,0 +1,152 @@
+//! What each key may do with an entity and its parts.
+
+use amqp::Value;
+use amqp::performative::DeliveryState;
+use hub::namespace::{
+    NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig,
+};
+use hub::service::{Service, ServiceConfig};
+
+use crate::client::{Client, map, message, service, session_filter};
+
+/// A service with the queue `orders`, the queue of sessions `talks` and the topic `news`, and a key for each right.
+async fn guarded() -> Service {
+    let key = |name: &str, right| RuleConfig {
+        name: name.to_owned(),
+        key: format!("{name} value").into(),
+        rights: vec![right],
+    };
+    let mut talks = QueueConfig::new("talks");
+    talks.options.requires_session = true;
+    let mut namespace = NamespaceConfig {
+        signatures: SignaturePolicy::Verify,
+        queues: vec![QueueConfig::new("orders"), talks],
+        topics: vec![TopicConfig::new("news", ["all"])],
+        ..NamespaceConfig::with_hubs(Vec::new())
+    };
+    namespace.authorization_rules.extend([
+        key("sender", RightConfig::Send),
+        key("listener", RightConfig::Listen),
+        key("manager", RightConfig::Manage),
+    ]);
+    Service::start(ServiceConfig::loopback(namespace))
+        .await
+        .unwrap()
+}
+
+async fn with_key(service: &Service, name: &str) -> Client {
+    Client::connect_with_key(service, name, &format!("{name} value")).await
+}
+
+#[tokio::test]
+async fn links_take_the_right_to_send_or_to_listen() {
+    let service = guarded().await;
+    let mut sender = with_key(&service, "sender").await;
+    let mut listener = with_key(&service, "listener").await;
+    let mut nobody = Client::connect(&service).await;
+    for address in ["orders", "news"] {
+        sender.sender(address).await.unwrap();
+        for client in [&mut listener, &mut nobody] {
+            let refusal = client.sender(address).await.unwrap_err();
+            assert_eq!(refusal.condition.as_str(), "amqp:unauthorized-access");
+        }
+    }
+    for address in [
+        "orders",
+        "orders/$DeadLetterQueue",
+        "orders/$Transfer/$DeadLetterQueue",
+        "news/Subscriptions/all",
+        "news/subscriptions/ALL/$deadletterqueue",
+        "//orders",
+    ] {
+        let received = listener.ask_to_receive(address, |_| {}).await;
+        assert!(received.is_ok() || address == "//orders", "{address}");
+        for client in [&mut sender, &mut nobody] {
+            let refusal = client.ask_to_receive(address, |_| {}).await.unwrap_err();
+            assert_eq!(refusal.condition.as_str(), "amqp:unauthorized-access");
+        }
+    }
+    // Neither a session nor the wait for one is had without.
+    for session in [Value::Null, "one".into()] {
+        let asked = session_filter(session);
+        let refusal = sender.ask_to_receive("talks", asked).await.unwrap_err();
+        assert_eq!(refusal.condition.as_str(), "amqp:unauthorized-access");
+    }
+}
+
+#[tokio::test]
+async fn each_request_takes_its_right_whatever_else_is_wrong_with_it() {
+    let service = guarded().await;
+    let rule = map(&[("true-filter", map(&[]))]);
+    let rule = [("rule-name", Value::from("r")), ("rule-description", rule)];
+    let messages = [("message", Value::Binary(message(b"later")))];
+    let messages = [("messages", Value::List(vec![map(&messages)]))];
+    for (entity, operation, body, allowed) in [
+        ("orders", "peek-message", &[][..], &["listener"][..]),
+        (
+            "orders/$DeadLetterQueue",
+            "peek-message",
+            &[],
+            &["listener"],
+        ),
+        ("news/Subscriptions/all", "peek-message", &[], &["listener"]),
+        ("orders", "renew-lock", &[], &["listener"]),
+        ("orders", "update-disposition", &[], &["listener"]),
+        ("orders", "receive-by-sequence-number", &[], &["listener"]),
+        ("talks", "renew-session-lock", &[], &["listener"]),
+        ("talks", "get-session-state", &[], &["listener"]),
+        ("talks", "set-session-state", &[], &["listener"]),
+        ("talks", "get-message-sessions", &[], &["listener"]),
+        ("orders", "schedule-message", &messages, &["sender"]),
+        ("news", "schedule-message", &messages, &["sender"]),
+        ("orders", "cancel-scheduled-message", &[], &["sender"]),
+        ("news/Subscriptions/all", "add-rule", &rule, &["listener"]),
+        ("news/Subscriptions/all", "remove-rule", &[], &["listener"]),
+        (
+            "news/Subscriptions/all",
+            "enumerate-rules",
+            &[],
+            &["listener"],
+        ),
+    ] {
+        for name in ["sender", "listener", "manager"] {
+            let mut client = with_key(&service, name).await;
+            let answer = client.request(entity, operation, body).await;
+            let is_allowed = name == "manager" || allowed.contains(&name);
+            assert_eq!(answer.status != 401, is_allowed, "{name}: {operation}");
+        }
+        let mut nobody = Client::connect(&service).await;
+        let answer = nobody.request(entity, operation, body).await;
+        let condition = answer.condition.as_deref();
+        assert_eq!(condition, Some("amqp:unauthorized-access"), "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_connection_has_locked_another_settles_only_with_the_token() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let mut other = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    client.send(sender, b"message").await;
+    let receiver = client.receiver("orders", 1).await;
+    let received = client.receive(receiver, 1).await.remove(0);
+    let mut forged = match received.lock_token() {
+        Value::Uuid(bytes) => bytes,
+        other => panic!("{other:?}"),
+    };
+    // Half of it is the number of the message, which anyone may guess; the other half must be more than that.
+    for byte in &mut forged[8..] {
+        *byte = byte.wrapping_add(1);
+    }
+    for (token, status) in [(Value::Uuid(forged), 410), (received.lock_token(), 200)] {
+        let body = [
+            ("disposition-status", Value::from("completed")),
+            ("lock-tokens", Value::Array(vec![token])),
+        ];
+        let answer = other.request("orders", "update-disposition", &body).await;
+        assert_eq!(answer.status, status);
+    }
+    let answer = client.settle(&received, DeliveryState::Accepted).await;
+    assert!(matches!(answer, DeliveryState::Rejected(Some(_))));
+}
