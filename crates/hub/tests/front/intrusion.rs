@@ -5,7 +5,8 @@ use amqp::Value;
 use amqp::connection::{ConnectionError, Event, LinkId, SaslClient};
 use amqp::performative::{DeliveryState, SaslCode};
 use hub::log::WhenFull;
-use hub::namespace::HubConfig;
+use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig};
+use hub::service::{Service, ServiceConfig};
 use units::ByteSize;
 
 use super::client::{Client, payload, service, service_of, token};
@@ -63,6 +64,47 @@ async fn without_good_proof_nothing_is_sent_read_or_learnt() {
     }
     let counters = service.namespace().counters();
     assert_eq!((counters.events_in, counters.events_out), (1, 0));
+}
+
+#[tokio::test]
+async fn a_token_for_requests_about_something_is_for_those_alone() {
+    let namespace = NamespaceConfig {
+        queues: vec![QueueConfig::new("orders")],
+        ..NamespaceConfig::with_hubs(vec![HubConfig::new("events", 2)])
+    };
+    let service = Service::start(ServiceConfig::loopback(namespace))
+        .await
+        .unwrap();
+    let mut client = Client::connect_unauthorized(service.amqp_address()).await;
+    let read = [
+        ("operation", "READ"),
+        ("name", "events"),
+        ("type", "com.microsoft:eventhub"),
+    ]
+    .map(|(key, text)| (key, Value::from(text)));
+    let peek = [("operation", Value::from("com.microsoft:peek-message"))];
+    let about = Value::Map(vec![
+        (Value::from("from-sequence-number"), Value::Long(0)),
+        (Value::from("message-count"), Value::Int(1)),
+    ]);
+    let (read, peek) = (
+        ("$management", &read[..], &Value::Null),
+        ("orders/$management", &peek[..], &about),
+    );
+    for (entity, (node, properties, body), status, other) in
+        [("events", read, 200, peek), ("orders", peek, 204, read)]
+    {
+        let resource = format!("sb://localhost/{entity}/$management");
+        let mut client = Client::connect_unauthorized(service.amqp_address()).await;
+        let signed = token(DEVELOPMENT_KEY_VALUE, &resource, 3600);
+        assert_eq!(client.put_token_for(&resource, &signed).await, 202);
+        let answer = client.request(node, properties, body).await;
+        assert_eq!(answer.0, status, "{entity}: {}", answer.1);
+        assert_eq!(client.request(other.0, other.1, other.2).await.0, 401);
+        let refused = client.attach_sender(entity).await.unwrap_err();
+        assert_eq!(refused.condition.as_str(), "amqp:unauthorized-access");
+    }
+    assert_eq!(client.request(read.0, read.1, read.2).await.0, 401);
 }
 
 #[tokio::test]

@@ -255,11 +255,13 @@ impl Request<'_> {
         ))
     }
 
-    /// Whether one of `rights` may be used on a hub, or on the whole namespace if `path` is empty.
+    /// Whether one of `rights` may be used on a hub, or on the whole namespace if `path` is empty; or on its node for
+    /// requests alone, for which some clients have claims of their own.
     fn authorize(&self, path: &str, rights: &[Right]) -> Result<(), Answer> {
+        let node = format!("{path}/$management");
         if rights
             .iter()
-            .any(|right| self.claims.allows(path, *right, self.now))
+            .any(|right| self.claims.allows(&node, *right, self.now))
         {
             return Ok(());
         }
