@@ -10,7 +10,7 @@ SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-python test-java test-azurite bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
+.PHONY: help run test test-rust test-python test-java test-javascript test-azurite bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -19,7 +19,7 @@ run: ## the fan-out study on the embedded service: about two minutes, a table an
 	$(CARGO) build --release --locked -p parshall
 	target/release/parshall run fan-out --quick --out results/fan-out
 
-test: test-rust test-python test-java test-azurite ## all tests, the official-client suites included
+test: test-rust test-python test-java test-javascript test-azurite ## all tests, the official-client suites included
 
 test-rust:
 	$(CARGO) test --workspace --locked
@@ -30,6 +30,9 @@ test-python:
 
 test-java:
 	compat/java/run
+
+test-javascript:
+	compat/javascript/run
 
 test-azurite:
 	compat/azurite/run
