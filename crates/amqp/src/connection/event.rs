@@ -77,7 +77,8 @@ pub enum Event {
         last: u32,
         /// The outcome.
         state: DeliveryState,
-        /// Whether these deliveries wait for an outcome. Otherwise none of them does: they have had theirs, were never
+        /// Whether these deliveries wait for an outcome: all of them, or the first and the last and some between, where a
+        /// long outcome was given to deliveries that are too scattered. Otherwise none of them does: they have had theirs, were never
         /// sent, or their link is gone. Such a range may be far wider than what there is: do not walk it id by id.
         is_known: bool,
     },

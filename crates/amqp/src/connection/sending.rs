@@ -142,7 +142,7 @@ impl Connection {
                 state: state.cloned(),
             });
         };
-        session.take_runs(first, last, report);
+        session.take_runs(first, last, state.map_or(usize::MAX, runs_max), report);
         any
     }
 
@@ -169,7 +169,7 @@ impl Connection {
         };
         // How many ids from `first` on have been reported.
         let mut reported = 0u32;
-        session.take_runs(first, last, |run_first, run_last| {
+        session.take_runs(first, last, runs_max(state), |run_first, run_last| {
             let start = run_first.wrapping_sub(first);
             if start > reported {
                 push(
@@ -224,6 +224,18 @@ impl Connection {
         }
         session.waiting = Some(waiting);
         false
+    }
+}
+
+/// How many runs of deliveries an outcome is reported for one by one. Each is told all of it, and one frame may give tens of
+/// thousands of scattered deliveries an outcome with kilobytes of annotations.
+fn runs_max(state: &DeliveryState) -> usize {
+    match state {
+        DeliveryState::Rejected(Some(_)) => LONG_OUTCOME_RUNS_MAX,
+        DeliveryState::Modified { annotations, .. } if !annotations.is_empty() => {
+            LONG_OUTCOME_RUNS_MAX
+        }
+        _ => usize::MAX,
     }
 }
 
@@ -459,3 +471,6 @@ const fn more_flag(more: bool) -> u8 {
 
 /// Longest delivery tag (specification section 2.8.7).
 const MAX_TAG: usize = 32;
+
+/// How many runs of deliveries a long outcome is told for.
+const LONG_OUTCOME_RUNS_MAX: usize = 32;

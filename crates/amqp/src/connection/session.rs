@@ -153,14 +153,22 @@ impl Session {
     }
 
     /// Settles those of our deliveries from `first` to `last` that await an outcome, and reports them as runs of
-    /// consecutive ids.
-    pub(super) fn take_runs(&mut self, first: u32, last: u32, mut run: impl FnMut(u32, u32)) {
+    /// consecutive ids: at most `runs_max` of them, of which the last one then has gaps.
+    pub(super) fn take_runs(
+        &mut self,
+        first: u32,
+        last: u32,
+        runs_max: usize,
+        mut run: impl FnMut(u32, u32),
+    ) {
         let mut growing: Option<(u32, u32)> = None;
+        let mut runs = 1;
         self.unsettled
             .take(first, last, |id, _link| match &mut growing {
-                Some((_, last)) if last.wrapping_add(1) == id => *last = id,
+                Some((_, last)) if last.wrapping_add(1) == id || runs == runs_max => *last = id,
                 other => {
                     if let Some((first, last)) = other.replace((id, id)) {
+                        runs += 1;
                         run(first, last);
                     }
                 }

@@ -1,5 +1,6 @@
 //! Receivers that settle after the sender, where the application has the answer to their outcomes.
 
+use amqp::codec::{Symbol, Value};
 use amqp::connection::{
     Config, LinkAcceptance, LinkId, LinkOptions, NewDelivery, OutcomeAnswers, SessionId,
 };
@@ -119,6 +120,42 @@ fn what_waits_for_no_outcome_is_told_apart_from_what_does() {
             ]
         );
     });
+}
+
+#[test]
+fn a_long_outcome_for_scattered_deliveries_is_not_repeated_for_each() {
+    let long = || DeliveryState::Modified {
+        delivery_failed: true,
+        undeliverable_here: false,
+        annotations: vec![(Symbol::from_static("why"), Value::from(&*"x".repeat(100)))],
+    };
+    for settled in [false, true] {
+        converse(&setup(), |pair| {
+            let (session, _) = receiving(pair, 100);
+            let client = &mut pair.client.connection;
+            for odd in (1..100).step_by(2) {
+                client.settle(session, odd, odd, DeliveryState::Accepted);
+            }
+            pair.talk();
+            pair.server.all();
+            let client = &mut pair.client.connection;
+            match settled {
+                false => client.propose_outcome(session, 0, 99, long()),
+                true => client.settle(session, 0, 99, long()),
+            }
+            pair.talk();
+            let told = pair.server.all();
+            assert!(told.len() <= 64, "{} events for one frame", told.len());
+            let ranges = told.iter().filter_map(|happening| match happening {
+                Happening::OutcomeProposed(first, last, _, true)
+                | Happening::Outcome(first, last, _) => Some(*first..=*last),
+                _ => None,
+            });
+            let ranges: Vec<_> = ranges.collect();
+            let is_told = |id: &u32| ranges.iter().any(|range| range.contains(id));
+            assert!((0..100).step_by(2).all(|id| is_told(&id)));
+        });
+    }
 }
 
 #[test]

@@ -219,6 +219,13 @@ impl ConnectionTask {
                     last,
                     state: Some(state),
                 } => self.on_outcome(session, first, last, &state, false),
+                // No outcome at all: the locks end by themselves.
+                Event::Outcome {
+                    session,
+                    first,
+                    last,
+                    state: None,
+                } => self.awaited_outcomes.take(session, first, last, |_, _| {}),
                 _ => {}
             }
         }
