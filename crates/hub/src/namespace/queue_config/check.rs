@@ -1,5 +1,6 @@
 //! What may be wrong with queues and topics that is not wrong with their types.
 
+use super::circles::check_for_circles;
 use super::{QueueConfig, QueueConfigError, TopicConfig};
 use crate::queue::QueueOptions;
 use std::collections::HashMap;
@@ -50,7 +51,7 @@ pub(in crate::namespace) fn check<'a>(
     for (index, topic) in topics.iter().enumerate() {
         check_topic(&format!("topics[{index}]"), topic, &names)?;
     }
-    Ok(())
+    check_for_circles(queues, topics)
 }
 
 fn check_topic(

@@ -1,6 +1,7 @@
 //! The queues and topics that a namespace is to have, as plain data, and what may be wrong with it.
 
 mod check;
+mod circles;
 mod fields;
 
 pub(super) use check::check;
