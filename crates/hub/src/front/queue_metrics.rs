@@ -76,13 +76,14 @@ fn queues(store: &QueueStore) -> Vec<Arc<Queue>> {
 }
 
 /// Every message has one of these states.
-const fn states(counts: &QueueCounts) -> [(&'static str, u64); 5] {
+const fn states(counts: &QueueCounts) -> [(&'static str, u64); 6] {
     [
         ("available", counts.active - counts.locked),
         ("locked", counts.locked),
         ("deferred", counts.deferred),
         ("scheduled", counts.scheduled),
         ("dead-letter", counts.dead_letters),
+        ("transfer-dead-letter", counts.transfer_dead_letters),
     ]
 }
 

@@ -3,6 +3,7 @@
 use super::history::MessageIdDigest;
 use super::journal::Queues;
 use super::page::{Slot, Stage};
+use super::subscription_rules::RulesDigest;
 use crate::log::Wakers;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Effects {
     pub(super) changes: Changes,
-    /// Messages that have left their queue and come to its dead-letter queue.
+    /// Messages that have left their queue and come to one for dead letters.
     pub(super) dead_letters: Vec<Departed>,
     /// Scheduled messages whose time has come; they have left their queue, and come to its end.
     pub(super) due: Vec<Departed>,
@@ -24,6 +25,8 @@ pub(super) struct Effects {
 pub(super) struct Departed {
     /// The queue that it has left, within the entity.
     pub(super) queue: u32,
+    /// The queue that it comes to, there too.
+    pub(super) to: u32,
     pub(super) slot: Slot,
     pub(super) bytes: Bytes,
     pub(super) session_id: Option<Arc<str>>,
@@ -65,6 +68,16 @@ pub(super) enum Change {
     },
     /// No number before this one is given again.
     NextNumber { queue: u32, sequence_number: u64 },
+    /// Clients have changed the rules of a subscription, for which the configuration says what has this digest; or what they
+    /// have changed counts no longer.
+    RulesKept {
+        queue: u32,
+        configured: Option<RulesDigest>,
+    },
+    /// A subscription has this rule, encoded.
+    RulePut { queue: u32, rule: Box<[u8]> },
+    /// It has none of this name any longer.
+    RuleRemoved { queue: u32, name: String },
     /// Which queues there are.
     Queues(Queues),
 }

@@ -19,8 +19,8 @@ use super::journal::Journal;
 use super::ledger::Policy;
 use super::options::{EntityStatus, QueueOptions};
 use super::page::{NEVER, Stage};
-use super::rules::RuleSet;
 use super::state::{QueueState, milliseconds};
+use super::subscription_rules::SubscriptionRules;
 use crate::log::disk::{CommitNumber, Unavailable};
 use crate::unix_time::UnixTime;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ pub(super) struct Entity {
 pub(super) struct EntityState {
     pub(super) queues: Vec<QueueState>,
     /// The rules of a topic's subscriptions.
-    pub(super) rules: Vec<RuleSet>,
+    pub(super) rules: Vec<SubscriptionRules>,
     pub(super) is_topic: bool,
     pub(super) size_limit: u64,
     pub(super) effects: Effects,
@@ -132,10 +132,12 @@ impl Entity {
 }
 
 impl EntityState {
-    /// An entity with the queues of these options, and what belongs to each of them.
+    /// An entity with the queues of these options, and what belongs to each of them. A topic has the rules of its
+    /// subscriptions, a queue none.
     pub(super) fn new(
         queues: Vec<(QueueOptions, Arc<str>)>,
         is_topic: bool,
+        rules: Vec<SubscriptionRules>,
         size_limit: u64,
     ) -> Self {
         let mut states = Vec::with_capacity(queues.len() * QUEUES_OF_ONE);
@@ -153,7 +155,7 @@ impl EntityState {
         }
         Self {
             queues: states,
-            rules: queues[1..].iter().map(|_| RuleSet::default()).collect(),
+            rules,
             is_topic,
             size_limit,
             effects: Effects::new(false),
@@ -192,7 +194,12 @@ impl EntityState {
         let Some(journal) = &mut self.journal else {
             return Ok(CommitNumber::DONE);
         };
-        let commit = journal.write(now, &mut self.queues, &mut self.effects.changes)?;
+        let commit = journal.write(
+            now,
+            &mut self.queues,
+            &self.rules,
+            &mut self.effects.changes,
+        )?;
         Ok(match relies_on_earlier {
             true => journal.last_commit(),
             false => commit,
@@ -241,7 +248,7 @@ impl EntityState {
         if !self.effects.dead_letters.is_empty() {
             let mut dead_letters = std::mem::take(&mut self.effects.dead_letters);
             for departed in dead_letters.drain(..) {
-                let queue = &mut self.queues[departed.queue as usize + DEAD_LETTERS];
+                let queue = &mut self.queues[departed.to as usize];
                 queue.add_dead_letter(&departed, &mut self.effects);
             }
             self.effects.dead_letters = dead_letters;
@@ -291,6 +298,9 @@ pub(super) const QUEUES_OF_ONE: usize = 3;
 
 /// Where the dead letters of a queue are, from its own place on.
 pub(super) const DEAD_LETTERS: usize = 1;
+
+/// Where those of its messages are that could not be forwarded.
+pub(super) const TRANSFER_DEAD_LETTERS: usize = 2;
 
 /// Pages that an operation looks at because something in them may be due: some ten microseconds.
 const SWEEP_BUDGET: usize = 16;

@@ -2,15 +2,18 @@
 //!
 //! A forwarder is a receiver like any other: it locks messages, sends them on, and completes them once the other entity has
 //! them for good. So a crash between the two leaves a message in both places, and never in none. What the other
-//! entity does not take waits where it is, and is tried again.
+//! entity does not take at present waits where it is, and is tried again. What it never will take goes to the dead-letter
+//! queue for that, and so does what was forwarded four times: in a circle it would go round for ever.
 
+use super::entity::EntityState;
 use super::error::QueueError;
 use super::lock_token::LockToken;
-use super::message::{Deliveries, Delivery, NewMessage};
+use super::message::{Deliveries, Delivery, Forwarded, NewMessage};
 use super::page::NEVER;
 use super::queue::{Enqueued, Queue};
 use super::queue_store::{Entity, QueueStore};
 use super::requests::{ReceiveMode, Settlement};
+use super::sending::NO_SESSION_ID;
 use super::state::Wanted;
 use crate::log::disk::{CommitNumber, CommitState, Committer};
 use crate::unix_time::UnixTime;
@@ -96,15 +99,22 @@ impl Forwarder {
             state.queues[place].receive(now, wanted, &mut deliveries, &mut state.effects);
             Ok(())
         })?;
-        let tokens: Vec<LockToken> = deliveries
-            .iter()
-            .filter_map(|delivery| delivery.lock.map(|lock| lock.token))
-            .collect();
+        let count = deliveries.len();
+        let (mut tokens, mut far) = (Vec::with_capacity(count), Vec::new());
+        for (head, delivery) in deliveries.heads.iter().zip(deliveries.iter()) {
+            let token = delivery.lock.map(|lock| lock.token);
+            match head.hops < MAXIMUM_HOPS {
+                true => tokens.extend(token),
+                false => far.extend(token),
+            }
+        }
+        if !far.is_empty() {
+            self.give_up(now, &far, TOO_MANY_HOPS)?;
+        }
         if tokens.is_empty() {
             self.deliveries = deliveries;
-            return Ok(0);
+            return Ok(count);
         }
-        let count = tokens.len();
         let sent = self.send(store, now, &deliveries);
         self.deliveries = deliveries;
         match sent {
@@ -114,16 +124,38 @@ impl Forwarder {
                 self.complete(committer, now);
                 Ok(count)
             }
+            Err(QueueError::SessionIdMissing { .. }) if tokens.len() == 1 => {
+                self.give_up(now, &tokens, NO_SESSION_ID)?;
+                Ok(count)
+            }
             Err(refused) => {
                 self.source.settle(now, &tokens, &Settlement::Release)?;
-                if count == 1 {
+                if tokens.len() == 1 {
                     return Err(refused);
                 }
                 // Some of them may fit.
-                self.batch = (count / 4).max(1);
+                self.batch = (tokens.len() / 4).max(1);
                 Ok(count)
             }
         }
+    }
+
+    /// Moves messages to where those are that can't be forwarded.
+    fn give_up(
+        &self,
+        now: UnixTime,
+        tokens: &[LockToken],
+        texts: (&str, &str),
+    ) -> Result<(), QueueError> {
+        let place = self.source.place;
+        let ((), _commit) = self.source.entity.operate(now, |state, now| {
+            let EntityState {
+                queues, effects, ..
+            } = state;
+            queues[place].refuse_forwarding(now, tokens, texts, effects);
+            Ok(())
+        })?;
+        Ok(())
     }
 
     fn send(
@@ -135,23 +167,37 @@ impl Forwarder {
         let target = store
             .entity(&self.target)
             .ok_or(QueueError::SendingNotAllowed)?;
-        let identities: Vec<Identity> = deliveries.iter().map(identity).collect();
-        let sections: Vec<[&[u8]; 1]> = deliveries
+        let going: Vec<(u8, Delivery<'_>)> = deliveries
+            .heads
             .iter()
-            .map(|delivery| [delivery.sections])
+            .map(|head| head.hops)
+            .zip(deliveries.iter())
+            .filter(|(hops, _)| *hops < MAXIMUM_HOPS)
             .collect();
-        let messages: Vec<NewMessage<'_>> = deliveries
+        let identities: Vec<Identity> = going
+            .iter()
+            .map(|(_, delivery)| identity(*delivery))
+            .collect();
+        let sections: Vec<[&[u8]; 1]> = going
+            .iter()
+            .map(|(_, delivery)| [delivery.sections])
+            .collect();
+        let messages: Vec<NewMessage<'_>> = going
             .iter()
             .zip(&identities)
             .zip(&sections)
-            .map(|((delivery, identity), sections)| NewMessage {
+            .map(|(((hops, delivery), identity), sections)| NewMessage {
                 sections,
                 annotation_count: delivery.annotation_count,
                 annotations: delivery.annotations,
                 message_id: identity.message_id.as_deref(),
                 session_id: identity.session_id.as_deref(),
-                time_to_live: delivery.time_to_live.map(|time| left(&delivery, time, now)),
+                time_to_live: delivery.time_to_live.map(|time| left(delivery, time, now)),
                 scheduled_enqueue_time: None,
+                forwarded: Some(Forwarded {
+                    enqueue_sequence_number: delivery.enqueue_sequence_number,
+                    hops: hops + 1,
+                }),
             })
             .collect();
         match target {
@@ -206,6 +252,15 @@ fn left(delivery: &Delivery<'_>, time: Duration, now: UnixTime) -> Duration {
     let waited = now.milliseconds() - delivery.enqueued_time.milliseconds();
     time.saturating_sub(Duration::from_millis(waited.max(0) as u64))
 }
+
+/// How often a message is forwarded at most, as in the service.
+const MAXIMUM_HOPS: u8 = 4;
+
+/// Why it is not forwarded once more: reason and description.
+const TOO_MANY_HOPS: (&str, &str) = (
+    "MaxTransferHopCountExceeded",
+    "The message was forwarded 4 times, which is the most.",
+);
 
 /// Messages, and about their bytes, that are sent on at once.
 const BATCH: usize = 256;

@@ -5,6 +5,7 @@
 
 use super::changes::{Change, Departed, Effects};
 use super::counters::QueueCounters;
+use super::entity::{DEAD_LETTERS, QUEUES_OF_ONE, TRANSFER_DEAD_LETTERS};
 use super::history::History;
 use super::page::{NO_SESSION, Page, Slot, Stage};
 use super::properties::with_properties;
@@ -251,6 +252,7 @@ impl Ledger {
         let session_id = session.map(|session| Arc::clone(&session.id));
         Departed {
             queue: self.queue,
+            to: self.queue,
             slot: self.remove(page, place, effects),
             bytes,
             session_id,
@@ -276,12 +278,39 @@ impl Ledger {
         &mut self,
         page: &mut Page,
         place: Place,
+        texts: (&str, &str),
+        properties: &[(String, Value)],
+        effects: &mut Effects,
+    ) {
+        let to = self.queue + DEAD_LETTERS as u32;
+        self.bury(page, place, to, texts, properties, effects);
+    }
+
+    /// Moves a message of a queue, or of its dead letters, to those that can't be forwarded.
+    pub(super) fn refuse_forwarding(
+        &mut self,
+        page: &mut Page,
+        place: Place,
+        texts: (&str, &str),
+        effects: &mut Effects,
+    ) {
+        const QUEUES: u32 = QUEUES_OF_ONE as u32;
+        let to = self.queue / QUEUES * QUEUES + TRANSFER_DEAD_LETTERS as u32;
+        self.bury(page, place, to, texts, &[], effects);
+    }
+
+    fn bury(
+        &mut self,
+        page: &mut Page,
+        place: Place,
+        to: u32,
         (reason, description): (&str, &str),
         properties: &[(String, Value)],
         effects: &mut Effects,
     ) {
         self.counters.dead_lettered += 1;
         let mut departed = self.take(page, place, effects);
+        departed.to = to;
         let text = |text: &str| {
             let end = text
                 .char_indices()
@@ -389,10 +418,10 @@ impl Ledger {
 }
 
 /// Application properties of dead letters, and reasons that are the service's own.
-const REASON: &str = "DeadLetterReason";
+pub(super) const REASON: &str = "DeadLetterReason";
+pub(super) const DESCRIPTION: &str = "DeadLetterErrorDescription";
 /// Longest of both, in characters, as in the service.
 const REASON_MAX: usize = 4_096;
-const DESCRIPTION: &str = "DeadLetterErrorDescription";
 const MAXIMUM_DELIVERY_COUNT_EXCEEDED: &str = "MaxDeliveryCountExceeded";
 const TIME_TO_LIVE_EXPIRED: &str = "TTLExpiredException";
 const TIME_TO_LIVE_EXPIRED_DESCRIPTION: &str = "The message expired and was dead lettered.";

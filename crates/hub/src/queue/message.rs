@@ -25,6 +25,17 @@ pub struct NewMessage<'a> {
     pub time_to_live: Option<Duration>,
     /// When it becomes available. A time that has come already means at once.
     pub scheduled_enqueue_time: Option<UnixTime>,
+    /// Where it was before, if another entity forwards it.
+    pub forwarded: Option<Forwarded>,
+}
+
+/// What a forwarded message brings along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    /// The number that it had where it was enqueued first.
+    pub enqueue_sequence_number: u64,
+    /// How often it was forwarded, this time included.
+    pub hops: u8,
 }
 
 /// How a message stands, as its annotation `x-opt-message-state` tells.
@@ -114,6 +125,8 @@ pub(super) struct DeliveryHead {
     pub(super) annotations_length: u16,
     pub(super) annotation_count: u16,
     pub(super) state: MessageState,
+    /// How often it was forwarded.
+    pub(super) hops: u8,
     /// In `long`, not in `short`.
     pub(super) is_long: bool,
 }

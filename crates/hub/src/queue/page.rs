@@ -58,6 +58,8 @@ pub(super) struct Slot {
     pub(super) annotation_count: u16,
     pub(super) stage: Stage,
     pub(super) is_long: bool,
+    /// How often it was forwarded on its way to this queue.
+    pub(super) hops: u8,
 }
 
 /// How a message stands.
@@ -327,6 +329,7 @@ impl Slot {
             annotation_count: 0,
             stage: Stage::Ready,
             is_long: false,
+            hops: 0,
         }
     }
 

@@ -1,7 +1,7 @@
 //! A queue as its users have it: send, receive, settle, peek.
 
 use super::counters::QueueCounters;
-use super::entity::{DEAD_LETTERS, Entity, EntityState, QUEUES_OF_ONE};
+use super::entity::{DEAD_LETTERS, Entity, EntityState, TRANSFER_DEAD_LETTERS};
 use super::error::QueueError;
 use super::lock_token::LockToken;
 use super::message::{Deliveries, NewMessage};
@@ -96,6 +96,8 @@ pub struct QueueCounts {
     pub scheduled: u64,
     /// In the dead-letter queue.
     pub dead_letters: u64,
+    /// In the dead-letter queue for what can't be forwarded.
+    pub transfer_dead_letters: u64,
     /// What they all count towards the size limit, dead letters and states of sessions included; of a subscription,
     /// without the topic's other subscriptions.
     pub bytes: u64,
@@ -120,7 +122,7 @@ impl Queue {
         self.dead_letters.as_ref()
     }
 
-    /// Where messages are that could not be forwarded: always empty, because those wait where they are.
+    /// Where messages are that never can be forwarded; those that can't be at present wait where they are.
     #[must_use]
     pub fn transfer_dead_letters(&self) -> Option<&Arc<Self>> {
         self.transfer_dead_letters.as_ref()
@@ -421,15 +423,18 @@ impl Queue {
             deferred: ledger.count(Stage::Deferred) + ledger.count(Stage::DeferredLocked),
             scheduled: ledger.count(Stage::Scheduled),
             dead_letters: 0,
+            transfer_dead_letters: 0,
             bytes: ledger.bytes(),
         };
         if self.role == Role::DeadLetters {
             return own;
         }
         let dead_letters = &state.queues[self.place + DEAD_LETTERS].ledger;
+        let transfer = &state.queues[self.place + TRANSFER_DEAD_LETTERS].ledger;
         QueueCounts {
             dead_letters: dead_letters.messages(),
-            bytes: own.bytes + dead_letters.bytes(),
+            transfer_dead_letters: transfer.messages(),
+            bytes: own.bytes + dead_letters.bytes() + transfer.bytes(),
             ..own
         }
     }
@@ -481,7 +486,7 @@ impl Queue {
             place,
             name: name.into(),
             dead_letters: beside("/$DeadLetterQueue", DEAD_LETTERS),
-            transfer_dead_letters: beside("/$Transfer/$DeadLetterQueue", QUEUES_OF_ONE - 1),
+            transfer_dead_letters: beside("/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTERS),
             options,
             role,
         })

@@ -8,6 +8,7 @@ use super::options::{QueueOptions, TopicOptions};
 use super::page::NEVER;
 use super::queue::{Queue, Role};
 use super::rules::RuleSet;
+use super::subscription_rules::SubscriptionRules;
 use super::topic::{Subscription, Topic};
 use crate::log::BlockPool;
 use crate::log::disk::{Committer, Presence};
@@ -150,7 +151,7 @@ impl QueueStore {
         self.create(name, || {
             let queues = vec![(options.clone(), name.into())];
             let size_limit = options.size_limit.bytes();
-            let mut state = EntityState::new(queues, false, size_limit);
+            let mut state = EntityState::new(queues, false, Vec::new(), size_limit);
             self.keep(name, &[String::new()], &mut state)?;
             let entity = Inner::new(state, options.status, Arc::clone(&self.deadlines));
             let queue = Queue::new(&entity, 0, name, options.clone(), Role::Queue);
@@ -200,17 +201,17 @@ impl QueueStore {
             });
             let queues = first.into_iter().chain(further).collect();
             let size_limit = options.size_limit.bytes();
-            let mut state = EntityState::new(queues, true, size_limit);
+            let rules = subscriptions
+                .iter()
+                .map(|subscription| SubscriptionRules::configured(subscription.rules.clone()))
+                .collect();
+            let mut state = EntityState::new(queues, true, rules, size_limit);
             let own_name = [String::new()].into_iter();
             let names = subscriptions
                 .iter()
                 .map(|subscription| subscription.name.to_ascii_lowercase());
             let names: Vec<String> = own_name.chain(names).collect();
             self.keep(name, &names, &mut state)?;
-            state.rules = subscriptions
-                .iter()
-                .map(|subscription| subscription.rules.clone())
-                .collect();
             let entity = Inner::new(state, options.status, Arc::clone(&self.deadlines));
             let made = subscriptions
                 .iter()
@@ -295,8 +296,12 @@ impl QueueStore {
             slack: disk.slack,
         };
         let is_topic = state.is_topic;
-        let opened = Journal::open(place, names, is_topic, &mut state.queues);
-        let (journal, _report) = opened.map_err(|error| CreateError::Journal(Box::new(error)))?;
+        let EntityState { queues, rules, .. } = state;
+        let opened = Journal::open(place, names, is_topic, queues, rules);
+        let (journal, report) = opened.map_err(|error| CreateError::Journal(Box::new(error)))?;
+        if !report.torn.is_empty() || !report.damaged.is_empty() {
+            tracing::warn!(entity = name, "{report}");
+        }
         state.keep_in(journal);
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Sending to a queue or topic: what is refused, what is a duplicate, and which subscriptions get what.
 
 use super::changes::Departed;
-use super::entity::{EntityState, QUEUES_OF_ONE};
+use super::entity::{DEAD_LETTERS, EntityState, QUEUES_OF_ONE};
 use super::error::QueueError;
 use super::history::{ENTRY_BYTES, digest};
+use super::ledger::{DESCRIPTION, REASON};
 use super::message::NewMessage;
 use super::options::MESSAGE_OVERHEAD;
 use super::page::{LONGEST_SHORT, Payload, Slot};
@@ -168,15 +169,22 @@ impl EntityState {
         };
         let queue = &mut self.queues[copy.queue];
         if queue.ledger.policy.requires_session && message.session_id.is_none() {
+            queue.ledger.counters.dead_lettered += 1;
             let mut slot = Slot::new(now, number);
+            if let Some(forwarded) = message.forwarded {
+                slot.hops = forwarded.hops;
+                slot.enqueue_sequence_number = forwarded.enqueue_sequence_number;
+            }
             let annotations_length = annotations(&message).len() as u16;
             slot.annotations_length = annotations_length;
             slot.annotation_count = message.annotation_count;
-            let reason = Value::String(SESSION_ID_IS_NULL.to_owned());
-            let properties = [("DeadLetterReason", &reason)];
+            let text = |text: &str| Value::String(text.to_owned());
+            let (reason, description) = (text(NO_SESSION_ID.0), text(NO_SESSION_ID.1));
+            let properties = [(REASON, &reason), (DESCRIPTION, &description)];
             let bytes = with_properties(&payload.share(), annotations_length, &properties);
             self.effects.dead_letters.push(Departed {
                 queue: copy.queue as u32,
+                to: (copy.queue + DEAD_LETTERS) as u32,
                 slot,
                 bytes,
                 session_id: None,
@@ -201,6 +209,7 @@ impl EntityState {
             time_to_live: (slot.expires_at != super::page::NEVER)
                 .then(|| Duration::from_millis(left.max(0) as u64)),
             scheduled_enqueue_time: None,
+            forwarded: None,
         };
         let mut copies = self.plan(now, &[message], |_| true).into_iter().peekable();
         self.send_one(now, &message, 0, &mut copies);
@@ -233,14 +242,14 @@ impl EntityState {
                     queue,
                     sections: None,
                 };
-                match rules.constant() {
+                match rules.set().constant() {
                     Some(true) => plan.push(as_sent),
                     Some(false) => {}
                     None => {
                         let decoded = decoded.get_or_insert_with(|| decode(now, number, message));
                         // What can't be decoded has no properties, and matches accordingly.
                         let (properties, sections) = &*decoded;
-                        let copies = rules.copies(properties);
+                        let copies = rules.set().copies(properties);
                         if copies.as_sent {
                             plan.push(as_sent);
                         }
@@ -305,11 +314,10 @@ impl super::state::QueueState {
         enqueue_sequence_number: u64,
         effects: &mut super::changes::Effects,
     ) {
-        let slot = self.slot_of(now, message);
-        let slot = Slot {
-            enqueue_sequence_number,
-            ..slot
-        };
+        let mut slot = self.slot_of(now, message);
+        if message.forwarded.is_none() {
+            slot.enqueue_sequence_number = enqueue_sequence_number;
+        }
         self.add(slot, payload, effects);
     }
 }
@@ -373,5 +381,8 @@ pub(super) const LARGEST_BATCH: u64 = MAXIMUM_BATCH_LENGTH as u64 / 2;
 /// The descriptor of the section of message annotations.
 const MESSAGE_ANNOTATIONS: u64 = 0x72;
 
-/// Why a message without session is a dead letter where sessions are required.
-const SESSION_ID_IS_NULL: &str = "Session id is null";
+/// Why a message without session is a dead letter where sessions are required: reason and description.
+pub(super) const NO_SESSION_ID: (&str, &str) = (
+    "Session ID is null",
+    "The entity requires sessions, and the message belongs to none.",
+);

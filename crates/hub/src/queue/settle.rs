@@ -77,6 +77,24 @@ impl QueueState {
         Ok(growth)
     }
 
+    /// Moves the messages that these tokens stand for to those that can't be forwarded.
+    pub(super) fn refuse_forwarding(
+        &mut self,
+        now: i64,
+        tokens: &[LockToken],
+        texts: (&str, &str),
+        effects: &mut Effects,
+    ) {
+        for token in tokens {
+            let ledger = &mut self.ledger;
+            self.pages.change(split(token.sequence_number).0, |page| {
+                if let Some(place) = held(ledger, page, now, token) {
+                    ledger.refuse_forwarding(page, place, texts, effects);
+                }
+            });
+        }
+    }
+
     /// Renews the locks that these tokens stand for.
     pub(super) fn renew(
         &mut self,

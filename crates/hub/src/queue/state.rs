@@ -84,6 +84,10 @@ impl QueueState {
         {
             slot.session = self.ledger.sessions.place_of(id);
         }
+        if let Some(forwarded) = message.forwarded {
+            slot.hops = forwarded.hops;
+            slot.enqueue_sequence_number = forwarded.enqueue_sequence_number;
+        }
         slot
     }
 
@@ -452,6 +456,7 @@ impl Deliveries {
                 Stage::Deferred | Stage::DeferredLocked => MessageState::Deferred,
                 Stage::Scheduled => MessageState::Scheduled,
             },
+            hops: slot.hops,
             is_long,
         });
     }

@@ -1,11 +1,13 @@
 //! A topic as its users have it: send, and the subscriptions.
 
+use super::changes::Changes;
 use super::entity::Entity;
 use super::error::QueueError;
 use super::message::NewMessage;
 use super::options::TopicOptions;
 use super::queue::{Enqueued, Queue, Scheduled};
 use super::rules::{Rule, RuleError};
+use super::subscription_rules::SubscriptionRules;
 use crate::log::disk::CommitNumber;
 use crate::unix_time::UnixTime;
 use std::sync::Arc;
@@ -30,6 +32,17 @@ pub struct Subscription {
     pub(super) queue: Arc<Queue>,
     /// The place of its rules within the entity.
     pub(super) place: usize,
+}
+
+/// Why the rules of a subscription were not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleChangeError {
+    /// They can't be changed so.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// Nothing of the topic can be changed at present.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl Topic {
@@ -124,22 +137,45 @@ impl Subscription {
     /// Its rules, in the order in which they were added.
     #[must_use]
     pub fn rules(&self) -> Vec<Rule> {
-        self.queue.entity.lock().rules[self.place].rules().to_vec()
+        let state = self.queue.entity.lock();
+        state.rules[self.place].set().rules().to_vec()
     }
 
-    /// Adds a rule, for the messages that are sent from now on.
+    /// Adds a rule, for the messages that are sent from now on. It outlives the process, where messages do, for as long as
+    /// the configuration gives the subscription the same rules as now.
     ///
     /// # Errors
-    /// Its name is taken or none, or there are too many.
-    pub fn add_rule(&self, rule: Rule) -> Result<(), RuleError> {
-        self.queue.entity.lock().rules[self.place].add(rule)
+    /// Its name is taken or none, or there are too many; or the disk does not take it.
+    pub fn add_rule(&self, now: UnixTime, rule: Rule) -> Result<CommitNumber, RuleChangeError> {
+        let ((), commit) =
+            self.change_rules(now, |rules, queue, changes| rules.add(queue, rule, changes))?;
+        Ok(commit)
     }
 
-    /// Removes the rule of this name.
+    /// Removes the rule of this name, with the same durability.
     ///
     /// # Errors
-    /// There is none.
-    pub fn remove_rule(&self, name: &str) -> Result<Rule, RuleError> {
-        self.queue.entity.lock().rules[self.place].remove(name)
+    /// There is none, or the disk does not take it.
+    pub fn remove_rule(
+        &self,
+        now: UnixTime,
+        name: &str,
+    ) -> Result<(Rule, CommitNumber), RuleChangeError> {
+        self.change_rules(now, |rules, queue, changes| {
+            rules.remove(queue, name, changes)
+        })
+    }
+
+    fn change_rules<R>(
+        &self,
+        now: UnixTime,
+        change: impl FnOnce(&mut SubscriptionRules, u32, &mut Changes) -> Result<R, RuleError>,
+    ) -> Result<(R, CommitNumber), RuleChangeError> {
+        let (changed, commit) = self.queue.entity.operate(now, |state, _now| {
+            let rules = &mut state.rules[self.place];
+            let changes = &mut state.effects.changes;
+            Ok(change(rules, self.queue.place as u32, changes))
+        })?;
+        Ok((changed?, commit))
     }
 }

@@ -11,8 +11,10 @@
 use super::Journal;
 use crate::log::disk::Unavailable;
 use crate::queue::changes::Change;
+use crate::queue::entity::QUEUES_OF_ONE;
 use crate::queue::pages::join;
 use crate::queue::state::QueueState;
+use crate::queue::subscription_rules::SubscriptionRules;
 use std::sync::Arc;
 
 /// A segment of which nothing holds that is not written again.
@@ -26,7 +28,12 @@ pub(super) struct Cleaned {
 
 impl Journal {
     /// Drops what can be dropped, and cleans the next segment if the journal is too long.
-    pub(super) fn clean(&mut self, now: i64, queues: &mut [QueueState]) -> Result<(), Unavailable> {
+    pub(super) fn clean(
+        &mut self,
+        now: i64,
+        queues: &mut [QueueState],
+        rules: &[SubscriptionRules],
+    ) -> Result<(), Unavailable> {
         if !self.cleaned.is_empty() {
             self.drop_cleaned();
         }
@@ -47,7 +54,7 @@ impl Journal {
         let mut again = Vec::new();
         let account = self.account;
         if end > account {
-            self.give_account(queues, &mut again);
+            self.give_account(queues, rules, &mut again);
         }
         for queue in queues.iter_mut() {
             put_again(queue, end, &mut again);
@@ -82,9 +89,17 @@ impl Journal {
     }
 
     /// Everything that holds besides messages, as changes.
-    pub(super) fn give_account(&mut self, queues: &[QueueState], changes: &mut Vec<Change>) {
+    pub(super) fn give_account(
+        &mut self,
+        queues: &[QueueState],
+        rules: &[SubscriptionRules],
+        changes: &mut Vec<Change>,
+    ) {
         self.account = self.next_record;
         changes.push(Change::Queues(self.queues.clone()));
+        for (place, rules) in rules.iter().enumerate() {
+            rules.account(((place + 1) * QUEUES_OF_ONE) as u32, changes);
+        }
         for (place, queue) in queues.iter().enumerate() {
             let place = place as u32;
             changes.push(Change::NextNumber {

@@ -25,6 +25,7 @@ use super::page::Page;
 use super::pages::{join, split};
 use super::sessions::Sessions;
 use super::state::QueueState;
+use super::subscription_rules::SubscriptionRules;
 use crate::log::disk::{CommitNumber, Unavailable};
 use crate::log::{AppendError, BatchEncoder, NewRecord, PartitionLog};
 use crate::unix_time::UnixTime;
@@ -82,11 +83,18 @@ impl Journal {
         self.last_commit
     }
 
+    /// The number of the oldest record that is there.
+    #[cfg(test)]
+    pub(super) fn begin(&self) -> u64 {
+        self.log.stats().begin_sequence_number
+    }
+
     /// Writes what has changed, and keeps the journal short. After an error the changes that remain are to be written later.
     pub(super) fn write(
         &mut self,
         now: i64,
         queues: &mut [QueueState],
+        rules: &[SubscriptionRules],
         changes: &mut Changes,
     ) -> Result<CommitNumber, Unavailable> {
         if changes.list.is_empty() {
@@ -95,7 +103,7 @@ impl Journal {
         self.append(now, queues, &mut changes.list)?;
         let commit = self.last_commit;
         // If the disk does not take that, it is done with a later change.
-        let _ = self.clean(now, queues);
+        let _ = self.clean(now, queues, rules);
         Ok(commit)
     }
 
@@ -220,6 +228,18 @@ impl Encoding<'_, '_> {
             } => self.push(&Record::NextNumber {
                 queue: self.id(*queue),
                 sequence_number: *sequence_number,
+            }),
+            Change::RulesKept { queue, configured } => self.push(&Record::RulesKept {
+                queue: self.id(*queue),
+                configured: *configured,
+            }),
+            Change::RulePut { queue, rule } => {
+                let queue = self.id(*queue);
+                self.push_with(&Record::RulePut { queue }, rule);
+            }
+            Change::RuleRemoved { queue, name } => self.push(&Record::RuleRemoved {
+                queue: self.id(*queue),
+                name,
             }),
             Change::Queues(queues) => self.push(&Record::Queues(queues.clone())),
         }

@@ -1,7 +1,7 @@
 //! The records of a journal, as bytes.
 //!
 //! ```text
-//!  message         1 │ queue u32 │ number u64 │ stage u8 │ delivery count u32 │ enqueued i64 │ expires i64 │ until i64
+//!  message         1 │ queue u32 │ number u64 │ hops u4, stage u4 │ delivery count u32 │ enqueued i64 │ expires i64 │ until i64
 //!                    │ first number u64 │ annotations length u16 │ annotation count u16 │ session      and its bytes
 //!  removed         2 │ queue u32 │ first number u64 │ last number u64
 //!  changed         3 │ queue u32 │ number u64 │ stage u8 │ delivery count u32
@@ -9,6 +9,9 @@
 //!  identifier      5 │ queue u32 │ seen i64 │ digest, 16 bytes │ number u64
 //!  next number     6 │ queue u32 │ number u64
 //!  queues          7 │ is topic u8 │ next id u32 │ count u32 │ { id u32 │ name }…
+//!  rules kept      8 │ queue u32 │ still u8 │ digest of the configured ones, 16 bytes, if still
+//!  rule            9 │ queue u32                                                        and its JSON
+//!  rule removed   10 │ queue u32 │ name
 //! ```
 //!
 //! Numbers are little-endian, texts are their length as u32 and their bytes. What is drawn here is what the log calls
@@ -17,6 +20,7 @@
 
 use crate::queue::history::MessageIdDigest;
 use crate::queue::page::{NO_SESSION, Slot, Stage};
+use crate::queue::subscription_rules::RulesDigest;
 
 /// One record, borrowed from the log. The bytes of a message or state are beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +56,15 @@ pub(super) enum Record<'a> {
     },
     /// No number before this one is given again.
     NextNumber { queue: u32, sequence_number: u64 },
+    /// The rules of a subscription are kept from here on, or not any longer.
+    RulesKept {
+        queue: u32,
+        configured: Option<RulesDigest>,
+    },
+    /// A subscription has a rule.
+    RulePut { queue: u32 },
+    /// It has none of this name any longer.
+    RuleRemoved { queue: u32, name: &'a str },
     /// Which queues there are.
     Queues(Queues),
 }
@@ -68,6 +81,8 @@ pub(in crate::queue) struct Queues {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MessageHead {
     pub(super) stage: Stage,
+    /// At most 15.
+    pub(super) hops: u8,
     pub(super) delivery_count: u32,
     pub(super) enqueued_time: i64,
     pub(super) expires_at: i64,
@@ -97,7 +112,7 @@ impl Record<'_> {
                 put(&[MESSAGE]);
                 put(&queue.to_le_bytes());
                 put(&sequence_number.to_le_bytes());
-                put(&[head.stage as u8]);
+                put(&[head.hops << 4 | head.stage as u8]);
                 put(&head.delivery_count.to_le_bytes());
                 put(&head.enqueued_time.to_le_bytes());
                 put(&head.expires_at.to_le_bytes());
@@ -159,6 +174,21 @@ impl Record<'_> {
                 out.extend_from_slice(&queue.to_le_bytes());
                 out.extend_from_slice(&sequence_number.to_le_bytes());
             }
+            Self::RulesKept { queue, configured } => {
+                out.push(RULES_KEPT);
+                out.extend_from_slice(&queue.to_le_bytes());
+                out.push(u8::from(configured.is_some()));
+                out.extend_from_slice(configured.as_ref().map_or(&[], |digest| &digest[..]));
+            }
+            Self::RulePut { queue } => {
+                out.push(RULE_PUT);
+                out.extend_from_slice(&queue.to_le_bytes());
+            }
+            Self::RuleRemoved { queue, name } => {
+                out.push(RULE_REMOVED);
+                out.extend_from_slice(&queue.to_le_bytes());
+                put_text(out, name);
+            }
             Self::Queues(queues) => {
                 out.push(QUEUES);
                 out.push(u8::from(queues.is_topic));
@@ -178,11 +208,12 @@ impl<'a> Record<'a> {
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let record = match reader.byte()? {
-            MESSAGE => Self::Message {
-                queue: reader.u32()?,
-                sequence_number: reader.u64()?,
-                head: MessageHead {
-                    stage: Stage::of(reader.byte()?)?,
+            MESSAGE => {
+                let (queue, sequence_number) = (reader.u32()?, reader.u64()?);
+                let stage = reader.byte()?;
+                let head = MessageHead {
+                    stage: Stage::of(stage & 15)?,
+                    hops: stage >> 4,
                     delivery_count: reader.u32()?,
                     enqueued_time: reader.i64()?,
                     expires_at: reader.i64()?,
@@ -190,12 +221,18 @@ impl<'a> Record<'a> {
                     enqueue_sequence_number: reader.u64()?,
                     annotations_length: u16::from_le_bytes(reader.take()?),
                     annotation_count: u16::from_le_bytes(reader.take()?),
-                },
-                session: match reader.flag()? {
+                };
+                let session = match reader.flag()? {
                     true => Some(reader.text()?),
                     false => None,
-                },
-            },
+                };
+                Self::Message {
+                    queue,
+                    sequence_number,
+                    head,
+                    session,
+                }
+            }
             REMOVED => Self::Removed {
                 queue: reader.u32()?,
                 first: reader.u64()?,
@@ -222,6 +259,20 @@ impl<'a> Record<'a> {
                 queue: reader.u32()?,
                 sequence_number: reader.u64()?,
             },
+            RULES_KEPT => Self::RulesKept {
+                queue: reader.u32()?,
+                configured: match reader.flag()? {
+                    true => Some(reader.take()?),
+                    false => None,
+                },
+            },
+            RULE_PUT => Self::RulePut {
+                queue: reader.u32()?,
+            },
+            RULE_REMOVED => Self::RuleRemoved {
+                queue: reader.u32()?,
+                name: reader.text()?,
+            },
             QUEUES => {
                 let is_topic = reader.flag()?;
                 let next_id = reader.u32()?;
@@ -246,6 +297,7 @@ impl MessageHead {
     pub(super) fn of(slot: &Slot) -> Self {
         Self {
             stage: slot.stage.unlocked(),
+            hops: slot.hops,
             delivery_count: slot.delivery_count,
             enqueued_time: slot.enqueued_time,
             expires_at: slot.expires_at,
@@ -260,6 +312,7 @@ impl MessageHead {
     pub(super) fn slot(&self) -> Slot {
         Slot {
             stage: self.stage,
+            hops: self.hops,
             delivery_count: self.delivery_count,
             expires_at: self.expires_at,
             until: self.until,
@@ -321,6 +374,9 @@ const SESSION_STATE: u8 = 4;
 const IDENTIFIER: u8 = 5;
 const NEXT_NUMBER: u8 = 6;
 const QUEUES: u8 = 7;
+const RULES_KEPT: u8 = 8;
+const RULE_PUT: u8 = 9;
+const RULE_REMOVED: u8 = 10;
 
 /// Bytes of a message's record before its session.
 const MESSAGE_LENGTH: usize = 55;
@@ -332,6 +388,7 @@ mod tests {
     fn all() -> Vec<Record<'static>> {
         let head = MessageHead {
             stage: Stage::Scheduled,
+            hops: 4,
             delivery_count: 3,
             enqueued_time: -4,
             expires_at: i64::MAX,
@@ -375,6 +432,19 @@ mod tests {
             Record::NextNumber {
                 queue: 1,
                 sequence_number: 2,
+            },
+            Record::RulesKept {
+                queue: 1,
+                configured: None,
+            },
+            Record::RulesKept {
+                queue: 1,
+                configured: Some([7; 16]),
+            },
+            Record::RulePut { queue: 1 },
+            Record::RuleRemoved {
+                queue: 1,
+                name: "$Default",
             },
             Record::Queues(Queues {
                 is_topic: true,

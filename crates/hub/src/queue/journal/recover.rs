@@ -3,7 +3,8 @@
 use super::Journal;
 use super::record::{MessageHead, Queues, Record};
 use crate::log::disk::{
-    CommitNumber, Committer, OpenError, PartitionDirectory, Presence, RecoveryReport,
+    CommitNumber, Committer, Damage, DamageCause, OpenError, PartitionDirectory, Presence,
+    RecoveryReport,
 };
 use crate::log::{
     BlockPool, Cursor, Edge, LogLimits, PartitionLog, PositionError, Readiness, Start, Subscriber,
@@ -13,7 +14,9 @@ use crate::queue::changes::Effects;
 use crate::queue::entity::QUEUES_OF_ONE;
 use crate::queue::history::MessageIdDigest;
 use crate::queue::page::{NO_SESSION, Payload, Stage};
+use crate::queue::rules::RuleSet;
 use crate::queue::state::QueueState;
+use crate::queue::subscription_rules::{KeptRules, SubscriptionRules, decoded};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -42,6 +45,14 @@ pub(in crate::queue) enum JournalError {
     /// It can't be read.
     #[error(transparent)]
     Read(#[from] PositionError),
+    /// The system can't read a segment of it.
+    #[error("{}: {damage}", path.display())]
+    Damaged {
+        /// The journal's directory.
+        path: PathBuf,
+        /// Where.
+        damage: Damage,
+    },
     /// A record makes no sense, although it is what was written.
     #[error("{}: record {record} is none that this program knows; a newer version may have written it", path.display())]
     Record {
@@ -75,6 +86,7 @@ struct ToldOfQueue {
     next_number: u64,
     session_states: BTreeMap<String, Box<[u8]>>,
     identifiers: Vec<(i64, MessageIdDigest, u64)>,
+    rules: Option<KeptRules>,
 }
 
 #[derive(Debug)]
@@ -93,6 +105,7 @@ impl Journal {
         names: &[String],
         is_topic: bool,
         states: &mut [QueueState],
+        rules: &mut [SubscriptionRules],
     ) -> Result<(Self, RecoveryReport), JournalError> {
         let slack = place.slack.bytes();
         let limits = LogLimits {
@@ -124,8 +137,15 @@ impl Journal {
                 + (place % QUEUES_OF_ONE) as u32
         };
         let ids: Vec<u32> = (0..states.len()).map(id_of).collect();
-        for (state, id) in states.iter_mut().zip(&ids) {
-            if let Some(told) = told.of_queues.remove(id) {
+        for (place, (state, id)) in states.iter_mut().zip(&ids).enumerate() {
+            if let Some(mut told) = told.of_queues.remove(id) {
+                // The first three are the topic's own.
+                let rules = (place / QUEUES_OF_ONE)
+                    .checked_sub(1)
+                    .and_then(|place| rules.get_mut(place));
+                if let (Some(rules), Some(kept)) = (rules, told.rules.take()) {
+                    rules.restore(kept);
+                }
                 told.restore(state);
             }
         }
@@ -142,7 +162,7 @@ impl Journal {
             slack,
         };
         let mut account = Vec::new();
-        journal.give_account(states, &mut account);
+        journal.give_account(states, rules, &mut account);
         // Without the disk it is given with the next cleaning.
         if journal.append(i64::MIN, states, &mut account).is_err() {
             journal.account = 0;
@@ -179,16 +199,18 @@ fn read(
     let mut subscription = log.subscribe(&subscriber, 0);
     let mut cursor = log.position(Start::Earliest)?;
     let mut next = log.stats().begin_sequence_number;
+    let unknown = |record| JournalError::Record {
+        path: path.to_owned(),
+        record,
+    };
     while next < end {
         if let Some(chunk) = log.read(&mut cursor, usize::MAX) {
             for record in chunk.records() {
                 let number = record.sequence_number;
                 let decoded = Record::decode(record.annotations);
-                let decoded = decoded.ok_or_else(|| JournalError::Record {
-                    path: path.to_owned(),
-                    record: number,
-                })?;
-                told.apply(decoded, record.sections, number);
+                let decoded = decoded.ok_or_else(|| unknown(number))?;
+                let applied = told.apply(decoded, record.sections, number);
+                applied.ok_or_else(|| unknown(number))?;
                 next = number + 1;
             }
             // It was the whole rest of a segment.
@@ -199,7 +221,15 @@ fn read(
         match subscription.arm(&cursor) {
             Readiness::Ready => {}
             Readiness::Waiting => wait(&subscriber),
-            Readiness::Damaged(_) => {
+            // It may be read another time: what it tells must not be forgotten.
+            Readiness::Damaged(damage) if matches!(damage.cause, DamageCause::Read(_)) => {
+                return Err(JournalError::Damaged {
+                    path: path.to_owned(),
+                    damage,
+                });
+            }
+            Readiness::Damaged(damage) => {
+                tracing::error!(journal = %path.display(), %damage, "what follows in the segment is left out");
                 let segment = log.complete_segment(next);
                 next = segment.map_or(end, |segment| segment.next_sequence_number);
                 if next < end {
@@ -234,7 +264,8 @@ fn wait(subscriber: &Subscriber) {
 }
 
 impl Told {
-    fn apply(&mut self, record: Record<'_>, bytes: &[u8], number: u64) {
+    /// Notes what a record tells; `None` if that makes no sense.
+    fn apply(&mut self, record: Record<'_>, bytes: &[u8], number: u64) -> Option<()> {
         match record {
             Record::Message {
                 queue,
@@ -302,8 +333,33 @@ impl Told {
                     self.queue(queue).used(last);
                 }
             }
+            Record::RulesKept { queue, configured } => {
+                let rules = &mut self.queue(queue).rules;
+                // An account says again what is known.
+                if rules.as_ref().map(|kept| kept.configured) != configured {
+                    *rules = configured.map(|configured| KeptRules {
+                        configured,
+                        set: RuleSet::empty(),
+                    });
+                }
+            }
+            Record::RulePut { queue } => {
+                let rule = decoded(bytes)?;
+                if let Some(kept) = &mut self.queue(queue).rules
+                    && kept.set.find(&rule.name) != Some(&rule)
+                {
+                    let _ = kept.set.remove(&rule.name);
+                    kept.set.add(rule).ok()?;
+                }
+            }
+            Record::RuleRemoved { queue, name } => {
+                if let Some(kept) = &mut self.queue(queue).rules {
+                    let _ = kept.set.remove(name);
+                }
+            }
             Record::Queues(queues) => self.queues = Some(queues),
         }
+        Some(())
     }
 
     fn queue(&mut self, id: u32) -> &mut ToldOfQueue {

@@ -228,6 +228,8 @@ mod tests {
                 ("key".into(), uuid),
                 ("narrow".into(), Value::Int(7)),
                 ("odd".into(), Value::Double(f64::INFINITY)),
+                ("many digits".into(), Value::Double(0.1 + 0.2)),
+                ("far".into(), Value::Double(1e300)),
             ],
             ..CorrelationFilter::default()
         };

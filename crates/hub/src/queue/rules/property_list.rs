@@ -1,7 +1,7 @@
 //! Application properties as a person writes them and a file keeps them: names with values, in their order.
 //!
 //! Texts, booleans, integers and floats are written as such, and read as string, boolean, long and double. Every other
-//! value is written as `{amqp: "…"}`, its encoding in hexadecimal digits, so that whatever a client sent reads back as
+//! value, and a float of many digits, is written as `{amqp: "…"}`, its encoding in hexadecimal digits, so that whatever a client sent reads back as
 //! it was.
 
 use amqp::codec::{Reader, Value, write};
@@ -40,7 +40,7 @@ impl Serialize for Written<'_> {
             Value::String(text) => serializer.serialize_str(text),
             Value::Boolean(value) => serializer.serialize_bool(*value),
             Value::Long(number) => serializer.serialize_i64(*number),
-            Value::Double(number) if number.is_finite() => serializer.serialize_f64(*number),
+            Value::Double(number) if is_short(*number) => serializer.serialize_f64(*number),
             other => {
                 let mut bytes = Vec::new();
                 write::value(&mut bytes, other);
@@ -127,6 +127,11 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
+/// Whether a number has so few digits that whatever reads them gets exactly this number.
+fn is_short(number: f64) -> bool {
+    number.is_finite() && number.to_string().len() <= EXACT_DIGITS
+}
+
 fn decoded(digits: &str) -> Option<Value> {
     let bytes: Option<Vec<u8>> = digits
         .as_bytes()
@@ -138,5 +143,8 @@ fn decoded(digits: &str) -> Option<Value> {
     let value = reader.value().ok()?;
     reader.is_empty().then_some(value)
 }
+
+/// Decimal digits that any reader takes for the one number that is nearest.
+const EXACT_DIGITS: usize = 15;
 
 const ENCODED: &str = "amqp";

@@ -135,3 +135,124 @@ fn subscriptions_and_dead_letters_go_on_as_well() {
     );
     assert_eq!(target.counts().dead_letters, 0);
 }
+
+/// Lets everything happen that is due now; each look takes messages a step further.
+fn settle_down(store: &QueueStore) {
+    while store.advance(at(0)).is_some_and(|next| next <= at(0)) {}
+}
+
+/// The bodies and the reasons of what could not be forwarded.
+fn stranded(queue: &Queue) -> Vec<(String, String)> {
+    let deliveries = peek(queue.transfer_dead_letters().unwrap(), 0);
+    let one = |delivery: Delivery<'_>| {
+        let reason = property(delivery.sections, "DeadLetterReason").unwrap();
+        (
+            text(delivery.sections),
+            reason.as_text().unwrap().to_owned(),
+        )
+    };
+    deliveries.iter().map(one).collect()
+}
+
+const TOO_FAR: &str = "MaxTransferHopCountExceeded";
+
+#[test]
+fn in_a_circle_messages_go_four_steps_and_no_further() {
+    let store = QueueStore::in_memory();
+    let one = store.create_queue("one", forwarding("two")).unwrap();
+    let two = store.create_queue("two", forwarding("one")).unwrap();
+    send(&two, 0, &["other"]);
+    store.advance(at(0));
+    send(&one, 0, &["a", "b"]);
+    settle_down(&store);
+    let expected = ["other"].map(|text| (text.to_owned(), TOO_FAR.to_owned()));
+    assert_eq!(stranded(&two), expected);
+    let expected = ["a", "b"].map(|text| (text.to_owned(), TOO_FAR.to_owned()));
+    assert_eq!(stranded(&one), expected);
+    let counts = one.counts();
+    assert_eq!((counts.active, counts.dead_letters), (0, 0));
+    assert_eq!(counts.transfer_dead_letters, 2);
+    assert!(counts.bytes > 2 * MESSAGE_OVERHEAD);
+    let deliveries = peek(one.transfer_dead_letters().unwrap(), 0);
+    let first = deliveries.iter().next().unwrap();
+    assert_eq!(first.enqueue_sequence_number, 2, "as in its first queue");
+    assert_eq!(first.dead_letter_source, Some("one"));
+}
+
+#[test]
+fn a_chain_of_four_steps_ends_where_it_leads() {
+    let store = QueueStore::in_memory();
+    let chain = |from: usize| format!("queue{from}");
+    for from in 0..4 {
+        let options = forwarding(&chain(from + 1));
+        store.create_queue(&chain(from), options).unwrap();
+    }
+    let end = store
+        .create_queue(&chain(4), QueueOptions::default())
+        .unwrap();
+    let Some(Entity::Queue(first)) = store.entity("queue0") else {
+        panic!("it was created")
+    };
+    send(&first, 0, &["a"]);
+    settle_down(&store);
+    assert_eq!(texts(&receive(&end, 0, 1)), ["a"]);
+}
+
+#[test]
+fn dead_letters_that_come_back_as_dead_letters_end_as_well() {
+    let store = QueueStore::in_memory();
+    let subscription = NewSubscription {
+        name: "s".to_owned(),
+        options: QueueOptions {
+            requires_session: true,
+            forward_dead_lettered_messages_to: Some("news".to_owned()),
+            ..QueueOptions::default()
+        },
+        rules: RuleSet::default(),
+    };
+    let options = TopicOptions::default();
+    let topic = store
+        .create_topic("news", options, vec![subscription])
+        .unwrap();
+    let sections = body("of no session");
+    let message = NewMessage {
+        sections: &[&sections],
+        ..NewMessage::default()
+    };
+    topic.enqueue(at(0), &[message]).unwrap();
+    settle_down(&store);
+    let queue = topic.subscription("s").unwrap().queue();
+    let expected = [("of no session".to_owned(), TOO_FAR.to_owned())];
+    assert_eq!(stranded(queue), expected);
+    assert_eq!(queue.lifecycle_counters().dead_lettered, 5);
+}
+
+#[test]
+fn a_message_that_never_will_be_taken_holds_up_no_other() {
+    let store = QueueStore::in_memory();
+    let source = store.create_queue("source", forwarding("target")).unwrap();
+    let options = QueueOptions {
+        requires_session: true,
+        ..QueueOptions::default()
+    };
+    let target = store.create_queue("target", options).unwrap();
+    let mut with_session = Vec::new();
+    Properties {
+        group_id: Some("one".into()),
+        ..Properties::default()
+    }
+    .encode(&mut with_session);
+    with_session.extend_from_slice(&body("good"));
+    let without = body("bad");
+    let message = |sections| NewMessage {
+        sections,
+        ..NewMessage::default()
+    };
+    let (good, bad): ([&[u8]; 1], [&[u8]; 1]) = ([&with_session], [&without]);
+    let batch = [&good, &good, &bad, &good].map(|sections| message(&sections[..]));
+    source.enqueue(at(0), &batch).unwrap();
+    settle_down(&store);
+    assert_eq!(target.counts().active, 3);
+    let expected = [("bad".to_owned(), "Session ID is null".to_owned())];
+    assert_eq!(stranded(&source), expected);
+}

@@ -144,10 +144,10 @@ fn rules_come_and_go_for_what_is_sent_from_then_on() {
     );
     let subscription = topic.subscription("s").unwrap();
     publish(&topic, 0, &[colored("a", "blue")]).unwrap();
-    subscription.remove_rule("$Default").unwrap();
+    subscription.remove_rule(at(0), "$Default").unwrap();
     publish(&topic, 0, &[colored("b", "blue")]).unwrap();
     subscription
-        .add_rule(sql("red", "color = 'red'", None))
+        .add_rule(at(0), sql("red", "color = 'red'", None))
         .unwrap();
     assert_eq!(subscription.rules().len(), 1);
     publish(&topic, 0, &[colored("c", "red"), colored("d", "blue")]).unwrap();
@@ -248,7 +248,7 @@ fn a_message_without_session_is_a_dead_letter_where_sessions_are_required() {
     let (_store, topic) = topic(TopicOptions::default(), vec![with_sessions]);
     publish(&topic, 0, &[colored("a", "red")]).unwrap();
     let queue = topic.subscription("sessions").unwrap().queue();
-    let expected = [("a".to_owned(), "Session id is null".to_owned())];
+    let expected = [("a".to_owned(), "Session ID is null".to_owned())];
     assert_eq!(dead_letters(queue, 0), expected);
     let sections = colored("b", "red");
     let message = NewMessage {

@@ -3,12 +3,15 @@
 mod crashes;
 mod faults;
 mod restarts;
+mod rules;
+mod torn;
 
 use super::*;
 use crate::log::BlockPool;
 use crate::log::disk::{
     CommitNumber, CommitState, Committer, DiskFiles, StorageOptions, SyncPolicy, SystemFiles,
 };
+use std::fs;
 use std::path::PathBuf;
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
@@ -54,7 +57,7 @@ impl Disk {
     /// The segment files of an entity, oldest first.
     fn segments(&self, folder: &str) -> Vec<PathBuf> {
         let path = self.directory.path().join("queues").join(folder);
-        let Ok(entries) = std::fs::read_dir(path) else {
+        let Ok(entries) = fs::read_dir(path) else {
             return Vec::new();
         };
         let mut paths: Vec<_> = entries
@@ -121,6 +124,26 @@ impl Running {
 
     fn close(self) {
         self.committer.close().unwrap();
+    }
+}
+
+/// Cuts the one segment of an entity at every byte from `from` on, and lets `check` look at what a start finds; it is told
+/// how long the segment was.
+fn cut_at_every_byte(disk: &Disk, folder: &str, from: u64, check: impl Fn(&Running, u64)) {
+    let segment = disk.segments(folder).pop().unwrap();
+    let bytes = fs::read(&segment).unwrap();
+    assert_eq!(disk.segments(folder).len(), 1);
+    for length in (from..=bytes.len() as u64).rev() {
+        fs::write(&segment, &bytes[..length as usize]).unwrap();
+        for left in fs::read_dir(segment.parent().unwrap()).unwrap() {
+            let path = left.unwrap().path();
+            if path != segment {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        let running = disk.start();
+        check(&running, length);
+        running.kill();
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::super::super::rules::RuleSet;
 use super::*;
-use std::fs;
 
 fn whole(message: NewMessage<'static>) -> NewMessage<'static> {
     NewMessage {
@@ -280,35 +279,30 @@ fn a_journal_stays_short_whatever_goes_through_and_an_old_message_stays() {
 }
 
 #[test]
-fn a_torn_end_takes_the_last_operation_and_nothing_else() {
+fn a_message_is_not_forwarded_more_often_for_being_kept_in_between() {
     let disk = Disk::new();
+    let forwarding = |to: &str| QueueOptions {
+        forward_to: Some(to.to_owned()),
+        ..QueueOptions::default()
+    };
+    let settle_down = |store: &QueueStore| while store.advance(at(0)) == Some(at(0)) {};
     let running = disk.start();
-    let queue = running.queue("orders", QueueOptions::default());
-    send(&queue, 0, &["a", "b"]);
-    let received = receive(&queue, 0, 2);
-    running.safe(&queue);
-    let before = disk.bytes("orders");
-    settle(&queue, 0, &received, &Settlement::Complete);
-    running.safe(&queue);
-    let after = disk.bytes("orders");
-    drop(queue);
+    let one = running.queue("one", forwarding("two"));
+    let two = running.queue("two", QueueOptions::default());
+    send(&one, 0, &["a"]);
+    while two.counts().active == 0 {
+        settle_down(&running.store);
+    }
+    running.safe(&two);
+    drop((one, two));
     running.kill();
-    let segment = disk.segments("orders").pop().unwrap();
-    let bytes = fs::read(&segment).unwrap();
-    assert_eq!(bytes.len() as u64, after, "there is one segment");
-    for length in (before..=after).rev() {
-        fs::write(&segment, &bytes[..length as usize]).unwrap();
-        for left in fs::read_dir(segment.parent().unwrap()).unwrap() {
-            let path = left.unwrap().path();
-            if path != segment {
-                fs::remove_file(path).unwrap();
-            }
-        }
-        let running = disk.start();
-        let queue = running.queue("orders", QueueOptions::default());
-        let expected = if length == after { 0 } else { 2 };
-        assert_eq!(peek(&queue, 0).len(), expected, "cut at {length}");
-        drop(queue);
-        running.kill();
+
+    // To `one`, to `two`, to `one` again.
+    let running = disk.start();
+    let two = running.queue("two", forwarding("one"));
+    let one = running.queue("one", forwarding("two"));
+    while one.counts().transfer_dead_letters == 0 {
+        assert_eq!(two.counts().transfer_dead_letters, 0);
+        running.store.advance(at(0));
     }
 }

@@ -154,6 +154,7 @@ impl<'a> IncomingMessage<'a> {
             session_id: self.session_id,
             time_to_live: self.time_to_live,
             scheduled_enqueue_time: self.scheduled_enqueue_time,
+            forwarded: None,
         }
     }
 

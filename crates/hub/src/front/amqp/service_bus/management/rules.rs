@@ -8,8 +8,8 @@ use super::arguments::{Arguments, mistyped};
 use super::{
     Answer, ManagedEntity, Outcome, Request, done, not_allowed, nothing, rule_codec, single,
 };
-use crate::queue::Subscription;
 use crate::queue::rules::RuleError;
+use crate::queue::{RuleChangeError, Subscription};
 
 impl Request<'_> {
     pub(super) fn add_rule(&self, arguments: &Arguments) -> Outcome {
@@ -19,19 +19,19 @@ impl Request<'_> {
             .find("rule-description")
             .ok_or_else(|| mistyped("rule-description", "there"))?;
         let rule = rule_codec::read(name, description)?;
-        subscription
-            .add_rule(rule)
+        let commit = subscription
+            .add_rule(self.unix_time(), rule)
             .map_err(|error| refusal(&error))?;
-        Ok(done())
+        Ok(done().after(commit))
     }
 
     pub(super) fn remove_rule(&self, arguments: &Arguments) -> Outcome {
         let subscription = self.ruled_subscription()?;
         let name = arguments.text("rule-name")?;
-        subscription
-            .remove_rule(name)
+        let (_rule, commit) = subscription
+            .remove_rule(self.unix_time(), name)
             .map_err(|error| refusal(&error))?;
-        Ok(done())
+        Ok(done().after(commit))
     }
 
     pub(super) fn enumerate_rules(&self, arguments: &Arguments) -> Outcome {
@@ -63,7 +63,11 @@ impl Request<'_> {
     }
 }
 
-fn refusal(error: &RuleError) -> Answer {
+fn refusal(error: &RuleChangeError) -> Answer {
+    let error = match error {
+        RuleChangeError::Rule(error) => error,
+        RuleChangeError::Queue(error) => return super::refusal(error),
+    };
     let (status, condition) = match error {
         RuleError::Exists { .. } => (409, ErrorCondition::ENTITY_ALREADY_EXISTS),
         RuleError::NotFound { .. } => (404, ErrorCondition::NOT_FOUND),

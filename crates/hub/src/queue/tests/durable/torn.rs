@@ -1,0 +1,144 @@
+//! A journal that ends in the middle of whatever was written last, as a crash may leave it.
+
+use super::*;
+
+#[test]
+fn a_torn_end_takes_the_last_operation_and_nothing_else() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let queue = running.queue("orders", QueueOptions::default());
+    send(&queue, 0, &["a", "b"]);
+    let received = receive(&queue, 0, 2);
+    running.safe(&queue);
+    let before = disk.bytes("orders");
+    settle(&queue, 0, &received, &Settlement::Complete);
+    running.safe(&queue);
+    let after = disk.bytes("orders");
+    drop(queue);
+    running.kill();
+    cut_at_every_byte(&disk, "orders", before, |running, length| {
+        let queue = running.queue("orders", QueueOptions::default());
+        let expected = if length == after { 0 } else { 2 };
+        assert_eq!(peek(&queue, 0).len(), expected, "cut at {length}");
+    });
+}
+
+/// All that there is to see of a queue after a start.
+#[derive(Clone, Debug, PartialEq)]
+struct View {
+    /// Number, text, count, state.
+    messages: Vec<(u64, String, u32, MessageState)>,
+    dead_letters: Vec<(String, String)>,
+    sessions: Vec<(String, Option<Vec<u8>>)>,
+    next_number: u64,
+}
+
+const STARTED: i64 = 1_000;
+
+fn options() -> QueueOptions {
+    QueueOptions {
+        requires_session: true,
+        duplicate_detection: Some(Duration::from_millis(1_000_000)),
+        ..QueueOptions::default()
+    }
+}
+
+/// What is there, without the locks that end with the process.
+fn view(queue: &Queue) -> View {
+    let messages = seen(&peek(queue, STARTED));
+    let sessions = queue.sessions(0, usize::MAX);
+    let states = sessions.into_iter().map(|session| {
+        let lock = queue.accept_session(at(STARTED), Some(&session));
+        let state = queue.session_state(at(STARTED), &session).unwrap();
+        if let Ok(Some(lock)) = lock {
+            queue.release_session(at(STARTED), &lock);
+        }
+        (session, state)
+    });
+    View {
+        messages: messages
+            .into_iter()
+            .map(|seen| (seen.number, seen.text, seen.count, seen.state))
+            .collect(),
+        dead_letters: dead_letters(queue, STARTED),
+        sessions: states.collect(),
+        next_number: queue.entity.lock().queues[0].pages.next_sequence_number(),
+    }
+}
+
+#[test]
+fn wherever_a_journal_is_cut_what_is_there_is_what_was_at_the_end_of_the_last_whole_operation() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let queue = running.queue("orders", options());
+    running.safe(&queue);
+    // The length after each operation, and what there was to see.
+    let mut history = vec![(disk.bytes("orders"), view(&queue))];
+    let mut note = |queue: &Arc<Queue>| {
+        running.safe(queue);
+        history.push((disk.bytes("orders"), view(queue)));
+    };
+    for texts in [&["a", "b", "c"][..], &["d", "e"]] {
+        send_with(&queue, STARTED, texts, |message| NewMessage {
+            session_id: Some("one"),
+            ..message
+        })
+        .unwrap();
+        note(&queue);
+    }
+    send_with(&queue, STARTED, &["later"], |message| NewMessage {
+        session_id: Some("two"),
+        message_id: Some(b"later"),
+        scheduled_enqueue_time: Some(at(STARTED * 2)),
+        ..message
+    })
+    .unwrap();
+    note(&queue);
+    let lock = queue.accept_session(at(STARTED), Some("one"));
+    let lock = lock.unwrap().unwrap();
+    let mut deliveries = Deliveries::new();
+    let request = ReceiveRequest {
+        session: Some(&lock),
+        ..request(ReceiveMode::PeekLock, 5)
+    };
+    queue
+        .receive(at(STARTED), &request, &mut deliveries)
+        .unwrap();
+    let received = seen(&deliveries);
+    let hopeless = Settlement::DeadLetter {
+        reason: Some("no"),
+        description: None,
+        properties: &[],
+    };
+    let marked = Settlement::Abandon {
+        properties: &[("mark".to_owned(), Value::Int(7))],
+    };
+    for (place, settlement) in [Settlement::Complete, ABANDON, DEFER, hopeless, marked]
+        .iter()
+        .enumerate()
+    {
+        settle(&queue, STARTED, &received[place..=place], settlement);
+        note(&queue);
+    }
+    for state in [Some(&b"state"[..]), None, Some(b"other")] {
+        queue.set_session_state(at(STARTED), "one", state).unwrap();
+        note(&queue);
+    }
+    let later = history.last().unwrap().1.messages.last().unwrap().0;
+    queue.cancel_scheduled(at(STARTED), &[later]).unwrap();
+    running.safe(&queue);
+    history.push((disk.bytes("orders"), view(&queue)));
+    drop(queue);
+    running.kill();
+
+    let empty = View {
+        next_number: 1,
+        ..history[0].1.clone()
+    };
+    cut_at_every_byte(&disk, "orders", 0, |running, length| {
+        let queue = running.queue("orders", options());
+        let last = history.iter().rev().find(|(end, _)| *end <= length);
+        let expected = last.map_or(&empty, |(_, view)| view);
+        assert_eq!(&view(&queue), expected, "cut at {length}");
+    });
+}
