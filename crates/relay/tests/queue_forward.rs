@@ -13,11 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use connect::event::{EventBatch, PartitionId};
 use connect::service::ClientOptions;
-use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
+use connect::service_bus::{Entity, ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::{OutgoingBatch, SendToken, SendUnit, Sink};
 use connect::source::{Settlement, Source, SourceEvent};
-use hub::namespace::{NamespaceConfig, QueueConfig};
-use hub::queue::QueueOptions;
+use hub::namespace::{NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig};
+use hub::queue::{QueueOptions, TopicOptions};
 use hub::service::{Service, ServiceConfig};
 use relay::metrics::Metrics;
 use relay::{Ended, Relay, SettlingOptions, Summary};
@@ -53,7 +53,12 @@ async fn source(service: &Service, entity: &str, concurrency: u32) -> ServiceBus
 
 /// Puts messages into `queue1` whose payloads are their numbers.
 async fn put(service: &Service, numbers: std::ops::Range<u32>) {
-    let options = client(service, "queue1");
+    put_into(service, "queue1", numbers).await;
+}
+
+/// The same with another entity.
+async fn put_into(service: &Service, entity: &str, numbers: std::ops::Range<u32>) {
+    let options = client(service, entity);
     let mut sink = ServiceBusSink::connect(options, SendUnit::Batch)
         .await
         .unwrap();
@@ -79,7 +84,12 @@ async fn put(service: &Service, numbers: std::ops::Range<u32>) {
 
 /// Takes `count` messages out of `queue2`, and says how often each number was there.
 async fn take(service: &Service, count: usize) -> HashMap<u32, u32> {
-    let mut source = source(service, "queue2", 500).await;
+    take_from(service, "queue2", count).await
+}
+
+/// The same with another entity.
+async fn take_from(service: &Service, entity: &str, count: usize) -> HashMap<u32, u32> {
+    let mut source = source(service, entity, 500).await;
     source.open(PartitionId(0), ());
     let mut seen = HashMap::new();
     let mut taken = 0;
@@ -112,10 +122,24 @@ async fn relay(
     options: SettlingOptions,
     enough: impl Fn(&Metrics) -> bool,
 ) -> Summary {
-    let source = source(service, "queue1", concurrency).await;
-    let sink = ServiceBusSink::connect(client(service, "queue2"), SendUnit::Event)
-        .await
-        .unwrap();
+    let receive = ReceiveOptions {
+        concurrency,
+        ..ReceiveOptions::default()
+    };
+    let [from, to] = ["queue1", "queue2"].map(|entity| client(service, entity));
+    relay_between(from, receive, to, options, enough).await
+}
+
+/// The same between any two entities.
+async fn relay_between(
+    from: ClientOptions,
+    receive: ReceiveOptions,
+    to: ClientOptions,
+    options: SettlingOptions,
+    enough: impl Fn(&Metrics) -> bool,
+) -> Summary {
+    let source = ServiceBusSource::connect(from, receive).await.unwrap();
+    let sink = ServiceBusSink::connect(to, SendUnit::Event).await.unwrap();
     let relay = Relay::settling(options, source, sink).unwrap();
     let handle = relay.metrics_handle();
     let shutdown = async {
@@ -220,6 +244,96 @@ async fn a_lock_that_expires_with_its_receiver_is_a_redelivery() {
     .await;
     assert!(summary.metrics.redelivered_events >= locked.min(1));
     assert_eq!(take(&service, 10).await.len(), 10);
+}
+
+#[tokio::test]
+async fn what_is_prefetched_is_forwarded_once_and_completed() {
+    let service = serve(QueueOptions::default()).await;
+    put(&service, 0..2_000).await;
+    let receive = ReceiveOptions {
+        concurrency: 8,
+        prefetch: 300,
+        ..ReceiveOptions::default()
+    };
+    let [from, to] = ["queue1", "queue2"].map(|entity| client(&service, entity));
+    let options = SettlingOptions::default();
+    let summary = relay_between(from, receive, to, options, |metrics| {
+        metrics.confirmed_events == 2_000
+    })
+    .await;
+    assert_eq!(summary.ended, Ended::Finished);
+    let metrics = summary.metrics;
+    assert_eq!(
+        (metrics.forwarded_events, metrics.redelivered_events),
+        (2_000, 0)
+    );
+    assert_eq!(take(&service, 2_000).await.len(), 2_000);
+}
+
+#[tokio::test]
+async fn a_subscription_is_forwarded_and_another_keeps_its_copies() {
+    let subscription = |name: &str| SubscriptionConfig {
+        name: name.to_owned(),
+        options: QueueOptions::default(),
+        rules: None,
+    };
+    let namespace = NamespaceConfig {
+        topics: vec![TopicConfig {
+            name: "topic".to_owned(),
+            options: TopicOptions::default(),
+            subscriptions: vec![subscription("forwarded"), subscription("kept")],
+        }],
+        queues: vec![QueueConfig::new("queue2")],
+        ..NamespaceConfig::with_hubs(Vec::new())
+    };
+    let service = Service::start(ServiceConfig::loopback(namespace))
+        .await
+        .unwrap();
+    put_into(&service, "topic", 0..1_000).await;
+    let entity = Entity::Subscription {
+        topic: "topic".to_owned(),
+        name: "forwarded".to_owned(),
+    };
+    let from = client(&service, &entity.address());
+    let receive = ReceiveOptions::default();
+    let to = client(&service, "queue2");
+    let options = SettlingOptions::default();
+    let summary = relay_between(from, receive, to, options, |metrics| {
+        metrics.confirmed_events == 1_000
+    })
+    .await;
+    assert_eq!(summary.ended, Ended::Finished);
+    let seen = take(&service, 1_000).await;
+    assert!(seen.len() == 1_000 && seen.values().all(|&times| times == 1));
+    let kept = take_from(&service, "topic/Subscriptions/kept", 1_000).await;
+    assert_eq!(kept.len(), 1_000);
+}
+
+#[tokio::test]
+async fn queues_are_forwarded_over_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let tls = hub::tls::development(directory.path(), "127.0.0.1").unwrap();
+    let namespace = NamespaceConfig {
+        queues: vec![QueueConfig::new("queue1"), QueueConfig::new("queue2")],
+        ..NamespaceConfig::with_hubs(Vec::new())
+    };
+    let mut config = ServiceConfig::loopback(namespace);
+    config.amqps = Some(("127.0.0.1:0".parse().unwrap(), tls.server));
+    let service = Service::start(config).await.unwrap();
+    put(&service, 0..2_000).await;
+    let [from, to] = ["queue1", "queue2"].map(|entity| ClientOptions {
+        certificate_authority: Some(tls.authority.clone()),
+        ..ClientOptions::new(service.tls_connection_string(None).unwrap(), entity)
+    });
+    let receive = ReceiveOptions::default();
+    let options = SettlingOptions::default();
+    let summary = relay_between(from, receive, to, options, |metrics| {
+        metrics.confirmed_events == 2_000
+    })
+    .await;
+    assert_eq!(summary.ended, Ended::Finished);
+    let seen = take(&service, 2_000).await;
+    assert!(seen.len() == 2_000 && seen.values().all(|&times| times == 1));
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
