@@ -376,6 +376,15 @@ impl Client {
         .await
     }
 
+    /// Says good-bye and hears it.
+    pub(crate) async fn close(mut self) {
+        self.connection().close(None);
+        self.until("the close", |event| {
+            matches!(event, Event::Closed(_)).then_some(())
+        })
+        .await;
+    }
+
     pub(crate) async fn drain(&mut self, link: LinkId) {
         self.connection().drain(link);
         self.until("the answer to the drain", |event| {

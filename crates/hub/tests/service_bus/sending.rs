@@ -2,6 +2,7 @@
 
 use amqp::Value;
 use amqp::codec::Symbol;
+use amqp::connection::NewDelivery;
 use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, Properties, encode};
 use amqp::performative::{DeliveryState, SenderSettleMode};
 use hub::namespace::QueueConfig;
@@ -159,4 +160,45 @@ async fn what_is_received_and_deleted_is_settled_and_gone() {
     client.detach(receiver).await;
     let other = client.receiver("orders", 10).await;
     assert_eq!(client.receive(other, 1).await[0].payload(), b"two");
+}
+
+#[tokio::test]
+async fn what_is_sent_and_settled_in_one_breath_with_the_farewell_counts() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    client.send(sender, b"done").await;
+    let receiver = client.receiver("orders", 1).await;
+    let received = client.receive(receiver, 1).await.remove(0);
+    let settled = NewDelivery {
+        tag: b"tag",
+        format: FORMAT_AMQP,
+        settled: true,
+    };
+    let mut link = client.connection().sender(sender).unwrap();
+    link.send(&settled, &[&message(b"last words")]).unwrap();
+    client.propose(received.id, received.id, DeliveryState::Accepted);
+    client.close().await;
+    let mut client = Client::connect(&service).await;
+    let receiver = client.receiver("orders", 2).await;
+    assert_eq!(
+        client.receive(receiver, 1).await[0].payload(),
+        b"last words"
+    );
+    client.drain(receiver).await;
+    assert_eq!(client.waiting(receiver), 0);
+    let answer = client
+        .request(
+            "orders",
+            "peek-message",
+            &[
+                ("from-sequence-number", Value::Long(0)),
+                ("message-count", Value::Int(10)),
+            ],
+        )
+        .await;
+    let Some(Value::List(left)) = answer.body.get("messages") else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(left.len(), 1);
 }

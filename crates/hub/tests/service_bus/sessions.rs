@@ -262,3 +262,29 @@ async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
     let ids = Value::Array(vec!["one".into()]);
     assert_eq!(answer.body.get("sessions-ids"), Some(&ids));
 }
+
+#[tokio::test]
+async fn who_waits_for_a_session_and_gives_up_or_vanishes_keeps_it_from_nobody() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let mut patient = Client::connect(&service).await;
+    let link = patient.begin_to_receive("orders", session_filter(Value::Null));
+    // Requests come after it, so it has come to wait when they are answered.
+    let answered = patient.request("orders", "peek-message", &[]).await;
+    assert_eq!(answered.status, 400);
+    patient.detach(link).await;
+    let mut vanishing = Client::connect(&service).await;
+    for _ in 0..3 {
+        vanishing.begin_to_receive("orders", session_filter(Value::Null));
+    }
+    vanishing.request("orders", "peek-message", &[]).await;
+    drop(vanishing);
+    let (sender, _) = client.sender("orders").await.unwrap();
+    send(&mut client, sender, "one", b"message").await;
+    // Whoever vanished may have had it for a moment: this one waits, then.
+    let link = client.begin_to_receive("orders", session_filter(Value::Null));
+    let (link, answer) = client.answer_to(link).await.unwrap();
+    assert_eq!(session_of(&answer), "one".into());
+    client.connection().set_credit(link, 1);
+    assert_eq!(client.receive(link, 1).await[0].payload(), b"message");
+}
