@@ -134,6 +134,11 @@ impl Connection {
         self.link(link).map(|state| SessionId(state.channel))
     }
 
+    /// The name of a link, by which both ends know it.
+    pub fn link_name(&self, link: LinkId) -> Option<&str> {
+        self.link(link).map(|state| state.name.as_str())
+    }
+
     pub(super) fn link(&self, link: LinkId) -> Option<&Link> {
         self.links
             .get(link.index as usize)?

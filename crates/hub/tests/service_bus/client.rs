@@ -400,6 +400,17 @@ impl Client {
         operation: &str,
         body: &[(&str, Value)],
     ) -> Answer {
+        self.request_with(entity, operation, &[], body).await
+    }
+
+    /// The same with more application properties.
+    pub(crate) async fn request_with(
+        &mut self,
+        entity: &str,
+        operation: &str,
+        more: &[(&str, Value)],
+        body: &[(&str, Value)],
+    ) -> Answer {
         let node = format!("{entity}/$management");
         let (sender, _) = self.sender(&node).await.unwrap();
         let (receiver, _) = self.ask_to_receive(&node, |_| {}).await.unwrap();
@@ -411,7 +422,9 @@ impl Client {
         };
         properties.encode(&mut message);
         let operation = format!("com.microsoft:{operation}");
-        encode::application_properties(&mut message, &[("operation", operation.as_str().into())]);
+        let mut application_properties = vec![("operation", operation.as_str().into())];
+        application_properties.extend_from_slice(more);
+        encode::application_properties(&mut message, &application_properties);
         encode::value(&mut message, &map(body));
         let outcome = self.send_message(sender, FORMAT_AMQP, &message).await;
         assert_eq!(outcome, DeliveryState::Accepted);

@@ -107,6 +107,58 @@ async fn a_link_for_the_next_session_is_refused_when_its_time_is_over() {
 }
 
 #[tokio::test]
+async fn deferred_messages_of_a_session_are_told_by_its_name_or_that_of_its_link() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    send(&mut client, sender, "one", b"later").await;
+    let asked = |options: &mut LinkOptions| {
+        session_filter("one".into())(options);
+        options.name = "the link".to_owned();
+    };
+    let (link, _) = client.ask_to_receive("orders", asked).await.unwrap();
+    client.connection().set_credit(link, 1);
+    let message = client.receive(link, 1).await.remove(0);
+    let defer = DeliveryState::Modified {
+        delivery_failed: false,
+        undeliverable_here: true,
+        annotations: Vec::new(),
+    };
+    client.settle(&message, defer).await;
+    let numbers = vec![Value::Long(message.sequence_number())];
+    let body = [
+        ("sequence-numbers", Value::Array(numbers)),
+        ("receiver-settle-mode", Value::Uint(1)),
+    ];
+    let operation = "receive-by-sequence-number";
+    let name = |name: &str| [("associated-link-name", Value::from(name))];
+    for (more, status) in [
+        (&name("another link")[..], 400),
+        (&[], 400),
+        (&name("the link"), 200),
+    ] {
+        let answer = client.request_with("orders", operation, more, &body).await;
+        assert_eq!(answer.status, status, "{more:?}: {answer:?}");
+        if let Some(Value::List(entries)) = answer.body.get("messages") {
+            let tokens = Value::Array(vec![entries[0].get("lock-token").unwrap().clone()]);
+            let abandon = [
+                ("lock-tokens", tokens),
+                ("disposition-status", "abandoned".into()),
+            ];
+            let answer = client
+                .request("orders", "update-disposition", &abandon)
+                .await;
+            assert_eq!(answer.status, 200);
+        }
+    }
+    for (session, status) in [("another", 410), ("one", 200)] {
+        let body = [&body[..], &[("session-id", session.into())]].concat();
+        let answer = client.request("orders", operation, &body).await;
+        assert_eq!(answer.status, status, "{session}: {answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_that_is_let_go_and_asked_for_again_at_once_is_the_new_links() {
     let service = session_service().await;
     let mut client = Client::connect(&service).await;

@@ -12,10 +12,9 @@ use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
 use super::management;
-use super::service_bus::{self, ManagedEntity};
+use super::service_bus::{self, ManagedEntity, SessionLocks};
 use crate::log::disk::CommitNumber;
 use crate::namespace::{AuthorizationError, Claims, Namespace};
-use crate::queue::{Queue, SessionLock};
 
 /// A node that answers requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +32,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) namespace: &'a Namespace,
     pub(super) claims: &'a mut Claims,
     pub(super) now: SystemTime,
-    /// The lock of a session that a link of the connection holds, by the session's id.
-    pub(super) session_lock: &'a dyn Fn(&Arc<Queue>, &str) -> Option<SessionLock>,
+    /// The lock of a session that a link of the connection holds.
+    pub(super) session_lock: SessionLocks<'a>,
 }
 
 /// An answer, and where the client wants it.

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::SystemTime;
 
+use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, SessionId};
 
 use super::super::hasty;
 use super::super::links::{LinkEntry, Node, Replies};
 use super::super::outcomes::{Pending, PendingReply, Waiting};
 use super::super::requests::{Answered, Reply, RequestContext, RequestNode};
+use super::super::service_bus::LockedSession;
 use super::ConnectionTask;
 use crate::profile::Shaper;
 use crate::queue::{Queue, SessionLock};
@@ -22,12 +24,12 @@ impl ConnectionTask {
         message: &[u8],
         now: SystemTime,
     ) {
-        let links = &self.links;
+        let (links, connection) = (&self.links, &*self.driver.connection());
         let context = RequestContext {
             namespace: &self.namespace,
             claims: &mut self.claims,
             now,
-            session_lock: &|queue, session| held_session(links, queue, session),
+            session_lock: &|queue, session| held_session(links, connection, queue, session),
         };
         match node.answer(context, message) {
             Ok(Answered { reply, commit }) => {
@@ -124,17 +126,22 @@ impl ConnectionTask {
 /// The lock of a session of `queue` that one of the links holds.
 fn held_session(
     links: &[Option<LinkEntry>],
+    connection: &Connection,
     queue: &Arc<Queue>,
-    session: &str,
+    session: LockedSession<'_>,
 ) -> Option<SessionLock> {
-    let locks = links
-        .iter()
-        .flatten()
-        .filter_map(|entry| match &entry.node {
-            Node::Receive(link) if Arc::ptr_eq(link.queue(), queue) => link.session_lock(),
-            _ => None,
-        });
-    locks.into_iter().find(|lock| lock.id() == session).cloned()
+    let found = links.iter().flatten().find_map(|entry| {
+        let lock = match &entry.node {
+            Node::Receive(link) if Arc::ptr_eq(link.queue(), queue) => link.session_lock()?,
+            _ => return None,
+        };
+        let is_meant = match session {
+            LockedSession::Id(id) => lock.id() == id,
+            LockedSession::Link(name) => connection.link_name(entry.id) == Some(name),
+        };
+        is_meant.then_some(lock)
+    });
+    found.cloned()
 }
 
 /// Replies kept for a client that grants no credit for them, in bytes over all its links. Further ones are lost to it.

@@ -25,6 +25,6 @@ pub(super) use address::EntityAddress;
 pub(super) use attach::{AdmittedEntity, EntityAdmission};
 pub(super) use deliver::{AwaitedOutcomes, LockedDelivery, ReceiveLink};
 pub(super) use enqueue::{SendLink, Stored};
-pub(super) use management::{ManagedEntity, Request};
+pub(super) use management::{LockedSession, ManagedEntity, Request, SessionLocks};
 pub(super) use sessions::{Held, HeldAttach};
 pub(super) use settle::{Proposal, SettlementAnswer, Settling, unknown_delivery};

@@ -4,7 +4,7 @@ use amqp::Value;
 
 use super::super::outgoing;
 use super::arguments::{Arguments, mistyped};
-use super::{Answer, Outcome, Request, nothing, refusal, single};
+use super::{Answer, LockedSession, Outcome, Request, nothing, refusal, single};
 use crate::queue::{Deliveries, Delivery, QueueError, ReceiveMode, ReceiveRequest};
 
 impl Request<'_> {
@@ -39,7 +39,9 @@ impl Request<'_> {
         Ok(Answer::granted(200, body))
     }
 
-    pub(super) fn receive_deferred(&self, arguments: &Arguments) -> Outcome {
+    /// `link` is the one that the client would have received them through. It tells the session where the arguments do
+    /// not, as those of the Go client.
+    pub(super) fn receive_deferred(&self, arguments: &Arguments, link: Option<&str>) -> Outcome {
         let queue = self.listened_queue()?;
         let numbers = arguments.sequence_numbers()?;
         let mode = match arguments.integer("receiver-settle-mode")? {
@@ -49,10 +51,10 @@ impl Request<'_> {
         };
         let session = match arguments.optional_text("session-id")? {
             Some(session) => {
-                let lock = (self.session_lock)(queue, session);
+                let lock = (self.session_lock)(queue, LockedSession::Id(session));
                 Some(lock.ok_or_else(|| refusal(&QueueError::SessionLockLost))?)
             }
-            None => None,
+            None => link.and_then(|link| (self.session_lock)(queue, LockedSession::Link(link))),
         };
         let request = ReceiveRequest {
             mode,

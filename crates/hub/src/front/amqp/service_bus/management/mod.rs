@@ -48,8 +48,21 @@ pub(in crate::front::amqp) struct Request<'a> {
     pub(in crate::front::amqp) claims: &'a Claims,
     pub(in crate::front::amqp) entity: &'a ManagedEntity,
     pub(in crate::front::amqp) now: SystemTime,
-    /// The lock of a session that a link of the connection holds, by the session's id.
-    pub(in crate::front::amqp) session_lock: &'a dyn Fn(&Arc<Queue>, &str) -> Option<SessionLock>,
+    /// The lock of a session that a link of the connection holds.
+    pub(in crate::front::amqp) session_lock: SessionLocks<'a>,
+}
+
+/// Finds the lock of a session of a queue.
+pub(in crate::front::amqp) type SessionLocks<'a> =
+    &'a dyn Fn(&Arc<Queue>, LockedSession<'_>) -> Option<SessionLock>;
+
+/// Which session a request is about.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::front::amqp) enum LockedSession<'a> {
+    /// The one with this id.
+    Id(&'a str),
+    /// The one that the link of this name has locked.
+    Link(&'a str),
 }
 
 /// Both are answers; a refusal is the one that ends the work on the way to the other.
@@ -104,7 +117,10 @@ impl Request<'_> {
             "renew-lock" => self.renew_locks(&arguments),
             "update-disposition" => self.update_disposition(&arguments),
             "peek-message" => self.peek(&arguments),
-            "receive-by-sequence-number" => self.receive_deferred(&arguments),
+            "receive-by-sequence-number" => {
+                let link = text_property(message, "associated-link-name")?;
+                self.receive_deferred(&arguments, link.as_deref())
+            }
             "schedule-message" => self.schedule(&arguments),
             "cancel-scheduled-message" => self.cancel_scheduled(&arguments),
             "renew-session-lock" => self.renew_session_lock(&arguments),
