@@ -41,11 +41,11 @@ pub(crate) enum Command {
     List(ListArguments),
     /// Print a scenario's file, to be read or copied; or the cases that follow from it
     Show(ShowArguments),
-    /// Serve hubs to the unmodified clients of Event Hubs, until interrupted
+    /// Serve hubs, queues and topics to the unmodified clients of Event Hubs and Service Bus, until interrupted
     Serve(Box<ServeArguments>),
     /// Create, list, show and delete the hubs of a running service
     Hub(HubArguments),
-    /// Run one pipeline on its own: read from a hub, route, send to another, checkpoint, until interrupted
+    /// Run one pipeline on its own: read from a hub or queue, route, send to another, until interrupted
     Relay(RelayArguments),
     /// One process of a measurement, started by `run`
     #[command(hide = true)]

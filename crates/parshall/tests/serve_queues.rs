@@ -163,6 +163,32 @@ fn queues_and_topics_of_the_command_line_take_the_place_of_the_default_hub() {
 }
 
 #[test]
+fn a_mistake_of_the_command_line_is_told_with_the_argument() {
+    for (arguments, expected) in [
+        (
+            &["--queue", "jobs", "--queue", "JOBS"][..],
+            "--queue: there is a queue with the name \"JOBS\"",
+        ),
+        (
+            &["--queue", "jobs", "--topic", "jobs:all"],
+            "--topic: there is a queue with the name \"jobs\"",
+        ),
+        (
+            &["--topic", "news:all,,audit"],
+            "--topic: \"\" is not a name for a subscription",
+        ),
+    ] {
+        let output = serve(arguments)
+            .env("PARSHALL_LOG", "error")
+            .output()
+            .unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
 fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
     let refused = |from: &str, to: &str| {
         let content = EMULATORS_CONFIG.replacen(from, to, 1);
@@ -181,11 +207,14 @@ fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
 
 #[test]
 fn a_mistake_in_our_configuration_is_told_with_its_place() {
+    let refused_whole = |content: &str| refused("mine.yaml", content);
     let refused = |from: &str, to: &str| {
         let content = OUR_CONFIG.replacen(from, to, 1);
         assert_ne!(content, OUR_CONFIG);
         refused("mine.yaml", &content)
     };
+    insta::assert_snapshot!("ours_entities", refused_whole("queue:\n  - name: jobs\n"));
+    insta::assert_snapshot!("ours_size", refused("30 s", "30 s, size_limit: 0 B"));
     insta::assert_snapshot!("ours_key", refused("lock_duration", "lock_time"));
     insta::assert_snapshot!("ours_name", refused("graveyard\n", "Jobs\n"));
     insta::assert_snapshot!("ours_forward", refused("to: graveyard", "to: events"));

@@ -1,6 +1,6 @@
 //! `parshall relay`: one pipeline on its own, until it is interrupted.
 //!
-//! * `plan` tells what a pipeline does, before it does it.
+//! * `plan` tells what a pipeline does, before it does it; `summary` what it did.
 //! * `identity` names a relay among those that it shares partitions with.
 //!
 //! ```text
@@ -10,6 +10,7 @@
 
 mod identity;
 mod plan;
+mod summary;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -27,12 +28,12 @@ use connect::service::ClientOptions;
 use connect::service_bus::{ServiceBusSink, ServiceBusSource};
 use connect::sink::Sink;
 use connect::source::Source;
-use relay::metrics::{Metrics, MetricsHandle, endpoint};
+use relay::metrics::{MetricsHandle, endpoint};
 use relay::pipeline::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, PipelineConfig,
     ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
 };
-use relay::{Ended, Relay, RelayError, Summary};
+use relay::{Relay, RelayError};
 use settings::Document;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -69,7 +70,8 @@ A pipeline:
                                        # or balanced; renew: 10 s, expire: 60 s, identity: a name
   metrics: 127.0.0.1:9464              # /metrics and /health
 
-From a queue or subscription, each message is settled once its destination has it; there is no checkpoint:
+From a queue or subscription, each message is settled once its destination has it; there is no
+checkpoint:
   source:
     service_bus:
       connection_string: ${SOURCE_CONNECTION_STRING:?the namespace to receive from}
@@ -83,11 +85,12 @@ From a queue or subscription, each message is settled once its destination has i
       queue: forwarded                 # or topic:
       send: single                     # or batch
 
-Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops in good order: what is under way is finished,
-progress is written, and the exit status is 0. A second signal ends at once, with 130; nothing is lost
-either way. Logs go to standard error; PARSHALL_LOG says which, such as PARSHALL_LOG=debug.")]
+Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops in good order: what is under way is
+finished, progress is written, and the exit status is 0. A second signal ends at once, with 130;
+nothing is lost either way. Logs go to standard error; PARSHALL_LOG says which, such as
+PARSHALL_LOG=debug.")]
 pub(crate) struct RelayArguments {
-    /// The file that describes the pipeline: source, route, destination, checkpoints
+    /// The file that describes the pipeline: source, sink, and what is in between
     pipeline: PathBuf,
 
     /// Read the file, check everything that can be checked without connecting, and say what would be run
@@ -224,7 +227,7 @@ async fn carry<S: Source, K: Sink>(
     };
     let summary = summary.map_err(|error| unavailable("the pipeline ended", &error))?;
     // Where standard error itself cannot be written, the exit status is all that is left to tell.
-    let _ = io::stderr().write_all(told(&summary).as_bytes());
+    let _ = io::stderr().write_all(summary::told::<S::Completion>(&summary).as_bytes());
     Ok(Exit::Passed)
 }
 
@@ -408,67 +411,4 @@ fn unavailable(what: &str, error: &dyn Error) -> CommandError {
         cause = error.source();
     }
     CommandError::Unavailable { message }
-}
-
-/// What was done, for a person.
-fn told(summary: &Summary) -> String {
-    let Metrics {
-        received_events,
-        received_batches,
-        forwarded_events,
-        completed_events,
-        retries,
-        failed_batches,
-        doubtful_events,
-        redelivered_events,
-        abandoned_events,
-        released_events,
-        dead_lettered_events,
-        lock_lost_events,
-        unsettled_events,
-        lock_renewals,
-        failed_lock_renewals,
-        checkpoints,
-        failed_checkpoints,
-        claimed_partitions,
-        lost_partitions,
-        returned_partitions,
-        ..
-    } = summary.metrics;
-    let ended = match summary.ended {
-        Ended::Finished => "Stopped in good order.".to_owned(),
-        Ended::TimedOut { batches } => {
-            format!("Stopped with {batches} batches under way, which will be read and sent again.")
-        }
-    };
-    let shared = if claimed_partitions == 0 {
-        String::new()
-    } else {
-        format!(
-            "ownership    {claimed_partitions} partitions claimed, {lost_partitions} lost, {returned_partitions} given \
-             back\n"
-        )
-    };
-    let progress = if summary.metrics.settle_us.is_empty() {
-        format!(
-            "completed    {completed_events} events, with all of their batch\n\
-             in doubt     {doubtful_events} events of sends without an outcome\n\
-             retries      {retries}, failed batches {failed_batches}\n\
-             checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"
-        )
-    } else {
-        format!(
-            "completed    {completed_events} messages, {redelivered_events} had been delivered before\n\
-             given back   {abandoned_events} abandoned, {released_events} released\n\
-             put aside    {dead_lettered_events} messages\n\
-             locks        {lock_lost_events} lost, {lock_renewals} renewed, {failed_lock_renewals} not renewed\n\
-             in doubt     {doubtful_events} sends without an outcome, {unsettled_events} settlements\n\
-             retries      {retries}\n"
-        )
-    };
-    format!(
-        "{ended}\n\
-         received     {received_events} events in {received_batches} batches\n\
-         forwarded    {forwarded_events} events\n{progress}"
-    )
 }

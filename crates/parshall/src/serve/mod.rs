@@ -208,15 +208,16 @@ pub(crate) struct ServeArguments {
     )]
     config: Option<PathBuf>,
 
-    /// The directory in which hubs and events outlive the service; made if it is not there [default: none, they are in
-    /// memory]
+    /// The directory in which hubs, events and messages outlive the service; made if it is not there [default: none, they
+    /// are in memory]
     ///
-    /// What is in it stays; hubs of the command line or of a file that it has not are created. One process has it at a
-    /// time. Example: --data-dir /var/lib/parshall
+    /// What is in it stays; hubs of the command line or of a file that it has not are created. Queues and topics are those
+    /// of the command line or file, and find their messages in it. One process has it at a time.
+    /// Example: --data-dir /var/lib/parshall
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data_dir: Option<PathBuf>,
 
-    /// When events are made safe against a power cut: `always` (before they are acknowledged), `os` (when the system
+    /// When events and messages are made safe against a power cut: `always` (before they are acknowledged), `os` (when the system
     /// likes) or an interval [default: 50 ms]
     ///
     /// A process that is killed loses nothing acknowledged, whatever this is. Example: --sync always, --sync '20 ms'

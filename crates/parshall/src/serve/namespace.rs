@@ -57,6 +57,8 @@ impl NamespaceSource {
             });
         }
         document.fill_in_environment()?;
+        // A key that is misspelled is told before one that is missing.
+        let config = document.typed()?;
         if !ENTITIES.iter().any(|key| document.value(key).is_some()) {
             let advice = "add `hubs: …`, `queues: …` or `topics: …`; an empty list is enough";
             return Err(document
@@ -64,7 +66,7 @@ impl NamespaceSource {
                 .into());
         }
         Ok(Self {
-            config: document.typed()?,
+            config,
             origin: Origin::Ours(document),
         })
     }
@@ -136,6 +138,13 @@ impl NamespaceSource {
         let path = path_of(error);
         let place = match &self.origin {
             Origin::Arguments => {
+                // Which of the arguments is meant is clear from what is said of it.
+                let message = match (argument_of(&path), message.split_once(": ")) {
+                    (Some(argument), Some((_, reason))) if words_of_place > 0 => {
+                        format!("{argument}: {reason}")
+                    }
+                    _ => message,
+                };
                 return CommandError::Usage {
                     message,
                     advice: Some(advice).filter(|advice| !advice.is_empty()),
@@ -181,6 +190,17 @@ impl FromStr for TopicArgument {
             name: name.to_owned(),
             subscriptions,
         })
+    }
+}
+
+/// The argument that says what a path leads to, if it is one that can be repeated.
+fn argument_of(path: &str) -> Option<&'static str> {
+    let (list, _) = path.split_once('[')?;
+    match list {
+        "hubs" => Some("--hub"),
+        "queues" => Some("--queue"),
+        "topics" => Some("--topic"),
+        _ => None,
     }
 }
 

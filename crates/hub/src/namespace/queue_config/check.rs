@@ -6,7 +6,7 @@ use crate::queue::QueueOptions;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
-use units::duration;
+use units::{ByteSize, duration};
 
 /// Whether these queues and topics can be, beside hubs of these names.
 ///
@@ -69,6 +69,12 @@ fn check_topic(
         "duplicate_detection",
         topic.options.duplicate_detection,
     )?;
+    if topic.options.size_limit == ByteSize::ZERO {
+        return Err(QueueConfigError {
+            path: format!("{place}.size_limit"),
+            reason: "a topic that can hold nothing is of no use".to_owned(),
+        });
+    }
     let mut subscriptions: HashMap<String, usize> = HashMap::new();
     for (index, subscription) in topic.subscriptions.iter().enumerate() {
         let place = format!("{place}.subscriptions[{index}]");
@@ -117,6 +123,10 @@ fn check_options(
         let reason = "0 is not from 1 on: a message is delivered at least once".to_owned();
         return Err(mistake("maximum_delivery_count", reason));
     }
+    if options.size_limit == ByteSize::ZERO {
+        let reason = "a queue that can hold nothing is of no use".to_owned();
+        return Err(mistake("size_limit", reason));
+    }
     for (field, target) in [
         ("forward_to", &options.forward_to),
         (
@@ -138,6 +148,10 @@ fn check_options(
                 return Err(mistake(field, reason));
             }
         }
+    }
+    if options.requires_session && options.forward_to.is_some() {
+        let reason = "messages of sessions can't be forwarded".to_owned();
+        return Err(mistake("forward_to", reason));
     }
     Ok(())
 }

@@ -1,0 +1,73 @@
+//! What a relay did, for a person.
+
+use connect::source::{Completion, Settlement};
+use relay::metrics::Metrics;
+use relay::{Ended, Summary};
+
+/// What a relay did whose source is told of completed events in this way.
+pub(super) fn told<C: Completion>(summary: &Summary) -> String {
+    let Metrics {
+        received_events,
+        received_batches,
+        forwarded_events,
+        completed_events,
+        retries,
+        failed_batches,
+        doubtful_events,
+        redelivered_events,
+        abandoned_events,
+        released_events,
+        dead_lettered_events,
+        lock_lost_events,
+        unsettled_events,
+        lock_renewals,
+        failed_lock_renewals,
+        checkpoints,
+        failed_checkpoints,
+        claimed_partitions,
+        lost_partitions,
+        returned_partitions,
+        ..
+    } = summary.metrics;
+    let ended = match summary.ended {
+        Ended::Finished => "Stopped in good order.".to_owned(),
+        Ended::TimedOut { batches } => {
+            format!("Stopped with {batches} batches under way, which will be read and sent again.")
+        }
+    };
+    let shared = if claimed_partitions == 0 {
+        String::new()
+    } else {
+        format!(
+            "ownership    {claimed_partitions} partitions claimed, {lost_partitions} lost, {returned_partitions} given \
+             back\n"
+        )
+    };
+    let settles = C::settlement(Settlement::Release).is_some();
+    let (events, batches) = match settles {
+        true => ("messages", String::new()),
+        false => ("events", format!(" in {received_batches} batches")),
+    };
+    let progress = if !settles {
+        format!(
+            "completed    {completed_events} events, with all of their batch\n\
+             in doubt     {doubtful_events} events of sends without an outcome\n\
+             retries      {retries}, failed batches {failed_batches}\n\
+             checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"
+        )
+    } else {
+        format!(
+            "completed    {completed_events} messages, {redelivered_events} had been delivered before\n\
+             given back   {abandoned_events} abandoned, {released_events} released\n\
+             put aside    {dead_lettered_events} messages\n\
+             locks        {lock_lost_events} lost, {lock_renewals} renewed, {failed_lock_renewals} not renewed\n\
+             in doubt     {doubtful_events} sends without an outcome, {unsettled_events} settlements\n\
+             retries      {retries}\n"
+        )
+    };
+    format!(
+        "{ended}\n\
+         received     {received_events} {events}{batches}\n\
+         forwarded    {forwarded_events} {events}\n{progress}"
+    )
+}
