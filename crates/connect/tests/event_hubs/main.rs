@@ -7,6 +7,8 @@
 )]
 
 mod connecting;
+#[path = "../conversation/mod.rs"]
+mod conversation;
 mod receiving;
 mod sending;
 mod service;

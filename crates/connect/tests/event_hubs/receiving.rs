@@ -13,7 +13,8 @@ use connect::source::{
     BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition,
 };
 
-use crate::service::{Command, PATIENCE, Report, Service, delivered, receive_address};
+use crate::conversation::PATIENCE;
+use crate::service::{Command, Report, Service, delivered, receive_address};
 
 const ZERO: PartitionId = PartitionId(0);
 const ONE: PartitionId = PartitionId(1);

@@ -11,7 +11,8 @@ use connect::event::{EventBatch, PartitionId};
 use connect::event_hubs::{Destination, EventHubsSink, Publisher};
 use connect::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy};
 
-use crate::service::{Command, PATIENCE, Report, Service, send_address};
+use crate::conversation::PATIENCE;
+use crate::service::{Command, Report, Service, send_address};
 
 async fn publisher(service: &Service) -> Publisher {
     Publisher::connect(service.options()).await.unwrap()

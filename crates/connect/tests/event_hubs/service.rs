@@ -3,14 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use amqp::Connection;
 use amqp::connection::{
-    Config, CreditOverrun, Deliveries, Delivery, Event, LinkAcceptance, LinkId, NewDelivery,
-    SaslServer,
+    Deliveries, Delivery, Event, LinkAcceptance, LinkId, NewDelivery, OutcomeAnswers,
 };
-use amqp::message::{MessageView, Properties, encode};
+use amqp::message::{MessageView, encode};
 use amqp::performative::{Attach, DeliveryState, Error, Role};
 use amqp::{Symbol, Value};
 use amqp_tokio::{Driver, Stream};
@@ -19,6 +17,8 @@ use connect::retry::RetryPolicy;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+
+use crate::conversation::{Links, PATIENCE, address_of, next_report, server};
 
 /// The test's end of the service.
 pub(crate) struct Service {
@@ -146,18 +146,8 @@ impl Service {
     }
 
     /// The next report that `pick` takes; those before it are dropped.
-    pub(crate) async fn report<T>(&mut self, mut pick: impl FnMut(Report) -> Option<T>) -> T {
-        let wait = async {
-            loop {
-                let report = self.reports.recv().await.expect("the service runs");
-                if let Some(picked) = pick(report) {
-                    return picked;
-                }
-            }
-        };
-        tokio::time::timeout(PATIENCE, wait)
-            .await
-            .expect("the service reports what the test waits for")
+    pub(crate) async fn report<T>(&mut self, pick: impl FnMut(Report) -> Option<T>) -> T {
+        next_report(&mut self.reports, pick).await
     }
 
     /// The next attach to an address.
@@ -253,9 +243,6 @@ pub(crate) fn delivered(
     message
 }
 
-/// Whether a test that waits for something waits in vain.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
 async fn serve(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
@@ -288,7 +275,7 @@ struct Conversation {
     driver: Driver,
     script: Arc<Mutex<Script>>,
     reports: mpsc::UnboundedSender<Report>,
-    links: Vec<(LinkId, Role, String, String)>,
+    links: Links,
 }
 
 impl Conversation {
@@ -297,22 +284,11 @@ impl Conversation {
         script: Arc<Mutex<Script>>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Self {
-        let config = Config {
-            credit_overrun: CreditOverrun::Detach,
-            ..Config::default()
-        };
-        let engine = Connection::server(
-            config,
-            SaslServer {
-                verify: Arc::new(|_| true),
-            },
-            Instant::now(),
-        );
         Self {
-            driver: Driver::new(engine, stream),
+            driver: server(stream, OutcomeAnswers::Echo),
             script,
             reports,
-            links: Vec::new(),
+            links: Links::default(),
         }
     }
 
@@ -345,7 +321,7 @@ impl Conversation {
             Event::LinkRequested { link, attach, .. } => self.take_request(link, *attach),
             Event::Credit(link) => {
                 let credit = self.driver.connection().credit(link);
-                let address = self.address(link);
+                let address = self.links.address(link);
                 self.report(Report::Credit { address, credit });
             }
             Event::Deliveries(deliveries) => {
@@ -360,8 +336,8 @@ impl Conversation {
                 self.report(Report::Outcome { first, last });
             }
             Event::LinkDetached { link, .. } => {
-                let address = self.address(link);
-                self.links.retain(|(known, ..)| *known != link);
+                let address = self.links.address(link);
+                self.links.remove(link);
                 self.report(Report::Detached { address });
             }
             _ => {}
@@ -391,19 +367,14 @@ impl Conversation {
                     },
                 );
             }
-            let reply_to = attach
-                .target
-                .as_ref()
-                .and_then(|target| target.address.clone())
-                .unwrap_or_default();
-            self.links.push((link, attach.role, address, reply_to));
+            self.links.add(link, &attach);
         }
         drop(script);
         self.report(Report::Attached(Box::new(attach)));
     }
 
     fn take_delivery(&mut self, deliveries: &Deliveries, delivery: &Delivery) {
-        let address = self.address(delivery.link);
+        let address = self.links.address(delivery.link);
         let message = deliveries.message(delivery);
         if address.starts_with('$') {
             return self.answer(&address, message);
@@ -423,9 +394,8 @@ impl Conversation {
     fn settle(&mut self, first: u32, last: u32, outcome: DeliveryState) {
         let to_partition = self
             .links
-            .iter()
-            .find(|(_, role, address, _)| *role == Role::Sender && !address.starts_with('$'));
-        let link = to_partition.expect("a link that was sent through").0;
+            .find(|link| link.role == Role::Sender && !link.address.starts_with('$'));
+        let link = to_partition.expect("a link that was sent through");
         let engine = self.driver.connection();
         let session = engine.session_of(link).expect("an attached link");
         engine.settle(session, first, last, outcome);
@@ -453,46 +423,11 @@ impl Conversation {
             (script.management_status, partition_properties())
         };
         drop(script);
-        let mut reply = Vec::new();
-        let correlation_id = view
-            .properties()
-            .unwrap()
-            .and_then(|properties| properties.message_id);
-        Properties {
-            correlation_id,
-            ..Properties::default()
-        }
-        .encode(&mut reply);
-        encode::application_properties(
-            &mut reply,
-            &[
-                ("status-code", Value::Int(status)),
-                ("status-description", Value::from("as the script says")),
-            ],
-        );
-        encode::value(&mut reply, &body);
-        let reply_to = view
-            .properties()
-            .unwrap()
-            .and_then(|properties| properties.reply_to)
-            .unwrap();
-        let to = self
-            .links
-            .iter()
-            .find(|(.., target)| *target == reply_to)
-            .expect("a link for replies")
-            .0;
-        let delivery = NewDelivery {
-            tag: &[1],
-            format: 0,
-            settled: true,
-        };
-        self.driver
-            .connection()
-            .sender(to)
-            .unwrap()
-            .send(&delivery, &[&reply])
-            .unwrap();
+        let told = [
+            ("status-code", Value::Int(status)),
+            ("status-description", Value::from("as the script says")),
+        ];
+        self.links.reply(&mut self.driver, &view, &told, &body);
     }
 
     fn obey(&mut self, command: Command) {
@@ -532,34 +467,9 @@ impl Conversation {
     }
 
     fn link(&self, address: &str) -> LinkId {
-        self.links
-            .iter()
-            .find(|(_, _, known, _)| known == address)
-            .expect("an attached link")
-            .0
+        let found = self.links.find(|link| link.address == address);
+        found.expect("an attached link")
     }
-
-    fn address(&self, link: LinkId) -> String {
-        let known = self.links.iter().find(|(known, ..)| *known == link);
-        known
-            .map(|(_, _, address, _)| address.clone())
-            .unwrap_or_default()
-    }
-}
-
-/// The node that a client wants to send to or receive from.
-pub(crate) fn address_of(attach: &Attach) -> &str {
-    let address = match attach.role {
-        Role::Sender => attach
-            .target
-            .as_ref()
-            .and_then(|target| target.address.as_deref()),
-        Role::Receiver => attach
-            .source
-            .as_ref()
-            .and_then(|source| source.address.as_deref()),
-    };
-    address.expect("a client names the node")
 }
 
 fn hub_properties(partitions: u32) -> Value {

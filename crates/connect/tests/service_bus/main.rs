@@ -6,6 +6,9 @@
     reason = "what helpers of tests do not expect fails the test"
 )]
 
+#[path = "../conversation/mod.rs"]
+mod conversation;
+mod queue;
 mod receiving;
 mod recovering;
 mod sending;

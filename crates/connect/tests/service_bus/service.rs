@@ -1,21 +1,22 @@
 //! One queue in memory behind the engine's own server side. What the test is told is what was on the wire.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use amqp::Connection;
+use amqp::Value;
 use amqp::connection::{
-    Config, CreditOverrun, Deliveries, Delivery, Event, LinkAcceptance, LinkId, NewDelivery,
-    OutcomeAnswers, SaslServer, SessionId,
+    Deliveries, Delivery, Event, LinkAcceptance, LinkId, NewDelivery, OutcomeAnswers, SessionId,
 };
-use amqp::message::{MessageView, Properties, encode};
+use amqp::message::{MessageView, encode};
 use amqp::performative::{Attach, DeliveryState, Error, Role};
-use amqp::{Symbol, Value};
 use amqp_tokio::{Driver, Stream};
 use connect::retry::RetryPolicy;
 use connect::service::ClientOptions;
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, mpsc};
+
+use crate::conversation::{Link, Links, address_of, next_report, server};
+use crate::queue::{LOCK_LOST, Message, Shared, annotations, header, lock_lost, token, unix_ms};
 
 /// The test's end of the service.
 pub(crate) struct Service {
@@ -23,30 +24,6 @@ pub(crate) struct Service {
     shared: Arc<Mutex<Shared>>,
     commands: broadcast::Sender<Command>,
     reports: mpsc::UnboundedReceiver<Report>,
-}
-
-/// What all connections work with.
-pub(crate) struct Shared {
-    messages: Vec<Message>,
-    /// For how long locks are given.
-    pub(crate) lock_duration: Duration,
-    /// Whether settlements are answered.
-    pub(crate) answers: bool,
-    /// Refuses links to these addresses with this.
-    pub(crate) refusals: Vec<(String, Error)>,
-    /// What becomes of messages that are sent, one each; accepted without one.
-    pub(crate) outcomes: Vec<Option<DeliveryState>>,
-    /// Credit that links to send get.
-    pub(crate) credit: u32,
-    locks: u64,
-}
-
-struct Message {
-    sections: Vec<u8>,
-    /// The lock that it is under.
-    lock: Option<[u8; 16]>,
-    is_settled: bool,
-    delivery_count: u32,
 }
 
 /// What the service is to do now, on all connections.
@@ -80,15 +57,7 @@ impl Service {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Mutex::new(Shared {
-            messages: Vec::new(),
-            lock_duration: Duration::from_secs(60),
-            answers: true,
-            refusals: Vec::new(),
-            outcomes: Vec::new(),
-            credit: 100,
-            locks: 0,
-        }));
+        let shared = Arc::new(Mutex::new(Shared::new()));
         let (commands, _) = broadcast::channel(64);
         let (reporter, reports) = mpsc::unbounded_channel();
         let (of_all, told) = (Arc::clone(&shared), commands.clone());
@@ -175,18 +144,8 @@ impl Service {
     }
 
     /// The next report that `pick` takes; those before it are dropped.
-    pub(crate) async fn report<T>(&mut self, mut pick: impl FnMut(Report) -> Option<T>) -> T {
-        let wait = async {
-            loop {
-                let report = self.reports.recv().await.expect("the service runs");
-                if let Some(picked) = pick(report) {
-                    return picked;
-                }
-            }
-        };
-        tokio::time::timeout(PATIENCE, wait)
-            .await
-            .expect("the service reports what the test waits for")
+    pub(crate) async fn report<T>(&mut self, pick: impl FnMut(Report) -> Option<T>) -> T {
+        next_report(&mut self.reports, pick).await
     }
 
     /// The next grant of credit on a link to receive from.
@@ -229,25 +188,15 @@ pub(crate) fn messages(count: usize) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(|number| data(format!("{number:012}").as_bytes()))
 }
 
-/// Whether a test that waits for something waits in vain.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
 /// One connection, from the service's side.
 struct Conversation {
     driver: Driver,
     shared: Arc<Mutex<Shared>>,
     reports: mpsc::UnboundedSender<Report>,
-    links: Vec<Link>,
+    links: Links,
     /// What was delivered, by delivery id.
     delivered: Vec<(u32, usize, [u8; 16])>,
     unanswered: Vec<(SessionId, u32, u32, DeliveryState)>,
-}
-
-struct Link {
-    id: LinkId,
-    role: Role,
-    address: String,
-    reply_to: String,
 }
 
 impl Conversation {
@@ -256,19 +205,11 @@ impl Conversation {
         shared: Arc<Mutex<Shared>>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Self {
-        let config = Config {
-            credit_overrun: CreditOverrun::Detach,
-            outcome_answers: OutcomeAnswers::Application,
-            ..Config::default()
-        };
-        let verify = SaslServer {
-            verify: Arc::new(|_| true),
-        };
         Self {
-            driver: Driver::new(Connection::server(config, verify, Instant::now()), stream),
+            driver: server(stream, OutcomeAnswers::Application),
             shared,
             reports,
-            links: Vec::new(),
+            links: Links::default(),
             delivered: Vec::new(),
             unanswered: Vec::new(),
         }
@@ -299,9 +240,8 @@ impl Conversation {
         match command {
             Command::Deliver => self.deliver(),
             Command::Detach(address, error) => {
-                if let Some(link) = self.links.iter().find(|link| link.address == address) {
-                    let id = link.id;
-                    self.driver.connection().detach_link(id, error);
+                if let Some(link) = self.links.find(|link| link.address == address) {
+                    self.driver.connection().detach_link(link, error);
                 }
             }
             Command::Answer => {
@@ -316,7 +256,7 @@ impl Conversation {
     fn take_event(&mut self, event: Event) {
         match event {
             Event::LinkRequested { link, attach, .. } => self.take_request(link, *attach),
-            Event::Credit(link) if self.address(link) == QUEUE => {
+            Event::Credit(link) if self.links.address(link) == QUEUE => {
                 let credit = self.driver.connection().credit(link);
                 self.report(Report::Credit(credit));
                 self.deliver();
@@ -347,7 +287,7 @@ impl Conversation {
                     false => self.unanswered.push((session, first, last, state)),
                 }
             }
-            Event::LinkDetached { link, .. } => self.links.retain(|known| known.id != link),
+            Event::LinkDetached { link, .. } => self.links.remove(link),
             _ => {}
         }
     }
@@ -369,14 +309,7 @@ impl Conversation {
             if attach.role == Role::Sender {
                 engine.set_credit(link, shared.credit);
             }
-            let target = attach.target.as_ref();
-            let reply_to = target.and_then(|target| target.address.clone());
-            self.links.push(Link {
-                id: link,
-                role: attach.role,
-                address,
-                reply_to: reply_to.unwrap_or_default(),
-            });
+            self.links.add(link, &attach);
         }
         drop(shared);
         self.report(Report::Attached(Box::new(attach)));
@@ -384,8 +317,8 @@ impl Conversation {
 
     /// Delivers what is neither locked nor settled, as far as there is credit.
     fn deliver(&mut self) {
-        let receiver = |link: &&Link| link.role == Role::Receiver && link.address == QUEUE;
-        let Some(link) = self.links.iter().find(receiver).map(|link| link.id) else {
+        let is_receiver = |link: &Link| link.role == Role::Receiver && link.address == QUEUE;
+        let Some(link) = self.links.find(is_receiver) else {
             return;
         };
         let mut shared = self.shared.lock().unwrap();
@@ -444,7 +377,7 @@ impl Conversation {
     }
 
     fn take_delivery(&mut self, deliveries: &Deliveries, delivery: &Delivery) {
-        let address = self.address(delivery.link);
+        let address = self.links.address(delivery.link);
         let message = deliveries.message(delivery);
         if address == "$cbs" || address.ends_with("$management") {
             return self.answer(&address, message);
@@ -470,34 +403,11 @@ impl Conversation {
         } else {
             self.manage(&view)
         };
-        let properties = view.properties().unwrap().unwrap();
-        let mut reply = Vec::new();
-        Properties {
-            correlation_id: properties.message_id,
-            ..Properties::default()
-        }
-        .encode(&mut reply);
         let mut told = vec![("statusCode", Value::Int(status))];
         if status == 410 {
             told.push(("errorCondition", Value::from(LOCK_LOST)));
         }
-        encode::application_properties(&mut reply, &told);
-        encode::value(&mut reply, &body);
-        let reply_to = properties.reply_to.unwrap();
-        let replies = |link: &&Link| link.reply_to == reply_to;
-        let to = self
-            .links
-            .iter()
-            .find(replies)
-            .expect("a link for replies")
-            .id;
-        let delivery = NewDelivery {
-            tag: &[1],
-            format: 0,
-            settled: true,
-        };
-        let mut sender = self.driver.connection().sender(to).unwrap();
-        sender.send(&delivery, &[&reply]).unwrap();
+        self.links.reply(&mut self.driver, &view, &told, &body);
     }
 
     fn manage(&mut self, view: &MessageView<'_>) -> (i32, Value) {
@@ -544,86 +454,6 @@ impl Conversation {
             Value::Map(vec![(Value::from("expirations"), Value::Array(body))]),
         )
     }
-
-    fn address(&self, link: LinkId) -> String {
-        let known = self.links.iter().find(|known| known.id == link);
-        known.map(|link| link.address.clone()).unwrap_or_default()
-    }
-}
-
-impl Shared {
-    /// Says whether the lock was held.
-    fn settle(&mut self, number: usize, token: [u8; 16], state: &DeliveryState) -> bool {
-        let message = &mut self.messages[number];
-        if message.lock != Some(token) || message.is_settled {
-            return false;
-        }
-        message.lock = None;
-        match state {
-            DeliveryState::Accepted | DeliveryState::Rejected(_) => message.is_settled = true,
-            DeliveryState::Modified { .. } => message.delivery_count += 1,
-            DeliveryState::Released | DeliveryState::Received => {}
-        }
-        true
-    }
-
-    /// The message that is locked under this name.
-    fn number_of(&self, uuid: &[u8; 16]) -> Option<(usize, [u8; 16])> {
-        let mut token = *uuid;
-        token[..4].reverse();
-        token[4..6].reverse();
-        token[6..8].reverse();
-        let locked = |message: &Message| message.lock == Some(token);
-        Some((self.messages.iter().position(locked)?, token))
-    }
-}
-
-fn token(number: u64) -> [u8; 16] {
-    let mut token = [0x11; 16];
-    token[..8].copy_from_slice(&number.to_be_bytes());
-    token
-}
-
-/// A header of four nulls and a delivery count.
-fn header(delivery_count: u32) -> Vec<u8> {
-    let mut header = b"\x00\x53\x70\xc0\x07\x05\x40\x40\x40\x40\x52".to_vec();
-    header.push(u8::try_from(delivery_count).unwrap());
-    header
-}
-
-fn annotations(number: i64, lock_duration: Duration) -> Vec<(Symbol, Value)> {
-    vec![
-        (Symbol::from("x-opt-sequence-number"), Value::Long(number)),
-        (
-            Symbol::from("x-opt-enqueued-time"),
-            Value::Timestamp(1_700_000_000_000),
-        ),
-        (
-            Symbol::from("x-opt-locked-until"),
-            Value::Timestamp(unix_ms(lock_duration)),
-        ),
-    ]
-}
-
-/// The instant that lies so far ahead.
-fn unix_ms(ahead: Duration) -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    i64::try_from((since.unwrap() + ahead).as_millis()).unwrap()
-}
-
-fn lock_lost() -> Error {
-    Error::new(Symbol::from(LOCK_LOST).into(), "the lock is lost")
-}
-
-fn address_of(attach: &Attach) -> &str {
-    let source = attach.source.as_ref();
-    let target = attach.target.as_ref();
-    let address = match attach.role {
-        Role::Sender => target.and_then(|target| target.address.as_deref()),
-        Role::Receiver => source.and_then(|source| source.address.as_deref()),
-    };
-    address.expect("a client names the node")
 }
 
 const QUEUE: &str = "queue";
-const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
