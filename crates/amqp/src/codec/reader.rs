@@ -32,6 +32,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next constructor byte, without consuming it.
+    #[inline]
     pub fn peek(&self) -> Result<u8> {
         self.rest.first().copied().ok_or(DecodeError::Truncated)
     }
@@ -129,6 +130,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A signed 64-bit integer.
+    #[inline]
     pub fn long(&mut self) -> Result<Option<i64>> {
         match self.byte()? {
             code::SMALL_LONG => Ok(Some(i64::from(self.byte()?.cast_signed()))),
@@ -139,6 +141,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A timestamp: milliseconds since the Unix epoch.
+    #[inline]
     pub fn timestamp(&mut self) -> Result<Option<i64>> {
         match self.byte()? {
             code::TIMESTAMP => Ok(Some(i64::from_be_bytes(self.array()?))),
@@ -250,6 +253,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A map. `None` for null.
+    #[inline]
     pub fn map(&mut self) -> Result<Option<Map<'a>>> {
         let (body, count) = match self.byte()? {
             code::MAP_8 => {

@@ -383,6 +383,22 @@ impl TransferWriter<'_> {
         }
     }
 
+    /// Lets `encode` append up to `length_max` bytes to the message, straight into the output where they fit.
+    #[inline]
+    pub fn put_encoded(&mut self, length_max: usize, encode: impl FnOnce(&mut Vec<u8>)) {
+        if self.output.len() + length_max <= self.frame_end && self.session.waiting.is_none() {
+            encode(self.output);
+            debug_assert!(
+                self.output.len() <= self.frame_end,
+                "no more was appended than said"
+            );
+        } else {
+            let mut bytes = Vec::with_capacity(length_max);
+            encode(&mut bytes);
+            self.put_across_frames(&bytes);
+        }
+    }
+
     /// Completes the message and returns its delivery id on the session.
     #[inline]
     pub fn finish(mut self) -> u32 {

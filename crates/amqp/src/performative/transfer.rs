@@ -105,7 +105,7 @@ impl TransferHeader<'_> {
                 buffer[at] = code::BINARY_8;
                 buffer[at + 1] = tag.len() as u8;
                 at += 2;
-                buffer[at..at + tag.len()].copy_from_slice(tag);
+                put_tag(&mut buffer, at, tag);
                 at += tag.len();
                 put_uint(&mut buffer, &mut at, format);
             }
@@ -128,8 +128,22 @@ impl TransferHeader<'_> {
         at += 7;
         buffer[12] = (at - 13) as u8;
         let start = out.len();
-        out.extend_from_slice(&buffer[..at]);
+        // All of it and back again: a copy of a length that is known takes a few moves, and any other is a call.
+        out.extend_from_slice(&buffer);
+        out.truncate(start + at);
         start + more_at
+    }
+}
+
+/// Tags are mostly numbers or UUIDs, which a move or two copies.
+#[inline]
+fn put_tag(buffer: &mut [u8; TRANSFER_OVERHEAD_MAX], at: usize, tag: &[u8]) {
+    if let Ok(uuid) = <[u8; 16]>::try_from(tag) {
+        buffer[at..at + 16].copy_from_slice(&uuid);
+    } else if let Ok(number) = <[u8; 4]>::try_from(tag) {
+        buffer[at..at + 4].copy_from_slice(&number);
+    } else {
+        buffer[at..at + tag.len()].copy_from_slice(tag);
     }
 }
 

@@ -17,7 +17,8 @@ proptest! {
 
     #[test]
     fn a_message_arrives_whole_however_it_is_written_and_divided(
-        parts in vec(vec(any::<u8>(), 0..700), 0..8),
+        // Each put as it is, or encoded where it goes, with some room said to be needed beyond it.
+        parts in vec((vec(any::<u8>(), 0..700), proptest::option::of(0usize..100)), 0..8),
         tag in vec(any::<u8>(), 0..=32),
         format: u32,
         settled: bool,
@@ -37,14 +38,18 @@ proptest! {
             let delivery = NewDelivery { tag: &tag, format, settled };
             let mut sender = pair.client.connection.sender(link).expect("the link is there");
             let mut writer = sender.begin(&delivery).expect("there is credit");
-            for part in &parts {
-                writer.put(part);
+            for (part, spare) in &parts {
+                match spare {
+                    None => writer.put(part),
+                    Some(spare) => writer.put_encoded(part.len() + spare, |output| output.extend_from_slice(part)),
+                }
             }
             prop_assert_eq!(writer.finish(), id);
             pair.talk();
             let arrived = pair.server.messages();
             prop_assert_eq!(arrived.len(), 1);
-            prop_assert_eq!(&arrived[0].bytes, &parts.concat());
+            let whole: Vec<u8> = parts.iter().flat_map(|(part, _)| part).copied().collect();
+            prop_assert_eq!(&arrived[0].bytes, &whole);
             prop_assert_eq!((&arrived[0].tag, arrived[0].format, arrived[0].settled), (&tag, format, settled));
         }
     }

@@ -108,25 +108,11 @@ impl Annotations {
             return Ok(());
         };
         while let Some(reader) = entries.entry() {
-            // The specification also has numbers as keys; none that we know.
-            let key = match reader.peek()? {
-                code::SYMBOL_8 | code::SYMBOL_32 | code::STRING_8 | code::STRING_32 => {
-                    reader.text()?
-                }
-                _ => {
-                    reader.skip()?;
-                    None
-                }
-            };
-            match key {
-                Some("x-opt-sequence-number") => {
-                    self.sequence_number = reader.value()?.as_integer();
-                }
-                Some("x-opt-enqueued-time") => {
-                    self.enqueued_ms = reader.value()?.as_integer().unwrap_or(0);
-                }
-                Some("x-opt-locked-until") => self.locked_until_ms = reader.value()?.as_integer(),
-                Some("x-opt-partition-key") => match reader.peek()? {
+            match read_key(reader)? {
+                b"x-opt-sequence-number" => self.sequence_number = read_integer(reader)?,
+                b"x-opt-enqueued-time" => self.enqueued_ms = read_integer(reader)?.unwrap_or(0),
+                b"x-opt-locked-until" => self.locked_until_ms = read_integer(reader)?,
+                b"x-opt-partition-key" => match reader.peek()? {
                     code::STRING_8 | code::STRING_32 => {
                         let length = reader.string()?.map_or(0, str::len);
                         let key_end = end - reader.rest().len();
@@ -138,6 +124,34 @@ impl Annotations {
             }
         }
         Ok(())
+    }
+}
+
+/// The bytes of a key. They are only compared with keys that are known, so it does not matter whether they are text. The
+/// specification also has numbers as keys; none that we know.
+#[inline]
+fn read_key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+    match reader.peek()? {
+        code::SYMBOL_8 | code::STRING_8 => {
+            reader.byte()?;
+            let length = reader.byte()?;
+            reader.take(usize::from(length))
+        }
+        code::SYMBOL_32 | code::STRING_32 => Ok(reader.text()?.unwrap_or_default().as_bytes()),
+        _ => {
+            reader.skip()?;
+            Ok(&[])
+        }
+    }
+}
+
+/// A number or an instant of whatever width; none if it is neither.
+#[inline]
+fn read_integer(reader: &mut Reader<'_>) -> Result<Option<i64>, DecodeError> {
+    match reader.peek()? {
+        code::LONG => reader.long(),
+        code::TIMESTAMP => reader.timestamp(),
+        _ => Ok(reader.value()?.as_integer()),
     }
 }
 

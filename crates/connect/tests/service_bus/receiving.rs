@@ -157,6 +157,39 @@ async fn what_is_prefetched_waits_for_room_in_work() {
 }
 
 #[tokio::test]
+async fn credit_is_given_back_only_when_there_is_not_plenty_left() {
+    let mut service = Service::start().await;
+    service.put(messages(2_000));
+    let mut source = source(&service, 4_000, 0).await;
+    source.open(ENTITY, ());
+    let mut confirmed = 0;
+    let mut received = 0;
+    while confirmed < 2_000 {
+        match next(&mut source).await.unwrap() {
+            SourceEvent::Batch(batch) => {
+                received += batch.len();
+                let all: Vec<u32> = (0..batch.len() as u32).collect();
+                source.settle(&batch, &all, Settlement::Complete);
+                source.release(batch);
+            }
+            SourceEvent::Settled(settled) => confirmed += settled.messages,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(received, 2_000);
+    assert_eq!(service.credit().await, 4_000);
+    service.put(messages(100));
+    while received < 2_100 {
+        received += batch(&mut source).await.len();
+    }
+    let again = while_quiet(&mut source, service.credit()).await;
+    assert!(
+        (3_900..4_000).contains(&again),
+        "more than half of it was used up, and then all is given: {again}"
+    );
+}
+
+#[tokio::test]
 async fn each_settlement_has_its_outcome_and_what_follows_one_another_is_told_at_once() {
     let mut service = Service::start().await;
     service.put(messages(6));

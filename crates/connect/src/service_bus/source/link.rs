@@ -54,10 +54,13 @@ impl ServiceBusSource {
         } = self.receive;
         let taken = self.in_work.saturating_add(self.waiting.len() as u32);
         let entitled = concurrency.saturating_add(prefetch).saturating_sub(taken);
-        if let Some(connection) = self.connection.up()
-            && connection.engine().credit(link) < entitled
-        {
-            connection.engine().set_credit(link, entitled);
+        if let Some(connection) = self.connection.up() {
+            let credit = connection.engine().credit(link);
+            // Where the service has plenty left, a flow for each answer would be a write for nothing.
+            let has_plenty = credit >= PLENTY && credit >= entitled / 2;
+            if credit < entitled && !has_plenty {
+                connection.engine().set_credit(link, entitled);
+            }
         }
     }
 
@@ -118,6 +121,9 @@ impl ServiceBusSource {
         self.lose_link();
     }
 }
+
+/// Credit that lasts for longer than it takes to give more: more messages than one read brings.
+const PLENTY: u32 = 1_024;
 
 /// What the service calls a receiver by in its errors.
 const RECEIVER_NAME: Symbol = Symbol::from_static("com.microsoft:receiver-name");

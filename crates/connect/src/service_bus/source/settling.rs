@@ -25,14 +25,32 @@ impl ServiceBusSource {
         if !self.due.is_sorted_by_key(|&(id, _)| locks.place(id)) {
             self.due.sort_unstable_by_key(|&(id, _)| locks.place(id));
         }
+        // What follows one another is told at once.
+        let mut growing: Option<(u32, u32, Settlement)> = None;
+        let mut propose = |(first, last, settlement)| {
+            let outcome = outcome(settlement);
+            connection
+                .engine()
+                .propose_outcome(session, first, last, outcome);
+        };
         for &(id, settlement) in &self.due {
-            if locks.told(id, settlement, now) {
-                self.told += 1;
-                // The engine makes ranges of what follows one another.
-                connection
-                    .engine()
-                    .propose_outcome(session, id, id, outcome(settlement));
+            if !locks.told(id, settlement, now) {
+                continue;
             }
+            self.told += 1;
+            match &mut growing {
+                Some((_, last, of)) if last.wrapping_add(1) == id && *of == settlement => {
+                    *last = id;
+                }
+                _ => {
+                    if let Some(run) = growing.replace((id, id, settlement)) {
+                        propose(run);
+                    }
+                }
+            }
+        }
+        if let Some(run) = growing {
+            propose(run);
         }
         self.due.clear();
     }

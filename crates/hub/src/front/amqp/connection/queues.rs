@@ -81,6 +81,7 @@ impl ConnectionTask {
         let commit = stored.commit.unwrap_or(CommitNumber::DONE);
         let is_prompt = commit.is_done() && answer_at.is_none() && ready_at.is_none();
         let mut refused = stored.refused.into_iter().peekable();
+        let mut accepted: Option<(u32, u32)> = None;
         for (place, delivery) in items.iter().enumerate() {
             let refusal = refused.next_if(|(refused, _)| *refused == place);
             if delivery.settled {
@@ -88,10 +89,14 @@ impl ConnectionTask {
             }
             match refusal {
                 // The usual way, past what is not needed on it.
-                None if is_prompt => {
-                    let accepted = DeliveryState::Accepted;
-                    connection.settle(entry.session, delivery.id, delivery.id, accepted);
-                }
+                None if is_prompt => match &mut accepted {
+                    Some((_, last)) if last.wrapping_add(1) == delivery.id => *last = delivery.id,
+                    _ => {
+                        if let Some((first, last)) = accepted.replace((delivery.id, delivery.id)) {
+                            connection.settle(entry.session, first, last, DeliveryState::Accepted);
+                        }
+                    }
+                },
                 refusal => {
                     let told = match refusal {
                         Some((_, refusal)) => Told::now(refusal),
@@ -101,6 +106,9 @@ impl ConnectionTask {
                     tell(connection, &mut self.outcomes, entry, delivery.id, told);
                 }
             }
+        }
+        if let Some((first, last)) = accepted {
+            connection.settle(entry.session, first, last, DeliveryState::Accepted);
         }
         top_up_credit(connection, entry);
     }
@@ -119,20 +127,25 @@ impl ConnectionTask {
             .take(session, first, last, |id, delivery| {
                 taken.push((id, delivery));
             });
-        // Ids that wait for an outcome and belong to no queue are an answer to a request, which nobody waits for.
+        let mut of_link = None;
         for (id, delivery) in taken.drain(..) {
-            let Some(link) = self.link_at(delivery.link) else {
-                continue;
-            };
-            if !self.settling.goes_with(link, session, state, wants_answer) {
-                self.settle_gathered();
+            if of_link != Some(delivery.link) {
+                // Ids that wait for an outcome and belong to no queue are an answer to a request, which nobody waits for.
+                let Some(link) = self.link_at(delivery.link) else {
+                    continue;
+                };
+                if !self.settling.goes_with(link, session, state, wants_answer) {
+                    self.settle_gathered();
+                }
+                of_link = Some(delivery.link);
+                self.settling.begin(|| Proposal {
+                    link,
+                    session,
+                    state: state.clone(),
+                    wants_answer,
+                });
             }
-            self.settling.push(id, delivery.token, || Proposal {
-                link,
-                session,
-                state: state.clone(),
-                wants_answer,
-            });
+            self.settling.push(id, delivery.token);
         }
         self.taken = taken;
     }

@@ -59,7 +59,6 @@ pub(in crate::front::amqp) struct AwaitedOutcomes {
 #[derive(Debug, Default)]
 struct Burst {
     deliveries: Deliveries,
-    head: Vec<u8>,
     tokens: Vec<LockToken>,
 }
 
@@ -214,16 +213,12 @@ impl ReceiveLink {
         awaited: &mut AwaitedOutcomes,
         burst: &mut Burst,
     ) -> bool {
-        let Burst {
-            deliveries,
-            head,
-            tokens,
-        } = burst;
+        let Burst { deliveries, tokens } = burst;
         let locked = awaited.of(self.session);
         let mut messages = deliveries.iter();
         let mut unsent = None;
         for message in messages.by_ref() {
-            match self.send_one(connection, &message, head) {
+            match self.send_one(connection, &message) {
                 Some(id) => {
                     self.delivered.events += 1;
                     self.delivered.bytes += message.sections.len() as u64;
@@ -283,12 +278,7 @@ impl ReceiveLink {
 
     /// Sends a message; gives its delivery id, or `None` if it can't be sent now.
     #[inline]
-    fn send_one(
-        &self,
-        connection: &mut Connection,
-        message: &Delivery<'_>,
-        head: &mut Vec<u8>,
-    ) -> Option<u32> {
+    fn send_one(&self, connection: &mut Connection, message: &Delivery<'_>) -> Option<u32> {
         let tag = match &message.lock {
             Some(lock) => outgoing::delivery_tag(lock.token),
             // Nobody settles it, but tags are to differ.
@@ -299,11 +289,11 @@ impl ReceiveLink {
             format: amqp::message::FORMAT_AMQP,
             settled: message.lock.is_none(),
         };
-        head.clear();
-        outgoing::head(message, head);
         let mut sender = connection.sender(self.link)?;
         let mut writer = sender.begin(&delivery).ok()?;
-        writer.put(head);
+        writer.put_encoded(outgoing::head_length_max(message), |output| {
+            outgoing::head(message, output);
+        });
         writer.put(message.sections);
         Some(writer.finish())
     }

@@ -26,6 +26,13 @@ pub(super) fn head(message: &Delivery<'_>, out: &mut Vec<u8>) {
     message_annotations(message, out);
 }
 
+/// More bytes than [`head`] ever appends, or as many.
+#[inline]
+pub(super) fn head_length_max(message: &Delivery<'_>) -> usize {
+    let source = message.dead_letter_source.map_or(0, str::len);
+    HEADER_LENGTH_MAX + TEMPLATE_LENGTH + SOURCE_OVERHEAD + source + message.annotations.len()
+}
+
 /// The same, with the token of its lock for clients that look for it in the message.
 pub(super) fn head_with_lock_token(message: &Delivery<'_>, out: &mut Vec<u8>) {
     header(message, out);
@@ -135,6 +142,12 @@ const TEMPLATE: [u8; TEMPLATE_LENGTH] = {
     bytes
 };
 
+/// A header of eight bytes and three numbers of up to five, one of them a boolean.
+const HEADER_LENGTH_MAX: usize = 8 + 3 * 5;
+
+/// The key of a dead letter's source, and what precedes its name.
+const SOURCE_OVERHEAD: usize = 2 + "x-opt-deadletter-source".len() + 5;
+
 const SIZE_AT: usize = 4;
 const SEQUENCE_AT: usize = SIZE_AT + 8 + 2 + 21 + 1;
 const ENQUEUE_SEQUENCE_AT: usize = SEQUENCE_AT + 8 + 2 + 29 + 1;
@@ -204,6 +217,7 @@ mod tests {
     fn a_locked_message_says_what_clients_look_for_with_its_type() {
         let mut bytes = Vec::new();
         head(&message(), &mut bytes);
+        assert!(bytes.len() <= head_length_max(&message()));
         let expected = [
             ("x-opt-sequence-number", Value::Long(i64::MAX)),
             ("x-opt-enqueue-sequence-number", Value::Long(7)),
@@ -241,6 +255,9 @@ mod tests {
             ..message()
         };
         let mut bytes = Vec::new();
+        head(&full, &mut bytes);
+        assert!(bytes.len() <= head_length_max(&full));
+        bytes.clear();
         head_with_lock_token(&full, &mut bytes);
         let told = annotations(&bytes);
         let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).collect();

@@ -68,17 +68,15 @@ impl Settling {
         })
     }
 
-    /// Adds a delivery; the proposal is made where there is none yet.
+    /// Says what the deliveries that follow have in common; it is made where there is none yet.
     #[inline]
-    pub(in crate::front::amqp) fn push(
-        &mut self,
-        id: u32,
-        token: LockToken,
-        proposal: impl FnOnce() -> Proposal,
-    ) {
-        if self.proposal.is_none() {
-            self.proposal = Some(proposal());
-        }
+    pub(in crate::front::amqp) fn begin(&mut self, proposal: impl FnOnce() -> Proposal) {
+        self.proposal.get_or_insert_with(proposal);
+    }
+
+    /// Adds a delivery.
+    #[inline]
+    pub(in crate::front::amqp) fn push(&mut self, id: u32, token: LockToken) {
         self.deliveries.push((id, token));
     }
 
@@ -108,41 +106,62 @@ impl Settling {
         if proposal.wants_answer {
             match settled {
                 Ok(settled) => {
-                    let lost = lock_lost(queue);
                     let mut refused = settled.refused.iter().peekable();
-                    for (id, token) in &self.deliveries {
+                    let outcomes = self.deliveries.iter().map(|(id, token)| {
                         let is_refused = refused.next_if(|refused| *refused == token).is_some();
+                        (*id, is_refused)
+                    });
+                    each_run(outcomes, |first, last, is_refused| {
                         let (state, commit) = match is_refused {
                             false => (answer_to(&proposal.state), settled.commit),
-                            true => (lost.clone(), CommitNumber::DONE),
+                            true => (lock_lost(queue), CommitNumber::DONE),
                         };
-                        answer(
-                            &proposal,
-                            SettlementAnswer {
-                                first: *id,
-                                last: *id,
-                                state,
-                                commit,
-                            },
-                        );
-                    }
+                        let told = SettlementAnswer {
+                            first,
+                            last,
+                            state,
+                            commit,
+                        };
+                        answer(&proposal, told);
+                    });
                 }
                 Err(error) => {
-                    for (id, _) in &self.deliveries {
-                        answer(
-                            &proposal,
-                            SettlementAnswer {
-                                first: *id,
-                                last: *id,
-                                state: conditions::rejected(&error),
-                                commit: CommitNumber::DONE,
-                            },
-                        );
-                    }
+                    let outcomes = self.deliveries.iter().map(|(id, _)| (*id, true));
+                    each_run(outcomes, |first, last, _| {
+                        let told = SettlementAnswer {
+                            first,
+                            last,
+                            state: conditions::rejected(&error),
+                            commit: CommitNumber::DONE,
+                        };
+                        answer(&proposal, told);
+                    });
                 }
             }
         }
         self.deliveries.clear();
+    }
+}
+
+/// Calls `each` for the runs of consecutive ids that have the same value, which is nearly always one of all.
+#[inline]
+fn each_run<T: Copy + PartialEq>(
+    ids: impl Iterator<Item = (u32, T)>,
+    mut each: impl FnMut(u32, u32, T),
+) {
+    let mut growing: Option<(u32, u32, T)> = None;
+    for (id, value) in ids {
+        match &mut growing {
+            Some((_, last, of)) if last.checked_add(1) == Some(id) && *of == value => *last = id,
+            _ => {
+                if let Some((first, last, of)) = growing.replace((id, id, value)) {
+                    each(first, last, of);
+                }
+            }
+        }
+    }
+    if let Some((first, last, of)) = growing {
+        each(first, last, of);
     }
 }
 
@@ -239,3 +258,35 @@ pub(super) const REASON: &str = "DeadLetterReason";
 
 /// Where it puts the description.
 pub(super) const DESCRIPTION: &str = "DeadLetterErrorDescription";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_end_where_ids_leave_some_out_or_the_value_changes() {
+        let mut runs = Vec::new();
+        let ids = [
+            (1, false),
+            (2, false),
+            (3, true),
+            (4, false),
+            (6, false),
+            (u32::MAX, false),
+        ];
+        each_run(ids.into_iter(), |first, last, value| {
+            runs.push((first, last, value));
+        });
+        let expected = [
+            (1, 2, false),
+            (3, 3, true),
+            (4, 4, false),
+            (6, 6, false),
+            (u32::MAX, u32::MAX, false),
+        ];
+        assert_eq!(runs, expected);
+        each_run(std::iter::empty::<(u32, ())>(), |_, _, ()| {
+            panic!("there is none")
+        });
+    }
+}
