@@ -8,6 +8,7 @@ import static parshall.compat.ServiceBusEntities.bodies;
 import static parshall.compat.ServiceBusEntities.isEmpty;
 import static parshall.compat.ServiceBusEntities.receiveOne;
 
+import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusException;
 import com.azure.messaging.servicebus.ServiceBusFailureReason;
 import com.azure.messaging.servicebus.ServiceBusMessage;
@@ -21,6 +22,7 @@ import com.azure.messaging.servicebus.administration.models.RuleProperties;
 import com.azure.messaging.servicebus.administration.models.SqlRuleAction;
 import com.azure.messaging.servicebus.administration.models.SqlRuleFilter;
 import com.azure.messaging.servicebus.models.SubQueue;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
@@ -107,6 +109,38 @@ class ServiceBusTopicTest {
             try (ServiceBusReceiverClient receiver = receiver(topic, "none")) {
                 assertTrue(isEmpty(receiver));
             }
+        }
+    }
+
+    @Test
+    void rules_that_were_added_outlive_a_durable_service_that_is_killed() throws Exception {
+        Path directory = Service.directory("ServiceBusRules");
+        Service service = new Service(directory, 1, false, "topics: [{name: news, subscriptions: [{name: some}]}]\n",
+            "--data-dir", directory.resolve("data").toString());
+        service.start();
+        try {
+            try (ServiceBusRuleManagerClient rules = ServiceBusEntities.client(service.connectionString()).ruleManager()
+                .topicName("news").subscriptionName("some").buildClient()) {
+                rules.createRule("large", new CreateRuleOptions(new SqlRuleFilter("quantity > 5")));
+                rules.deleteRule("$Default");
+            }
+            service.kill();
+            service.start();
+            ServiceBusClientBuilder client = ServiceBusEntities.client(service.connectionString());
+            try (ServiceBusRuleManagerClient rules =
+                    client.ruleManager().topicName("news").subscriptionName("some").buildClient();
+                ServiceBusSenderClient sender = client.sender().topicName("news").buildClient();
+                ServiceBusReceiverClient receiver = client.receiver().topicName("news").subscriptionName("some")
+                    .disableAutoComplete().buildClient()) {
+                assertEquals(List.of("large"), rules.listRules().stream().map(RuleProperties::getName).toList());
+                sender.sendMessages(List.of(order("small", "red", 1, "low"), order("large", "red", 7, "low")));
+                ServiceBusReceivedMessage message = receiveOne(receiver);
+                assertEquals("large", message.getBody().toString());
+                receiver.complete(message);
+                assertTrue(isEmpty(receiver));
+            }
+        } finally {
+            service.stop();
         }
     }
 
