@@ -32,6 +32,7 @@ pub struct QueueOptions {
     pub forward_dead_lettered_messages_to: Option<String>,
     /// How many bytes of messages, dead letters included, may wait; see [`MESSAGE_OVERHEAD`] for how they are
     /// counted. A subscription has that of its topic.
+    #[serde(skip_serializing_if = "is_usual_size")]
     pub size_limit: ByteSize,
     /// What may be done at present.
     pub status: EntityStatus,
@@ -98,6 +99,11 @@ impl Default for QueueOptions {
             status: EntityStatus::Active,
         }
     }
+}
+
+/// Whether a size limit is the one of queues that say nothing of it. It is not written, since subscriptions can't say it.
+fn is_usual_size(size_limit: &ByteSize) -> bool {
+    *size_limit == QueueOptions::default().size_limit
 }
 
 impl Default for TopicOptions {

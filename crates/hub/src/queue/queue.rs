@@ -199,11 +199,7 @@ impl Queue {
         deliveries: &mut Deliveries,
     ) -> Result<CommitNumber, QueueError> {
         self.check_receiving()?;
-        let wanted = Wanted {
-            mode: request.mode,
-            messages: request.messages,
-            bytes: request.bytes,
-        };
+        let wanted = Wanted::of(request);
         let ((), commit) = self.entity.operate(now, |state, now| {
             let session = self.session(state, now, request)?;
             let EntityState {
@@ -235,11 +231,7 @@ impl Queue {
         deliveries: &mut Deliveries,
     ) -> Result<CommitNumber, QueueError> {
         self.check_receiving()?;
-        let wanted = Wanted {
-            mode: request.mode,
-            messages: request.messages,
-            bytes: request.bytes,
-        };
+        let wanted = Wanted::of(request);
         let ((), commit) = self.entity.operate(now, |state, now| {
             let session = self.session(state, now, request)?;
             let EntityState {

@@ -8,7 +8,7 @@ use super::ledger::{Ledger, Place, Policy};
 use super::message::{Deliveries, DeliveryHead, MessageState, NewMessage};
 use super::page::{NEVER, NO_SESSION, Page, Payload, Slot, Stage, Stored};
 use super::pages::{Pages, join, split};
-use super::requests::ReceiveMode;
+use super::requests::{ReceiveMode, ReceiveRequest};
 use std::collections::HashSet;
 use units::ByteSize;
 
@@ -25,6 +25,16 @@ pub(super) struct Wanted {
     pub(super) mode: ReceiveMode,
     pub(super) messages: usize,
     pub(super) bytes: usize,
+}
+
+impl Wanted {
+    pub(super) const fn of(request: &ReceiveRequest<'_>) -> Self {
+        Self {
+            mode: request.mode,
+            messages: request.messages,
+            bytes: request.bytes,
+        }
+    }
 }
 
 /// What a receiver takes in one call.

@@ -1,15 +1,18 @@
 //! Queues, topics and subscriptions as they stand in a file: one mapping for each, so that its options stand beside its
 //! name. What the keys mean is said where the options are.
+//!
+//! For writing, the options are put beside the name as they are. For reading, each mapping is spelled out, since what is
+//! read that way would not know where in the file a mistake is.
 
 use super::{QueueConfig, SubscriptionConfig, TopicConfig};
 use crate::queue::rules::Rule;
 use crate::queue::{EntityStatus, QueueOptions, TopicOptions};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::time::Duration;
 use units::{ByteSize, duration};
 
 /// A queue as it stands in a file: one mapping. The options say what the keys mean.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QueueFields {
     name: String,
@@ -17,25 +20,17 @@ pub(super) struct QueueFields {
     lock_duration: Duration,
     #[serde(default = "default_maximum_delivery_count")]
     maximum_delivery_count: u32,
-    #[serde(
-        default,
-        with = "duration::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "duration::optional")]
     default_time_to_live: Option<Duration>,
     #[serde(default)]
     dead_lettering_on_expiration: bool,
     #[serde(default)]
     requires_session: bool,
-    #[serde(
-        default,
-        with = "duration::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "duration::optional")]
     duplicate_detection: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     forward_to: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     forward_dead_lettered_messages_to: Option<String>,
     #[serde(default = "default_size_limit")]
     size_limit: ByteSize,
@@ -44,21 +39,13 @@ pub(super) struct QueueFields {
 }
 
 /// A topic as it stands in a file.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopicFields {
     name: String,
-    #[serde(
-        default,
-        with = "duration::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "duration::optional")]
     default_time_to_live: Option<Duration>,
-    #[serde(
-        default,
-        with = "duration::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "duration::optional")]
     duplicate_detection: Option<Duration>,
     #[serde(default = "default_size_limit")]
     size_limit: ByteSize,
@@ -69,7 +56,7 @@ pub(super) struct TopicFields {
 }
 
 /// A subscription as it stands in a file.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubscriptionFields {
     name: String,
@@ -77,23 +64,19 @@ pub(super) struct SubscriptionFields {
     lock_duration: Duration,
     #[serde(default = "default_maximum_delivery_count")]
     maximum_delivery_count: u32,
-    #[serde(
-        default,
-        with = "duration::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "duration::optional")]
     default_time_to_live: Option<Duration>,
     #[serde(default)]
     dead_lettering_on_expiration: bool,
     #[serde(default)]
     requires_session: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     forward_to: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     forward_dead_lettered_messages_to: Option<String>,
     #[serde(default)]
     status: EntityStatus,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     rules: Option<Vec<Rule>>,
 }
 
@@ -117,25 +100,6 @@ impl From<QueueFields> for QueueConfig {
     }
 }
 
-impl From<QueueConfig> for QueueFields {
-    fn from(config: QueueConfig) -> Self {
-        let options = config.options;
-        Self {
-            name: config.name,
-            lock_duration: options.lock_duration,
-            maximum_delivery_count: options.maximum_delivery_count,
-            default_time_to_live: options.default_time_to_live,
-            dead_lettering_on_expiration: options.dead_lettering_on_expiration,
-            requires_session: options.requires_session,
-            duplicate_detection: options.duplicate_detection,
-            forward_to: options.forward_to,
-            forward_dead_lettered_messages_to: options.forward_dead_lettered_messages_to,
-            size_limit: options.size_limit,
-            status: options.status,
-        }
-    }
-}
-
 impl From<TopicFields> for TopicConfig {
     fn from(fields: TopicFields) -> Self {
         Self {
@@ -147,20 +111,6 @@ impl From<TopicFields> for TopicConfig {
                 status: fields.status,
             },
             subscriptions: fields.subscriptions,
-        }
-    }
-}
-
-impl From<TopicConfig> for TopicFields {
-    fn from(config: TopicConfig) -> Self {
-        let options = config.options;
-        Self {
-            name: config.name,
-            default_time_to_live: options.default_time_to_live,
-            duplicate_detection: options.duplicate_detection,
-            size_limit: options.size_limit,
-            status: options.status,
-            subscriptions: config.subscriptions,
         }
     }
 }
@@ -181,24 +131,6 @@ impl From<SubscriptionFields> for SubscriptionConfig {
                 ..QueueOptions::default()
             },
             rules: fields.rules,
-        }
-    }
-}
-
-impl From<SubscriptionConfig> for SubscriptionFields {
-    fn from(config: SubscriptionConfig) -> Self {
-        let options = config.options;
-        Self {
-            name: config.name,
-            lock_duration: options.lock_duration,
-            maximum_delivery_count: options.maximum_delivery_count,
-            default_time_to_live: options.default_time_to_live,
-            dead_lettering_on_expiration: options.dead_lettering_on_expiration,
-            requires_session: options.requires_session,
-            forward_to: options.forward_to,
-            forward_dead_lettered_messages_to: options.forward_dead_lettered_messages_to,
-            status: options.status,
-            rules: config.rules,
         }
     }
 }

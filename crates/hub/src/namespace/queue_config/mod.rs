@@ -13,21 +13,23 @@ use serde::{Deserialize, Serialize};
 
 /// One queue. In a file its options stand beside its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "QueueFields", into = "QueueFields")]
+#[serde(from = "QueueFields")]
 pub struct QueueConfig {
     /// 1 to 260 characters: letters, digits, and within `_`, `.`, `-`, `/`.
     pub name: String,
     /// Its options.
+    #[serde(flatten)]
     pub options: QueueOptions,
 }
 
 /// One topic with its subscriptions. In a file its options stand beside its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "TopicFields", into = "TopicFields")]
+#[serde(from = "TopicFields")]
 pub struct TopicConfig {
     /// As that of a queue.
     pub name: String,
     /// Its options.
+    #[serde(flatten)]
     pub options: TopicOptions,
     /// Its subscriptions. A topic without any drops what is sent to it.
     pub subscriptions: Vec<SubscriptionConfig>,
@@ -35,13 +37,15 @@ pub struct TopicConfig {
 
 /// One subscription of a topic. In a file its options stand beside its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "SubscriptionFields", into = "SubscriptionFields")]
+#[serde(from = "SubscriptionFields")]
 pub struct SubscriptionConfig {
     /// 1 to 50 characters: letters, digits, and within `_`, `.`, `-`.
     pub name: String,
     /// Its options. It detects no duplicates, and has the size limit of its topic.
+    #[serde(flatten)]
     pub options: QueueOptions,
     /// Which messages it gets; `None`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<Rule>>,
 }
 
