@@ -19,6 +19,8 @@ mod recover;
 
 pub(super) use record::Queues;
 pub(super) use recover::JournalPlace;
+#[cfg(test)]
+pub(super) use recover::SKIPPED_NUMBERS;
 
 use super::changes::{Change, Changes};
 use super::page::Page;

@@ -115,6 +115,7 @@ impl Journal {
             retention: None,
         };
         let path = place.path.clone();
+        let is_present = place.presence == Presence::Present;
         let directory = PartitionDirectory {
             path: place.path,
             presence: place.presence,
@@ -131,6 +132,8 @@ impl Journal {
                 is_topic: kept.is_topic,
             });
         }
+        // Without any account, all that it was for may have been given numbers.
+        let is_unknown = is_present && told.queues.is_none();
         let queues = declared(told.queues.take().unwrap_or_default(), names, is_topic);
         let id_of = |place: usize| {
             queues.ids[place / QUEUES_OF_ONE].0 * QUEUES_OF_ONE as u32
@@ -138,7 +141,8 @@ impl Journal {
         };
         let ids: Vec<u32> = (0..states.len()).map(id_of).collect();
         for (place, (state, id)) in states.iter_mut().zip(&ids).enumerate() {
-            if let Some(mut told) = told.of_queues.remove(id) {
+            let told = told.of_queues.remove(id);
+            if let Some(mut told) = told.or_else(|| is_unknown.then(ToldOfQueue::default)) {
                 // The first three are the topic's own.
                 let rules = (place / QUEUES_OF_ONE)
                     .checked_sub(1)
@@ -399,7 +403,8 @@ impl ToldOfQueue {
             }
             state.pages.set_record(sequence_number, message.record);
         }
-        state.pages.skip_to(self.next_number);
+        let next_number = self.next_number.max(state.pages.next_sequence_number());
+        state.pages.skip_to(next_number + SKIPPED_NUMBERS);
         for (session, bytes) in self.session_states {
             let place = state.ledger.sessions.place_of(&session);
             let ledger = &mut state.ledger;
@@ -414,6 +419,11 @@ impl ToldOfQueue {
         }
     }
 }
+
+/// Numbers that are left out at a start. A receiver may have seen messages that were not on disk when the process was
+/// killed, and that nobody was told were accepted: their numbers are not given to others. The committer is never so many
+/// messages behind.
+pub(in crate::queue) const SKIPPED_NUMBERS: u64 = 1 << 20;
 
 fn kind(is_topic: bool) -> &'static str {
     match is_topic {

@@ -1,5 +1,6 @@
 //! The queue against a naive one: a list of messages that is gone through from the front for everything.
 
+use super::super::journal::SKIPPED_NUMBERS;
 use super::*;
 use proptest::prelude::*;
 
@@ -83,8 +84,9 @@ impl Model {
         }
     }
 
-    /// The process has ended: nobody has locked anything.
-    pub(super) fn forget_locks(&mut self) {
+    /// The process has ended: nobody has locked anything, and numbers go on later.
+    pub(super) fn start_again(&mut self) {
+        self.next_number += SKIPPED_NUMBERS;
         for index in 0..self.messages.len() {
             if matches!(self.messages[index].standing, Standing::Locked { .. }) {
                 self.unlock(index, false);
@@ -122,7 +124,8 @@ impl Model {
 
     /// What is due.
     fn sweep(&mut self) {
-        for number in 0..self.next_number {
+        let numbers: Vec<u64> = self.messages.iter().map(|message| message.number).collect();
+        for number in numbers {
             let Some(index) = self.index(number) else {
                 continue;
             };
@@ -347,7 +350,11 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
             };
         }
         Step::Cancel(which) => {
-            let number = which as u64 % model.next_number;
+            let number = match model.messages.len() {
+                0 => which as u64,
+                // Of one that is there, or was a short while ago.
+                there => model.messages[which % there].number + which as u64 % 2,
+            };
             let is_scheduled = model.index(number).is_some_and(|index| {
                 matches!(model.messages[index].standing, Standing::Scheduled { .. })
             });

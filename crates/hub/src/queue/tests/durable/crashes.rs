@@ -43,7 +43,7 @@ proptest! {
                     Event::Close => running.close(),
                     _ => running.kill(),
                 }
-                model.forget_locks();
+                model.start_again();
                 running = disk.start();
                 queue = running.queue("orders", model::options());
             }

@@ -1,5 +1,6 @@
 //! What is there after the process has ended, in good order or not.
 
+use super::super::super::journal::SKIPPED_NUMBERS;
 use super::super::super::rules::RuleSet;
 use super::*;
 
@@ -79,7 +80,10 @@ fn messages_come_back_as_they_stood_without_their_locks() {
         );
         // And all goes on: numbers, times.
         send(&queue, 9, &["new"]);
-        assert_eq!(seen(&peek(&queue, 9)).last().unwrap().number, 8);
+        assert_eq!(
+            seen(&peek(&queue, 9)).last().unwrap().number,
+            8 + SKIPPED_NUMBERS
+        );
         assert_eq!(running.store.advance(at(9)), Some(at(1_000)));
         assert_eq!(texts(&receive(&queue, 1_000, 9)).last(), Some(&"scheduled"));
     }
@@ -93,12 +97,31 @@ fn numbers_are_never_given_twice_though_nothing_is_left() {
         let queue = running.queue("orders", QueueOptions::default());
         send(&queue, 0, &["a", "b"]);
         let received = receive(&queue, 0, 2);
-        assert_eq!(received[0].number, round * 2 + 1);
+        assert_eq!(received[0].number, round * (2 + SKIPPED_NUMBERS) + 1);
         settle(&queue, 0, &received, &Settlement::Complete);
         running.safe(&queue);
         drop(queue);
         running.kill();
     }
+}
+
+#[test]
+fn a_number_that_was_seen_before_it_was_safe_is_not_given_to_another_message() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let queue = running.queue("orders", QueueOptions::default());
+    send(&queue, 0, &["a", "b"]);
+    let seen = receive(&queue, 0, 2).pop().unwrap().number;
+    running.safe(&queue);
+    drop(queue);
+    running.kill();
+    // As if the process had been killed before the committer came to it, or to anything.
+    cut_at_every_byte(&disk, "orders", 0, |running, length| {
+        let queue = running.queue("orders", QueueOptions::default());
+        send(&queue, 0, &["new"]);
+        let new = receive(&queue, 0, 9).pop().unwrap().number;
+        assert!(new > seen, "cut at {length}: {new}");
+    });
 }
 
 #[test]
@@ -274,7 +297,7 @@ fn a_journal_stays_short_whatever_goes_through_and_an_old_message_stays() {
     assert_eq!(left[0].state, MessageState::Deferred);
     assert_eq!(
         queue.entity.lock().queues[0].pages.next_sequence_number(),
-        next
+        next + SKIPPED_NUMBERS
     );
 }
 
