@@ -11,7 +11,7 @@ use amqp::performative::{
     Attach, DeliveryState, Error, ReceiverSettleMode, SenderSettleMode, Source, Target,
 };
 use amqp::{Connection, Value};
-use amqp_tokio::Driver;
+use amqp_tokio::{DriveError, Driver};
 use hub::namespace::{NamespaceConfig, QueueConfig, SignaturePolicy, TopicConfig};
 use hub::service::{Service, ServiceConfig};
 
@@ -119,7 +119,12 @@ impl Received {
 
 impl Client {
     pub(crate) async fn connect(service: &Service) -> Self {
-        Self::connect_as(service, SaslClient::Anonymous).await
+        Self::connect_to(service.amqp_address().port()).await
+    }
+
+    /// Connects to a port of this machine, whoever listens there.
+    pub(crate) async fn connect_to(port: u16) -> Self {
+        Self::connect_as(port, SaslClient::Anonymous).await
     }
 
     /// Connects with the name and value of a key.
@@ -128,11 +133,10 @@ impl Client {
             username: name.into(),
             password: value.into(),
         };
-        Self::connect_as(service, sasl).await
+        Self::connect_as(service.amqp_address().port(), sasl).await
     }
 
-    async fn connect_as(service: &Service, sasl: SaslClient) -> Self {
-        let port = service.amqp_address().port();
+    async fn connect_as(port: u16, sasl: SaslClient) -> Self {
         let stream = amqp_tokio::connect("127.0.0.1", port, None, Duration::from_secs(10))
             .await
             .unwrap();
@@ -160,6 +164,16 @@ impl Client {
         self.driver.connection()
     }
 
+    /// For who looks at everything: the session with all links.
+    pub(crate) const fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// For who looks at everything: what happens next, or why nothing does any more.
+    pub(crate) async fn next_event(&mut self) -> Result<Event, DriveError> {
+        self.driver.next_event().await
+    }
+
     /// The next event that `wanted` makes something of. Messages that come before it are kept, other events dropped.
     pub(crate) async fn until<T>(
         &mut self,
@@ -168,7 +182,7 @@ impl Client {
     ) -> T {
         within(what, async {
             loop {
-                match self.driver.next_event().await.unwrap() {
+                match self.next_event().await.unwrap() {
                     Event::Deliveries(deliveries) => self.keep(&deliveries),
                     Event::SettledBySender {
                         first, last, state, ..
@@ -190,7 +204,7 @@ impl Client {
             source: Source::new("here"),
             ..self.options()
         };
-        let session = self.session;
+        let session = self.session();
         let link = self.connection().attach_sender(session, options).unwrap();
         self.answer_to(link).await
     }
@@ -226,7 +240,7 @@ impl Client {
             ..self.options()
         };
         ask(&mut options);
-        let session = self.session;
+        let session = self.session();
         self.connection().attach_receiver(session, options).unwrap()
     }
 
@@ -297,7 +311,7 @@ impl Client {
     pub(crate) async fn receive(&mut self, link: LinkId, count: usize) -> Vec<Received> {
         within("the messages", async {
             while self.waiting(link) < count {
-                match self.driver.next_event().await.unwrap() {
+                match self.next_event().await.unwrap() {
                     Event::Deliveries(deliveries) => self.keep(&deliveries),
                     Event::SettledBySender {
                         first, last, state, ..
@@ -334,7 +348,7 @@ impl Client {
         message: &Received,
         outcome: DeliveryState,
     ) -> DeliveryState {
-        let session = self.session;
+        let session = self.session();
         let id = message.id;
         self.connection().propose_outcome(session, id, id, outcome);
         self.answer_about(id).await
@@ -342,7 +356,7 @@ impl Client {
 
     /// Gives an outcome for a range, without waiting.
     pub(crate) fn propose(&mut self, first: u32, last: u32, outcome: DeliveryState) {
-        let session = self.session;
+        let session = self.session();
         self.connection()
             .propose_outcome(session, first, last, outcome);
     }
@@ -364,7 +378,7 @@ impl Client {
                     }
                     return state;
                 }
-                match self.driver.next_event().await.unwrap() {
+                match self.next_event().await.unwrap() {
                     Event::Deliveries(deliveries) => self.keep(&deliveries),
                     Event::SettledBySender {
                         first, last, state, ..

@@ -2,6 +2,7 @@
 //! that checks all of them at the end.
 
 use std::future::poll_fn;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -40,9 +41,9 @@ pub(crate) struct Rig {
 }
 
 /// A service as a process.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    connection_string: ConnectionString,
+    pub(crate) connection_string: ConnectionString,
 }
 
 impl Rig {
@@ -89,12 +90,20 @@ impl Rig {
     }
 
     async fn serve(&self) -> Serving {
-        let partitions = format!("events:{PARTITIONS}");
+        let mut arguments = self.settings.clone();
+        arguments.extend(["--hub".to_owned(), format!("events:{PARTITIONS}")]);
+        Serving::start(self.folder.path(), &arguments).await
+    }
+}
+
+impl Serving {
+    /// Serves what is in the folder `data` of `folder`, and is ready.
+    pub(crate) async fn start(folder: &Path, arguments: &[String]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
             .args(["serve", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"])
-            .args(["--hub", &partitions, "--data-dir"])
-            .arg(self.folder.path().join("data"))
-            .args(&self.settings)
+            .arg("--data-dir")
+            .arg(folder.join("data"))
+            .args(arguments)
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -108,7 +117,7 @@ impl Rig {
                 connection_string = Some(line[at..].parse().unwrap());
             }
             if line == "Ready." {
-                return Serving {
+                return Self {
                     child,
                     connection_string: connection_string.unwrap(),
                 };
@@ -116,9 +125,17 @@ impl Rig {
         }
         panic!("the service ended before it was ready");
     }
-}
 
-impl Serving {
+    /// Has the system end it, in the middle of whatever it does.
+    pub(crate) fn start_to_kill(&mut self) {
+        self.child.start_kill().unwrap();
+    }
+
+    /// The same, and it has ended.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
     fn options(&self) -> EventHubsOptions {
         EventHubsOptions::new(self.connection_string.clone(), Some("events")).unwrap()
     }

@@ -9,6 +9,8 @@
 mod blobs;
 mod queues;
 mod rig;
+#[path = "../serving/mod.rs"]
+mod serving;
 mod sharing;
 mod switch;
 

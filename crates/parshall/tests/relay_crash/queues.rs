@@ -1,10 +1,13 @@
-//! Relays between queues under `kill -9`: messages that were in work come again when their locks expire, and nothing else
-//! comes twice or is lost.
+//! Relays between queues under `kill -9`, and under services that are killed: messages that were in work come again, and
+//! nothing else comes twice or is lost.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
+use access::{ConnectionString, Endpoint};
 use bytes::Bytes;
 use connect::event::{EventBatch, PartitionId};
 use connect::service::ClientOptions;
@@ -14,11 +17,14 @@ use connect::source::{Settlement, Source as _, SourceEvent};
 use hub::namespace::{NamespaceConfig, QueueConfig};
 use hub::queue::QueueOptions;
 use hub::service::{Service, ServiceConfig};
+use rustix::process::Signal;
 use tokio::sync::watch;
 use units::Random;
 
 use super::PATIENCE;
 use super::rig::{PIPELINE, Relaying};
+use super::serving::Serving;
+use super::switch::Switch;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_work() {
@@ -29,16 +35,11 @@ async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_
     let test = async {
         let service = serve().await;
         let folder = tempfile::tempdir().unwrap();
-        let pipeline = format!(
-            "source:\n  service_bus: {{connection_string: '{0}', queue: queue1, concurrency: {CONCURRENCY}}}\n\
-             sink:\n  service_bus: {{connection_string: '{0}', queue: queue2}}\n\
-             metrics: 127.0.0.1:0\n",
-            service.connection_string(None).reveal()
-        );
-        std::fs::write(folder.path().join(PIPELINE), pipeline).unwrap();
-        put(&service, MESSAGES).await;
+        let string = service.connection_string(None);
+        write_pipeline(folder.path(), &string, CONCURRENCY);
+        put(client(&string, "queue1"), MESSAGES).await;
         let (show, mut seen) = watch::channel(HashMap::new());
-        let reading = tokio::spawn(read(client(&service, "queue2"), show));
+        let reading = tokio::spawn(read(client(&string, "queue2"), show));
         let mut random = Random::from_seed(SEED);
         for _ in 0..KILLS {
             let mut relay = Relaying::start(folder.path());
@@ -77,6 +78,67 @@ async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_durable_service_that_is_killed_under_a_relay_loses_nothing_on_the_way() {
+    const KILLS: u64 = 4;
+    const CONCURRENCY: u64 = 64;
+    const MESSAGES: u32 = 10_000;
+    const SEED: u64 = 20_261_122;
+    let test = async {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let arguments = ["--queue", "queue1", "--queue", "queue2", "--data-dir"];
+        let arguments = [&arguments[..], &[data.to_str().unwrap()]].concat();
+        let mut serving = Serving::start(&arguments);
+        let mut way = Switch::to(address(&serving));
+        let mut string: ConnectionString = serving.told("everything").parse().unwrap();
+        string.endpoint = Endpoint::new("127.0.0.1", Some(way.address().port())).unwrap();
+        write_pipeline(folder.path(), &string, CONCURRENCY);
+        put(client(&string, "queue1"), MESSAGES).await;
+        let mut relay = Relaying::start(folder.path());
+        let mut random = Random::from_seed(SEED);
+        for _ in 0..KILLS {
+            let goal = relay.count(COMPLETED).await + 1 + random.below(1_000);
+            while relay.count(COMPLETED).await < goal {}
+            assert_eq!(serving.end(Signal::KILL), None);
+            serving = Serving::start(&arguments);
+            way.lead_to(address(&serving)).await;
+        }
+        let (show, mut seen) = watch::channel(HashMap::new());
+        let reading = tokio::spawn(read(client(&string, "queue2"), show));
+        let enough = async {
+            let all = |seen: &HashMap<u32, u64>| seen.len() == MESSAGES as usize;
+            let _seen = seen.wait_for(all).await.unwrap();
+        };
+        relay.until(enough).await;
+        let (status, said) = relay.terminate().await;
+        assert_eq!(status.code(), Some(0), "{said}");
+        reading.abort();
+        // What was sent and not answered is sent again, and what was not completed comes again.
+        let repeated: u64 = seen.borrow().values().map(|times| times - 1).sum();
+        assert!(
+            repeated <= 2 * KILLS * CONCURRENCY,
+            "seed {SEED}: {repeated} came twice, more than were in work"
+        );
+    };
+    tokio::time::timeout(PATIENCE, test).await.unwrap();
+}
+
+fn address(serving: &Serving) -> SocketAddr {
+    let string: ConnectionString = serving.told("everything").parse().unwrap();
+    (Ipv4Addr::LOCALHOST, string.endpoint.port().unwrap()).into()
+}
+
+fn write_pipeline(folder: &Path, string: &ConnectionString, concurrency: u64) {
+    let pipeline = format!(
+        "source:\n  service_bus: {{connection_string: '{0}', queue: queue1, concurrency: {concurrency}}}\n\
+         sink:\n  service_bus: {{connection_string: '{0}', queue: queue2}}\n\
+         metrics: 127.0.0.1:0\n",
+        string.reveal()
+    );
+    std::fs::write(folder.join(PIPELINE), pipeline).unwrap();
+}
+
 async fn serve() -> Service {
     let options = QueueOptions {
         lock_duration: Duration::from_secs(1),
@@ -95,14 +157,14 @@ async fn serve() -> Service {
         .unwrap()
 }
 
-fn client(service: &Service, entity: &str) -> ClientOptions {
-    ClientOptions::new(service.connection_string(None), entity)
+fn client(string: &ConnectionString, entity: &str) -> ClientOptions {
+    ClientOptions::new(string.clone(), entity)
 }
 
-/// Puts messages of 12 bytes into `queue1`: their numbers.
-async fn put(service: &Service, count: u32) {
+/// Puts messages of 12 bytes into a queue: their numbers.
+async fn put(options: ClientOptions, count: u32) {
     const AT_ONCE: u32 = 1_000;
-    let mut sink = ServiceBusSink::connect(client(service, "queue1"), SendUnit::Batch)
+    let mut sink = ServiceBusSink::connect(options, SendUnit::Batch)
         .await
         .unwrap();
     let mut outcomes = Vec::new();
@@ -157,3 +219,6 @@ async fn read(options: ClientOptions, show: watch::Sender<HashMap<u32, u64>>) {
 
 /// What precedes a payload of 12 bytes.
 const DATA_SECTION: &[u8] = b"\x00\x53\x75\xa0\x0c";
+
+/// Messages that a relay has brought from one queue to the other.
+const COMPLETED: &str = "parshall_relay_settled_messages_total{result=\"completed\"}";

@@ -329,10 +329,9 @@ impl Relaying {
         let line = answer
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("{name} in {answer}"))
-            .trim()
-            .parse()
-            .unwrap()
+        // Some are counted in numbers that could have a fraction.
+        let value = line.and_then(|line| line.trim().parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{name} in {answer}")) as u64
     }
 
     /// The address of the metrics, once the relay runs.

@@ -54,6 +54,13 @@ impl Switch {
         }));
     }
 
+    /// Breaks all connections; further ones are passed on to `target`.
+    pub(crate) async fn lead_to(&mut self, target: SocketAddr) {
+        self.turn_off().await;
+        self.target = target;
+        self.turn_on();
+    }
+
     /// Breaks all connections and refuses further ones, from when this returns.
     pub(crate) async fn turn_off(&mut self) {
         if let Some(passing) = self.passing.take() {
