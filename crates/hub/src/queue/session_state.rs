@@ -29,8 +29,17 @@ impl QueueState {
         };
         let session = self.ledger.sessions.get(place);
         if session.is_some_and(|session| session.nonce != 0) {
-            return Err(QueueError::SessionCannotBeLocked);
+            if session.is_some_and(|session| session.locked_until > now) {
+                return Err(QueueError::SessionCannotBeLocked);
+            }
+            // So many have ended at once that nobody has come to this one yet.
+            self.end_session_lock(place, Delivered::Failed, effects);
         }
+        // It may have been there for its lock alone.
+        let place = match id {
+            Some(id) => self.ledger.sessions.place_of(id),
+            None => place,
+        };
         let nonce = self.ledger.nonce();
         let until = now.saturating_add(self.ledger.policy.lock_duration);
         self.ledger.change_session(place, effects, |session| {

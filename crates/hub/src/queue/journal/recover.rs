@@ -17,6 +17,7 @@ use crate::queue::page::{NO_SESSION, Payload, Stage};
 use crate::queue::rules::RuleSet;
 use crate::queue::state::QueueState;
 use crate::queue::subscription_rules::{KeptRules, SubscriptionRules, decoded};
+use amqp::message::MessageView;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -60,6 +61,16 @@ pub(in crate::queue) enum JournalError {
         path: PathBuf,
         /// Which.
         record: u64,
+    },
+    /// A message belongs to no session, and sessions are required now.
+    #[error(
+        "{}: message {number} belongs to no session, and nobody could receive it where sessions are required", path.display()
+    )]
+    NoSession {
+        /// The journal's directory.
+        path: PathBuf,
+        /// The number of the message.
+        number: u64,
     },
     /// It is that of a queue and not of a topic, or the other way round.
     #[error("{}: is the journal of a {}", path.display(), kind(*is_topic))]
@@ -150,7 +161,11 @@ impl Journal {
                 if let (Some(rules), Some(kept)) = (rules, told.rules.take()) {
                     rules.restore(kept);
                 }
-                told.restore(state);
+                told.restore(state)
+                    .map_err(|number| JournalError::NoSession {
+                        path: path.clone(),
+                        number,
+                    })?;
             }
         }
         let stats = log.stats();
@@ -378,16 +393,23 @@ impl ToldOfQueue {
     }
 
     /// Puts what is told into a queue that is empty.
-    fn restore(mut self, state: &mut QueueState) {
+    ///
+    /// # Errors
+    /// The number of a message that has no session where sessions are required.
+    fn restore(mut self, state: &mut QueueState) -> Result<(), u64> {
         // Nobody is waiting yet, and nothing is to be written again.
         let mut effects = Effects::new(false);
         for (sequence_number, message) in self.messages {
             let mut slot = message.head.slot();
             slot.stage = slot.stage.unlocked();
-            if state.ledger.policy.requires_session
-                && let Some(session) = &message.session
-            {
-                slot.session = state.ledger.sessions.place_of(session);
+            if state.ledger.policy.requires_session {
+                // Sessions may not have been required when it came.
+                let session = message.session.or_else(|| {
+                    let sections = message.bytes.get(usize::from(slot.annotations_length)..)?;
+                    session_id(sections)
+                });
+                let session = session.ok_or(sequence_number)?;
+                slot.session = state.ledger.sessions.place_of(&session);
             }
             let is_ready = slot.stage == Stage::Ready && slot.session == NO_SESSION;
             let payload = Payload::Whole(&message.bytes);
@@ -417,7 +439,14 @@ impl ToldOfQueue {
                 history.note(seen, digest, sequence_number);
             }
         }
+        Ok(())
     }
+}
+
+/// The session that a message says it belongs to.
+fn session_id(sections: &[u8]) -> Option<String> {
+    let properties = MessageView::parse(sections).ok()?.properties().ok()??;
+    properties.group_id
 }
 
 /// Numbers that are left out at a start. A receiver may have seen messages that were not on disk when the process was

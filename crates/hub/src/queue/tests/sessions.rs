@@ -226,3 +226,24 @@ fn scheduled_messages_come_to_their_session() {
     assert_eq!(lock.id(), "one");
     assert_eq!(receive_in(&queue, 10, &lock, 9).unwrap().len(), 1);
 }
+
+#[test]
+fn a_session_whose_lock_has_ended_can_be_had_by_name_however_many_ended_with_it() {
+    let (_store, queue) = queue(QueueOptions {
+        requires_session: true,
+        lock_duration: Duration::from_millis(100),
+        ..QueueOptions::default()
+    });
+    let names: Vec<String> = (0..100).map(|number| format!("{number:03}")).collect();
+    for name in &names {
+        queue.accept_session(at(0), Some(name)).unwrap().unwrap();
+    }
+    for name in names.iter().rev() {
+        let early = queue.accept_session(at(99), Some(name));
+        assert_eq!(early.unwrap_err(), QueueError::SessionCannotBeLocked);
+    }
+    for name in names.iter().rev() {
+        let lock = queue.accept_session(at(100), Some(name)).unwrap().unwrap();
+        assert_eq!(lock.id(), name);
+    }
+}

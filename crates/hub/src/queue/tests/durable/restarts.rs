@@ -3,6 +3,7 @@
 use super::super::super::journal::SKIPPED_NUMBERS;
 use super::super::super::rules::RuleSet;
 use super::*;
+use amqp::message::Properties;
 
 fn whole(message: NewMessage<'static>) -> NewMessage<'static> {
     NewMessage {
@@ -328,4 +329,49 @@ fn a_message_is_not_forwarded_more_often_for_being_kept_in_between() {
         assert_eq!(two.counts().transfer_dead_letters, 0);
         running.store.advance(at(0));
     }
+}
+
+#[test]
+fn sessions_can_be_required_later_of_messages_that_have_one() {
+    let disk = Disk::new();
+    let requiring = QueueOptions {
+        requires_session: true,
+        ..QueueOptions::default()
+    };
+    let running = disk.start();
+    let queue = running.queue("orders", QueueOptions::default());
+    let mut sections = Vec::new();
+    Properties {
+        group_id: Some("one".into()),
+        ..Properties::default()
+    }
+    .encode(&mut sections);
+    sections.extend_from_slice(&body("a"));
+    let message = NewMessage {
+        sections: &[&sections],
+        ..NewMessage::default()
+    };
+    queue.enqueue(at(0), &[message]).unwrap();
+    running.safe(&queue);
+    drop(queue);
+    running.kill();
+
+    let running = disk.start();
+    let queue = running.queue("orders", requiring.clone());
+    assert_eq!(queue.sessions(0, 9), ["one"]);
+    drop(queue);
+    running.kill();
+
+    let running = disk.start();
+    let queue = running.queue("orders", QueueOptions::default());
+    send(&queue, 0, &["of none"]);
+    running.safe(&queue);
+    drop(queue);
+    running.kill();
+    let running = disk.start();
+    let error = running.store.create_queue("orders", requiring).unwrap_err();
+    assert!(
+        error.to_string().contains("belongs to no session"),
+        "{error}"
+    );
 }
