@@ -8,6 +8,7 @@
 //! * `management`: requests about an entity.
 //! * `topics`: copies by rules.
 //! * `durable`: what a restart leaves.
+//! * `faults`: tokens that are not right, entities that are full.
 //! * `rights`: what each key may do, and with what of an entity.
 //! * `bounds`: what nobody can make the service hold, whatever they may do.
 //!
@@ -22,6 +23,7 @@ mod bounds;
 mod client;
 mod credit;
 mod durable;
+mod faults;
 mod links;
 mod management;
 mod rights;
