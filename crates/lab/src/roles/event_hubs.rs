@@ -3,7 +3,6 @@
 use std::io;
 use std::num::TryFromIntError;
 use std::sync::Arc;
-use std::time::Duration;
 
 use access::storage::StorageConnectionStringError;
 use access::{ConnectionString, ConnectionStringError};
@@ -20,24 +19,19 @@ use connect::event::PartitionId;
 use connect::event_hubs::{
     EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError, ManagementClient,
 };
-use connect::retry::{RetryMode, RetryPolicy};
 use connect::service::ServiceError;
 use connect::source::{
     BatchOptions, SettlementOf, Source, SourceError, SourceEvent, SourceOptions, Start,
     StartPosition,
 };
 use hub::service::StartError;
-use relay::metrics::MetricsHandle;
 use relay::ownership::{OwnershipMode, OwnershipOptions};
 use relay::{CheckpointPolicy, Relay, RelayError, RelayOptions, route};
 
+use super::amqp_relay::{AmqpRelay, STOP_TIMEOUT, retry_policy};
 use super::embedded::{self, EmbeddedHub};
-use super::fabric::{
-    DecodedMessage, Fabric, MessageCodec, OpenedSource, RelayMetrics, RelayPipeline, RelayReading,
-};
+use super::fabric::{DecodedMessage, Fabric, MessageCodec, OpenedSource};
 use super::protocol::{CHECKPOINT_CONTAINER, Endpoint, HubConfig, ReadFrom, RelayConfig};
-use super::relay_reading::reading;
-use crate::clock::RunClock;
 use crate::payload::HEADER_PROPERTY;
 use crate::scenario;
 use crate::scenario::Entity;
@@ -155,10 +149,7 @@ impl Fabric for EventHubsFabric {
             }
         }
         let relay = Relay::new(options, source, sink, store)?;
-        Ok(EventHubsRelay {
-            relay,
-            clock: config.clock,
-        })
+        Ok(AmqpRelay::new(relay, config))
     }
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<EventHubsSink, FabricError> {
@@ -196,43 +187,7 @@ impl Fabric for EventHubsFabric {
 }
 
 /// The relay between two hubs.
-#[derive(Debug)]
-pub struct EventHubsRelay {
-    relay: Relay<Share<EventHubsSource>, EventHubsSink>,
-    clock: RunClock,
-}
-
-impl RelayPipeline for EventHubsRelay {
-    type Metrics = RelayReader;
-    type Error = RelayError;
-
-    fn metrics(&self) -> RelayReader {
-        RelayReader {
-            handle: self.relay.metrics_handle(),
-            clock: self.clock,
-        }
-    }
-
-    async fn run(self, stop: impl Future<Output = ()>) -> Result<RelayReading, RelayError> {
-        let Self { relay, clock } = self;
-        let summary = relay.run(stop).await?;
-        Ok(reading(&summary.metrics, clock))
-    }
-}
-
-/// Reads the relay's metrics while it runs.
-#[derive(Debug)]
-pub struct RelayReader {
-    pub(super) handle: MetricsHandle,
-    pub(super) clock: RunClock,
-}
-
-impl RelayMetrics for RelayReader {
-    async fn read(&self) -> Option<RelayReading> {
-        let metrics = self.handle.metrics().await?;
-        Some(reading(&metrics, self.clock))
-    }
-}
+pub type EventHubsRelay = AmqpRelay<Share<EventHubsSource>, EventHubsSink>;
 
 /// How an instance shares partitions with the others; none where each has its own from the start.
 fn ownership(relay: &scenario::Relay, instance: u32) -> Option<OwnershipOptions> {
@@ -279,15 +234,7 @@ fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
         fan_out: scenario.fan_out,
         seed: config.seed,
         in_flight: scenario.in_flight as usize,
-        retry: RetryPolicy {
-            attempts: scenario.retry.attempts,
-            mode: RetryMode::Exponential,
-            delay: scenario.retry.delay,
-            max_delay: scenario.retry.max_delay,
-            try_timeout: scenario.try_timeout,
-            seed: config.seed,
-            ..RetryPolicy::default()
-        },
+        retry: retry_policy(config),
         checkpoint: match scenario.checkpoint {
             scenario::Checkpoint::EachBatch => CheckpointPolicy::EachBatch,
             scenario::Checkpoint::Every(interval) => CheckpointPolicy::Every(interval),
@@ -430,6 +377,3 @@ fn property(map: &[u8]) -> Option<&[u8]> {
     }
     None
 }
-
-/// How long a stopped relay waits for what is under way.
-pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,19 +2,17 @@
 
 use access::ConnectionString;
 use connect::event::PartitionId;
-use connect::retry::{RetryMode, RetryPolicy};
 use connect::service::ClientOptions;
 use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::SendUnit;
 use connect::source::{SourceOptions, StartPosition};
-use relay::{Relay, RelayError, SettlingOptions};
+use relay::{Relay, SettlingOptions};
 
+use super::amqp_relay::{AmqpRelay, STOP_TIMEOUT, retry_policy};
 use super::embedded::{self, EmbeddedHub};
-use super::event_hubs::{AmqpCodec, FabricError, RelayReader, STOP_TIMEOUT};
-use super::fabric::{Fabric, OpenedSource, RelayPipeline, RelayReading};
+use super::event_hubs::{AmqpCodec, FabricError};
+use super::fabric::{Fabric, OpenedSource};
 use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig};
-use super::relay_reading::reading;
-use crate::clock::RunClock;
 
 /// Everything by way of Service Bus over AMQP.
 #[derive(Debug, Clone, Copy)]
@@ -47,10 +45,7 @@ impl Fabric for ServiceBusFabric {
         let destination = client_options(&config.destination)?;
         let sink = ServiceBusSink::connect(destination, SendUnit::Event).await?;
         let relay = Relay::settling(settling_options(config), source, sink)?;
-        Ok(ServiceBusRelay {
-            relay,
-            clock: config.clock,
-        })
+        Ok(AmqpRelay::new(relay, config))
     }
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<ServiceBusSink, FabricError> {
@@ -78,44 +73,13 @@ impl Fabric for ServiceBusFabric {
 }
 
 /// The relay between two queues.
-#[derive(Debug)]
-pub struct ServiceBusRelay {
-    relay: Relay<ServiceBusSource, ServiceBusSink>,
-    clock: RunClock,
-}
-
-impl RelayPipeline for ServiceBusRelay {
-    type Metrics = RelayReader;
-    type Error = RelayError;
-
-    fn metrics(&self) -> RelayReader {
-        RelayReader {
-            handle: self.relay.metrics_handle(),
-            clock: self.clock,
-        }
-    }
-
-    async fn run(self, stop: impl Future<Output = ()>) -> Result<RelayReading, RelayError> {
-        let Self { relay, clock } = self;
-        let summary = relay.run(stop).await?;
-        Ok(reading(&summary.metrics, clock))
-    }
-}
+pub type ServiceBusRelay = AmqpRelay<ServiceBusSource, ServiceBusSink>;
 
 fn settling_options(config: &RelayConfig) -> SettlingOptions {
-    let scenario = &config.relay;
     SettlingOptions {
         seed: config.seed,
-        retry: RetryPolicy {
-            attempts: scenario.retry.attempts,
-            mode: RetryMode::Exponential,
-            delay: scenario.retry.delay,
-            max_delay: scenario.retry.max_delay,
-            try_timeout: scenario.try_timeout,
-            seed: config.seed,
-            ..RetryPolicy::default()
-        },
-        failure_ratio: scenario.failure_ratio,
+        retry: retry_policy(config),
+        failure_ratio: config.relay.failure_ratio,
         stop_timeout: STOP_TIMEOUT,
         ..SettlingOptions::default()
     }
