@@ -27,6 +27,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.metrics.received_events += batch.len() as u64;
         self.metrics.received_bytes += batch.message_bytes() as u64;
         self.metrics.redelivered_events += u64::from(batch.redelivered());
+        if S::Completion::settlement(Settlement::Complete).is_some() {
+            let messages = batch.len() as u64;
+            self.vacancies
+                .take(self.now, messages, &mut self.metrics.vacant_us);
+        }
         let now = self.store.now();
         self.metrics.record_source_ages(batch.events(), now);
         record_count(&mut self.metrics.batch_events, batch.len() as u64);

@@ -11,7 +11,7 @@
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
-//! | `partition`, `in_flight`, `sends`, `timers`, `pacer` | the state that these work on |
+//! | `partition`, `in_flight`, `sends`, `timers`, `pacer`, `vacancies` | the state that these work on |
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -46,6 +46,7 @@ mod sends;
 mod sharing;
 mod store;
 mod timers;
+mod vacancies;
 
 use in_flight::Slots;
 use pacer::Pacer;
@@ -55,6 +56,7 @@ use sends::Sends;
 use sharing::Sharing;
 use store::{NoStore, TimedStore};
 use timers::{Due, Timers};
+use vacancies::Vacancies;
 
 /// A pipeline from one source to one sink; see the [crate].
 pub struct Relay<S, K> {
@@ -104,6 +106,7 @@ pub struct Relay<S, K> {
     stop_by: Option<Instant>,
 
     outcomes: Vec<SendOutcome>,
+    vacancies: Vacancies,
     /// Draws the injected failures.
     failures: Random,
     metrics: Metrics,
@@ -277,6 +280,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             now: now.into_std(),
             stop_by: None,
             outcomes: Vec::new(),
+            vacancies: Vacancies::default(),
             failures: Random::for_concern(options.seed, INJECTED_FAILURES),
             metrics: Metrics::of(options.ownership.as_ref()),
             parked: 0,

@@ -226,6 +226,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
             (SettlementResult::Failed, _) => &mut metrics.unsettled_events,
         } += messages;
         record_durations(&mut metrics.settle_us, settled.elapsed, messages);
+        if matches!(
+            settled.settlement,
+            Settlement::Complete | Settlement::Abandon
+        ) {
+            // What is given back or cannot be read may never have had a place.
+            self.vacancies.leave(self.now, messages);
+        }
     }
 
     /// A send has waited long enough for its outcome.

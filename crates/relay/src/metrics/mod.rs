@@ -176,6 +176,8 @@ pub struct Metrics {
     pub failed_checkpoint_us: Histogram<u64>,
     /// Microseconds from telling the service what is to become of a message to its answer.
     pub settle_us: Histogram<u64>,
+    /// Microseconds from the answer to one settlement until the next message took the place among those in work.
+    pub vacant_us: Histogram<u64>,
     /// Microseconds from reading the claims of all relays to the renewal of one's own.
     pub ownership_cycle_us: Histogram<u64>,
     /// Events per batch received.
@@ -318,6 +320,7 @@ impl Metrics {
             checkpoint_us: durations(),
             failed_checkpoint_us: sizes(),
             settle_us: durations(),
+            vacant_us: durations(),
             ownership_cycle_us: sizes(),
             batch_events: sizes(),
             batch_bytes: sizes(),

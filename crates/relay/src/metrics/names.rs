@@ -381,6 +381,13 @@ pub const DISTRIBUTIONS: &[Distribution] = &[
         DURATIONS_US,
     ),
     (
+        "parshall_relay_vacant_seconds",
+        "From the answer to one settlement until the next message is in work in its place",
+        |metrics| &metrics.vacant_us,
+        1e6,
+        DURATIONS_US,
+    ),
+    (
         "parshall_relay_ownership_cycle_seconds",
         "From reading the claims of all relays to the renewal of one's own",
         |metrics| &metrics.ownership_cycle_us,
