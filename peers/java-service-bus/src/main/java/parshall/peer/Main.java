@@ -54,6 +54,7 @@ public final class Main {
                 .buildProcessorClient();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(processor)));
         processor.start();
+        Figures.tell();
         System.out.println("ready");
         System.out.flush();
         new CountDownLatch(1).await();

@@ -61,6 +61,7 @@ public class Main {
     /** Tells that the binder has been started. */
     @EventListener(ApplicationReadyEvent.class)
     public void ready() {
+        Figures.tell();
         System.out.println("ready");
         System.out.flush();
     }
