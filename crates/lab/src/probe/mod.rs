@@ -5,8 +5,10 @@
 //! but one of them: it counts calls on files (and on the event descriptors by which threads wake one another), not
 //! those on sockets, which a role of ours counts itself ([`SocketUse`]).
 //!
+//! * `machine` is about all that runs, whoever started it.
 //! * `tree` adds up the processes of a command that is not ours, which may be many and come and go.
 
+mod machine;
 mod tree;
 
 use std::time::Duration;
@@ -19,6 +21,7 @@ use crate::{
     roles::protocol::SocketUse,
 };
 
+pub(crate) use machine::busy_cpu;
 pub(crate) use tree::descendants;
 
 /// What a process has used so far and holds at this moment.

@@ -1,7 +1,7 @@
 //! The columns of the result table, in the order of the published studies, for every report that has one.
 
 use crate::figure;
-use crate::results::{Case, Delivery, Results, Summary, Trial};
+use crate::results::{Carried, Case, Delivery, Results, Summary, Trial};
 
 /// A column with one cell per case. Columns in which no case has a value are not made.
 #[derive(Debug, Clone)]
@@ -44,14 +44,14 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
         }
     };
     // Damage that no case has is told once, in the verdict.
-    let damage = |title: &'static str, figure: fn(&Delivery) -> u64| {
+    let damage = |title: &'static str, figure: fn(&Delivery) -> u64, alarming: bool| {
         let counts = results
             .cases
             .iter()
             .filter_map(|case| case.delivery.as_ref());
         let is_there = counts.map(figure).any(|count| count > 0);
         is_there
-            .then(|| column(results, [title, ""], of_delivery(figure, true)))
+            .then(|| column(results, [title, ""], of_delivery(figure, alarming)))
             .flatten()
     };
     [
@@ -87,8 +87,22 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
             ["duplicated", ""],
             of_delivery(|delivery| delivery.duplicated, false),
         ),
-        damage("reordered", |delivery| delivery.reordered),
-        damage("corrupted", |delivery| delivery.corrupted),
+        damage(
+            "reordered",
+            |delivery| delivery.reordered,
+            results.carried() == Carried::Events,
+        ),
+        damage("corrupted", |delivery| delivery.corrupted, true),
+        damage(
+            "redelivered",
+            |delivery| delivery.redelivered.unwrap_or(0),
+            false,
+        ),
+        damage(
+            "dead-lettered",
+            |delivery| delivery.dead_lettered.unwrap_or(0),
+            true,
+        ),
         column(results, ["published", "forwarded/s"], |case| {
             Some(plain(figure::rate(
                 case.published.as_ref()?.forwarded_per_s?,

@@ -134,6 +134,8 @@ fn row(text: &mut String, results: &Results, case: &Case, row: &Row<'_>) {
         number(row.parshall_ratio.and_then(|ratio| ratio.received)),
         number(row.parshall_ratio.and_then(|ratio| ratio.forwarded)),
         number(row.parshall_ratio.and_then(|ratio| ratio.memory_peak)),
+        delivery(|counts| counts.redelivered),
+        delivery(|counts| counts.dead_lettered),
     ];
     writeln!(text, "{}", fields.join(",")).expect("writing to a String cannot fail");
 }
@@ -157,7 +159,7 @@ const HEADER: &str = "scenario,case,trial,status,offered_per_s,received_per_s,fo
     latency_p99_us,latency_p999_us,latency_max_us,sent,acknowledged,received,lost,duplicated,reordered,\
     corrupted,unknown,published_received_per_s,published_forwarded_per_s,sweep,forwarded_interval_low_per_s,\
     forwarded_interval_high_per_s,sustainable_passed_per_s,sustainable_failed_per_s,parshall_ratio_case,\
-    parshall_ratio_received,parshall_ratio_forwarded,parshall_ratio_memory_peak";
+    parshall_ratio_received,parshall_ratio_forwarded,parshall_ratio_memory_peak,redelivered,dead_lettered";
 
 #[cfg(test)]
 mod tests {
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_row_of_a_case_has_its_sweep_its_interval_and_the_ends_of_its_search() {
-        let repeated = last_fields(&sample::repeated(), 9);
+        let repeated = last_fields(&sample::repeated(), 11);
         assert_eq!(repeated[0], "fan_out");
         let interval = sample::repeated().cases[0]
             .forwarded_per_s
@@ -200,7 +202,7 @@ mod tests {
         let searched = sample::searched();
         let capacity = searched.cases[0].capacity.clone().unwrap();
         let ends = [capacity.highest_passed_per_s, capacity.lowest_failed_per_s].map(number);
-        assert_eq!(last_fields(&searched, 6)[..2], ends);
+        assert_eq!(last_fields(&searched, 8)[..2], ends);
     }
 
     #[test]
@@ -213,12 +215,12 @@ mod tests {
             memory_peak: Some(0.125),
         });
         assert_eq!(
-            last_fields(&results, 4),
+            last_fields(&results, 6)[..4],
             ["sut=parshall", "", "24.5", "0.125"]
         );
         let text = CsvReport.render(&results).unwrap();
         let of_trial = text.lines().nth(2).unwrap();
-        assert!(of_trial.ends_with(",,,,"), "{of_trial}");
+        assert!(of_trial.ends_with(",,,,,,"), "{of_trial}");
     }
 
     #[test]

@@ -429,6 +429,7 @@ fn counters(events: u64) -> HubCounters {
         outgoing_events: events,
         outgoing_bytes: Some(events * 16),
         throttled: Some(0),
+        ..HubCounters::default()
     }
 }
 

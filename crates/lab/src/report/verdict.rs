@@ -2,7 +2,8 @@
 
 use crate::figure::{bytes, count, counted};
 use crate::results::{
-    Case, Delivery, Finding, Limit, LimitMechanism, Results, Role, Severity, Status,
+    Carried, Case, Delivery, Finding, FindingKind, Limit, LimitMechanism, Results, Role, Severity,
+    Status,
 };
 use crate::statistics::{CONFIDENCE, trials_for_median_interval};
 
@@ -46,7 +47,7 @@ impl Verdict {
             status: overall(results),
             headline: headline.join(", "),
             delivery: Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()))
-                .map(|delivery| delivery_line(&delivery)),
+                .map(|delivery| delivery_line(&delivery, results.carried())),
             missing: missing(results),
         }
     }
@@ -69,6 +70,13 @@ pub(super) struct Remark {
 pub(super) fn remarks(results: &Results) -> Vec<Remark> {
     let mut told: Vec<(&Finding, Vec<Place<'_>>)> = Vec::new();
     for (case, finding) in by_severity(results) {
+        let is_told_of_sweep = results
+            .findings
+            .iter()
+            .any(|joint| joint.kind == finding.kind && joint.cases.contains(&case.name));
+        if is_told_of_sweep {
+            continue;
+        }
         let trials: Vec<u32> = finding.trial.into_iter().collect();
         let same_of_case = told.iter_mut().find(|(first, places)| {
             let class = finding.severity > Severity::Invalid && first.kind == finding.kind;
@@ -85,6 +93,9 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
         }
         let place = Place { case, trials };
         let alike = |first: &Finding| {
+            if is_alike_everywhere(finding.kind) && first.kind == finding.kind {
+                return true;
+            }
             (first.severity, first.kind, &first.message, &first.hint)
                 == (
                     finding.severity,
@@ -98,16 +109,32 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
             None => told.push((finding, vec![place])),
         }
     }
+    let joint = results.findings.iter().map(|finding| Remark {
+        severity: finding.severity,
+        place: format!("sweep {}", finding.sweep),
+        message: finding.message.clone(),
+        hint: finding.hint.clone(),
+    });
     let remark = |(finding, places): (&Finding, Vec<Place<'_>>)| Remark {
         severity: finding.severity,
         place: place_names(results, &places),
-        message: finding.message.clone(),
+        message: match is_alike_everywhere(finding.kind) && places.len() > 1 {
+            true => format!("{}; alike in the others", finding.message),
+            false => finding.message.clone(),
+        },
         hint: finding.hint.clone(),
     };
-    told.into_iter().map(remark).collect()
+    let mut remarks: Vec<Remark> = joint.chain(told.into_iter().map(remark)).collect();
+    remarks.sort_by_key(|remark| remark.severity);
+    remarks
 }
 
 /// A case in which a finding was made, and the trials; none if it concerns the case as a whole.
+/// Whether findings of the kind mean the same in every case, though their figures differ.
+fn is_alike_everywhere(kind: FindingKind) -> bool {
+    matches!(kind, FindingKind::SendTail | FindingKind::MachineShared)
+}
+
 struct Place<'a> {
     case: &'a Case,
     trials: Vec<u32>,
@@ -256,7 +283,7 @@ fn overall(results: &Results) -> Status {
     }
 }
 
-fn delivery_line(delivery: &Delivery) -> String {
+fn delivery_line(delivery: &Delivery, carried: Carried) -> String {
     let mut parts = vec![
         format!("{} lost", count(delivery.lost)),
         format!("{} corrupted", count(delivery.corrupted)),
@@ -266,6 +293,8 @@ fn delivery_line(delivery: &Delivery) -> String {
     let rare = [
         ("unknown", delivery.unknown),
         ("unexpected", delivery.unexpected),
+        ("dead-lettered", delivery.dead_lettered),
+        ("redelivered", delivery.redelivered),
     ];
     for (name, value) in rare {
         parts.extend(
@@ -274,7 +303,8 @@ fn delivery_line(delivery: &Delivery) -> String {
                 .map(|value| format!("{} {name}", count(value))),
         );
     }
-    format!("{} of {} events", parts.join(", "), count(delivery.sent))
+    let (sent, things) = (count(delivery.sent), carried.many());
+    format!("{} of {sent} {things}", parts.join(", "))
 }
 
 fn missing(results: &Results) -> Option<String> {

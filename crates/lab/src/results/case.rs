@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::figure;
 
 use super::{
-    Capacity, CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary,
-    MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Settings, Severity,
-    Size, Stage, Subject, Summary, Trial, TrialRecord, examine,
+    Capacity, Carried, CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution,
+    LatencySummary, MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage,
+    Settings, Severity, Size, Stage, Subject, Summary, Trial, TrialRecord, examine,
 };
 
 /// A case with its trials, its figures and its verdict.
@@ -295,11 +295,8 @@ fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
             ..finding
         };
         findings.extend(trial.findings.iter().cloned().map(of_trial));
-        findings.extend(
-            delivery_findings(plan.order, trial)
-                .into_iter()
-                .map(of_trial),
-        );
+        findings.extend(delivery_findings(plan, trial).into_iter().map(of_trial));
+        findings.extend(dead_letter_finding(plan, trial).map(of_trial));
         findings.extend(clock_finding(trial).map(of_trial));
         let symptoms = examine(&settings, &subject, plan.measured_role, trial).into_iter();
         findings.extend(symptoms.map(Finding::from).map(of_trial));
@@ -311,19 +308,29 @@ fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
             )));
         }
     }
+    let carried = Carried::of(&plan.params);
+    for finding in &mut findings {
+        finding.message = carried.reworded(&finding.message);
+        finding.hint = finding.hint.as_deref().map(|hint| carried.reworded(hint));
+    }
     findings.sort_by_key(|finding| finding.severity);
     findings
 }
 
 /// What the counts of a trial mean. Those of an interrupted trial are of events still under way: no verdict
 /// follows from missing ones, but corruption and disorder are what they are.
-fn delivery_findings(order: OrderExpectation, trial: &Trial) -> Vec<Finding> {
+fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
     let Some(delivery) = &trial.delivery else {
         return Vec::new();
     };
-    let disorder = match order {
+    let disorder = match plan.order {
         OrderExpectation::Kept => Severity::Failure,
         OrderExpectation::NotPromised => Severity::Note,
+    };
+    // Of a queue whose messages are worked on side by side nobody expects it, so that its column says enough.
+    let reordered = match Carried::of(&plan.params) {
+        Carried::Events => delivery.reordered,
+        Carried::Messages => 0,
     };
     let missing = if trial.interrupted {
         Severity::Note
@@ -351,7 +358,7 @@ fn delivery_findings(order: OrderExpectation, trial: &Trial) -> Vec<Finding> {
             "arrived though they were never sent".to_owned(),
         ),
         (
-            delivery.reordered,
+            reordered,
             disorder,
             FindingKind::EventsReordered,
             of_sent("arrived after a later event of their stream"),
@@ -373,6 +380,35 @@ fn delivery_findings(order: OrderExpectation, trial: &Trial) -> Vec<Finding> {
         )
     })
     .collect()
+}
+
+/// Messages that came to nothing so often that the service has put them aside. If no send was to fail on purpose, what is
+/// measured has not done its work.
+fn dead_letter_finding(plan: &CasePlan, trial: &Trial) -> Option<Finding> {
+    let delivery = trial.delivery.as_ref()?;
+    let dead_lettered = delivery.dead_lettered.filter(|count| *count > 0)?;
+    let most = plan.params.get("queues.maximum_delivery_count")?.as_u64()?;
+    let is_on_purpose = plan
+        .params
+        .get("relay.failure_ratio")
+        .and_then(serde_json::Value::as_f64)
+        .is_some_and(|ratio| ratio > 0.0);
+    let severity = match is_on_purpose || trial.interrupted {
+        true => Severity::Warning,
+        false => Severity::Failure,
+    };
+    let message = format!(
+        "{} of {} sent are in the dead-letter queue and not lost: {} came to nothing for each of them, as often as \
+         queues.maximum_delivery_count allows",
+        figure::counted(dead_lettered, "message", "messages"),
+        figure::count(delivery.sent),
+        figure::counted(most, "delivery", "deliveries")
+    );
+    Some(Finding::new(
+        severity,
+        FindingKind::EventsDeadLettered,
+        message,
+    ))
 }
 
 fn clock_finding(trial: &Trial) -> Option<Finding> {

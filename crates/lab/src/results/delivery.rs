@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Counts over all streams of a trial, or the sums over the trials of a case.
 ///
 /// `lost` counts acknowledged events that never arrived. Events that were sent and never acknowledged are
-/// `unknown`: whether one of them arrives says nothing about the pipeline.
+/// `unknown`: whether one of them arrives says nothing about the pipeline. What a queue gives up on is in its dead-letter queue,
+/// and not lost: it is known where it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delivery {
@@ -33,6 +34,12 @@ pub struct Delivery {
     /// Events of another run that were still in the hub. They are left out of every other count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<u64>,
+    /// Queues: deliveries of a message that had been delivered before and came to nothing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redelivered: Option<u64>,
+    /// Queues: different messages that the service has put into the dead-letter queue of the source. They are not lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead_lettered: Option<u64>,
 }
 
 impl Delivery {
@@ -50,6 +57,8 @@ impl Delivery {
             unknown: sum_of_known(sum.unknown, next.unknown),
             unexpected: sum_of_known(sum.unexpected, next.unexpected),
             foreign: sum_of_known(sum.foreign, next.foreign),
+            redelivered: sum_of_known(sum.redelivered, next.redelivered),
+            dead_lettered: sum_of_known(sum.dead_lettered, next.dead_lettered),
         })
     }
 }

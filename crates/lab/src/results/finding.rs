@@ -48,6 +48,8 @@ pub enum FindingKind {
     EventsReordered,
     /// Events arrived more than once.
     EventsDuplicated,
+    /// Messages are in the dead-letter queue of the source.
+    EventsDeadLettered,
     /// Sends were never acknowledged.
     OutcomeUnknown,
     /// A process of the run ended or could not do its work.
@@ -68,6 +70,8 @@ pub enum FindingKind {
     LimitedByGenerator,
     /// The number of workers over their latency bounds the rate (Little's law).
     LimitedByConcurrency,
+    /// Each send takes as much memory as the largest message that the service takes.
+    BufferPerSend,
     /// CPU was left over though there was more to be carried.
     LowUtilisation,
     /// Batches were far from full.
@@ -86,6 +90,8 @@ pub enum FindingKind {
     DuplicatesAfterLoss,
     /// The measured role came close to its memory limit.
     MemoryNearLimit,
+    /// Something that is not of the run used the machine as well.
+    MachineShared,
     /// A limit was asked for and could not be put in force as asked.
     LimitNotEnforced,
     /// The trial or the run was interrupted.
@@ -147,6 +153,8 @@ mod tests {
             FindingKind::EventsCorrupted,
             FindingKind::EventsUnexpected,
             FindingKind::EventsReordered,
+            FindingKind::EventsDeadLettered,
+            FindingKind::BufferPerSend,
             FindingKind::OutcomeUnknown,
             FindingKind::RoleFailed,
             FindingKind::GeneratorOverloaded,
@@ -166,6 +174,7 @@ mod tests {
             FindingKind::CheckpointErrors,
             FindingKind::DuplicatesAfterLoss,
             FindingKind::MemoryNearLimit,
+            FindingKind::MachineShared,
             FindingKind::LimitNotEnforced,
             FindingKind::Interrupted,
             FindingKind::CaseSkipped,

@@ -16,13 +16,17 @@
 
 mod activity;
 mod capacity;
+mod carried;
 mod case;
 mod delivery;
 mod diagnosis;
 mod environment;
 mod finding;
 mod generator;
+mod joint;
 mod latency;
+mod occupancy;
+mod own_figures;
 mod percentile;
 mod precision;
 mod published;
@@ -39,13 +43,17 @@ pub use activity::{
     WholeTrial,
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
+pub use carried::Carried;
 pub use case::{Case, CasePlan, OrderExpectation, Status};
 pub use delivery::Delivery;
 pub use diagnosis::{Settings, Symptom, WaitingFor, examine};
 pub use environment::{Environment, OuterLimits, RunIdentity};
 pub use finding::{Finding, FindingKind, Severity};
 pub use generator::GeneratorHealth;
+pub use joint::JointFinding;
 pub use latency::{LatencyDistribution, LatencySummary, NegativeLatencies};
+pub use occupancy::{Occupancy, OccupancyParts};
+pub use own_figures::OwnFigures;
 pub use percentile::{CurvePoint, Percentile};
 pub use precision::{Bounds, LatencyPrecision};
 pub use published::Published;
@@ -78,6 +86,9 @@ pub struct Results {
     pub environment: Environment,
     /// One entry per case that has at least begun.
     pub cases: Vec<Case>,
+    /// What cases show only beside one another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<JointFinding>,
 }
 
 impl Results {
@@ -95,11 +106,12 @@ impl Results {
             missing: planned_cases,
             environment,
             cases: Vec::new(),
+            findings: Vec::new(),
         }
     }
 
     /// Adds a case, or replaces the case of the same name (a case grows from trial to trial), and keeps
-    /// [`Results::complete`], [`Results::missing`] and each [`Case::parshall_ratio`] true.
+    /// [`Results::complete`], [`Results::missing`], [`Results::findings`] and each [`Case::parshall_ratio`] true.
     pub fn put(&mut self, case: Case) {
         self.missing.retain(|name| *name != case.name);
         match self.cases.iter_mut().find(|known| known.name == case.name) {
@@ -107,7 +119,15 @@ impl Results {
             None => self.cases.push(case),
         }
         side_by_side::relate(&mut self.cases);
+        self.findings = joint::findings(&self.cases);
         self.complete = self.missing.is_empty() && self.cases.iter().all(Case::is_complete);
+    }
+
+    /// What its cases carry.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        let first = self.cases.first();
+        first.map_or_else(Carried::default, |case| Carried::of(&case.params))
     }
 
     /// Whether the run is complete and every case that this machine can run passed: the condition for exit status 0.

@@ -34,6 +34,8 @@ pub enum Stage {
     Ownership,
     /// One settlement of a peek-locked message.
     Settle,
+    /// From the end of one message until the next is worked on in its place.
+    Vacant,
 }
 
 impl Stage {
@@ -52,6 +54,7 @@ impl Stage {
             Self::Checkpoint => "checkpoint",
             Self::Ownership => "ownership",
             Self::Settle => "settle",
+            Self::Vacant => "vacant",
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, RelayActivity, Role,
-    RoleUsage, Size, Stage,
+    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures,
+    RelayActivity, Role, RoleUsage, Size, Stage,
 };
 
 /// The figures of one trial. Rates are means over the measured phase.
@@ -53,6 +53,12 @@ pub struct Trial {
     /// What went on inside our own relay; absent for a system that is measured from the outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayActivity>,
+    /// CPU time that the machine spent on anything but the roles in the measured phase, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_cpu_seconds: Option<f64>,
+    /// What a system in the relay's place told of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_figures: Option<OwnFigures>,
     /// Whether generator and sink kept up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorHealth>,
@@ -81,6 +87,15 @@ pub struct HubCounters {
     /// Sends refused with `server-busy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<u64>,
+    /// Queues: messages that receivers completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed: Option<u64>,
+    /// Queues: deliveries that came to nothing, because the receiver abandoned the message or its lock ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_deliveries: Option<u64>,
+    /// Queues: messages that went to the dead-letter queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead_lettered: Option<u64>,
 }
 
 /// One second of a trial.

@@ -144,6 +144,7 @@ fn of_hub(values: CounterValues) -> HubCounters {
         outgoing_events: values.events_out,
         outgoing_bytes: Some(values.bytes_out),
         throttled: Some(values.batches_refused + values.batches_throttled),
+        ..HubCounters::default()
     }
 }
 
@@ -151,6 +152,9 @@ fn of_queue(counters: QueueCounters) -> HubCounters {
     HubCounters {
         incoming_events: counters.enqueued,
         outgoing_events: counters.delivered,
+        completed: Some(counters.completed),
+        failed_deliveries: Some(counters.abandoned + counters.lock_expirations),
+        dead_lettered: Some(counters.dead_lettered),
         ..HubCounters::default()
     }
 }

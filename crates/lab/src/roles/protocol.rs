@@ -144,6 +144,9 @@ pub struct SinkConfig {
     pub clock: RunClock,
     /// The destination.
     pub destination: Endpoint,
+    /// The dead-letter queue of the source, where that is the lab's own: what is in it is not lost.
+    #[serde(default)]
+    pub dead_letters: Option<Endpoint>,
     /// What the run can contain.
     pub expectation: Expectation,
     /// How many workers, each on a connection of its own, share the partitions.
@@ -329,10 +332,35 @@ pub enum Counters {
     Load(LoadCounters),
     /// The pipeline's.
     Relay(RelayCounters),
-    /// Nobody knows what a command in its place counts.
-    External,
+    /// Nobody knows what a command in its place counts of events. It may tell what it costs inside.
+    External(#[serde(default, skip_serializing_if = "Option::is_none")] Option<ExternalReading>),
     /// The receiver's.
     Sink(SinkCounters),
+}
+
+/// What a command in the relay's place told of itself, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalReading {
+    /// When the line came.
+    pub at: RunTime,
+    /// What it said.
+    pub figures: ExternalFigures,
+}
+
+/// What a command can tell of itself, as `docs/external-systems.md` has it. What else it tells is not looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExternalFigures {
+    /// Bytes that it has allocated since its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_bytes: Option<u64>,
+    /// For how many microseconds its garbage collector has run since its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collecting_us: Option<u64>,
+    /// The bytes that its heap takes at present.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap_bytes: Option<u64>,
 }
 
 /// What a generator counts.
@@ -380,6 +408,9 @@ pub struct SinkCounters {
     pub distinct: u64,
     /// Partitions opened, those opened again included.
     pub opened: u64,
+    /// Different events that are in the dead-letter queue of the source.
+    #[serde(default)]
+    pub dead_lettered: u64,
     /// Acknowledged events that have not been seen yet; known after [`Command::Expect`].
     pub missing: Option<u64>,
 }

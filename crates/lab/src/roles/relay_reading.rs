@@ -30,6 +30,7 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
         (Stage::Checkpoint, &metrics.checkpoint_us),
         (Stage::Ownership, &metrics.ownership_cycle_us),
         (Stage::Settle, &metrics.settle_us),
+        (Stage::Vacant, &metrics.vacant_us),
     ];
     let sizes = [
         (Size::BatchEvents, &metrics.batch_events),

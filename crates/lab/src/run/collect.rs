@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     agreement::{ClientCounters, PipelineCounters, disagreements},
-    concurrency,
     crew::Crew,
     error::TrialError,
     monitor::{Monitor, load_counters, relay_counters, sink_counters},
@@ -19,10 +18,10 @@ use crate::{
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
         Delivery, Distributions, Finding, FindingKind, HubCounters, IntervalDistribution,
-        LatencyDistribution, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Subject, Trial,
-        TrialRecord,
+        LatencyDistribution, OwnFigures, RelayActivity, Role, RoleUsage, Severity, Size, Stage,
+        Subject, Trial, TrialRecord,
     },
-    roles::protocol::{Counted, Counters, Edge, Outcome, RelayCounters},
+    roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters},
     scenario::LoadMode,
     verify,
 };
@@ -72,14 +71,6 @@ pub(super) fn collect(
             findings.extend(disagreements(entities, &ending.hub, &clients));
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
-        findings.extend(concurrency::finding(
-            plan.parameters,
-            rates.forwarded_per_s,
-            roles
-                .get(&Role::Relay)
-                .map_or(0.0, |usage| usage.cpu_percent),
-            &distributions.stages,
-        ));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
     }
     let hub = hub_growth(crew);
@@ -114,6 +105,10 @@ pub(super) fn collect(
         let remaining = generator_findings.into_iter();
         findings.extend(remaining.filter(|finding| !is_explained(finding)));
     }
+    let of_roles: f64 = roles.values().map(|usage| usage.cpu_seconds).sum();
+    let other_cpu_seconds = monitor
+        .machine_cpu
+        .map(|machine| (machine.as_secs_f64() - of_roles).max(0.0));
     let trial = Trial {
         started_s: begin_of(crew).map(|begin| begin.as_micros() as f64 / 1e6),
         duration_s: rates.duration_s,
@@ -121,9 +116,13 @@ pub(super) fn collect(
         received_per_s: rates.received_per_s,
         forwarded_per_s: rates.forwarded_per_s,
         roles,
-        delivery: outcomes.delivery.map(delivery),
+        delivery: outcomes
+            .delivery
+            .map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
         hub,
         relay: RelayActivity::sum(outcomes.activities.iter().copied()),
+        other_cpu_seconds,
+        own_figures: own_figures(crew, rates.forwarded_per_s),
         generator: has_measured.then_some(generator),
         findings,
         intervals: monitor.intervals.clone(),
@@ -331,6 +330,9 @@ fn hub_growth(crew: &Crew) -> BTreeMap<String, HubCounters> {
                 outgoing_events: ended.outgoing_events.saturating_sub(began.outgoing_events),
                 outgoing_bytes: grown(ended.outgoing_bytes, began.outgoing_bytes),
                 throttled: grown(ended.throttled, began.throttled),
+                completed: grown(ended.completed, began.completed),
+                failed_deliveries: grown(ended.failed_deliveries, began.failed_deliveries),
+                dead_lettered: grown(ended.dead_lettered, began.dead_lettered),
             };
             (name.clone(), growth)
         })
@@ -343,7 +345,7 @@ fn usages(
     groups: &BTreeMap<Role, RoleGroup>,
     events: u64,
 ) -> BTreeMap<Role, RoleUsage> {
-    let is_external = |counted: &Counted| counted.counters == Counters::External;
+    let is_external = |counted: &Counted| matches!(counted.counters, Counters::External(_));
     let probes = monitor.probes.iter();
     probes
         .filter_map(|(role, probe)| {
@@ -361,8 +363,40 @@ fn usages(
         .collect()
 }
 
-fn delivery(verdict: &verify::Delivery) -> Delivery {
+/// What a command told of itself about the measured phase. It speaks when it likes, so that its rates are of the time
+/// between what it said last before either edge.
+fn own_figures(crew: &Crew, forwarded_per_s: Option<f64>) -> Option<OwnFigures> {
+    let (began, ended) = crew.edges(Role::Relay).next()?;
+    let (began, ended) = (began.counters.external()?, ended.counters.external()?);
+    let us = ended.at.saturating_since(began.at).as_secs_f64() * 1e6;
+    let per_us = |figure: fn(&ExternalFigures) -> Option<u64>| {
+        let grown = figure(&ended.figures)?.checked_sub(figure(&began.figures)?)?;
+        (us > 0.0).then(|| grown as f64 / us)
+    };
+    let forwarded_per_s = forwarded_per_s.filter(|rate| *rate > 0.0);
+    let allocated = per_us(|figures| figures.allocated_bytes).zip(forwarded_per_s);
+    Some(OwnFigures {
+        allocated_bytes_per_event: allocated.map(|(per_us, rate)| per_us * 1e6 / rate),
+        collecting_percent: per_us(|figures| figures.collecting_us).map(|share| share * 100.0),
+        heap_bytes: ended.figures.heap_bytes,
+    })
+}
+
+/// What the embedded service counted of the source over the whole trial, if that is a queue.
+fn source_of(plan: &TrialPlan<'_>, hub: &BTreeMap<String, HubCounters>) -> Option<HubCounters> {
+    let queues = plan.parameters.entities.queues()?;
+    hub.get(&queues.source.name).copied()
+}
+
+fn delivery(verdict: &verify::Delivery, source: Option<HubCounters>) -> Delivery {
+    // The last failed delivery of a message puts it into the dead-letter queue, each of the others is followed by another one.
+    let redelivered = source.and_then(|source| {
+        let dead_lettered = source.dead_lettered.unwrap_or(0);
+        Some(source.failed_deliveries?.saturating_sub(dead_lettered))
+    });
     Delivery {
+        redelivered,
+        dead_lettered: source.map(|_| verdict.dead_lettered),
         sent: verdict.sent,
         acknowledged: Some(verdict.acknowledged),
         received: verdict.counts.received,

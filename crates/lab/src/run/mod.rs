@@ -7,7 +7,7 @@
 //! * `trial` leads them through the phases.
 //! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from, `lead` how
 //!   far a saturating load may be ahead of it.
-//! * `collect` and `agreement` make the record of what was found; `concurrency` knows what bounds a trial between queues.
+//! * `collect` and `agreement` make the record of what was found.
 //!
 //! A case that fails does not stop the others. A run that is cancelled stops where it is, ends its processes and leaves
 //! the results that it has.
@@ -17,7 +17,6 @@ mod cancellation;
 mod capacity;
 mod collect;
 mod command;
-mod concurrency;
 mod crew;
 mod error;
 mod lead;

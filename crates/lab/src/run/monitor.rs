@@ -5,10 +5,12 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{crew::Crew, lead::Lead, pipeline::Pipeline};
 use crate::{
     clock::{RunClock, RunTime},
-    probe::RoleProbe,
+    probe::{RoleProbe, busy_cpu},
     progress::{Observer, Phase, Progress, RoleProgress},
     results::{HubCounters, Interval, Role},
-    roles::protocol::{Command, Counted, Counters, LoadCounters, RelayCounters, SinkCounters},
+    roles::protocol::{
+        Command, Counted, Counters, ExternalReading, LoadCounters, RelayCounters, SinkCounters,
+    },
 };
 
 /// Watches the roles of one trial and tells the observer.
@@ -26,6 +28,9 @@ pub(super) struct Monitor<'a> {
     allowed_cores: BTreeMap<Role, f64>,
     before: Totals,
     measuring_since: Option<RunTime>,
+    machine_began: Option<Duration>,
+    /// CPU time that the whole machine spent in the measured phase.
+    pub(super) machine_cpu: Option<Duration>,
     pub(super) intervals: Vec<Interval>,
     pub(super) sink_lag_peak: u64,
 }
@@ -88,6 +93,8 @@ impl<'a> Monitor<'a> {
             allowed_cores: BTreeMap::new(),
             before: Totals::default(),
             measuring_since: None,
+            machine_began: None,
+            machine_cpu: None,
             intervals: Vec::new(),
             sink_lag_peak: 0,
         }
@@ -115,6 +122,7 @@ impl<'a> Monitor<'a> {
             probe.begin_measurement(now);
         }
         self.measuring_since = Some(now);
+        self.machine_began = busy_cpu();
         self.before = self.totals(crew, now);
     }
 
@@ -125,6 +133,10 @@ impl<'a> Monitor<'a> {
             probe.end_measurement(now);
         }
         self.measuring_since = None;
+        self.machine_cpu = self
+            .machine_began
+            .zip(busy_cpu())
+            .map(|(began, ended)| ended.saturating_sub(began));
     }
 
     /// How many events a saturating load may offer to begin with.
@@ -141,8 +153,11 @@ impl<'a> Monitor<'a> {
         let lead = self.lead?.events();
         // A sink that falls behind holds the load back, too: otherwise the destination's log would overflow, and the
         // pipeline be blamed for the loss.
-        let seen = sink_counters(crew).distinct.saturating_add(lead);
-        let completed = self.pipeline.counters(crew).completed;
+        let sink = sink_counters(crew);
+        // What is in the dead-letter queue waits for nobody any more.
+        let done = |events: u64| events.saturating_add(sink.dead_lettered);
+        let seen = done(sink.distinct).saturating_add(lead);
+        let completed = done(self.pipeline.counters(crew).completed);
         let events = completed.min(seen).saturating_add(lead);
         Some((Role::Load, Command::Allow { events }))
     }
@@ -177,7 +192,7 @@ impl<'a> Monitor<'a> {
             load_counters(crew)
                 .events
                 .acknowledged
-                .saturating_sub(relay.completed),
+                .saturating_sub(relay.completed + sink.dead_lettered),
         );
         for (role, probe) in &mut self.probes {
             let present = probe.sample(now);
@@ -262,7 +277,7 @@ impl Counters {
     pub(super) fn load(&self) -> Option<LoadCounters> {
         match self {
             Self::Load(counters) => Some(*counters),
-            Self::Hub(_) | Self::Relay(_) | Self::External | Self::Sink(_) => None,
+            Self::Hub(_) | Self::Relay(_) | Self::External(_) | Self::Sink(_) => None,
         }
     }
 
@@ -270,7 +285,7 @@ impl Counters {
     pub(super) fn relay(&self) -> Option<RelayCounters> {
         match self {
             Self::Relay(counters) => Some(*counters),
-            Self::Hub(_) | Self::Load(_) | Self::External | Self::Sink(_) => None,
+            Self::Hub(_) | Self::Load(_) | Self::External(_) | Self::Sink(_) => None,
         }
     }
 
@@ -278,7 +293,15 @@ impl Counters {
     pub(super) fn sink(&self) -> Option<SinkCounters> {
         match self {
             Self::Sink(counters) => Some(*counters),
-            Self::Hub(_) | Self::Load(_) | Self::Relay(_) | Self::External => None,
+            Self::Hub(_) | Self::Load(_) | Self::Relay(_) | Self::External(_) => None,
+        }
+    }
+
+    /// What a command tells of itself, if it does.
+    pub(super) fn external(&self) -> Option<ExternalReading> {
+        match self {
+            Self::External(reading) => *reading,
+            Self::Hub(_) | Self::Load(_) | Self::Relay(_) | Self::Sink(_) => None,
         }
     }
 
@@ -286,7 +309,7 @@ impl Counters {
     pub(super) fn hub(&self) -> Option<&BTreeMap<String, HubCounters>> {
         match self {
             Self::Hub(counters) => Some(counters),
-            Self::Load(_) | Self::Relay(_) | Self::External | Self::Sink(_) => None,
+            Self::Load(_) | Self::Relay(_) | Self::External(_) | Self::Sink(_) => None,
         }
     }
 }

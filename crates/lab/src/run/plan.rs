@@ -167,6 +167,7 @@ impl TrialPlan<'_> {
         SinkConfig {
             clock: self.clock,
             destination: self.endpoint(embedded, destination),
+            dead_letters: self.dead_letters(embedded),
             expectation: Expectation {
                 run: self.run,
                 streams: self.load_plan().streams,
@@ -261,6 +262,16 @@ impl TrialPlan<'_> {
             },
             None => plain,
         }
+    }
+
+    /// The dead-letter queue of the source, if it is a queue of our own service.
+    fn dead_letters(&self, embedded: Option<&Ready>) -> Option<Endpoint> {
+        let Entity::Queue(mut queue) = self.parameters.entities.source() else {
+            return None;
+        };
+        queue.name.push_str("/$DeadLetterQueue");
+        self.is_embedded()
+            .then(|| self.endpoint(embedded, Entity::Queue(queue)))
     }
 
     /// The way of the lab's own roles to a hub or queue.

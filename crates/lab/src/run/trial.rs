@@ -335,7 +335,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
                     stalled: Some(STANDSTILL),
                 },
                 |crew| {
-                    let completed = relay_counters(crew).completed;
+                    let completed =
+                        relay_counters(crew).completed + sink_counters(crew).dead_lettered;
                     if completed >= backlog {
                         State::Met
                     } else {

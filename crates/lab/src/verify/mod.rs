@@ -99,6 +99,9 @@ pub struct Delivery {
     pub unknown_seen: u64,
     /// Seen, though never sent.
     pub unexpected: u64,
+    /// Different events that are in the dead-letter queue of the source, where the sink looks into it. They are not lost.
+    #[serde(default)]
+    pub dead_lettered: u64,
     /// Where the first losses are; at most [`LOSS_EXAMPLES`].
     pub lost_examples: Vec<LostRange>,
 }
@@ -198,6 +201,15 @@ impl StreamVerifier {
         }
     }
 
+    /// Notes that it is known where an event is, though it was not received here: it does not count as lost any more.
+    pub fn account_for(&mut self, stream: u16, sequence: u32) {
+        if sequence < self.expectation.sequence_end
+            && let Some(seen) = self.streams.get_mut(usize::from(stream))
+        {
+            seen.insert(sequence);
+        }
+    }
+
     /// The counts so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
@@ -278,6 +290,7 @@ impl StreamVerifier {
             unknown: sent.saturating_sub(acknowledged),
             unknown_seen: sent_seen.saturating_sub(acknowledged_seen),
             unexpected: distinct.saturating_sub(sent_seen),
+            dead_lettered: 0,
             lost_examples: self.lost_examples(sends),
         }
     }

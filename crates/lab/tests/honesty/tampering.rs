@@ -74,6 +74,8 @@ async fn with_a_checksum_every_deed_is_found_and_counted_once() {
             unknown: Some(0),
             unexpected: Some(0),
             foreign: Some(0),
+            redelivered: None,
+            dead_lettered: None,
         };
         assert_eq!(delivery, expected, "seed {seed}, {payload}");
     }

@@ -9,8 +9,8 @@ use super::relay_section::RelaySection;
 use super::scale::Scale;
 use crate::figure;
 use crate::results::{
-    Bounds, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Role, RoleUsage,
-    Trial,
+    Bounds, Carried, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Role,
+    RoleUsage, Trial,
 };
 
 /// Everything about one case, ready to be shown.
@@ -97,10 +97,16 @@ impl CaseSection {
 
 impl Course {
     fn of(case: &Case, trial: &Trial) -> Option<Self> {
-        let charts: Vec<String> = [throughput(trial), lag(trial), cpu(trial), memory(trial)]
-            .into_iter()
-            .flatten()
-            .collect();
+        let carried = Carried::of(&case.params);
+        let charts: Vec<String> = [
+            throughput(trial, carried),
+            lag(trial, carried),
+            cpu(trial),
+            memory(trial),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         (!charts.is_empty()).then(|| Self {
             title: Self::title(case, trial),
             charts,
@@ -246,6 +252,8 @@ fn delivery(case: &Case) -> Option<Grid> {
         "unknown",
         "unexpected",
         "of other runs",
+        "redelivered",
+        "dead-lettered",
     ];
     let mut grid = Grid::new(headings);
     let trials = case
@@ -270,7 +278,7 @@ fn delivery(case: &Case) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-fn delivery_cells(counts: &Delivery) -> [Option<String>; 10] {
+fn delivery_cells(counts: &Delivery) -> [Option<String>; 12] {
     [
         Some(counts.sent),
         counts.acknowledged,
@@ -282,6 +290,8 @@ fn delivery_cells(counts: &Delivery) -> [Option<String>; 10] {
         counts.unknown,
         counts.unexpected,
         counts.foreign,
+        counts.redelivered,
+        counts.dead_lettered,
     ]
     .map(|count| count.map(figure::count))
 }
@@ -391,6 +401,9 @@ fn counters(trial: &Trial) -> Option<Grid> {
         "bytes in",
         "bytes out",
         "throttled",
+        "completed",
+        "deliveries failed",
+        "dead-lettered",
     ];
     let mut grid = Grid::new(headings);
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| figure::bytes(bytes as f64));
@@ -401,13 +414,16 @@ fn counters(trial: &Trial) -> Option<Grid> {
             bytes(counters.incoming_bytes),
             bytes(counters.outgoing_bytes),
             counters.throttled.map(figure::count),
+            counters.completed.map(figure::count),
+            counters.failed_deliveries.map(figure::count),
+            counters.dead_lettered.map(figure::count),
         ];
         grid.push(entity.clone(), cells);
     }
     grid.without_empty_columns()
 }
 
-fn throughput(trial: &Trial) -> Option<String> {
+fn throughput(trial: &Trial, carried: Carried) -> Option<String> {
     let series = [
         (
             "offered",
@@ -423,14 +439,14 @@ fn throughput(trial: &Trial) -> Option<String> {
     time_chart(
         trial,
         "Throughput",
-        "events per second",
+        &format!("{} per second", carried.many()),
         figure::compact,
         figure::rate,
         series.collect(),
     )
 }
 
-fn lag(trial: &Trial) -> Option<String> {
+fn lag(trial: &Trial, carried: Carried) -> Option<String> {
     let lag = over_time(trial, "lag", "s3", |interval| {
         interval.lag_events.map(|events| events as f64)
     });
@@ -438,7 +454,7 @@ fn lag(trial: &Trial) -> Option<String> {
     time_chart(
         trial,
         "Lag",
-        "events not yet received",
+        &format!("{} not yet received", carried.many()),
         figure::compact,
         whole,
         vec![lag],

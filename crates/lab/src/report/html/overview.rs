@@ -6,7 +6,7 @@ use super::line_chart::{LineChart, Series};
 use super::scale::Scale;
 use crate::figure;
 use crate::report::columns::{columns, table_begins};
-use crate::results::{Case, CurvePoint, Delivery, Results, Summary};
+use crate::results::{Carried, Case, CurvePoint, Delivery, Results, Summary};
 
 /// One figure at a glance.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(super) struct Card {
 /// The figures that sum the run up.
 pub(super) fn cards(results: &Results) -> Vec<Card> {
     let cases = &results.cases;
+    let things = results.carried().many();
     // Only figures that can be believed are put into such large letters.
     let passed = || cases.iter().filter(|case| case.passed);
     let fastest = passed().filter_map(|case| Some((case, throughput(case)?.median)));
@@ -27,7 +28,7 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
         .max_by(|one, other| one.1.total_cmp(&other.1))
         .map(|(case, rate)| Card {
             value: figure::compact(rate),
-            label: format!("events/s in the fastest case, {}", case.name),
+            label: format!("{things}/s in the fastest case, {}", case.name),
             class: "",
         });
     let ratios = Summary::of(passed().filter_map(Case::ratio_to_published)).map(|ratios| Card {
@@ -42,7 +43,7 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
     let lost = delivery.map(|delivery| Card {
         value: figure::count(delivery.lost + delivery.corrupted),
         label: format!(
-            "events lost or corrupted of {}",
+            "{things} lost or corrupted of {}",
             figure::compact(delivery.sent as f64)
         ),
         class: if delivery.lost + delivery.corrupted == 0 {
@@ -140,7 +141,10 @@ fn throughput_chart(results: &Results) -> Option<String> {
     });
     BarChart {
         caption: "Throughput",
-        unit: "events forwarded per second",
+        unit: match results.carried() {
+            Carried::Events => "events forwarded per second",
+            Carried::Messages => "messages forwarded per second",
+        },
         value_format: figure::rate,
         groups: groups.filter(|group| !group.bars.is_empty()).collect(),
     }

@@ -1,10 +1,11 @@
 //! The search for symptoms.
 
+use super::concurrency::bound_by_concurrency;
 use super::thresholds::{
     BUSY_MACHINE_PERCENT, BUSY_SERVICE_PERCENT, CARRIED_PERCENT, CHECKPOINT_ERRORS_PERCENT,
     FULL_BATCH_PERCENT, LAG_BATCHES_PER_PARTITION, LEAST_COUNT, LEAST_TAIL_US, LOW_CPU_PERCENT,
-    NEAR_MEMORY_PERCENT, REQUESTS_PER_RENEWAL, SEND_ERRORS_PERCENT, STARVED_PERCENT, TAIL_RATIO,
-    WAITING_PERCENT,
+    NEAR_MEMORY_PERCENT, REQUESTS_PER_RENEWAL, SEND_ERRORS_PERCENT, SHARED_MACHINE_PERCENT,
+    STARVED_PERCENT, TAIL_RATIO, WAITING_PERCENT,
 };
 use super::{Settings, Symptom, WaitingFor};
 use crate::results::{
@@ -25,13 +26,19 @@ pub fn examine(
     }
     let usage = trial.roles.get(&measured_role);
     symptoms.extend(bound_by_quota(trial));
+    symptoms.extend(machine_shared(trial));
     symptoms.extend(usage.and_then(|usage| memory_near_limit(subject, usage)));
-    symptoms.extend(usage.and_then(|usage| low_utilisation(settings, subject, usage, trial)));
+    let bound = usage.and_then(|usage| bound_by_concurrency(settings, subject, usage, trial));
+    if bound.is_none() {
+        symptoms.extend(usage.and_then(|usage| low_utilisation(settings, subject, usage, trial)));
+    }
+    symptoms.extend(bound);
     symptoms.extend(send_tail(settings, trial));
     if let Some(relay) = &trial.relay {
         symptoms.extend(small_batches(settings, relay, trial));
         symptoms.extend(send_errors(relay));
-        symptoms.extend(processing_errors(relay));
+        // Between queues nothing stands still: what fails is abandoned, comes again, and is counted as redelivered.
+        symptoms.extend(processing_errors(relay).filter(|_| !settings.is_between_queues()));
         symptoms.extend(slow_checkpoints(relay, trial));
         symptoms.extend(checkpoint_errors(relay));
         symptoms.extend(duplicates_after_loss(relay, trial));
@@ -85,14 +92,6 @@ fn low_utilisation(
     trial: &Trial,
 ) -> Option<Symptom> {
     let is_throttled = bound_by_quota(trial).is_some();
-    // Said already, with the figures that prove it.
-    let is_bound_by_concurrency = trial
-        .findings
-        .iter()
-        .any(|finding| finding.kind == FindingKind::LimitedByConcurrency);
-    if is_bound_by_concurrency {
-        return None;
-    }
     if usage.cpu_percent >= LOW_CPU_PERCENT || is_throttled || !has_more(settings, trial) {
         return None;
     }
@@ -124,7 +123,7 @@ fn has_more(settings: &Settings, trial: &Trial) -> bool {
     settings.always_offers_more() || fell_short()
 }
 
-fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> WaitingFor {
+pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> WaitingFor {
     let machine = || machine(trial);
     let Some(relay) = trial.relay.as_ref().filter(|relay| relay.watched_us > 0) else {
         return machine()
@@ -179,7 +178,8 @@ fn waiting_for_source(settings: &Settings, trial: &Trial, percent: f64) -> Waiti
         Some(lag_events) if lag_events > usual_lag(settings) => WaitingFor::Credit {
             percent,
             lag_events,
-            prefetch: settings.prefetch,
+            // Between queues it is the places that credit is given for.
+            prefetch: settings.prefetch.filter(|_| !settings.is_between_queues()),
         },
         lag_events => WaitingFor::Generator {
             percent,
@@ -189,7 +189,7 @@ fn waiting_for_source(settings: &Settings, trial: &Trial, percent: f64) -> Waiti
 }
 
 /// The lag in the middle of the seconds.
-fn lag_events(trial: &Trial) -> Option<u64> {
+pub(super) fn lag_events(trial: &Trial) -> Option<u64> {
     let mut lags: Vec<u64> = trial
         .intervals
         .iter()
@@ -206,12 +206,21 @@ fn usual_lag(settings: &Settings) -> u64 {
     settings.partitions.unwrap_or(1) * batch * under_way
 }
 
-/// Whether all roles together used the machine up. How many cores it has is told by a role that may use all of them.
+/// Whether the machine was used up: by all roles together, and whatever else ran on it.
 fn machine(trial: &Trial) -> Option<WaitingFor> {
+    let cores = cores(trial)?;
+    let used: f64 = trial.roles.values().map(|usage| usage.cpu_seconds).sum();
+    let used_cores = (used + trial.other_cpu_seconds.unwrap_or(0.0)) / trial.duration_s;
+    (used_cores >= cores * BUSY_MACHINE_PERCENT / 100.0)
+        .then_some(WaitingFor::Machine { used_cores, cores })
+}
+
+/// How many cores the machine has, as a role tells that may use all of them.
+fn cores(trial: &Trial) -> Option<f64> {
     if trial.duration_s <= 0.0 {
         return None;
     }
-    let cores = trial.roles.values().find_map(|usage| {
+    trial.roles.values().find_map(|usage| {
         let has_all = usage
             .limit
             .as_ref()
@@ -219,11 +228,15 @@ fn machine(trial: &Trial) -> Option<WaitingFor> {
         let share = usage.cpu_percent / 100.0;
         // From little CPU time the number of cores cannot be told exactly enough.
         (has_all && share > 0.02).then(|| (usage.cpu_seconds / trial.duration_s / share).round())
-    })?;
-    let used: f64 = trial.roles.values().map(|usage| usage.cpu_seconds).sum();
-    let used_cores = used / trial.duration_s;
-    (used_cores >= cores * BUSY_MACHINE_PERCENT / 100.0)
-        .then_some(WaitingFor::Machine { used_cores, cores })
+    })
+}
+
+/// What else ran on the machine took so much that the figures are of what it left.
+fn machine_shared(trial: &Trial) -> Option<Symptom> {
+    let cores = cores(trial)?;
+    let other_cores = trial.other_cpu_seconds? / trial.duration_s;
+    (other_cores >= cores * SHARED_MACHINE_PERCENT / 100.0)
+        .then_some(Symptom::MachineShared { other_cores, cores })
 }
 
 fn service(trial: &Trial) -> Option<WaitingFor> {

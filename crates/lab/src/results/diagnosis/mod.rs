@@ -5,6 +5,7 @@
 //! that stands out, with the figures it was found by; it has a severity, a sentence and an advice that names the setting
 //! to change. What is not known, as of a system that is measured from the outside, is not guessed.
 
+mod concurrency;
 mod examine;
 mod settings;
 #[cfg(test)]
@@ -14,7 +15,7 @@ mod thresholds;
 pub use examine::examine;
 pub use settings::Settings;
 
-use super::{Finding, FindingKind, Severity, Subject};
+use super::{Finding, FindingKind, Occupancy, Severity, Subject};
 use crate::figure::{bytes, count, counted, duration_us, percent, rate};
 
 /// A figure that stands out, with those by which it was found.
@@ -30,6 +31,17 @@ pub enum Symptom {
         forwarded_per_s: Option<f64>,
         /// What kept it from doing more.
         waiting_for: WaitingFor,
+    },
+    /// Between queues: as many messages were worked on as may be, all the time.
+    BoundByConcurrency {
+        /// Who worked on them.
+        subject: Subject,
+        /// Its CPU; 100 is all that it may use.
+        cpu_percent: f64,
+        /// The places that there are, and how long each message took one.
+        occupancy: Occupancy,
+        /// Messages fetched ahead.
+        prefetch: Option<u64>,
     },
     /// Batches were far from full.
     SmallBatches {
@@ -101,6 +113,13 @@ pub enum Symptom {
         /// How many partitions were lost in the trial.
         lost_partitions: u64,
     },
+    /// Something that is not of the run used the machine as well.
+    MachineShared {
+        /// Cores that it used on average.
+        other_cores: f64,
+        /// Cores that there are.
+        cores: f64,
+    },
     /// The generator did not keep to its plan.
     GeneratorUnhealthy {
         /// Events that left too late.
@@ -125,7 +144,7 @@ pub enum WaitingFor {
         /// For how much of the time it had something to do.
         runnable_percent: f64,
     },
-    /// The machine: all roles together used it up.
+    /// The machine: all roles together, and what else ran there, used it up.
     Machine {
         /// Cores that were used on average.
         used_cores: f64,
@@ -196,6 +215,7 @@ impl Symptom {
     pub const fn kind(&self) -> FindingKind {
         match self {
             Self::LowUtilisation { .. } => FindingKind::LowUtilisation,
+            Self::BoundByConcurrency { .. } => FindingKind::LimitedByConcurrency,
             Self::SmallBatches { .. } => FindingKind::SmallBatches,
             Self::SendTail { .. } => FindingKind::SendTail,
             Self::SendErrors { .. } => FindingKind::SendErrors,
@@ -206,6 +226,7 @@ impl Symptom {
             Self::DuplicatesAfterLoss { .. } => FindingKind::DuplicatesAfterLoss,
             Self::GeneratorUnhealthy { .. } => FindingKind::GeneratorOverloaded,
             Self::BoundByQuota { .. } => FindingKind::LimitedByQuota,
+            Self::MachineShared { .. } => FindingKind::MachineShared,
         }
     }
 
@@ -219,8 +240,10 @@ impl Symptom {
             | Self::SlowCheckpoints { .. }
             | Self::CheckpointErrors { .. }
             | Self::MemoryNearLimit { .. }
+            | Self::MachineShared { .. }
             | Self::DuplicatesAfterLoss { .. } => Severity::Warning,
             Self::LowUtilisation { .. }
+            | Self::BoundByConcurrency { .. }
             | Self::SmallBatches { .. }
             | Self::SendTail { .. }
             | Self::BoundByQuota { .. } => Severity::Note,
@@ -246,6 +269,37 @@ impl Symptom {
                     waiting_for.clause()
                 )
             }
+            Self::BoundByConcurrency {
+                subject,
+                cpu_percent,
+                occupancy,
+                ..
+            } => match &occupancy.parts {
+                Some(parts) => format!(
+                    "concurrency is the bound: {subject} works on {} at once, and each takes its place for {} ({}); by \
+                     Little's law {}",
+                    counted(occupancy.places, "message", "messages"),
+                    duration_us(parts.whole_us()),
+                    parts.sentence(),
+                    occupancy.equation()
+                ),
+                None => {
+                    let places = match occupancy.messages {
+                        Some(messages) => format!(
+                            "{} for {}",
+                            counted(occupancy.places, "thread", "threads"),
+                            counted(messages, "message", "messages")
+                        ),
+                        None => counted(occupancy.places, "message", "messages"),
+                    };
+                    format!(
+                        "concurrency may be the bound: {subject} used {} % of its CPU; if it has {places} at once all the \
+                         time, by Little's law {}",
+                        percent(*cpu_percent),
+                        occupancy.equation()
+                    )
+                }
+            },
             Self::SmallBatches { mean, full, .. } => format!(
                 "batches had {mean:.1} of {full} events on average ({} % full)",
                 percent(mean * 100.0 / *full as f64)
@@ -312,6 +366,10 @@ impl Symptom {
                 counted(*duplicated, "event", "events"),
                 counted(*lost_partitions, "partition", "partitions")
             ),
+            Self::MachineShared { other_cores, cores } => format!(
+                "what is not of this run used {other_cores:.1} of the machine's {cores:.0} cores meanwhile: the figures are \
+                 those of what it left"
+            ),
             Self::GeneratorUnhealthy { late, never_sent } => format!(
                 "the generator did not keep to its plan ({} too late, {} never sent): the figures are not those of the \
                  pipeline",
@@ -347,6 +405,20 @@ impl Symptom {
                 waiting_for,
                 ..
             } => waiting_for.advice(subject),
+            Self::BoundByConcurrency {
+                occupancy: Occupancy {
+                    messages: Some(_), ..
+                },
+                ..
+            } => "raise relay.threads above relay.concurrency".to_owned(),
+            Self::BoundByConcurrency {
+                subject: Subject::Other(_),
+                ..
+            } => "raise relay.concurrency, and relay.threads with it".to_owned(),
+            Self::BoundByConcurrency {
+                prefetch: Some(0), ..
+            } => "raise relay.concurrency; or relay.prefetch, so that the next message is there when one is done".to_owned(),
+            Self::BoundByConcurrency { .. } => "raise relay.concurrency".to_owned(),
             Self::SmallBatches {
                 wait,
                 more_was_there: true,
@@ -382,6 +454,7 @@ impl Symptom {
                                                  are not lost, and lower relay.batch.events and relay.in_flight so that \
                                                  less is under way when they are"
                 .to_owned(),
+            Self::MachineShared { .. } => "run it again while nothing else runs".to_owned(),
             Self::GeneratorUnhealthy { .. } => {
                 "offer less, or give the generator more cores".to_owned()
             }
@@ -407,7 +480,7 @@ impl WaitingFor {
                 percent(*runnable_percent)
             ),
             Self::Machine { used_cores, cores } => format!(
-                "all roles together used {used_cores:.1} of the machine's {cores:.0} cores, and it waited for the others"
+                "the machine was used up ({used_cores:.1} of {cores:.0} cores), and it waited for the others"
             ),
             Self::Service { cpu_percent } => format!(
                 "it waited for the embedded service, which used {} % of its CPU",
@@ -498,10 +571,14 @@ impl WaitingFor {
             Self::Generator { .. } => {
                 format!("offer more (load.workers, load.in_flight){or_backlog}")
             }
+            Self::Credit { prefetch: None, .. } => {
+                "raise relay.concurrency, or relay.prefetch, so that more of them are on their way".to_owned()
+            }
             Self::Credit { prefetch, .. } => format!(
                 "raise relay.prefetch{} so that events are there when a batch is done, and lower relay.batch.wait",
                 prefetch.map_or_else(String::new, |prefetch| format!(" ({prefetch})"))
             ),
+            Self::Sends { batches: None, .. } => "raise relay.concurrency".to_owned(),
             Self::Sends { .. } => "raise relay.in_flight, so that the next batches of a partition go on meanwhile (which \
                                    gives up their order when one fails), or give the source more partitions"
                 .to_owned(),

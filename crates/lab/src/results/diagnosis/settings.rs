@@ -21,6 +21,10 @@ pub struct Settings {
     pub partitions: Option<u64>,
     /// How long one try of a send may take, as it was written.
     pub try_timeout: Option<String>,
+    /// Between queues: messages that all instances together work on at once.
+    pub messages_at_once: Option<u64>,
+    /// Between queues: threads that a command may have for them, all of its instances together.
+    pub threads: Option<u64>,
 }
 
 impl Settings {
@@ -29,6 +33,11 @@ impl Settings {
     pub fn of(params: &BTreeMap<String, Value>) -> Self {
         let number = |path: &str| params.get(path)?.as_u64();
         let text = |path: &str| params.get(path)?.as_str().map(str::to_owned);
+        let instances = number("relay.instances").unwrap_or(1).max(1);
+        let between_queues = |path: &str| {
+            let _ = text("queues.source.name")?;
+            Some(number(path)?.saturating_mul(instances))
+        };
         Self {
             load_mode: text("load.mode"),
             batch_events: number("relay.batch.events"),
@@ -37,7 +46,14 @@ impl Settings {
             in_flight: number("relay.in_flight"),
             partitions: number("hubs.source.partitions"),
             try_timeout: text("relay.try_timeout"),
+            messages_at_once: between_queues("relay.concurrency"),
+            threads: between_queues("relay.threads"),
         }
+    }
+
+    /// Whether it is messages of queues that are carried.
+    pub(super) const fn is_between_queues(&self) -> bool {
+        self.messages_at_once.is_some()
     }
 
     /// Whether the load always has more to offer than is carried.

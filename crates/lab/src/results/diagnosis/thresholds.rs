@@ -12,6 +12,10 @@ pub(super) const CARRIED_PERCENT: f64 = 95.0;
 /// needs the rest.
 pub(super) const BUSY_MACHINE_PERCENT: f64 = 90.0;
 
+/// Other processes that take this much of a machine take it from what is measured, or from the lab. What a system does for
+/// itself is less.
+pub(super) const SHARED_MACHINE_PERCENT: f64 = 20.0;
+
 /// A service that uses this much of what it may has nothing left for a burst.
 pub(super) const BUSY_SERVICE_PERCENT: f64 = 90.0;
 
@@ -49,6 +53,12 @@ pub(super) const REQUESTS_PER_RENEWAL: u64 = 4;
 /// Each checkpoint that fails leaves its batches to be sent again after a crash, and one in a hundred is far above what
 /// a reachable store answers with an error.
 pub(super) const CHECKPOINT_ERRORS_PERCENT: f64 = 1.0;
+
+/// A process that uses this much of the CPU that it may use has nothing left.
+pub(super) const FULL_CPU_PERCENT: f64 = 95.0;
+
+/// Where what passed is within this of what Little's law says, the places and the time of each explain it.
+pub(super) const LITTLE_PERCENT: f64 = 10.0;
 
 /// Above this share of its limit a process is a burst away from being killed: receive buffers and the batches under way
 /// breathe by about a tenth.

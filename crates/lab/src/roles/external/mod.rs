@@ -7,7 +7,8 @@
 //!
 //! The process in between is put under the role's limits before it starts the command, so that nothing of the command
 //! ever runs without them. It adopts whatever the command leaves behind, so that all of it can be counted and ended. It
-//! counts nothing itself: a command is measured from the outside. When the orchestrator goes, so does the command.
+//! counts nothing itself: a command is measured from the outside. What the command tells of itself is passed on. When the
+//! orchestrator goes, so does the command.
 
 mod output;
 
@@ -19,6 +20,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_child_subreaper};
 use tokio::{
     process::{Child, Command as Program},
+    sync::watch,
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -27,7 +29,9 @@ use self::output::copy_output;
 use super::{
     RoleError,
     channel::RoleChannel,
-    protocol::{Command, Counted, Counters, ExternalConfig, Outcome, Ready, Report},
+    protocol::{
+        Command, Counted, Counters, ExternalConfig, ExternalReading, Outcome, Ready, Report,
+    },
 };
 use crate::{probe::descendants, scenario::Readiness};
 
@@ -88,6 +92,8 @@ struct Running {
     /// The command's own process group.
     group: Option<Pid>,
     output: Option<JoinHandle<()>>,
+    /// What it told of itself last.
+    told: watch::Receiver<Option<ExternalReading>>,
     /// Ready when a line contains what was asked for.
     seen: tokio::sync::oneshot::Receiver<()>,
 }
@@ -126,11 +132,18 @@ impl Running {
             Readiness::FirstEvent | Readiness::After(_) => None,
         };
         let (see, seen) = tokio::sync::oneshot::channel();
+        let (tell, told) = watch::channel(None);
         let output = child.stdout.take().expect("it was asked to be a pipe");
+        let clock = config.clock;
+        let output = copy_output(output, line, see, move |figures| {
+            let at = clock.now();
+            tell.send_replace(Some(ExternalReading { at, figures }));
+        });
         Ok(Self {
             child,
             group,
-            output: Some(tokio::spawn(copy_output(output, line, see))),
+            output: Some(tokio::spawn(output)),
+            told,
             seen,
         })
     }
@@ -162,7 +175,7 @@ impl Running {
                 }
                 command = channel.next() => match command {
                     Some(Command::Mark { edge }) => {
-                        channel.reporter.send(&Report::Marked { edge, counted: counted(config) });
+                        channel.reporter.send(&Report::Marked { edge, counted: self.counted(config) });
                     }
                     Some(Command::Stop) => return Ok(self.stop(config).await),
                     Some(Command::Start | Command::Allow { .. } | Command::Expect { .. }) => {}
@@ -179,7 +192,7 @@ impl Running {
             .await
             .is_err();
         Report::Finished {
-            counted: counted(config),
+            counted: self.counted(config),
             outcome: Box::new(Outcome::External { was_killed }),
         }
     }
@@ -206,6 +219,15 @@ impl Running {
         }
         if let Some(output) = self.output.take() {
             let _ = timeout(OUTPUT_PATIENCE, output).await;
+        }
+    }
+
+    fn counted(&self, config: &ExternalConfig) -> Counted {
+        Counted {
+            at: config.clock.now(),
+            counters: Counters::External(*self.told.borrow()),
+            // Those of the process in between are nobody's matter.
+            sockets: super::protocol::SocketUse::default(),
         }
     }
 
@@ -254,15 +276,6 @@ fn ended(
         name: config.name.clone(),
         moment,
         status: status.unwrap_or_default(),
-    }
-}
-
-fn counted(config: &ExternalConfig) -> Counted {
-    Counted {
-        at: config.clock.now(),
-        counters: Counters::External,
-        // Those of the process in between are nobody's matter.
-        sockets: super::protocol::SocketUse::default(),
     }
 }
 

@@ -35,7 +35,7 @@ use connect::{
 use self::relay::Kept;
 use super::{
     fabric::{DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource},
-    protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, TlsAccess},
+    protocol::{Endpoint, HubConfig, QueueEntity, ReadFrom, RelayConfig, TlsAccess},
 };
 use crate::{
     clock::{RunClock, RunTime},
@@ -201,7 +201,10 @@ impl Fabric for MemoryFabric {
             .iter()
             .map(|entity| (&entity.hub.name, entity.hub.partitions));
         // A queue that nobody abandons anything in does what a log of one partition does.
-        let of_queues = config.queues.iter().map(|queue| (&queue.name, 1));
+        let dead_letters = |queue: &QueueEntity| format!("{}/$DeadLetterQueue", queue.name);
+        let dead_letters: Vec<String> = config.queues.iter().map(dead_letters).collect();
+        let queues = config.queues.iter().map(|queue| &queue.name);
+        let of_queues = queues.chain(&dead_letters).map(|name| (name, 1));
         for (name, partitions) in of_hubs.chain(of_queues) {
             let hub = MemoryHub {
                 log: MemoryLog::new(partitions),

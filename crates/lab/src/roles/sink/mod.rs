@@ -2,7 +2,11 @@
 //!
 //! The verifiers of its workers stay where they are: they are asked how many of the acknowledged events they have
 //! seen, and merged once at the end. The orchestrator gets counts and a verdict, never the bits.
+//!
+//! Between queues the first worker looks into the dead-letter queue of the source as well: a message that the service has put
+//! there has not arrived, and is not lost.
 
+mod dead_letters;
 mod worker;
 
 use std::sync::Arc;
@@ -20,7 +24,7 @@ use super::{
 use crate::{
     clock::RunClock,
     record::Recording,
-    verify::{StreamSends, StreamVerifier},
+    verify::{Delivery, StreamSends, StreamVerifier},
 };
 
 /// Receives from the start to the stop.
@@ -132,6 +136,7 @@ impl Watch {
             sum.events += worker.counters.events;
             sum.distinct += worker.counters.distinct;
             sum.opened += worker.counters.opened;
+            sum.dead_lettered += worker.counters.dead_lettered;
             seen = seen
                 .zip(worker.acknowledged_seen)
                 .map(|(sum, seen)| sum + seen);
@@ -149,8 +154,10 @@ impl Watch {
 
     fn conclude(self) -> Report {
         let mut verifier: Option<StreamVerifier> = None;
+        let mut dead_letters = Vec::new();
         let (mut latency, mut uncorrected_latency, mut delivery_time) = (None, None, None);
         for done in self.done {
+            dead_letters.extend(done.dead_letters);
             match &mut verifier {
                 None => verifier = Some(done.verifier),
                 Some(verifier) => verifier.merge(done.verifier),
@@ -163,10 +170,27 @@ impl Watch {
                 .expect("workers of this process write recordings that can be read");
         }
         let streams = self.expected.as_deref();
-        let delivery = verifier
-            .as_ref()
-            .zip(streams)
-            .map(|(verifier, streams)| verifier.conclude(streams));
+        // What was received and what is in the dead-letter queue, together.
+        let accounted = (!dead_letters.is_empty())
+            .then(|| verifier.clone())
+            .flatten()
+            .map(|mut accounted| {
+                for &(stream, sequence) in &dead_letters {
+                    accounted.account_for(stream, sequence);
+                }
+                accounted
+            });
+        let accounted = accounted.as_ref().or(verifier.as_ref());
+        let delivery = verifier.as_ref().zip(accounted).zip(streams);
+        let delivery = delivery.map(|((verifier, accounted), streams)| {
+            let rest = accounted.conclude(streams);
+            Delivery {
+                lost: rest.lost,
+                lost_examples: rest.lost_examples,
+                dead_lettered: dead_letters.len() as u64,
+                ..verifier.conclude(streams)
+            }
+        });
         let counters = verifier
             .as_ref()
             .map_or_else(SinkCounters::default, |verifier| SinkCounters {
@@ -177,7 +201,10 @@ impl Watch {
                     .iter()
                     .map(|worker| worker.counters.opened)
                     .sum(),
-                missing: streams.map(|streams| verifier.missing(streams)),
+                dead_lettered: dead_letters.len() as u64,
+                missing: accounted
+                    .zip(streams)
+                    .map(|(accounted, streams)| accounted.missing(streams)),
             });
         Report::Finished {
             counted: Counted::new(self.clock.now(), Counters::Sink(counters)),

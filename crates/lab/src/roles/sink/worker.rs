@@ -18,6 +18,7 @@ use connect::{
 };
 use tokio::time::{Instant, Interval};
 
+use super::dead_letters::DeadLetters;
 use crate::{
     clock::{RunTime, WallClock},
     payload::{Corrupted, Header, sent_time},
@@ -62,6 +63,8 @@ pub(super) struct WorkerCounters {
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) verifier: StreamVerifier,
+    /// Stream and sequence number of each different message of the dead-letter queue.
+    pub(super) dead_letters: Vec<(u16, u32)>,
     pub(super) latency: Option<Recording>,
     pub(super) uncorrected_latency: Option<Recording>,
     pub(super) delivery_time: Option<Recording>,
@@ -93,9 +96,17 @@ pub(super) async fn work<F: Fabric>(
         .positions
         .into_iter()
         .filter(|(partition, _)| partition.0 % workers == index);
+    let dead_letters = match config.dead_letters.as_ref().filter(|_| index == 0) {
+        Some(endpoint) => {
+            let payload = config.payload.clone();
+            Some(DeadLetters::open(&fabric, endpoint, config.expectation, payload).await?)
+        }
+        None => None,
+    };
     channel.say(Said::Ready);
     let mut receiver = Receiver {
         codec: fabric.codec(),
+        dead_letters,
         source: opened.source,
         positions: own.collect(),
         channel,
@@ -117,6 +128,7 @@ struct Receiver<S, C> {
     config: SinkConfig,
     codec: C,
     source: S,
+    dead_letters: Option<DeadLetters<S, C>>,
     /// Where each partition of this worker is to be opened, or opened again.
     positions: HashMap<PartitionId, StartPosition>,
     channel: Channel,
@@ -161,8 +173,21 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                     return Poll::Ready(Ok(self.give_account()));
                 }
             }
+            let is_waiting = match &mut self.dead_letters {
+                Some(dead_letters) => match dead_letters.poll(context) {
+                    Poll::Ready(result) => {
+                        result?;
+                        false
+                    }
+                    Poll::Pending => true,
+                },
+                None => true,
+            };
             let Poll::Ready(event) = self.source.poll_batch(context) else {
-                return Poll::Pending;
+                match is_waiting {
+                    true => return Poll::Pending,
+                    false => continue,
+                }
             };
             match event.map_err(RoleError::Receive)? {
                 SourceEvent::Batch(batch) => self.look_at(batch),
@@ -306,13 +331,29 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                 events: self.verifier.counts(),
                 distinct: self.verifier.distinct(),
                 opened: self.opened,
+                dead_lettered: self.dead_letters().len() as u64,
                 missing: None,
             },
-            acknowledged_seen: self
-                .expected
-                .as_ref()
-                .map(|streams| self.verifier.acknowledged_seen(streams)),
+            acknowledged_seen: self.expected.as_ref().map(|streams| {
+                self.verifier.acknowledged_seen(streams) + self.acknowledged_dead(streams)
+            }),
         }
+    }
+
+    fn dead_letters(&self) -> &[(u16, u32)] {
+        self.dead_letters.as_ref().map_or(&[], DeadLetters::found)
+    }
+
+    /// Acknowledged messages that are in the dead-letter queue and have not arrived here. A queue is one partition, so this
+    /// worker is the one that would have seen them.
+    fn acknowledged_dead(&self, streams: &[StreamSends]) -> u64 {
+        let dead = self.dead_letters().iter();
+        let missing = dead.filter(|&&(stream, sequence)| {
+            let sends = streams.get(usize::from(stream));
+            let is_acknowledged = sends.is_some_and(|sends| sends.acknowledged.contains(sequence));
+            is_acknowledged && !self.verifier.has_seen(stream, sequence)
+        });
+        missing.count() as u64
     }
 
     fn tells_sent_time(&self) -> bool {
@@ -326,6 +367,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
         let now = self.config.clock.now();
         let mut done = Done {
             verifier: self.verifier.clone(),
+            dead_letters: self.dead_letters().to_vec(),
             latency: None,
             uncorrected_latency: None,
             delivery_time: None,

@@ -56,3 +56,14 @@ fn a_generator_that_fell_behind_makes_the_figures_void() {
         trial.findings.push(finding);
     });
 }
+
+#[test]
+fn a_machine_that_others_use_is_told_from_a_fifth_of_it_on() {
+    nothing(|trial| trial.other_cpu_seconds = Some(7.9));
+    let symptom = only(|trial| trial.other_cpu_seconds = Some(12.0));
+    assert_eq!(
+        symptom.sentence(),
+        "what is not of this run used 1.2 of the machine's 4 cores meanwhile: the figures are those of what it left"
+    );
+    assert_eq!(symptom.severity(), Severity::Warning);
+}

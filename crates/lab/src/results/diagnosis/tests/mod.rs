@@ -1,5 +1,6 @@
 //! Each symptom is found in numbers that show it, and not in numbers that are only just in order.
 
+mod concurrency;
 mod limits;
 mod outside;
 mod ownership;
