@@ -4,12 +4,12 @@ use amqp::Value;
 use amqp::codec::Symbol;
 use amqp::message::{FORMAT_AMQP, encode};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
-use hub::namespace::QueueConfig;
+use hub::namespace::{QueueConfig, TopicConfig};
 use hub::service::Service;
 use units::ByteSize;
 
 use crate::client::{
-    Client, Received, condition, message, message_of_session, service, session_filter,
+    Client, Received, condition, map, message, message_of_session, service, session_filter,
 };
 
 fn abandoned_with(name: &str, text: &str) -> DeliveryState {
@@ -209,4 +209,23 @@ async fn times_beyond_all_measure_are_taken_as_they_come() {
         }
     }
     assert_eq!(client.send(sender, b"more").await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn a_rule_asks_for_no_more_than_a_filter_may() {
+    let service = service(vec![], vec![TopicConfig::new("news", ["all"])]).await;
+    let mut client = Client::connect(&service).await;
+    for (length, status) in [(16_000, 200), (200_000, 400)] {
+        let name = "x".repeat(length);
+        let properties = map(&[(&*name, Value::Int(1))]);
+        let filter = map(&[("properties", properties)]);
+        let rule = [
+            ("rule-name", Value::String(format!("rule-{length}"))),
+            ("rule-description", map(&[("correlation-filter", filter)])),
+        ];
+        let answer = client
+            .request("news/Subscriptions/all", "add-rule", &rule)
+            .await;
+        assert_eq!(answer.status, status);
+    }
 }

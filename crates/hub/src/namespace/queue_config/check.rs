@@ -3,6 +3,7 @@
 use super::circles::check_for_circles;
 use super::{QueueConfig, QueueConfigError, TopicConfig};
 use crate::queue::QueueOptions;
+use crate::queue::rules::RuleError;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -100,7 +101,12 @@ fn check_topic(
         let source = format!("{}/Subscriptions/{name}", topic.name);
         check_options(&place, &source, &subscription.options, names)?;
         if let Err((index, error)) = subscription.rule_set() {
-            return Err(mistake(&format!("rules[{index}].name"), error.to_string()));
+            let field = match error {
+                RuleError::Filter { .. } => "filter",
+                _ => "name",
+            };
+            let field = format!("rules[{index}].{field}");
+            return Err(mistake(&field, error.to_string()));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! since clients in different languages send one number with different widths. Identifiers are texts in a filter; a
 //! message's identifier that is a number, a UUID or bytes is compared by its text.
 
-use amqp::codec::Value;
+use amqp::codec::{Value, write};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -49,6 +49,29 @@ impl CorrelationFilter {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// How many bytes everything is that is demanded.
+    pub(super) fn length(&self) -> usize {
+        let texts = [
+            &self.correlation_id,
+            &self.message_id,
+            &self.to,
+            &self.reply_to,
+            &self.label,
+            &self.session_id,
+            &self.reply_to_session_id,
+            &self.content_type,
+        ];
+        let texts = texts
+            .iter()
+            .map(|text| text.as_ref().map_or(0, String::len));
+        let mut properties = Vec::new();
+        for (name, value) in &self.properties {
+            write::string(&mut properties, name);
+            write::value(&mut properties, value);
+        }
+        texts.sum::<usize>() + properties.len()
     }
 
     /// Whether a message has all that is demanded.

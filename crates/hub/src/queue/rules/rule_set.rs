@@ -3,7 +3,8 @@
 use amqp::codec::Value;
 
 use super::message::MessageProperties;
-use super::rule::{MAXIMUM_RULE_NAME_LENGTH, Rule};
+use super::rule::{Filter, MAXIMUM_RULE_NAME_LENGTH, Rule};
+use super::sql::MAXIMUM_TEXT_LENGTH;
 
 /// The rules of a subscription, in the order in which they were added.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,16 @@ pub enum RuleError {
         /// What was given.
         name: String,
     },
+    /// Its correlation filter is longer than conditions may be. `com.microsoft:argument-error`.
+    #[error(
+        "The correlation filter of rule '{name}' has {bytes} bytes; it may have {MAXIMUM_TEXT_LENGTH}"
+    )]
+    Filter {
+        /// The name of the rule.
+        name: String,
+        /// How long it is.
+        bytes: usize,
+    },
     /// There are as many rules as there may be. `amqp:resource-limit-exceeded`.
     #[error("The subscription has {MAXIMUM_RULES} rules, which is the most that it may have")]
     TooMany,
@@ -71,11 +82,20 @@ impl RuleSet {
     /// Adds a rule.
     ///
     /// # Errors
-    /// Its name is taken or none, or there are too many.
+    /// Its name is taken or none, its filter is too long, or there are too many.
     pub fn add(&mut self, rule: Rule) -> Result<(), RuleError> {
         let length = rule.name.chars().count();
         if !(1..=MAXIMUM_RULE_NAME_LENGTH).contains(&length) || rule.name.contains(['/', '\\']) {
             return Err(RuleError::Name { name: rule.name });
+        }
+        if let Filter::Correlation(filter) = &rule.filter
+            && let bytes = filter.length()
+            && bytes > MAXIMUM_TEXT_LENGTH
+        {
+            return Err(RuleError::Filter {
+                name: rule.name,
+                bytes,
+            });
         }
         if let Some(there) = self.find(&rule.name) {
             return Err(RuleError::Exists {

@@ -71,7 +71,7 @@ fn refusal(error: &RuleChangeError) -> Answer {
     let (status, condition) = match error {
         RuleError::Exists { .. } => (409, ErrorCondition::ENTITY_ALREADY_EXISTS),
         RuleError::NotFound { .. } => (404, ErrorCondition::NOT_FOUND),
-        RuleError::Name { .. } => (400, ErrorCondition::ARGUMENT_ERROR),
+        RuleError::Name { .. } | RuleError::Filter { .. } => (400, ErrorCondition::ARGUMENT_ERROR),
         RuleError::TooMany => (403, ErrorCondition::RESOURCE_LIMIT_EXCEEDED),
     };
     Answer::failed(status, condition, format!("{error}."))
