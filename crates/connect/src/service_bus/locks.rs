@@ -155,6 +155,15 @@ impl Locks {
         }
     }
 
+    /// When the service was told of what it has not answered for the longest time.
+    pub(super) fn oldest_told(&self) -> Option<Instant> {
+        let told = self.slots.iter().filter_map(|lock| match lock.state {
+            State::Told(_, since) => Some(since),
+            State::Held | State::Over => None,
+        });
+        told.min()
+    }
+
     /// Takes out all locks that are not over, with their delivery ids: their link is gone.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = (u32, Lock)> + use<> {
         let first = self.first;

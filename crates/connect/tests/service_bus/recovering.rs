@@ -1,5 +1,7 @@
 //! Links and connections that break, and entities that are gone.
 
+use std::time::Duration;
+
 use amqp::performative::{Error, ErrorCondition};
 use connect::service_bus::{ReceiveOptions, ServiceBusSource};
 use connect::sink::ErrorClass;
@@ -50,6 +52,30 @@ async fn a_settlement_that_was_told_and_not_answered_is_told_again_on_a_new_conn
     source.settle(&received, &[0], Settlement::Complete);
     while_quiet(&mut source, service.outcome()).await;
     service.command(Command::Disconnect);
+    let done = settled(&mut source).await;
+    assert_eq!(
+        (done.messages, done.result),
+        (1, SettlementResult::Confirmed)
+    );
+    assert_eq!(service.settled(), 1);
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_a_settlement_is_asked_on_a_new_connection() {
+    let service = Service::start().await;
+    service.put(messages(1));
+    service.shared().answers = false;
+    let mut options = service.options("queue");
+    options.connect_timeout = Duration::from_millis(200);
+    let receive = ReceiveOptions {
+        concurrency: 1,
+        ..ReceiveOptions::default()
+    };
+    let mut source = ServiceBusSource::connect(options, receive).await.unwrap();
+    source.open(ENTITY, ());
+    let received = batch(&mut source).await;
+    source.settle(&received, &[0], Settlement::Complete);
+    source.release(received);
     let done = settled(&mut source).await;
     assert_eq!(
         (done.messages, done.result),

@@ -92,6 +92,7 @@ impl ServiceBusSource {
         self.orders.forget_renewals();
         let due: HashMap<u32, Settlement> = self.due.drain(..).collect();
         self.told = 0;
+        self.answers_due = None;
         let now = tokio::time::Instant::now().into_std();
         for (id, lock) in self.locks.take_all().collect::<Vec<_>>() {
             if !lock.in_work {

@@ -58,6 +58,8 @@ pub struct ServiceBusSource {
     due: Vec<(u32, Settlement)>,
     /// How many the service was told of and has not answered.
     told: u32,
+    /// When it is looked whether an answer is overdue.
+    answers_due: Option<Instant>,
     /// Locks of messages in work whose link is gone, by receipt of their own.
     orphans: HashMap<u64, LockToken>,
     orders: Orders,
@@ -129,6 +131,7 @@ impl ServiceBusSource {
             in_work: 0,
             due: Vec::new(),
             told: 0,
+            answers_due: None,
             orphans: HashMap::new(),
             next_renewal: None,
             events: VecDeque::new(),
@@ -184,6 +187,7 @@ impl ServiceBusSource {
         }
         self.tell(now);
         self.take_events()?;
+        self.check_answers(now)?;
         self.renew(now);
         while let Some(done) = self.orders.pop_done() {
             self.take_done(done, now);
@@ -209,7 +213,12 @@ impl ServiceBusSource {
             Link::BackingOff(until) => Some(until),
             _ => None,
         };
-        let deadlines = [self.next_renewal, self.orders.deadline(), backing_off];
+        let deadlines = [
+            self.next_renewal,
+            self.orders.deadline(),
+            self.answers_due,
+            backing_off,
+        ];
         let Some(deadline) = deadlines.into_iter().flatten().min() else {
             return Poll::Pending;
         };

@@ -9,6 +9,7 @@ use amqp::{Symbol, Value};
 use super::super::locks::LockToken;
 use super::super::orders::{Done, Order};
 use super::ServiceBusSource;
+use crate::service::ServiceError;
 use crate::source::{Settled, Settlement, SettlementResult, SourceEvent};
 
 impl ServiceBusSource {
@@ -53,6 +54,38 @@ impl ServiceBusSource {
             propose(run);
         }
         self.due.clear();
+        if self.told > 0 && self.answers_due.is_none() {
+            self.answers_due = Some(now + self.patience());
+        }
+    }
+
+    /// Looks whether the service owes an answer for too long: what it was told of takes its place in work until then.
+    ///
+    /// # Errors
+    /// It does. On another connection it can be asked in another way.
+    pub(super) fn check_answers(&mut self, now: Instant) -> Result<(), ServiceError> {
+        let Some(planned) = self.answers_due.filter(|due| *due <= now) else {
+            return Ok(());
+        };
+        if now.saturating_duration_since(planned) > OVERSLEPT {
+            // It was this process that slept, and the answers may wait to be read.
+            self.answers_due = Some(now + OVERSLEPT);
+            return Ok(());
+        }
+        let patience = self.patience();
+        self.answers_due = self.locks.oldest_told().map(|told| told + patience);
+        match self.answers_due {
+            Some(due) if due <= now => {
+                self.answers_due = None;
+                let description = format!("a settlement was not answered within {patience:?}");
+                Err(ServiceError::of_connection("timeout", description))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        self.connection.endpoint().options.connect_timeout
     }
 
     /// The service has settled deliveries.
@@ -182,6 +215,9 @@ fn result_of(settlement: Settlement, state: Option<&DeliveryState>) -> Settlemen
         _ => SettlementResult::Confirmed,
     }
 }
+
+/// So long after its time a look at the answers says more about us than about the service.
+const OVERSLEPT: Duration = Duration::from_secs(1);
 
 /// Locks that are due within so long of one another are renewed together.
 const RENEWED_TOGETHER: Duration = Duration::from_millis(500);
