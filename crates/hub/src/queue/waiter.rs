@@ -26,6 +26,8 @@ pub enum Awaited<'a> {
     Message,
     /// A message of the session that it has locked, or the loss of that lock.
     InSession(&'a SessionLock),
+    /// The loss of the lock of a session, whether there are messages of it or not.
+    LossOfSession(&'a SessionLock),
     /// A session that can be accepted.
     NextSession,
 }
@@ -82,13 +84,14 @@ impl QueueState {
                 let is_there = ledger.sessions.first_acceptable().is_some();
                 (is_there, Armed::NextSession)
             }
-            Awaited::InSession(lock) => {
+            Awaited::InSession(lock) | Awaited::LossOfSession(lock) => {
                 let Ok(session) = self.session_of(now, lock) else {
                     return Found::Something;
                 };
                 let ledger = &mut self.ledger;
                 let found = ledger.sessions.get(session);
-                let is_there = found.is_some_and(|session| !session.ready.is_empty());
+                let is_there = matches!(awaited, Awaited::InSession(_))
+                    && found.is_some_and(|session| !session.ready.is_empty());
                 ledger
                     .sessions
                     .change(session, |session| session.waiter = Some(slot));

@@ -261,6 +261,30 @@ async fn a_session_whose_time_is_over_ends_its_link() {
 }
 
 #[tokio::test]
+async fn a_session_whose_time_is_over_ends_its_link_though_messages_wait_for_credit() {
+    let mut config = QueueConfig::new("orders");
+    config.options.requires_session = true;
+    config.options.lock_duration = Duration::from_millis(300);
+    let service = service(vec![config], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    for payload in [b"1", b"2", b"3"] {
+        send(&mut client, sender, "one", payload).await;
+    }
+    let asked = session_filter("one".into());
+    let (link, _) = client.ask_to_receive("orders", asked).await.unwrap();
+    client.connection().set_credit(link, 1);
+    client.receive(link, 1).await;
+    let error = client
+        .until("the detach", |event| match event {
+            amqp::connection::Event::LinkDetached { link: gone, error } if gone == link => error,
+            _ => None,
+        })
+        .await;
+    assert_eq!(error.condition.as_str(), "com.microsoft:session-lock-lost");
+}
+
+#[tokio::test]
 async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
     let service = session_service().await;
     let mut client = Client::connect(&service).await;

@@ -185,24 +185,27 @@ impl ReceiveLink {
         let Some(lock) = &self.lock else {
             return false;
         };
+        // Messages that come mean nothing without credit, of which the client would tell.
+        match self.waiter.arm(now, Awaited::LossOfSession(lock)) {
+            Found::Nothing => false,
+            Found::Something => {
+                self.ended = Some(self.why_session_is_lost(now, lock));
+                true
+            }
+        }
+    }
+
+    /// The error for whoever receives under this lock.
+    #[cold]
+    fn why_session_is_lost(&self, now: UnixTime, lock: &SessionLock) -> QueueError {
         let request = ReceiveRequest {
             mode: self.mode,
             session: Some(lock),
             messages: 0,
             bytes: 0,
         };
-        let mut none = Deliveries::new();
-        match self.waiter.queue().receive(now, &request, &mut none) {
-            Ok(_) => {
-                // There may be messages, for which there is no credit: credit is reported too.
-                let _ = self.waiter.arm(now, Awaited::InSession(lock));
-                false
-            }
-            Err(error) => {
-                self.ended = Some(error);
-                true
-            }
-        }
+        let received = self.queue().receive(now, &request, &mut Deliveries::new());
+        received.err().unwrap_or(QueueError::SessionLockLost)
     }
 
     /// Sends what was received, and gives back what does not go out. Says whether all went.
