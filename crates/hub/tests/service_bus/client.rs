@@ -426,8 +426,45 @@ impl Client {
         body: &[(&str, Value)],
     ) -> Answer {
         let node = format!("{entity}/$management");
-        let (sender, _) = self.sender(&node).await.unwrap();
-        let (receiver, _) = self.ask_to_receive(&node, |_| {}).await.unwrap();
+        let operation = format!("com.microsoft:{operation}");
+        let mut application_properties = vec![("operation", operation.as_str().into())];
+        application_properties.extend_from_slice(more);
+        let reply = self
+            .exchange(&node, &application_properties, &map(body))
+            .await;
+        let text = |name| reply.application_property(name);
+        let status = text("statusCode").unwrap();
+        assert_eq!(text("status-code"), Some(status.clone()));
+        let view = MessageView::parse(&reply.bytes).unwrap();
+        Answer {
+            status: status.as_integer().unwrap(),
+            condition: text("errorCondition")
+                .and_then(|condition| condition.as_text().map(str::to_owned)),
+            body: view.value().unwrap().unwrap(),
+        }
+    }
+
+    /// Presents a token for what it was signed for.
+    pub(crate) async fn put_token(&mut self, audience: &str, token: &str) {
+        let properties = [
+            ("operation", Value::from("put-token")),
+            ("type", Value::from("servicebus.windows.net:sastoken")),
+            ("name", Value::from(audience)),
+        ];
+        let reply = self.exchange("$cbs", &properties, &token.into()).await;
+        let status = reply.application_property("status-code");
+        assert_eq!(status, Some(Value::Int(202)));
+    }
+
+    /// Sends a request to a node and waits for its reply, through links of its own.
+    async fn exchange(
+        &mut self,
+        node: &str,
+        application_properties: &[(&str, Value)],
+        body: &Value,
+    ) -> Received {
+        let (sender, _) = self.sender(node).await.unwrap();
+        let (receiver, _) = self.ask_to_receive(node, |_| {}).await.unwrap();
         self.connection().set_credit(receiver, 1);
         let mut message = Vec::new();
         let properties = Properties {
@@ -435,29 +472,16 @@ impl Client {
             ..Properties::default()
         };
         properties.encode(&mut message);
-        let operation = format!("com.microsoft:{operation}");
-        let mut application_properties = vec![("operation", operation.as_str().into())];
-        application_properties.extend_from_slice(more);
-        encode::application_properties(&mut message, &application_properties);
-        encode::value(&mut message, &map(body));
+        encode::application_properties(&mut message, application_properties);
+        encode::value(&mut message, body);
         let outcome = self.send_message(sender, FORMAT_AMQP, &message).await;
         assert_eq!(outcome, DeliveryState::Accepted);
         let reply = self.receive(receiver, 1).await.remove(0);
         assert!(reply.settled, "replies need no outcome");
         assert_eq!(reply.properties().correlation_id, Some("request".into()));
-        let text = |name| reply.application_property(name);
-        let status = text("statusCode").unwrap();
-        assert_eq!(text("status-code"), Some(status.clone()));
-        let view = MessageView::parse(&reply.bytes).unwrap();
-        let answer = Answer {
-            status: status.as_integer().unwrap(),
-            condition: text("errorCondition")
-                .and_then(|condition| condition.as_text().map(str::to_owned)),
-            body: view.value().unwrap().unwrap(),
-        };
         self.detach(sender).await;
         self.detach(receiver).await;
-        answer
+        reply
     }
 
     fn keep(&mut self, deliveries: &amqp::connection::Deliveries) {

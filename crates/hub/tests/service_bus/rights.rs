@@ -1,6 +1,10 @@
 //! What each key may do with an entity and its parts.
 
+use std::time::{Duration, SystemTime};
+
+use access::SharedAccessKey;
 use amqp::Value;
+use amqp::connection::Event;
 use amqp::performative::DeliveryState;
 use hub::namespace::{
     NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig,
@@ -119,6 +123,57 @@ async fn each_request_takes_its_right_whatever_else_is_wrong_with_it() {
         let answer = nobody.request(entity, operation, body).await;
         let condition = answer.condition.as_deref();
         assert_eq!(condition, Some("amqp:unauthorized-access"), "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_for_the_node_of_requests_is_enough_for_requests_and_for_nothing_else() {
+    let service = guarded().await;
+    let mut client = Client::connect(&service).await;
+    let audience = "sb://localhost/orders/$management";
+    let token = SharedAccessKey::new("listener", "listener value")
+        .sign(audience, SystemTime::now() + Duration::from_secs(60));
+    client.put_token(audience, &token).await;
+    let body = [
+        ("from-sequence-number", Value::Long(0)),
+        ("message-count", Value::Int(1)),
+    ];
+    for (entity, status) in [("orders", 204), ("orders/$DeadLetterQueue", 401)] {
+        let answer = client.request(entity, "peek-message", &body).await;
+        assert_eq!(answer.status, status, "{entity}");
+    }
+    let refusal = client.ask_to_receive("orders", |_| {}).await.unwrap_err();
+    assert_eq!(refusal.condition.as_str(), "amqp:unauthorized-access");
+}
+
+#[tokio::test]
+async fn links_stay_no_longer_than_their_claims() {
+    let service = guarded().await;
+    let mut client = Client::connect(&service).await;
+    for (key, entity) in [
+        ("listener", "orders"),
+        ("sender", "news"),
+        ("listener", "talks"),
+    ] {
+        let audience = format!("sb://localhost/{entity}");
+        // Tokens expire at whole seconds, so these live for one to two.
+        let token = SharedAccessKey::new(key, format!("{key} value"))
+            .sign(&audience, SystemTime::now() + Duration::from_secs(2));
+        client.put_token(&audience, &token).await;
+    }
+    let receiver = client.receiver("orders", 1).await;
+    let (sender, _) = client.sender("news").await.unwrap();
+    let waiting = client.begin_to_receive("talks", session_filter(Value::Null));
+    let mut left = vec![receiver, sender, waiting];
+    while !left.is_empty() {
+        let (gone, error) = client
+            .until("the end of a link", |event| match event {
+                Event::LinkDetached { link, error } => Some((link, error.unwrap())),
+                _ => None,
+            })
+            .await;
+        assert_eq!(error.condition.as_str(), "amqp:unauthorized-access");
+        left.retain(|link| *link != gone);
     }
 }
 
