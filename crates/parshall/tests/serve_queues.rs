@@ -203,6 +203,17 @@ fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
         "emulator_forward",
         refused("\"ForwardTo\": \"\"", "\"ForwardTo\": \"x\"")
     );
+    let through_the_topic = EMULATORS_CONFIG
+        .replace("\"ForwardTo\": \"\"", "\"ForwardTo\": \"topic.1\"")
+        .replace(
+            "\"subscription.2\" }",
+            "\"subscription.2\", \"Properties\": { \"ForwardTo\": \"queue.1\" } }",
+        )
+        .replace("\"RequiresSession\": true", "\"RequiresSession\": false");
+    insta::assert_snapshot!(
+        "emulator_circle",
+        self::refused("Config.json", &through_the_topic)
+    );
 }
 
 #[test]
@@ -219,5 +230,12 @@ fn a_mistake_in_our_configuration_is_told_with_its_place() {
     insta::assert_snapshot!("ours_name", refused("graveyard\n", "Jobs\n"));
     insta::assert_snapshot!("ours_forward", refused("to: graveyard", "to: events"));
     insta::assert_snapshot!("ours_sql", refused("color = 'red'\"", "color = red AND\""));
+    insta::assert_snapshot!(
+        "ours_circle",
+        refused(
+            "  - name: graveyard\n",
+            "  - {name: graveyard, forward_to: archive}\n  - {name: archive, forward_to: graveyard}\n"
+        )
+    );
     insta::assert_snapshot!("ours_filter", refused("{sql: \"color = 'red'\"}", "red"));
 }
