@@ -49,6 +49,11 @@ impl PartitionLog {
             })
     }
 
+    /// Ends the segment that is being written, so that it will be on disk completely although nothing follows.
+    pub(crate) fn complete_last(&self) {
+        self.lock().seal_last();
+    }
+
     /// Drops the oldest segments, as far as all their records come before this one and they are on disk completely. The
     /// last segment stays.
     pub(crate) fn drop_before(&self, sequence_number: u64) {

@@ -200,6 +200,9 @@ impl EntityState {
             &self.rules,
             &mut self.effects.changes,
         )?;
+        if journal.is_untidy() {
+            self.next_deadline = self.next_deadline.min(now.saturating_add(TIDY_MS));
+        }
         Ok(match relies_on_earlier {
             true => journal.last_commit(),
             false => commit,
@@ -307,6 +310,9 @@ const SWEEP_BUDGET: usize = 16;
 
 /// Pages that are looked at between two operations of others.
 const ADVANCE_BUDGET: usize = 256;
+
+/// When an entity is looked at again whose journal can be made shorter soon.
+const TIDY_MS: i64 = 1_000;
 
 /// When an entity is looked at again whose disk does not take what is written.
 const RETRY_MS: i64 = 1_000;

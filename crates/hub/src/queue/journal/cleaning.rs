@@ -6,7 +6,7 @@
 //! there too, and need not be told again.
 //!
 //! A segment goes only when what was written again is on disk as the policy has it, with the whole segment that it is
-//! in.
+//! in. Segments of which little holds are cleaned many at a time, as when everything that waited has expired at once.
 
 use super::Journal;
 use crate::log::disk::Unavailable;
@@ -27,7 +27,8 @@ pub(super) struct Cleaned {
 }
 
 impl Journal {
-    /// Drops what can be dropped, and cleans the next segment if the journal is too long.
+    /// Drops what can be dropped, and cleans the oldest segments if the journal is too long, until enough was written
+    /// again for once.
     pub(super) fn clean(
         &mut self,
         now: i64,
@@ -38,9 +39,43 @@ impl Journal {
             self.drop_cleaned();
         }
         let alive: u64 = queues.iter().map(|queue| queue.ledger.bytes()).sum();
-        if self.bytes <= 2 * alive + self.slack {
-            return Ok(());
+        let mut written = 0;
+        while self.bytes > 2 * alive + self.slack && written < WRITTEN_AT_ONCE {
+            let before = self.bytes;
+            let Some(segment_bytes) = self.clean_oldest(now, queues, rules)? else {
+                break;
+            };
+            written += self.bytes + segment_bytes - before;
         }
+        // What is left is done, or dropped, when this is looked at again.
+        self.is_untidy = written >= WRITTEN_AT_ONCE || !self.cleaned.is_empty();
+        Ok(())
+    }
+
+    /// Goes on with cleaning while nothing else happens.
+    pub(super) fn tidy(
+        &mut self,
+        now: i64,
+        queues: &mut [QueueState],
+        rules: &[SubscriptionRules],
+    ) {
+        // If the disk does not take it, it is done another time.
+        let _ = self.clean(now, queues, rules);
+        let is_quiet = self.seen == self.next_record;
+        self.seen = self.next_record;
+        if is_quiet && !self.cleaned.is_empty() {
+            // What was written again is in the last segment, and nothing would complete it.
+            self.log.complete_last();
+        }
+    }
+
+    /// Cleans the oldest segment that is not yet, and says how long it is; nothing if it is being written.
+    fn clean_oldest(
+        &mut self,
+        now: i64,
+        queues: &mut [QueueState],
+        rules: &[SubscriptionRules],
+    ) -> Result<Option<u64>, Unavailable> {
         self.log.release_memory();
         let begin = match self.cleaned.back() {
             Some(cleaned) => cleaned.end,
@@ -48,7 +83,7 @@ impl Journal {
         };
         // The segment that is being written stays, however little of it holds.
         let Some(segment) = self.log.complete_segment(begin) else {
-            return Ok(());
+            return Ok(None);
         };
         let end = segment.next_sequence_number;
         let mut again = Vec::new();
@@ -71,7 +106,7 @@ impl Journal {
             end,
             copied: self.next_record,
         });
-        Ok(())
+        Ok(Some(segment.bytes))
     }
 
     fn drop_cleaned(&mut self) {
@@ -163,3 +198,6 @@ fn renew(queue: &mut QueueState, end: u64) {
         }
     }
 }
+
+/// Bytes that are written again in one operation of somebody, and no further segment after them.
+const WRITTEN_AT_ONCE: u64 = 256 * 1024;

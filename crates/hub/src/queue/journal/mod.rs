@@ -54,6 +54,10 @@ pub(super) struct Journal {
     /// Segments that nothing in holds any more, oldest first.
     cleaned: VecDeque<Cleaned>,
     slack: u64,
+    /// There may be something to clean or to drop, though nothing be written.
+    is_untidy: bool,
+    /// The number of the next record when it was looked at last without anything to write.
+    seen: u64,
 }
 
 /// How far a list of changes is written.
@@ -91,6 +95,11 @@ impl Journal {
         self.log.stats().begin_sequence_number
     }
 
+    /// Whether it may be made shorter when it is looked at again, though nothing happen until then.
+    pub(super) fn is_untidy(&self) -> bool {
+        self.is_untidy
+    }
+
     /// Writes what has changed, and keeps the journal short. After an error the changes that remain are to be written later.
     pub(super) fn write(
         &mut self,
@@ -100,6 +109,9 @@ impl Journal {
         changes: &mut Changes,
     ) -> Result<CommitNumber, Unavailable> {
         if changes.list.is_empty() {
+            if self.is_untidy {
+                self.tidy(now, queues, rules);
+            }
             return Ok(CommitNumber::DONE);
         }
         self.append(now, queues, &mut changes.list)?;

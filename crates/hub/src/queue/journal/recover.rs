@@ -179,6 +179,8 @@ impl Journal {
             account: 0,
             cleaned: VecDeque::new(),
             slack,
+            is_untidy: true,
+            seen: 0,
         };
         let mut account = Vec::new();
         journal.give_account(states, rules, &mut account);

@@ -107,6 +107,38 @@ fn numbers_are_never_given_twice_though_nothing_is_left() {
 }
 
 #[test]
+fn what_a_burst_took_on_disk_is_given_back_though_nothing_happens_after_it() {
+    let disk = Disk::new();
+    let running = disk.start();
+    let options = QueueOptions {
+        default_time_to_live: Some(Duration::from_millis(100)),
+        ..QueueOptions::default()
+    };
+    let queue = running.queue("orders", options.clone());
+    let text = "x".repeat(100_000);
+    for _ in 0..40 {
+        send(&queue, 0, &[&*text; 10]);
+    }
+    running.safe(&queue);
+    assert!(disk.bytes("orders") > 40_000_000);
+    running.store.advance(at(100));
+    assert_eq!(queue.counts().active, 0);
+    running.safe(&queue);
+    // Whoever drives the store is asked to look again, until all is done.
+    let mut next = running.store.advance(at(101));
+    while let Some(at) = next {
+        thread::yield_now();
+        next = running.store.advance(at);
+    }
+    drop(queue);
+    running.close();
+    let left = disk.bytes("orders");
+    assert!(left < 8_500_000, "{left} bytes of an empty queue");
+    let running = disk.start();
+    assert_eq!(peek(&running.queue("orders", options), 101).len(), 0);
+}
+
+#[test]
 fn a_number_that_was_seen_before_it_was_safe_is_not_given_to_another_message() {
     let disk = Disk::new();
     let running = disk.start();
