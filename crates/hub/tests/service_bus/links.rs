@@ -78,6 +78,21 @@ async fn who_may_not_receive_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn who_may_not_send_is_told_at_once() {
+    let mut disabled = QueueConfig::new("disabled");
+    disabled.options.status = EntityStatus::SendDisabled;
+    let mut topic = TopicConfig::new("news", ["all"]);
+    topic.options.status = EntityStatus::Disabled;
+    let service = service(vec![disabled], vec![topic]).await;
+    let mut client = Client::connect(&service).await;
+    for address in ["disabled", "news"] {
+        let refusal = client.sender(address).await.unwrap_err();
+        assert_eq!(refusal.condition.as_str(), "com.microsoft:entity-disabled");
+    }
+    client.receiver("disabled", 1).await;
+}
+
+#[tokio::test]
 async fn an_answer_repeats_addresses_and_settle_modes() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(&service).await;

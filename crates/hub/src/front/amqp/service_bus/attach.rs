@@ -95,6 +95,14 @@ impl EntityAdmission<'_> {
                 return Err(conditions::error_of(&QueueError::SendingNotAllowed));
             }
         };
+        // Message after message would be refused, and a relay would put each aside.
+        let status = match &entity {
+            Entity::Queue(queue) => queue.options().status,
+            Entity::Topic(topic) => topic.options().status,
+        };
+        if !status.may_send() {
+            return Err(conditions::error_of(&QueueError::Disabled(status)));
+        }
         let acceptance = LinkAcceptance {
             max_message_size: Some(self.namespace.largest_message()),
             ..LinkAcceptance::default()
