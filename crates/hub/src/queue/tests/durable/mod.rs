@@ -12,7 +12,7 @@ use crate::log::disk::{
     CommitNumber, CommitState, Committer, DiskFiles, StorageOptions, SyncPolicy, SystemFiles,
 };
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 use tempfile::TempDir;
@@ -66,6 +66,17 @@ impl Disk {
             .collect();
         paths.sort();
         paths
+    }
+
+    /// Makes these bytes all that there is of a segment's entity.
+    fn put_back(&self, segment: &Path, bytes: &[u8]) {
+        fs::write(segment, bytes).unwrap();
+        for left in fs::read_dir(segment.parent().unwrap()).unwrap() {
+            let path = left.unwrap().path();
+            if path != segment {
+                fs::remove_file(path).unwrap();
+            }
+        }
     }
 
     fn bytes(&self, folder: &str) -> u64 {
@@ -134,13 +145,7 @@ fn cut_at_every_byte(disk: &Disk, folder: &str, from: u64, check: impl Fn(&Runni
     let bytes = fs::read(&segment).unwrap();
     assert_eq!(disk.segments(folder).len(), 1);
     for length in (from..=bytes.len() as u64).rev() {
-        fs::write(&segment, &bytes[..length as usize]).unwrap();
-        for left in fs::read_dir(segment.parent().unwrap()).unwrap() {
-            let path = left.unwrap().path();
-            if path != segment {
-                fs::remove_file(path).unwrap();
-            }
-        }
+        disk.put_back(&segment, &bytes[..length as usize]);
         let running = disk.start();
         check(&running, length);
         running.kill();

@@ -67,13 +67,12 @@ fn view(queue: &Queue) -> View {
     }
 }
 
-#[test]
-fn wherever_a_journal_is_cut_what_is_there_is_what_was_at_the_end_of_the_last_whole_operation() {
+/// A journal with operations of all kinds; how long it was after each, and what there was to see then.
+fn eventful() -> (Disk, Vec<(u64, View)>) {
     let disk = Disk::new();
     let running = disk.start();
     let queue = running.queue("orders", options());
     running.safe(&queue);
-    // The length after each operation, and what there was to see.
     let mut history = vec![(disk.bytes("orders"), view(&queue))];
     let mut note = |queue: &Arc<Queue>| {
         running.safe(queue);
@@ -132,12 +131,48 @@ fn wherever_a_journal_is_cut_what_is_there_is_what_was_at_the_end_of_the_last_wh
     drop(queue);
     running.kill();
 
-    let empty = history[0].1.clone();
+    (disk, history)
+}
+
+/// What there is to see after a start that finds so much of the journal to be as it was written.
+fn expected(history: &[(u64, View)], length: u64) -> View {
+    let last = history.iter().rev().find(|(end, _)| *end <= length);
+    let (_, view) = last.unwrap_or(&history[0]);
+    View {
+        next_number: view.next_number + SKIPPED_NUMBERS,
+        ..view.clone()
+    }
+}
+
+#[test]
+fn wherever_a_journal_is_cut_what_is_there_is_what_was_at_the_end_of_the_last_whole_operation() {
+    let (disk, history) = eventful();
     cut_at_every_byte(&disk, "orders", 0, |running, length| {
         let queue = running.queue("orders", options());
-        let last = history.iter().rev().find(|(end, _)| *end <= length);
-        let mut expected = last.map_or(&empty, |(_, view)| view).clone();
-        expected.next_number += SKIPPED_NUMBERS;
-        assert_eq!(view(&queue), expected, "cut at {length}");
+        assert_eq!(view(&queue), expected(&history, length), "cut at {length}");
     });
 }
+
+#[test]
+fn a_bit_that_has_flipped_costs_what_was_written_from_there_on_and_nothing_before() {
+    let (disk, history) = eventful();
+    let segment = disk.segments("orders").pop().unwrap();
+    let bytes = fs::read(&segment).unwrap();
+    for position in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[position] ^= 1 << (position % 8);
+        disk.put_back(&segment, &damaged);
+        let running = disk.start();
+        match running.store.create_queue("orders", options()) {
+            Ok(queue) => {
+                let expected = expected(&history, position as u64);
+                assert_eq!(view(&queue), expected, "flipped at {position}");
+            }
+            Err(refused) => assert!(position < FILE_HEADER, "{refused} at {position}"),
+        }
+        running.kill();
+    }
+}
+
+/// Bytes of a file by which it is known what it is.
+const FILE_HEADER: usize = 64;
