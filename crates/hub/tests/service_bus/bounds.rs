@@ -2,6 +2,7 @@
 
 use amqp::Value;
 use amqp::codec::Symbol;
+use amqp::connection::LinkOptions;
 use amqp::message::{FORMAT_AMQP, encode};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 use hub::namespace::{QueueConfig, TopicConfig};
@@ -228,4 +229,152 @@ async fn a_rule_asks_for_no_more_than_a_filter_may() {
             .await;
         assert_eq!(answer.status, status);
     }
+}
+
+#[tokio::test]
+async fn whatever_a_request_says_it_is_answered_and_the_service_goes_on() {
+    let mut talks = QueueConfig::new("talks");
+    talks.options.requires_session = true;
+    let queues = vec![QueueConfig::new("orders"), talks];
+    let service = service(queues, vec![TopicConfig::new("news", ["all"])]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let receiver = client.receiver("orders", 1).await;
+    client.send(sender, b"message").await;
+    let token = client.receive(receiver, 1).await[0].lock_token();
+    let bytes = |bytes: &[u8]| Value::Binary(bytes.to_vec());
+    let single = || {
+        [
+            Value::Null,
+            Value::Boolean(true),
+            Value::Int(-1),
+            Value::Uint(u32::MAX),
+            Value::Long(i64::MIN),
+            Value::Ulong(u64::MAX),
+            Value::Double(f64::NAN),
+            Value::Timestamp(i64::MIN),
+            Value::from(""),
+            Value::from("$management"),
+            Value::String("é".repeat(1_000)),
+            Value::Uuid([0; 16]),
+            token.clone(),
+            bytes(b""),
+            bytes(&message(b"payload")),
+            bytes(b"\x00\x53\x70\xd0\xff\xff\xff\xff\xff\xff\xff\xff"),
+        ]
+    };
+    let mut values = single().to_vec();
+    for value in single() {
+        values.push(Value::Array(vec![value.clone(), value.clone()]));
+        values.push(Value::List(vec![value.clone(), Value::Null]));
+        let entries = [
+            "message",
+            "message-id",
+            "expression",
+            "sql-filter",
+            "properties",
+        ];
+        let entries = entries.map(|key| (key, value.clone()));
+        values.push(map(&entries));
+        values.push(Value::List(vec![map(&entries)]));
+        let described = (Value::Ulong(0x0137_0000_0004), value);
+        values.push(Value::Described(Box::new(described)));
+    }
+    // Each argument gets each value once, together with others in ever other places.
+    for (entity, operation, arguments) in [
+        ("orders", "renew-lock", &["lock-tokens"][..]),
+        (
+            "orders",
+            "update-disposition",
+            &[
+                "disposition-status",
+                "lock-tokens",
+                "deadletter-reason",
+                "properties-to-modify",
+            ],
+        ),
+        (
+            "orders",
+            "peek-message",
+            &["from-sequence-number", "message-count", "session-id"],
+        ),
+        (
+            "orders",
+            "receive-by-sequence-number",
+            &["sequence-numbers", "receiver-settle-mode"],
+        ),
+        ("orders", "schedule-message", &["messages"]),
+        ("news", "cancel-scheduled-message", &["sequence-numbers"]),
+        (
+            "talks",
+            "set-session-state",
+            &["session-id", "session-state"],
+        ),
+        (
+            "talks",
+            "get-message-sessions",
+            &["skip", "top", "last-updated-time"],
+        ),
+        (
+            "news/Subscriptions/all",
+            "add-rule",
+            &["rule-name", "rule-description"],
+        ),
+        (
+            "news/Subscriptions/all",
+            "enumerate-rules",
+            &["skip", "top"],
+        ),
+        ("news/Subscriptions/all", "no-such-thing", &["rule-name"]),
+    ] {
+        for turn in 0..values.len() {
+            let value = |place: usize| values[(turn * (place + 1)) % values.len()].clone();
+            let body: Vec<_> = arguments
+                .iter()
+                .enumerate()
+                .map(|(place, name)| (*name, value(place)))
+                .collect();
+            let answer = client.request(entity, operation, &body).await;
+            let is_known = matches!(answer.status, 200 | 204 | 400 | 404 | 409 | 410 | 413 | 501);
+            assert!(is_known, "{operation} {body:?}: {answer:?}");
+        }
+    }
+    assert_eq!(client.send(sender, b"more").await, DeliveryState::Accepted);
+}
+
+#[tokio::test]
+async fn whatever_a_link_asks_for_it_is_answered_or_waits_its_time() {
+    let mut talks = QueueConfig::new("talks");
+    talks.options.requires_session = true;
+    let service = service(vec![talks], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let nested = Value::Described(Box::new((Value::Null, Value::Null)));
+    for value in [
+        Value::Int(-1),
+        Value::Ulong(u64::MAX),
+        Value::Double(f64::INFINITY),
+        Value::from(""),
+        Value::from("one"),
+        Value::Binary(vec![0; 300]),
+        Value::List(vec![Value::Null]),
+        Value::Map(Vec::new()),
+        Value::Described(Box::new((Value::from("x"), nested))),
+    ] {
+        let filter = session_filter(value.clone());
+        match client.ask_to_receive("talks", filter).await {
+            Ok((link, _)) => client.detach(link).await,
+            Err(refusal) => assert_eq!(refusal.condition.as_str(), "amqp:invalid-field"),
+        }
+        let waits_so_long = |options: &mut LinkOptions| {
+            session_filter(Value::Null)(options);
+            let name = Symbol::from_static("com.microsoft:timeout");
+            options.properties.push((name, value));
+        };
+        let link = client.begin_to_receive("talks", waits_so_long);
+        client.detach(link).await;
+    }
+    let (sender, _) = client.sender("talks").await.unwrap();
+    let message = message_of_session("one", b"payload");
+    let sent = client.send_message(sender, FORMAT_AMQP, &message).await;
+    assert_eq!(sent, DeliveryState::Accepted);
 }
