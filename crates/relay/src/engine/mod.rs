@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreError, StoreFuture};
 use connect::event::PartitionId;
-use connect::sink::{SendOutcome, SendToken, Sink, SinkError};
+use connect::sink::{SendOutcome, SendToken, SendUnit, Sink, SinkError};
 use connect::source::{
     ByCheckpoint, BySettlement, Completion as _, Settlement, Source, SourceError, SourceEvent,
 };
@@ -355,13 +355,21 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// Takes new batches from the source, unless enough is held.
     fn poll_source(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
         self.now = tokio::time::Instant::now().into_std();
+        let by_event = self.sink.send_unit() == SendUnit::Event;
+        let mut events = 0;
         for taken in 0..BATCHES_PER_TURN {
             if self.held_bytes >= self.options.max_held_bytes.max(1) {
                 return Ok(taken > 0);
             }
             match self.source.poll_batch(context)? {
                 Poll::Pending => return Ok(taken > 0),
-                Poll::Ready(SourceEvent::Batch(batch)) => self.receive(batch),
+                Poll::Ready(SourceEvent::Batch(batch)) => {
+                    events += batch.len();
+                    self.receive(batch);
+                    if by_event && events >= SENDS_PER_TURN {
+                        break;
+                    }
+                }
                 Poll::Ready(SourceEvent::Settled(settled)) => self.count_settled(&settled),
                 Poll::Ready(SourceEvent::LocksRenewed { renewed, failed }) => {
                     self.metrics.lock_renewals += u64::from(renewed);
@@ -518,6 +526,10 @@ const TURNS_PER_POLL: usize = 16;
 
 /// So many batches are taken before their sends are flushed and outcomes are looked at again.
 const BATCHES_PER_TURN: usize = 32;
+
+/// So many events are sent one by one before they are flushed: the destination begins with them while the rest is still
+/// being taken up, and neither waits for the other. Half of what is worked on at once, where that is much.
+const SENDS_PER_TURN: usize = 128;
 
 /// The concern of the random numbers that decide on injected failures.
 const INJECTED_FAILURES: u64 = 1;

@@ -459,7 +459,7 @@ impl ConnectionTask {
                     link.queued = false;
                     let now = SystemTime::now().into();
                     let stopped =
-                        link.deliver(connection, READER_SHARE, now, &mut self.awaited_outcomes);
+                        link.deliver(connection, QUEUE_SHARE, now, &mut self.awaited_outcomes);
                     // Its answer does not wait for credit or the window.
                     let is_drained = link.is_draining && stopped != Stopped::ShareUsed;
                     if is_drained && let Some(mut sender) = connection.sender(entry.id) {
@@ -475,9 +475,13 @@ impl ConnectionTask {
             }
             match stopped {
                 Stopped::ShareUsed => {
+                    let is_queue = matches!(entry.node, Node::Receive(_));
                     if let Some(queued) = entry.node.queued() {
                         *queued = true;
                         self.runnable.push_back(index);
+                    }
+                    if is_queue {
+                        return false;
                     }
                 }
                 Stopped::AtEnd if matches!(entry.node, Node::Receive(_)) => {}
@@ -562,6 +566,10 @@ const OUTPUT_BUDGET: usize = 256 * 1024;
 
 /// Output that one reader may add before the next has its turn, in bytes.
 const READER_SHARE: usize = 64 * 1024;
+
+/// The same for what comes from a queue, where it is written at once: its client works on these messages while the next
+/// are received for it, and it can have so few at a time that nothing else would keep both sides busy.
+const QUEUE_SHARE: usize = 32 * 1024;
 
 /// Turns before other connections of the thread have theirs: one that is sent a backlog must not keep another from its
 /// acknowledgements.
