@@ -53,6 +53,9 @@ pub struct Trial {
     /// What went on inside our own relay; absent for a system that is measured from the outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayActivity>,
+    /// The cores that the lab and its roles may use at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_cores: Option<u32>,
     /// CPU time that the machine spent on anything but the roles in the measured phase, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_cpu_seconds: Option<f64>,

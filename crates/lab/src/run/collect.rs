@@ -121,6 +121,7 @@ pub(super) fn collect(
             .map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
         hub,
         relay: RelayActivity::sum(outcomes.activities.iter().copied()),
+        machine_cores: u32::try_from(machine_cores()).ok(),
         other_cpu_seconds,
         own_figures: own_figures(crew, rates.forwarded_per_s),
         generator: has_measured.then_some(generator),

@@ -36,6 +36,8 @@ pub(super) struct CaseSection {
     pub(super) delivery: Option<Grid>,
     pub(super) generator: Option<Grid>,
     pub(super) resources: Option<Grid>,
+    /// What another system told of itself.
+    pub(super) own_figures: Option<Grid>,
     pub(super) counters: Option<Grid>,
 }
 
@@ -68,6 +70,8 @@ impl CaseSection {
             .iter()
             .map(|(stage, summary)| (stage.to_string(), summary))
             .collect();
+        let carried = Carried::of(&case.params);
+        let about = |grid: Option<Grid>| grid.map(|grid| grid.about(carried));
         Self {
             anchor: format!("case-{}", index + 1),
             name: case.name.clone(),
@@ -88,9 +92,10 @@ impl CaseSection {
             latencies: latencies(case),
             relay: RelaySection::of(case),
             delivery: delivery(case),
-            generator: generator(case),
-            resources: typical.and_then(resources),
-            counters: typical.and_then(counters),
+            generator: about(generator(case)),
+            resources: about(typical.and_then(resources)),
+            own_figures: about(own_figures(case)),
+            counters: about(typical.and_then(counters)),
         }
     }
 }
@@ -204,7 +209,7 @@ fn latencies(case: &Case) -> Option<Grid> {
     ];
     let whole = whole
         .into_iter()
-        .filter_map(|(name, summary)| Some((name.to_owned(), summary?)));
+        .filter_map(|(name, summary)| Some((Carried::of(&case.params).reworded(name), summary?)));
     let stages = case
         .stages
         .iter()
@@ -391,6 +396,24 @@ fn resource_cells(usage: &RoleUsage) -> [Option<String>; 12] {
             .map(|bytes| figure::bytes(bytes as f64)),
         limit.map(|limit| limit.mechanism.to_string()),
     ]
+}
+
+fn own_figures(case: &Case) -> Option<Grid> {
+    let mut grid = Grid::new(["trial", "allocated per event", "garbage collection", "heap"]);
+    let bytes = |bytes: f64| figure::bytes(bytes);
+    for trial in &case.trials {
+        let Some(own) = &trial.own_figures else {
+            continue;
+        };
+        let cells = [
+            own.allocated_bytes_per_event.map(bytes),
+            own.collecting_percent
+                .map(|share| format!("{} % of the time", figure::percent(share))),
+            own.heap_bytes.map(|heap| bytes(heap as f64)),
+        ];
+        grid.push(trial.number.to_string(), cells);
+    }
+    grid.without_empty_columns()
 }
 
 fn counters(trial: &Trial) -> Option<Grid> {

@@ -1,5 +1,7 @@
 //! Tables of the page.
 
+use crate::results::Carried;
+
 /// A table whose first column names its rows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grid {
@@ -42,6 +44,14 @@ impl Grid {
             headings: headings.into_iter().map(str::to_owned).collect(),
             rows: Vec::new(),
         }
+    }
+
+    /// The same about what is carried, in its headings.
+    pub(super) fn about(mut self, carried: Carried) -> Self {
+        for heading in &mut self.headings {
+            *heading = carried.reworded(heading);
+        }
+        self
     }
 
     /// Adds a row of plain figures; an absent one is an empty cell.

@@ -215,10 +215,13 @@ fn machine(trial: &Trial) -> Option<WaitingFor> {
         .then_some(WaitingFor::Machine { used_cores, cores })
 }
 
-/// How many cores the machine has, as a role tells that may use all of them.
+/// How many cores the machine has; older results say it only by a role that may use all of them.
 fn cores(trial: &Trial) -> Option<f64> {
     if trial.duration_s <= 0.0 {
         return None;
+    }
+    if let Some(cores) = trial.machine_cores {
+        return Some(f64::from(cores));
     }
     trial.roles.values().find_map(|usage| {
         let has_all = usage
