@@ -6,6 +6,7 @@
 
 mod event_hubs;
 mod iso_duration;
+mod letter_case;
 mod service_bus;
 
 use hub::namespace::NamespaceConfig;

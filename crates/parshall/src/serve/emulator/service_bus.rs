@@ -16,11 +16,12 @@ use hub::queue::rules::{CorrelationFilter, Filter, PropertyList, Rule, SqlAction
 use hub::queue::{QueueOptions, TopicOptions};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use settings::{Content, Document, Entry, Node, SettingsError};
+use settings::{Document, Node, SettingsError};
 use std::time::Duration;
 
 use super::find;
 use super::iso_duration::IsoDuration;
+use super::letter_case::in_usual_letter_case;
 
 /// Whether the file describes queues and topics.
 pub(super) fn is_there(user: &Node) -> bool {
@@ -34,7 +35,7 @@ pub(super) fn is_there(user: &Node) -> bool {
 pub(super) fn read(
     document: &Document,
 ) -> Result<(Vec<QueueConfig>, Vec<TopicConfig>), SettingsError> {
-    let file: File = in_our_letter_case(document).typed()?;
+    let file: File = in_usual_letter_case(document).typed()?;
     let path = "UserConfig.Namespaces";
     let mut namespaces = file.user_config.namespaces.into_iter();
     let namespace = match (namespaces.next(), namespaces.next()) {
@@ -48,57 +49,6 @@ pub(super) fn read(
     let queues = namespace.queues.into_iter().map(Into::into).collect();
     let topics = namespace.topics.into_iter().map(Into::into).collect();
     Ok((queues, topics))
-}
-
-/// The document with every known key in the letter case that the types here have, and without the keys with which
-/// editors name a schema.
-fn in_our_letter_case(document: &Document) -> Document {
-    let mut renamed = document.clone();
-    for entry in document.root().entries() {
-        let value = renamed.take(&entry.key);
-        if let Some(mut value) = value
-            && !entry.key.starts_with('$')
-        {
-            rename(&mut value);
-            renamed.put(known(&entry.key), &entry.key_place, value);
-        }
-    }
-    renamed
-}
-
-fn rename(node: &mut Node) {
-    match &mut node.content {
-        Content::List(elements) => elements.iter_mut().for_each(rename),
-        Content::Mapping(entries) => {
-            entries.retain(|entry| !entry.key.starts_with('$'));
-            for Entry { key, value, .. } in entries {
-                let name = known(key);
-                if name == "CorrelationFilter" {
-                    rename_but_properties(value);
-                } else {
-                    rename(value);
-                }
-                *key = name.to_owned();
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The names in a correlation filter's properties are those of messages.
-fn rename_but_properties(filter: &mut Node) {
-    if let Content::Mapping(entries) = &mut filter.content {
-        for entry in entries {
-            entry.key = known(&entry.key).to_owned();
-        }
-    }
-}
-
-/// The key as the types here spell it, if they know it.
-fn known(key: &str) -> &str {
-    KEYS.into_iter()
-        .find(|known| known.eq_ignore_ascii_case(key))
-        .unwrap_or(key)
 }
 
 #[derive(Deserialize)]
@@ -429,43 +379,6 @@ const TIME_TO_LIVE: IsoDuration = IsoDuration(Duration::from_secs(3600));
 const LOCK_DURATION: IsoDuration = IsoDuration(Duration::from_secs(60));
 const DUPLICATE_DETECTION: IsoDuration = IsoDuration(Duration::from_secs(20));
 const DELIVERIES: u32 = 3;
-
-/// All keys that the types here know.
-const KEYS: [&str; 33] = [
-    "UserConfig",
-    "Namespaces",
-    "NamespaceConfig",
-    "Logging",
-    "LoggingConfig",
-    "Name",
-    "Queues",
-    "Topics",
-    "Properties",
-    "Subscriptions",
-    "Rules",
-    "DeadLetteringOnMessageExpiration",
-    "DefaultMessageTimeToLive",
-    "LockDuration",
-    "MaxDeliveryCount",
-    "RequiresSession",
-    "RequiresDuplicateDetection",
-    "DuplicateDetectionHistoryTimeWindow",
-    "ForwardTo",
-    "ForwardDeadLetteredMessagesTo",
-    "FilterType",
-    "CorrelationFilter",
-    "SqlFilter",
-    "Action",
-    "SqlExpression",
-    "ContentType",
-    "CorrelationId",
-    "Label",
-    "MessageId",
-    "ReplyTo",
-    "ReplyToSessionId",
-    "SessionId",
-    "To",
-];
 
 #[cfg(test)]
 mod tests {
