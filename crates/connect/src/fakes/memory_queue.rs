@@ -45,7 +45,7 @@ pub enum MessageState {
     Locked,
     /// It is deleted.
     Completed,
-    /// It was put aside.
+    /// It is a dead letter.
     DeadLettered,
 }
 

@@ -36,7 +36,7 @@ impl ServiceBusSink {
     }
 
     /// An entity that is gone or closed to us ends the sink: message after message would fail, and each be abandoned until
-    /// it is put aside.
+    /// it is a dead letter.
     fn check_refusal(&self) -> Result<(), SinkError> {
         match self.transmitter.refusal(ENTITY) {
             Some(error) if error.class == ErrorClass::Fatal => Err(error.clone().into()),

@@ -115,7 +115,7 @@ impl Service {
         }
     }
 
-    /// How many messages are completed, or put aside.
+    /// How many messages are completed, or dead letters.
     pub(crate) fn settled(&self) -> usize {
         let shared = self.shared();
         shared

@@ -59,7 +59,7 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
         format!(
             "completed    {completed_events} messages, {redelivered_events} had been delivered before\n\
              given back   {abandoned_events} abandoned, {released_events} released\n\
-             put aside    {dead_lettered_events} messages\n\
+             dead letters {dead_lettered_events} messages\n\
              locks        {lock_lost_events} lost, {lock_renewals} renewed, {failed_lock_renewals} not renewed\n\
              in doubt     {doubtful_events} sends without an outcome, {unsettled_events} settlements\n\
              retries      {retries}\n"

@@ -338,7 +338,7 @@ impl ServiceBusSource {
                     redelivered: received.delivery_count > 0,
                 }),
                 Err(error) => {
-                    tracing::warn!(%error, "a message cannot be read and is put aside");
+                    tracing::warn!(%error, "a message cannot be read and becomes a dead letter");
                     self.due.push((delivery.id, Settlement::DeadLetter));
                 }
             }

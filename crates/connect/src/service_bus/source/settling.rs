@@ -202,7 +202,7 @@ fn result_of(settlement: Settlement, state: Option<&DeliveryState>) -> Settlemen
             if error.condition == ErrorCondition::MESSAGE_LOCK_LOST {
                 return SettlementResult::LockLost;
             }
-            // A service may repeat why we had it put aside.
+            // A service may repeat why we made it a dead letter.
             if settlement == Settlement::DeadLetter {
                 return SettlementResult::Confirmed;
             }
@@ -225,5 +225,5 @@ const RENEWED_TOGETHER: Duration = Duration::from_millis(500);
 /// Locks that one request renews.
 const RENEWED_AT_ONCE: usize = 256;
 
-/// The condition with which a message is put aside.
+/// The condition with which a message becomes a dead letter.
 const DEAD_LETTER: Symbol = Symbol::from_static("com.microsoft:dead-letter");
