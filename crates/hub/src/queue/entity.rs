@@ -166,9 +166,15 @@ impl EntityState {
         }
     }
 
-    /// What all messages count towards the size limit.
+    /// What all messages count towards the size limit. What is scheduled in a topic counts as the copies that are to be.
     pub(super) fn bytes(&self) -> u64 {
-        self.queues.iter().map(|queue| queue.ledger.bytes()).sum()
+        let there: u64 = self.queues.iter().map(|queue| queue.ledger.bytes()).sum();
+        there + self.queues[0].ledger.message_bytes() * (self.copies() - 1)
+    }
+
+    /// How many copies there will be of a message that waits in here, if each subscription takes one.
+    pub(super) fn copies(&self) -> u64 {
+        (self.rules.len() as u64).max(1)
     }
 
     /// Makes it durable, from now on.

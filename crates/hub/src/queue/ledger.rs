@@ -98,6 +98,11 @@ impl Ledger {
         self.counts.iter().sum()
     }
 
+    /// What of that are messages and states of sessions.
+    pub(super) fn message_bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// What counts towards the size limit.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes + self.history.as_ref().map_or(0, History::size)

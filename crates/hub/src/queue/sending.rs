@@ -61,14 +61,7 @@ impl EntityState {
         let copies = match self.is_topic {
             true => {
                 let plan = self.plan(now, messages, is_new);
-                bytes += plan.iter().fold(0, |sum, copy| {
-                    let message = &messages[copy.message];
-                    let sections = copy.sections.as_ref();
-                    sum + sections.map_or_else(
-                        || size(message),
-                        |sections| sections.len() as u64 + MESSAGE_OVERHEAD,
-                    )
-                });
+                bytes += copied_bytes(messages, &plan);
                 plan
             }
             false => Vec::new(),
@@ -79,7 +72,7 @@ impl EntityState {
             .iter()
             .enumerate()
             .filter(|(index, message)| is_new(*index) && waits(message))
-            .map(|(_, message)| size(message))
+            .map(|(_, message)| size(message) * self.copies())
             .sum::<u64>();
         self.check_room(bytes)?;
 
@@ -211,8 +204,25 @@ impl EntityState {
             scheduled_enqueue_time: None,
             forwarded: None,
         };
-        let mut copies = self.plan(now, &[message], |_| true).into_iter().peekable();
-        self.send_one(now, &message, 0, &mut copies);
+        let plan = self.plan(now, &[message], |_| true);
+        if self.check_room(copied_bytes(&[message], &plan)).is_err() {
+            self.put_off(now, departed);
+            return;
+        }
+        self.send_one(now, &message, 0, &mut plan.into_iter().peekable());
+    }
+
+    /// Rules make more of a scheduled message than there is room for: it stays for some time more.
+    #[cold]
+    fn put_off(&mut self, now: i64, departed: &Departed) {
+        let mut slot = departed.slot;
+        let left = slot.expires_at.saturating_sub(slot.until);
+        slot.until = now.saturating_add(PUT_OFF_MS);
+        if slot.expires_at != super::page::NEVER {
+            slot.expires_at = slot.until.saturating_add(left);
+        }
+        let bytes = Payload::Whole(&departed.bytes);
+        self.queues[0].add(slot, bytes, &mut self.effects);
     }
 
     /// Which subscriptions get what, in the order of the messages.
@@ -330,6 +340,15 @@ pub(super) fn annotations<'a>(message: &NewMessage<'a>) -> &'a [u8] {
     }
 }
 
+/// What the copies of these messages count towards the size limit.
+fn copied_bytes(messages: &[NewMessage<'_>], plan: &[Copy]) -> u64 {
+    let count = |copy: &Copy| match &copy.sections {
+        None => size(&messages[copy.message]),
+        Some(sections) => sections.len() as u64 + MESSAGE_OVERHEAD,
+    };
+    plan.iter().map(count).sum()
+}
+
 fn payload<'a>(message: &NewMessage<'a>) -> Payload<'a> {
     Payload::Pieces(annotations(message), message.sections)
 }
@@ -377,6 +396,9 @@ fn annotations_section(message: &NewMessage<'_>) -> Vec<u8> {
 
 /// Half of what the journal can take at once.
 pub(super) const LARGEST_BATCH: u64 = MAXIMUM_BATCH_LENGTH as u64 / 2;
+
+/// When a scheduled message is looked at again whose copies had no room.
+const PUT_OFF_MS: i64 = 10_000;
 
 /// The descriptor of the section of message annotations.
 const MESSAGE_ANNOTATIONS: u64 = 0x72;

@@ -293,3 +293,64 @@ fn nothing_is_sent_to_a_subscription() {
     let refused = send_with(queue, 0, &["a"], |message| message);
     assert_eq!(refused, Err(QueueError::SendingNotAllowed));
 }
+
+fn schedule(topic: &Topic, now: i64, text: &str) -> Result<Scheduled, QueueError> {
+    let sections = colored(text, "red");
+    let message = NewMessage {
+        sections: &[&sections],
+        scheduled_enqueue_time: Some(at(now + 10)),
+        ..NewMessage::default()
+    };
+    topic.schedule(at(now), &[message])
+}
+
+#[test]
+fn what_is_scheduled_takes_the_room_of_all_its_copies_from_the_start() {
+    let one = colored("a", "red").len() as u64 + MESSAGE_OVERHEAD;
+    let (_store, topic) = topic(
+        TopicOptions {
+            size_limit: ByteSize::from_bytes(5 * one),
+            ..TopicOptions::default()
+        },
+        vec![
+            subscription("x", RuleSet::default()),
+            subscription("y", RuleSet::default()),
+        ],
+    );
+    schedule(&topic, 0, "a").unwrap();
+    assert_eq!(topic.bytes(), 2 * one);
+    schedule(&topic, 0, "b").unwrap();
+    let refused = schedule(&topic, 0, "c");
+    assert!(matches!(refused, Err(QueueError::Full { .. })));
+    for name in ["x", "y"] {
+        assert_eq!(texts(&received(&topic, name, 10)), ["a", "b"]);
+    }
+    assert_eq!(topic.bytes(), 4 * one);
+}
+
+#[test]
+fn a_scheduled_message_of_which_rules_make_too_much_waits_until_there_is_room() {
+    let one = colored("a", "red").len() as u64 + MESSAGE_OVERHEAD;
+    let rules = RuleSet::of([
+        sql("one", "1=1", Some("SET a = 1")),
+        sql("two", "1=1", Some("SET a = 2")),
+    ]);
+    let (store, topic) = topic(
+        TopicOptions {
+            size_limit: ByteSize::from_bytes(one + 60),
+            ..TopicOptions::default()
+        },
+        vec![subscription("s", rules.unwrap())],
+    );
+    schedule(&topic, 0, "a").unwrap();
+    assert_eq!(received(&topic, "s", 10), []);
+    assert_eq!(topic.scheduled(), 1);
+    let again = store.advance(at(10)).unwrap();
+    assert!(again > at(10));
+    let subscription = topic.subscription("s").unwrap();
+    subscription.remove_rule(at(11), "two").unwrap();
+    store.advance(again);
+    assert_eq!(topic.scheduled(), 0);
+    let taken = receive(subscription.queue(), again.milliseconds(), 9);
+    assert_eq!(texts(&taken), ["a"]);
+}
