@@ -150,7 +150,11 @@ fn cause(pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<String> {
         Some((heavy.median, light.median))
     };
     let (much, little) = median(|side| side.collecting_percent)?;
-    let collecting = format!("{} % of its time ({} %)", percent(much), percent(little));
+    let collecting = format!(
+        "{} % of its time ({} % of the other's)",
+        percent(much),
+        percent(little)
+    );
     if much >= MUCH_COLLECTING_PERCENT && much >= 2.0 * little {
         return Some(format!(
             "garbage collection, which takes {collecting}, is what that costs"
@@ -276,7 +280,7 @@ mod tests {
         assert_eq!(found[0].cases.len(), 4);
         for part in [
             "old makes a buffer as large as the largest message for each message that it sends, and new does not",
-            "garbage collection, which takes 30.0 % of its time (2.0 %), is what that costs",
+            "garbage collection, which takes 30.0 % of its time (2.0 % of the other's), is what that costs",
             "memory=2 GiB: 4.00× as many messages (2,000/s against 500/s, published 5.00×)",
             "29.3 KiB (283 KiB) allocated for each message, of at most 256 KiB",
             "memory=6 GiB: 2.00× as many messages (2,000/s against 1,000/s, published 2.00×)",
@@ -322,7 +326,7 @@ mod tests {
             }
         }
         let found = findings("version", &cases.iter().collect::<Vec<_>>());
-        let expected = "it takes 500 µs more of CPU time for each message; garbage collection is 3.0 % of its time (2.0 %)";
+        let expected = "it takes 500 µs more of CPU time for each message; garbage collection is 3.0 % of its time (2.0 % of the other's)";
         assert!(found[0].message.contains(expected), "{}", found[0].message);
     }
 
