@@ -176,6 +176,14 @@ impl Claims {
             .any(|grant| grant.rights.contains(right) && grant.is_valid(now))
     }
 
+    /// Whether one of `rights` may be used at `now` in requests about `path`, or about the whole namespace if it is empty:
+    /// by a claim on that, or on its node for requests alone, which is all that some clients ask for.
+    #[must_use]
+    pub fn allows_requests(&self, path: &str, rights: &[Right], now: SystemTime) -> bool {
+        let node = format!("{path}/$management");
+        rights.iter().any(|right| self.allows(&node, *right, now))
+    }
+
     /// The next instant after `now` at which a claim expires and links may have to go.
     #[must_use]
     pub fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {

@@ -17,7 +17,7 @@ use super::address::Address;
 use super::deliver::{DeliverLink, Reading};
 use super::idempotent::IdempotentProducers;
 use super::publish::PublishLink;
-use super::requests::{RequestNode, not_found};
+use super::requests::{RequestNode, claims_required, not_found};
 use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
 use super::service_bus::{
     AdmittedEntity, EntityAddress, EntityAdmission, HeldAttach, ReceiveLink, SendLink,
@@ -153,11 +153,7 @@ impl Permit {
     /// The error for a client that lacks it.
     pub(super) fn missing(&self, namespace: &Namespace) -> Error {
         let path = access::Resource::path_of(&self.address);
-        let text = format!(
-            "Unauthorized access. '{}' claim(s) are required to perform this operation. Resource: 'sb://{}/{path}'.",
-            self.right.name(),
-            namespace.host()
-        );
+        let text = claims_required(namespace, &[self.right], path);
         Error::new(ErrorCondition::UNAUTHORIZED_ACCESS, text)
     }
 }

@@ -26,7 +26,7 @@ use super::attributes::{
     CONSUMER_GROUP, EVENT_HUB, GROUP_COLUMNS, HUB_COLUMNS, PARTITION, group_properties, hub_config,
     hub_properties, map, partition_properties, texts,
 };
-use super::requests::{Answer, not_found, text_property};
+use super::requests::{Answer, claims_required, not_found, text_property};
 use crate::UnixTime;
 use crate::namespace::{AuthorizationError, Claims, EntityError, Namespace};
 
@@ -256,13 +256,9 @@ impl Request<'_> {
     }
 
     /// Whether one of `rights` may be used on a hub, or on the whole namespace if `path` is empty; or on its node for
-    /// requests alone, for which some clients have claims of their own.
+    /// requests alone.
     fn authorize(&self, path: &str, rights: &[Right]) -> Result<(), Answer> {
-        let node = format!("{path}/$management");
-        if rights
-            .iter()
-            .any(|right| self.claims.allows(&node, *right, self.now))
-        {
+        if self.claims.allows_requests(path, rights, self.now) {
             return Ok(());
         }
         if let Some(token) = &self.token {
@@ -276,18 +272,8 @@ impl Request<'_> {
                 Ok(_) | Err(_) => {}
             }
         }
-        let names: Vec<String> = rights
-            .iter()
-            .map(|right| format!("'{}'", right.name()))
-            .collect();
-        Err(Answer::error(
-            401,
-            format!(
-                "Unauthorized access. {} claim(s) are required to perform this operation. Resource: 'sb://{}/{path}'.",
-                names.join(" or "),
-                self.namespace.host()
-            ),
-        ))
+        let description = claims_required(self.namespace, rights, path);
+        Err(Answer::error(401, description))
     }
 
     fn refusal(&self, error: &EntityError) -> Answer {

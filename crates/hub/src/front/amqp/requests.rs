@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use access::Right;
 use amqp::message::{MessageView, Properties, encode};
 use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
@@ -253,6 +254,19 @@ fn status_of(error: &AuthorizationError) -> i32 {
 pub(super) fn not_found(namespace: &Namespace, path: &str) -> String {
     format!(
         "The messaging entity 'sb://{}/{path}' could not be found.",
+        namespace.host()
+    )
+}
+
+/// What a client is told that lacks all of `rights` on `path`, in the words of the service.
+pub(super) fn claims_required(namespace: &Namespace, rights: &[Right], path: &str) -> String {
+    let names: Vec<String> = rights
+        .iter()
+        .map(|right| format!("'{}'", right.name()))
+        .collect();
+    format!(
+        "Unauthorized access. {} claim(s) are required to perform this operation. Resource: 'sb://{}/{path}'.",
+        names.join(" or "),
         namespace.host()
     )
 }

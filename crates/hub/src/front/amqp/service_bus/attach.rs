@@ -95,7 +95,7 @@ impl EntityAdmission<'_> {
                 return Err(conditions::error_of(&QueueError::SendingNotAllowed));
             }
         };
-        // Message after message would be refused, and a relay would put each aside.
+        // Message after message would be refused, and a relay would make a dead letter of each.
         let status = match &entity {
             Entity::Queue(queue) => queue.options().status,
             Entity::Topic(topic) => topic.options().status,

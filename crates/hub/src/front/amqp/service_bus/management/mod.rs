@@ -27,7 +27,7 @@ use amqp::message::MessageView;
 use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
-use super::super::requests::{Answer, text_property};
+use super::super::requests::{Answer, claims_required, text_property};
 use super::conditions;
 use crate::UnixTime;
 use crate::namespace::{Claims, Namespace};
@@ -148,26 +148,16 @@ impl Request<'_> {
         self.entity.queue()
     }
 
-    /// Whether one of `rights` may be used on the entity, or on this node of it alone: some clients ask for no more.
+    /// Whether one of `rights` may be used on the entity, or on this node of it alone.
     fn authorize(&self, rights: &[Right]) -> Result<(), Answer> {
         let name = self.entity.name();
-        let node = format!("{name}/$management");
-        let is_allowed = |right: &Right| self.claims.allows(&node, *right, self.now);
-        if rights.iter().any(is_allowed) {
+        if self.claims.allows_requests(name, rights, self.now) {
             return Ok(());
         }
-        let names: Vec<String> = rights
-            .iter()
-            .map(|right| format!("'{}'", right.name()))
-            .collect();
         Err(Answer::failed(
             401,
             ErrorCondition::UNAUTHORIZED_ACCESS,
-            format!(
-                "Unauthorized access. {} claim(s) are required to perform this operation. Resource: 'sb://{}/{name}'.",
-                names.join(" or "),
-                self.namespace.host()
-            ),
+            claims_required(self.namespace, rights, name),
         ))
     }
 }
