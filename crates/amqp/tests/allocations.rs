@@ -1,8 +1,5 @@
 //! After a warm-up no transfer allocates: neither on its way out nor in, settled or not.
 
-#[path = "counting_allocator/mod.rs"]
-mod counting_allocator;
-
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -4,47 +4,22 @@
 //! allocated now and then, by the hundred kilobytes, hence a bound that is one in a thousand events and not zero.
 
 #![expect(
-    unsafe_code,
-    reason = "an allocator that counts has to be an allocator"
-)]
-#![expect(
     clippy::unwrap_used,
     reason = "what helpers of tests do not expect fails the test"
 )]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::time::Duration;
 
 use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
 use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPosition};
+use counting_allocator::{CountingAllocator, allocations};
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator with the arguments that came in.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn receiving_and_sending_allocate_nothing_per_event() {
@@ -69,16 +44,16 @@ fn receiving_and_sending_allocate_nothing_per_event() {
         let mut publisher = Publisher::connect(options.clone()).await.unwrap();
         let mut outcomes = Vec::new();
         send(&mut publisher, &mut outcomes, WARM_UP).await;
-        let before = ALLOCATIONS.get();
+        let before = allocations();
         send(&mut publisher, &mut outcomes, EVENTS).await;
-        let sending = ALLOCATIONS.get() - before;
+        let sending = allocations() - before;
 
         let mut source = open(options).await;
         receive(&mut source, WARM_UP).await;
-        let before = ALLOCATIONS.get();
+        let before = allocations();
         // Less than there is, since a batch may go beyond what was asked for.
         receive(&mut source, EVENTS - 1_000).await;
-        let receiving = ALLOCATIONS.get() - before;
+        let receiving = allocations() - before;
         (sending, receiving)
     };
     let (sending, receiving) = runtime()

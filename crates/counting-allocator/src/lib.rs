@@ -1,6 +1,7 @@
-//! A global allocator that counts, for the tests that hold the engine to a bound.
+//! A global allocator that counts, for tests that hold code to a bound.
 //!
-//! Counts are kept per thread, so that tests may run side by side.
+//! A program has one, so each test says `#[global_allocator]` for itself. Counts are kept per thread, so that tests may run side
+//! by side, and beside threads of a service.
 
 #![expect(
     unsafe_code,
@@ -23,15 +24,15 @@ struct Counts {
 
 /// What a piece of code asked of the allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// Allocations and reallocations.
-    pub(crate) allocations: u64,
+    pub allocations: u64,
     /// Most bytes held at one time beyond those held at the start.
-    pub(crate) peak_bytes: u64,
+    pub peak_bytes: u64,
 }
 
 /// Counts what `work` does on this thread.
-pub(crate) fn measure<T>(work: impl FnOnce() -> T) -> (T, Usage) {
+pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Usage) {
     let before = COUNTS.get();
     COUNTS.set(Counts {
         peak: before.held,
@@ -46,8 +47,15 @@ pub(crate) fn measure<T>(work: impl FnOnce() -> T) -> (T, Usage) {
     (result, usage)
 }
 
+/// How often this thread has asked for memory so far, for work that awaits.
+#[must_use]
+pub fn allocations() -> u64 {
+    COUNTS.get().allocations
+}
+
+/// The system's allocator, with every call counted.
 #[derive(Debug)]
-pub(crate) struct CountingAllocator;
+pub struct CountingAllocator;
 
 // SAFETY: every call is passed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for CountingAllocator {

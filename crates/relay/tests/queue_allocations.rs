@@ -5,16 +5,10 @@
 //! allocated now and then, by the hundred kilobytes, hence a bound that is one in a thousand messages and not zero.
 
 #![expect(
-    unsafe_code,
-    reason = "an allocator that counts has to be an allocator"
-)]
-#![expect(
     clippy::unwrap_used,
     reason = "what helpers of tests do not expect fails the test"
 )]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -22,33 +16,14 @@ use access::ConnectionString;
 use connect::service::ClientOptions;
 use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::SendUnit;
+use counting_allocator::{CountingAllocator, allocations};
 use hub::namespace::{NamespaceConfig, QueueConfig};
 use hub::queue::{Entity, NewMessage, Queue};
 use hub::service::{Service, ServiceConfig};
 use relay::{Relay, SettlingOptions};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator with the arguments that came in.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn forwarding_and_settling_allocate_nothing_per_message() {
@@ -122,7 +97,7 @@ async fn allocations_of_the_second_half(
             // The service has its own thread, so that nothing here says when.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        ALLOCATIONS.get()
+        allocations()
     };
     let mut allocations = 0;
     let shutdown = async {

@@ -1,7 +1,5 @@
 //! Streams that no client would send, by the thousand, each from a seed that its failure names.
 
-#[path = "../counting_allocator/mod.rs"]
-mod counting_allocator;
 #[path = "../vectors/list/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod list;

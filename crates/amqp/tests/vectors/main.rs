@@ -1,8 +1,6 @@
 //! One vector per performative, SASL frame, section, outcome and type, put through three loops: it means what it
 //! should and comes back from our own encoding; cut anywhere it is an error; with any byte falsified it does no harm.
 
-#[path = "../counting_allocator/mod.rs"]
-mod counting_allocator;
 mod list;
 
 use amqp::codec::{MAX_BODILESS_ELEMENTS, MAX_DEPTH, MAX_ELEMENTS, Reader};
