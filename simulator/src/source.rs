@@ -150,6 +150,10 @@ impl Source for SimulatedSource {
         }
     }
 
+    fn hold(&mut self, partition: PartitionId, held: bool) {
+        self.builder.hold(partition, held);
+    }
+
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
         if !self.receive(context)? {
             return Poll::Pending;

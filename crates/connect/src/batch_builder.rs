@@ -1,7 +1,8 @@
 //! Turns single events, as they come off the wire, into batches per partition.
 //!
-//! A batch is sealed when it is full or when its oldest event has waited as long as the options allow; the caller asks
-//! for [`next_deadline`](BatchBuilder::next_deadline) and tells the time, so nothing here knows a clock. `push` is a
+//! A batch is sealed when it is full or when its oldest event has waited as long as the options allow, unless its
+//! partition is [held](BatchBuilder::hold); the caller asks for [`next_deadline`](BatchBuilder::next_deadline) and
+//! passes the time, so nothing here knows a clock. `push` is a
 //! source's hot path: it looks the open batch up by index and appends a 40-byte event; it allocates only until the
 //! batches that go round have grown to their size.
 
@@ -22,8 +23,22 @@ pub struct BatchBuilder {
     open: Vec<EventBatch>,
     /// When each open batch is to be sealed at the latest. All wait equally long, so they expire in order.
     deadlines: DeadlineQueue,
+    /// Per partition id: whether its open batch waits for more than its age.
+    holds: Vec<Hold>,
     sealed: VecDeque<EventBatch>,
     pool: BatchPool,
+}
+
+/// Whether the open batch of a partition may be sealed because of its age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Hold {
+    /// It may.
+    #[default]
+    Free,
+    /// It may not, and is not old enough.
+    Held,
+    /// It may not, and would have been sealed.
+    Overdue,
 }
 
 impl BatchBuilder {
@@ -37,6 +52,7 @@ impl BatchBuilder {
         Self {
             options,
             open: (0..partitions).map(|_| EventBatch::default()).collect(),
+            holds: vec![Hold::Free; partitions as usize],
             deadlines: DeadlineQueue::new(),
             sealed: VecDeque::new(),
             pool: BatchPool::new(partitions as usize * POOLED_PER_PARTITION),
@@ -65,6 +81,28 @@ impl BatchBuilder {
         if open.len() >= self.options.max_events {
             self.deadlines.remove(partition.0);
             self.sealed.push_back(std::mem::take(open));
+            let hold = &mut self.holds[partition.0 as usize];
+            if *hold == Hold::Overdue {
+                *hold = Hold::Held;
+            }
+        }
+    }
+
+    /// While a partition is held, its open batch is sealed when it is full and not because of its age. When the hold
+    /// ends, a batch that is overdue is sealed at once. Partitions that do not exist are ignored.
+    pub fn hold(&mut self, partition: PartitionId, held: bool) {
+        let Some(hold) = self.holds.get_mut(partition.0 as usize) else {
+            return;
+        };
+        match (*hold, held) {
+            (Hold::Free, true) => *hold = Hold::Held,
+            (Hold::Held, false) => *hold = Hold::Free,
+            (Hold::Overdue, false) => {
+                *hold = Hold::Free;
+                self.sealed
+                    .push_back(std::mem::take(&mut self.open[partition.0 as usize]));
+            }
+            _ => {}
         }
     }
 
@@ -77,8 +115,13 @@ impl BatchBuilder {
     /// Seals every open batch that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(partition) = self.deadlines.pop_due(now) {
-            self.sealed
-                .push_back(std::mem::take(&mut self.open[partition as usize]));
+            let hold = &mut self.holds[partition as usize];
+            if *hold == Hold::Free {
+                self.sealed
+                    .push_back(std::mem::take(&mut self.open[partition as usize]));
+            } else {
+                *hold = Hold::Overdue;
+            }
         }
     }
 
@@ -93,9 +136,12 @@ impl BatchBuilder {
         !self.sealed.is_empty()
     }
 
-    /// Drops what a partition has in open and sealed batches: it was closed.
+    /// Drops what a partition has in open and sealed batches, and its hold: it was closed.
     pub fn discard(&mut self, partition: PartitionId) {
         self.deadlines.remove(partition.0);
+        if let Some(hold) = self.holds.get_mut(partition.0 as usize) {
+            *hold = Hold::Free;
+        }
         if let Some(open) = self.open.get_mut(partition.0 as usize) {
             self.pool.give(std::mem::take(open));
         }
@@ -197,6 +243,49 @@ mod tests {
             builder.next_deadline(),
             Some(start + Duration::from_millis(17))
         );
+    }
+
+    #[test]
+    fn a_held_partition_seals_full_batches_alone_and_an_overdue_one_once_the_hold_ends() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut builder = builder(3, Duration::from_millis(10));
+        builder.hold(PartitionId(0), true);
+        push(&mut builder, at(0), 0, 1);
+        push(&mut builder, at(0), 1, 1);
+        builder.handle_timeout(at(10));
+        assert_eq!(sealed(&mut builder), [(1, vec![1])], "only 0 is held");
+        assert_eq!(builder.next_deadline(), None);
+        push(&mut builder, at(11), 0, 2);
+        builder.hold(PartitionId(0), false);
+        assert_eq!(sealed(&mut builder), [(0, vec![1, 2])]);
+
+        builder.hold(PartitionId(0), true);
+        push(&mut builder, at(20), 0, 3);
+        builder.handle_timeout(at(30));
+        push(&mut builder, at(31), 0, 4);
+        push(&mut builder, at(31), 0, 5);
+        push(&mut builder, at(32), 0, 6);
+        assert_eq!(sealed(&mut builder), [(0, vec![3, 4, 5])], "it was full");
+        builder.hold(PartitionId(0), false);
+        assert_eq!(sealed(&mut builder), [], "the next one is young");
+        builder.handle_timeout(at(42));
+        assert_eq!(sealed(&mut builder), [(0, vec![6])]);
+    }
+
+    #[test]
+    fn closing_a_partition_ends_its_hold() {
+        let start = Instant::now();
+        let mut builder = builder(3, Duration::from_millis(10));
+        builder.hold(PartitionId(0), true);
+        push(&mut builder, start, 0, 1);
+        builder.handle_timeout(start + Duration::from_millis(10));
+        builder.discard(PartitionId(0));
+        builder.hold(PartitionId(0), false);
+        assert_eq!(sealed(&mut builder), [], "there is nothing to hand over");
+        push(&mut builder, start, 0, 2);
+        builder.handle_timeout(start + Duration::from_millis(10));
+        assert_eq!(sealed(&mut builder), [(0, vec![2])]);
     }
 
     #[test]

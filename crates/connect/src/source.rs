@@ -50,6 +50,16 @@ pub trait Source {
     /// handed over.
     fn close(&mut self, partition: PartitionId);
 
+    /// Says whether batches of a partition would only wait for now. While they would, none is handed over because of its
+    /// age: the open batch goes on growing up to its full size. Once they would not, a batch that has waited long enough
+    /// is handed over by the next [`poll_batch`](Self::poll_batch). Opening a partition ends the hold.
+    fn hold(&mut self, _partition: PartitionId, _held: bool) {}
+
+    /// Whether every open partition has as many unreleased events as it may have, so that only a release brings more.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
+
     /// The next batch or change of a partition. `Pending` registers the task to be woken.
     ///
     /// # Errors

@@ -336,6 +336,15 @@ impl Source for EventHubsSource {
         }
     }
 
+    fn hold(&mut self, partition: PartitionId, held: bool) {
+        self.builder.hold(partition, held);
+    }
+
+    fn is_exhausted(&self) -> bool {
+        let mut open = self.readers.iter().flatten().peekable();
+        open.peek().is_some() && open.all(|reader| reader.unreleased >= self.window)
+    }
+
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
         loop {
             if let Some((partition, error)) = self.closed.pop_front() {

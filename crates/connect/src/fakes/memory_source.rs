@@ -267,6 +267,16 @@ impl Source for MemorySource {
         self.builder.discard(partition);
     }
 
+    fn hold(&mut self, partition: PartitionId, held: bool) {
+        self.builder.hold(partition, held);
+    }
+
+    fn is_exhausted(&self) -> bool {
+        let limit = self.options.unreleased_limit();
+        let mut open = self.readers.iter().flatten().peekable();
+        open.peek().is_some() && open.all(|reader| reader.unreleased >= limit)
+    }
+
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
         self.log.shared().await_change(context.waker());
         self.take_failures()?;

@@ -300,6 +300,14 @@ impl<S: Source> Source for Share<S> {
         self.source.close(partition);
     }
 
+    fn hold(&mut self, partition: PartitionId, held: bool) {
+        self.source.hold(partition, held);
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.source.is_exhausted()
+    }
+
     #[inline]
     fn poll_batch(
         &mut self,

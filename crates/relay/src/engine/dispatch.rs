@@ -1,4 +1,4 @@
-//! A batch is taken up: routed, regrouped, and its groups sent all at once.
+//! A batch is taken up: routed, regrouped, and each group sent as soon as its destination is free.
 
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -8,8 +8,9 @@ use connect::sink::{OutgoingBatch, SendUnit, Sink};
 use connect::source::{Completion as _, Settlement, Source};
 
 use super::in_flight::InFlight;
-use super::partition::{Completes, Parked};
-use super::sends::Stage;
+use super::lanes::LaneId;
+use super::partition::{Completes, Parked, State};
+use super::sends::{NONE, Stage};
 use super::{Relay, RelayError};
 use crate::metrics::{record_count, record_duration};
 use crate::regroup::Group;
@@ -141,16 +142,86 @@ impl<S: Source, K: Sink> Relay<S, K> {
             {
                 self.metrics.injected_failures += 1;
                 self.failing.push(send);
-                continue;
+            } else if ticket.is_some() {
+                let lane = self.lanes.id(index, group.destination);
+                self.lanes.push(lane, send, &mut self.sends);
+            } else {
+                self.transmit(send);
             }
-            self.transmit(send);
         }
         self.groups = groups;
         self.slots.in_flight_mut(slot).sends = sends;
         if !self.failing.is_empty() {
             // Only now, since the sends of a batch are made at once: the others are on their way.
+            self.transmit_ready();
             self.fail_on_purpose(index);
         }
+        self.update_hold(index);
+    }
+
+    /// Keeps the source from handing over batches before they are full while they would only wait here.
+    pub(super) fn update_hold(&mut self, index: usize) {
+        let partition = &mut self.partitions[index];
+        let held = partition.state == State::Open && !partition.may_begin();
+        if partition.held != held {
+            partition.held = held;
+            self.source.hold(partition.id, held);
+        }
+    }
+
+    /// Makes the sends of all lanes that have something waiting and room for it, unless the sink is busy.
+    pub(super) fn transmit_ready(&mut self) -> bool {
+        let mut progress = false;
+        while self.blocked.is_empty()
+            && let Some(lane) = self.lanes.next_ready()
+            && let Some(leader) = self.lanes.pop(lane, &mut self.sends)
+        {
+            progress = true;
+            self.gather(lane, leader);
+            self.lanes.begin(lane);
+            self.transmit(leader);
+        }
+        progress
+    }
+
+    /// Lets what waits in a lane ride with the first of it, as far as one send takes it. A group that does not fit as a
+    /// whole waits: only one that is too large by itself is divided.
+    fn gather(&mut self, lane: LaneId, leader: u32) {
+        if self.lanes.first(lane).is_none() {
+            return;
+        }
+        let destination = self.sends.send(leader).destination;
+        let max_bytes = self.sink.max_batch_bytes(destination);
+        let max_events = self.lanes.max_events(lane);
+        let (mut events, mut bytes) = (self.sends.send(leader).unsent(), self.group_bytes(leader));
+        let mut last = leader;
+        while let Some(next) = self.lanes.first(lane) {
+            events = events.saturating_add(self.sends.send(next).unsent());
+            bytes = bytes.saturating_add(self.group_bytes(next));
+            if events > max_events || bytes > max_bytes {
+                return;
+            }
+            self.lanes.pop(lane, &mut self.sends);
+            self.sends.ride(leader, last, next);
+            last = next;
+        }
+    }
+
+    /// An upper bound of what the unsent events of a group encode to, close enough for many of them to go together.
+    fn group_bytes(&self, index: u32) -> usize {
+        let send = self.sends.send(index);
+        let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
+        if batch.largest_message() * batch.len() == batch.message_bytes() {
+            let each = self.sink.encoded_len(batch.largest_message());
+            return each.saturating_mul(send.unsent() as usize);
+        }
+        let messages = order[send.next as usize..send.end as usize].iter();
+        messages
+            .map(|&event| {
+                let message_len = batch.events()[event as usize].message_len();
+                self.sink.encoded_len(message_len)
+            })
+            .fold(0, usize::saturating_add)
     }
 
     fn fail_on_purpose(&mut self, index: usize) {
@@ -176,17 +247,26 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// Hands the next part of a group to the sink. If the sink is busy, the send waits until it is offered again.
     pub(super) fn transmit(&mut self, index: u32) -> bool {
         let send = *self.sends.send(index);
-        let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
-        let part_end = part_end(
-            &self.sink,
-            batch,
-            order,
-            send.destination,
-            send.next..send.end,
-            send.part_max,
-        );
-        let events = &order[send.next as usize..part_end as usize];
         let token = self.sends.token(index);
+        let (batch, part_end, events);
+        if send.follower == NONE {
+            let in_flight = self.slots.in_flight(self.sends.slot(index));
+            batch = &in_flight.batch;
+            part_end = end_of_part(
+                &self.sink,
+                batch,
+                &in_flight.order,
+                send.destination,
+                send.next..send.end,
+                send.part_max,
+            );
+            events = &in_flight.order[send.next as usize..part_end as usize];
+        } else {
+            self.collect_riders(index);
+            batch = &self.gathered;
+            part_end = send.end;
+            events = &self.positions[..batch.len()];
+        }
         match self.sink.send(
             token,
             OutgoingBatch {
@@ -209,6 +289,23 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 false
             }
         }
+    }
+
+    /// Brings the events of a send and of all that ride with it together, in order.
+    fn collect_riders(&mut self, leader: u32) {
+        let slot = self.slots.in_flight(self.sends.slot(leader));
+        self.gathered.clear(slot.batch.partition());
+        let mut next = leader;
+        while next != NONE {
+            let send = self.sends.send(next);
+            let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(next));
+            let events = &order[send.next as usize..send.end as usize];
+            self.gathered.extend_selected(batch, events);
+            next = send.follower;
+        }
+        // No more than the source may have handed over, which is counted in 32 bits.
+        let positions = self.positions.len() as u32..self.gathered.len() as u32;
+        self.positions.extend(positions);
     }
 
     /// Offers what the sink was too busy for again, once it says that this is worth it.
@@ -264,7 +361,7 @@ fn split_groups(groups: &mut Vec<Group>) {
 /// Where the part ends that begins at the start of `positions`: at the end of the group, or before the event that would
 /// make it larger than the destination takes. A part has at least one event; one that is too large by itself is for the
 /// service to refuse.
-fn part_end<K: Sink>(
+fn end_of_part<K: Sink>(
     sink: &K,
     batch: &EventBatch,
     order: &[u32],

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `dispatch` | a batch is taken up: route, regroup, send |
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
+//! | `lanes` | which group may be sent to a destination, and which waits |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
 //! | `partition`, `in_flight`, `sends`, `timers`, `pacer`, `vacancies` | the state that these work on |
@@ -21,7 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreError, StoreFuture};
-use connect::event::PartitionId;
+use connect::event::{EventBatch, PartitionId};
 use connect::sink::{SendOutcome, SendToken, SendUnit, Sink, SinkError};
 use connect::source::{
     ByCheckpoint, BySettlement, Completion as _, Settlement, Source, SourceError, SourceEvent,
@@ -38,6 +39,7 @@ use crate::route::Router;
 
 mod dispatch;
 mod in_flight;
+mod lanes;
 mod outcome;
 mod pacer;
 mod partition;
@@ -49,6 +51,7 @@ mod timers;
 mod vacancies;
 
 use in_flight::Slots;
+use lanes::Lanes;
 use pacer::Pacer;
 use partition::{Completes, Partition, State};
 use progress::Written;
@@ -77,6 +80,10 @@ pub struct Relay<S, K> {
     indices: HashMap<PartitionId, usize>,
     slots: Slots,
     sends: Sends,
+    lanes: Lanes,
+    /// Scratch: the events of a send that comes from several batches, and the positions 0, 1, … of them.
+    gathered: EventBatch,
+    positions: Vec<u32>,
     /// Sends that the sink was too busy for, in order.
     blocked: VecDeque<SendToken>,
     /// Partitions with parked batches that may have room now.
@@ -190,7 +197,7 @@ impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
         };
         let partitions = source.partitions().into_iter();
         let partitions = partitions
-            .map(|id| Partition::new(id, state, Completes::ByCheckpoint, options.in_flight.max(1)))
+            .map(|id| Partition::new(id, state, Completes::ByCheckpoint))
             .collect();
         let mut relay = Self::idle(options, source, sink, store, partitions)?;
         relay.listing_wanted = sharing.is_none();
@@ -211,7 +218,7 @@ impl<S: Source<Completion = BySettlement>, K: Sink> Relay<S, K> {
     pub fn settling(options: SettlingOptions, source: S, sink: K) -> Result<Self, RelayError> {
         let partitions = source.partitions().into_iter();
         let partitions = partitions
-            .map(|id| Partition::new(id, State::Open, Completes::BySettlement, 1))
+            .map(|id| Partition::new(id, State::Open, Completes::BySettlement))
             .collect();
         let store = Arc::new(NoStore);
         let mut relay = Self::idle(options.into(), source, sink, store, partitions)?;
@@ -261,6 +268,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 .enumerate()
                 .map(|(index, partition)| (partition.id, index))
                 .collect(),
+            lanes: Lanes::new(partitions.len(), fan_out, options.in_flight),
+            gathered: EventBatch::default(),
+            positions: Vec::new(),
             partitions,
             slots: Slots::default(),
             sends: Sends::new(),
@@ -332,6 +342,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress |= self.poll_blocked(context)?;
             progress |= self.start_parked();
             progress |= self.poll_source(context)?;
+            progress |= self.transmit_ready();
             progress |= self.poll_progress(context)?;
             progress |= self.poll_sharing(context)?;
             progress |= self.poll_clock(context);
@@ -437,13 +448,18 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// What keeps the loop from doing more: the nearest cause, seen from the events.
     fn waits_for(&self) -> Wait {
         let taking = self.metrics.taking_partitions() as usize;
+        // A source that settles has one batch for whatever is in work.
+        let settles = S::Completion::settlement(Settlement::Release).is_some();
         if !self.blocked.is_empty() {
             Wait::Destination
         } else if self.held_bytes >= self.options.max_held_bytes.max(1) {
             Wait::Memory
         } else if taking == 0 {
             Wait::Partitions
-        } else if self.parked > 0 || self.slots.len() >= taking * self.options.in_flight {
+        } else if self.parked > 0
+            || self.source.is_exhausted()
+            || (settles && self.slots.len() >= taking)
+        {
             Wait::Sends
         } else {
             Wait::Source

@@ -8,7 +8,7 @@ use connect::sink::{ErrorClass, SendError, SendToken, Sink};
 use connect::source::{Completion as _, Settled, Settlement, SettlementResult, Source};
 
 use super::partition::{Completes, State};
-use super::sends::Stage;
+use super::sends::{NONE, Stage};
 use super::timers::Due;
 use super::{Relay, RelayError};
 use crate::metrics::{Closing, Opening, record_count, record_duration, record_durations};
@@ -63,38 +63,63 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     fn accept(&mut self, index: u32) {
-        let send = *self.sends.send(index);
-        let in_flight = self.slots.in_flight(self.sends.slot(index));
-        let count = (send.part_end - send.next) as usize;
-        let batch = &in_flight.batch;
-        self.metrics.forwarded_events += count as u64;
+        let leader = *self.sends.send(index);
         self.metrics.first_forwarded_at.get_or_insert(self.now);
         self.metrics.last_forwarded_at = Some(self.now);
-        let bytes = if batch.largest_message() * batch.len() == batch.message_bytes() {
-            batch.largest_message() * count
-        } else {
-            let accepted = &in_flight.order[send.next as usize..send.part_end as usize];
-            accepted
-                .iter()
-                .map(|&event| batch.events()[event as usize].message_len())
-                .sum()
-        } as u64;
-        self.metrics.forwarded_bytes += bytes;
-        if let Some(settlement) = S::Completion::settlement(Settlement::Complete) {
-            let accepted = &in_flight.order[send.next as usize..send.part_end as usize];
-            self.source.settle(batch, accepted, settlement);
+        let (mut bytes, mut next) = (0, index);
+        while next != NONE {
+            bytes += self.accept_part(next);
+            next = self.sends.send(next).follower;
         }
-        record_count(&mut self.metrics.send_events, count as u64);
+        let events = u64::from(leader.attempted());
+        self.metrics.forwarded_events += events;
+        self.metrics.forwarded_bytes += bytes;
+        record_count(&mut self.metrics.send_events, events);
         record_count(&mut self.metrics.send_bytes, bytes);
-        if send.part_end < send.end {
+        if leader.part_end < leader.end {
             self.sends.end_attempt(index, Stage::Blocked);
             let rest = self.sends.send_mut(index);
-            rest.next = send.part_end;
+            rest.next = leader.part_end;
             rest.failures = 0;
             self.transmit(index);
             return;
         }
-        self.end_group(index);
+        let slot = self.slots.in_flight(self.sends.slot(index));
+        if slot.ticket.is_some() {
+            let lane = self.lanes.id(slot.partition, leader.destination);
+            self.lanes.end(lane);
+        }
+        let mut next = index;
+        while next != NONE {
+            let follower = self.sends.send(next).follower;
+            self.end_group(next);
+            next = follower;
+        }
+    }
+
+    /// What is under way of one group has been accepted. Returns how many message bytes that is.
+    fn accept_part(&mut self, index: u32) -> u64 {
+        let send = *self.sends.send(index);
+        let in_flight = self.slots.in_flight(self.sends.slot(index));
+        let batch = &in_flight.batch;
+        // What rides with another group is whole.
+        let part_end = match send.stage {
+            Stage::Waiting => send.end,
+            _ => send.part_end,
+        };
+        let accepted = &in_flight.order[send.next as usize..part_end as usize];
+        if let Some(settlement) = S::Completion::settlement(Settlement::Complete) {
+            self.source.settle(batch, accepted, settlement);
+        }
+        let bytes = if batch.largest_message() * batch.len() == batch.message_bytes() {
+            batch.largest_message() * accepted.len()
+        } else {
+            accepted
+                .iter()
+                .map(|&event| batch.events()[event as usize].message_len())
+                .sum()
+        };
+        bytes as u64
     }
 
     /// A group has been accepted, or given up.
@@ -143,6 +168,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             }
         }
         self.run_soon(index);
+        self.update_hold(index);
     }
 
     /// A send came to nothing: decides whether it is tried again.
@@ -158,18 +184,15 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let least_delay = match error.class {
             ErrorClass::Retryable => {
                 // A time-out or a broken connection does not say whether the service had accepted it.
-                self.metrics.doubtful_events += u64::from(send.part_end - send.next);
+                self.metrics.doubtful_events += u64::from(send.attempted());
                 Some(Duration::ZERO)
             }
             ErrorClass::Throttled { retry_after } => {
                 self.metrics.throttled_sends += 1;
                 Some(retry_after)
             }
-            ErrorClass::TooLarge if send.part_end - send.next > 1 => {
-                // The service takes less than it said: half of it, at once.
-                self.sends.end_attempt(index, Stage::Blocked);
-                self.sends.send_mut(index).part_max = (send.part_end - send.next) / 2;
-                self.transmit(index);
+            ErrorClass::TooLarge if send.attempted() > 1 => {
+                self.send_less(index);
                 return;
             }
             ErrorClass::TooLarge | ErrorClass::Fatal => None,
@@ -193,6 +216,22 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 }
             }
         }
+    }
+
+    /// The service takes less than it said: what rode with a group waits for the next send, or the group is halved.
+    fn send_less(&mut self, index: u32) {
+        let send = *self.sends.send(index);
+        self.sends.end_attempt(index, Stage::Blocked);
+        match self.sends.unhitch(index) {
+            Some(riders) => {
+                let partition = self.slots.in_flight(self.sends.slot(index)).partition;
+                let lane = self.lanes.id(partition, send.destination);
+                self.lanes.limit(lane, send.attempted());
+                self.lanes.push_front(lane, riders, &mut self.sends);
+            }
+            None => self.sends.send_mut(index).part_max = send.attempted() / 2,
+        }
+        self.transmit(index);
     }
 
     /// What is left of a group cannot be forwarded: its messages are abandoned, and the others go on.
@@ -296,7 +335,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.source.release(abandoned.batch);
         }
         self.partitions[index].watermark.abandon();
+        self.lanes.clear(index);
         self.release_parked(index);
+        self.update_hold(index);
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Partition {
     pub(super) parked: VecDeque<Parked>,
     /// Whether it stands in the queue of those whose parked batches may start.
     pub(super) queued: bool,
+    /// Whether its source keeps batches that are not full.
+    pub(super) held: bool,
     pub(super) progress: Progress,
     /// The newest writing of its checkpoint, if it is shared: the next one replaces that and no other.
     pub(super) etag: Option<ETag>,
@@ -95,20 +97,16 @@ pub(super) struct Progress {
 }
 
 impl Partition {
-    pub(super) fn new(
-        id: PartitionId,
-        state: State,
-        completion: Completes,
-        in_flight: usize,
-    ) -> Self {
+    pub(super) fn new(id: PartitionId, state: State, completion: Completes) -> Self {
         Self {
             id,
             state,
             completion,
-            watermark: Watermark::new(in_flight),
-            in_flight: Vec::with_capacity(in_flight),
+            watermark: Watermark::new(BATCHES_UNDER_WAY),
+            in_flight: Vec::new(),
             parked: VecDeque::new(),
             queued: false,
+            held: false,
             progress: Progress::default(),
             etag: None,
             tenure: 0,
@@ -126,9 +124,9 @@ impl Partition {
     }
 
     /// Forgets how far it got: from now on that is for another relay to say.
-    pub(super) fn forget(&mut self, state: State, in_flight: usize) {
+    pub(super) fn forget(&mut self, state: State) {
         self.state = state;
-        self.watermark = Watermark::new(in_flight);
+        self.watermark = Watermark::new(BATCHES_UNDER_WAY);
         self.progress = Progress::default();
         self.etag = None;
         self.tenure += 1;
@@ -163,6 +161,10 @@ impl Partition {
         })
     }
 }
+
+/// So many batches of a partition are under way at most; what comes meanwhile makes the next ones larger. With batches of
+/// the usual size that is more than is ever fetched, and small ones have far fewer events than memory for them.
+const BATCHES_UNDER_WAY: usize = 32;
 
 impl State {
     /// Whether batches come.

@@ -1,7 +1,8 @@
 //! The sends of the batches under way: one for each group. Those of a batch hang together in a list.
 //!
-//! A group is sent as a whole, or in parts one after the other if its destination takes no more at once. Each try of
-//! each part is an attempt with a token of its own, so the outcome of an attempt that was given up finds nobody.
+//! A group is sent as a whole, or in parts one after the other if its destination takes no more at once. Groups that waited
+//! for the same destination are sent together: the first one leads, and the others ride with it. Each try is an attempt
+//! with a token of its own, so the outcome of an attempt that was given up finds no send.
 
 use std::time::Instant;
 
@@ -19,6 +20,8 @@ pub(super) struct Send {
     slot: u32,
     /// Another send of the same batch, or [`NONE`].
     next_of_batch: u32,
+    /// The next send for the same destination, which waits behind this one or rides with it; or [`NONE`].
+    pub(super) follower: u32,
     pub(super) stage: Stage,
     pub(super) destination: u32,
     /// The first event, as a position in the batch's order, that has not been accepted.
@@ -29,6 +32,8 @@ pub(super) struct Send {
     pub(super) end: u32,
     /// No part has more events than this.
     pub(super) part_max: u32,
+    /// How many events ride with it.
+    pub(super) riding: u32,
     /// Failed tries of the present part.
     pub(super) failures: u32,
 }
@@ -39,6 +44,8 @@ pub(super) enum Stage {
     /// The group is accepted or abandoned.
     #[default]
     Over,
+    /// Waits for those before it, or rides with one of them.
+    Waiting,
     /// The sink was busy; waits to be offered again.
     Blocked,
     /// The sink has it.
@@ -79,15 +86,32 @@ impl Sends {
             generation: send.generation,
             slot,
             next_of_batch: others.unwrap_or(NONE),
-            stage: Stage::Blocked,
+            follower: NONE,
+            stage: Stage::Waiting,
             destination: group.destination,
             next: group.start,
             part_end: group.start,
             end: group.end,
             part_max: u32::MAX,
+            riding: 0,
             failures: 0,
         };
         index
+    }
+
+    /// Lets a send ride with `leader`, behind `last`, which is the last one that does, or the leader itself.
+    pub(super) fn ride(&mut self, leader: u32, last: u32, rider: u32) {
+        let events = self.sends[rider as usize].unsent();
+        self.sends[last as usize].follower = rider;
+        self.sends[leader as usize].riding += events;
+    }
+
+    /// Takes all that ride with a send off it, as a chain.
+    pub(super) fn unhitch(&mut self, leader: u32) -> Option<u32> {
+        let send = &mut self.sends[leader as usize];
+        send.riding = 0;
+        let chain = std::mem::replace(&mut send.follower, NONE);
+        (chain != NONE).then_some(chain)
     }
 
     /// The slot of the batch that a send belongs to.
@@ -134,8 +158,8 @@ impl Sends {
         send.generation = send.generation.wrapping_add(1);
     }
 
-    /// Ends all sends of a batch, from its last one on, and frees their places. Returns how many events the sink has of
-    /// them: they may be accepted all the same.
+    /// Ends all sends of a batch, from its last one on, and frees their places. Returns how many events the sink has in
+    /// their attempts: they may be accepted all the same.
     pub(super) fn abandon(&mut self, last: Option<u32>) -> u64 {
         let mut doubtful = 0;
         let mut next = last.unwrap_or(NONE);
@@ -143,7 +167,7 @@ impl Sends {
             let index = next;
             let send = self.sends[index as usize];
             if send.stage == Stage::Sent {
-                doubtful += u64::from(send.part_end - send.next);
+                doubtful += u64::from(send.attempted());
             }
             if send.stage != Stage::Over {
                 self.end_attempt(index, Stage::Over);
@@ -175,8 +199,20 @@ impl Sends {
     }
 }
 
+impl Send {
+    /// Events of the group that have not been accepted.
+    pub(super) fn unsent(&self) -> u32 {
+        self.end - self.next
+    }
+
+    /// Events of the present attempt.
+    pub(super) fn attempted(&self) -> u32 {
+        self.part_end - self.next + self.riding
+    }
+}
+
 /// The end of a list of sends.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {

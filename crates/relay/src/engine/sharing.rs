@@ -450,7 +450,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         } else {
             State::Unowned
         };
-        self.partitions[index].forget(state, self.options.in_flight);
+        self.partitions[index].forget(state);
     }
 }
 

@@ -133,7 +133,8 @@ pub struct Metrics {
     pub undated_events: u64,
     /// Nanoseconds in which the loop slept because no batch had come.
     pub waited_for_source_ns: u64,
-    /// Nanoseconds in which it slept because every open partition had as many batches under way as it may.
+    /// Nanoseconds in which it slept because as much was under way as may be: every open partition had fetched as many
+    /// events as it may hold unreleased, or as many batches.
     pub waited_for_sends_ns: u64,
     /// Nanoseconds in which it slept because the sink was busy.
     pub waited_for_destination_ns: u64,

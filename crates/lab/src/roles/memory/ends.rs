@@ -193,6 +193,14 @@ impl Source for CountedSource {
         self.source.close(partition);
     }
 
+    fn hold(&mut self, partition: PartitionId, held: bool) {
+        self.source.hold(partition, held);
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.source.is_exhausted()
+    }
+
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
         let event = self.source.poll_batch(context);
         if let Poll::Ready(Ok(SourceEvent::Batch(batch))) = &event {

@@ -50,19 +50,98 @@ async fn every_event_arrives_where_its_route_says_with_its_bytes() {
 async fn all_groups_of_a_batch_are_sent_at_once() {
     let mut pipe = Pipe::new(1, 4);
     pipe.script.reply_by_default(Reply::Accept(ms(10)));
+    pipe.fetch_single_batches();
     pipe.append(8);
     pipe.run_to_the_end().await;
     assert_eq!(pipe.sent_at(), [0, 0, 0, 0, 10, 10, 10, 10]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_begins_when_the_one_before_is_accepted_as_a_whole() {
+async fn a_group_leaves_when_the_one_before_it_for_its_destination_is_accepted() {
     let mut pipe = Pipe::new(1, 2);
     pipe.script.reply_next(0, Reply::Accept(ms(10)));
     pipe.script.reply_next(1, Reply::Accept(ms(30)));
-    pipe.append(8);
-    pipe.run_to_the_end().await;
-    assert_eq!(pipe.sent_at(), [0, 0, 30, 30]);
+    pipe.run_while_appending(2, ms(5)).await;
+    assert_eq!(
+        pipe.sent(),
+        [vec![0, 2], vec![1, 3], vec![4, 6], vec![5, 7]]
+    );
+    assert_eq!(pipe.sent_at(), [0, 0, 10, 30]);
+    assert_eq!(pipe.written(), [3, 7], "the first batch at 30 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_a_destination_leaves_in_one_send() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.source_options.prefetch = 100;
+    pipe.script.reply_by_default(Reply::Accept(ms(20)));
+    let metrics = pipe.run_while_appending(9, ms(4)).await.metrics;
+    // Batches come at 0, 4, … 32 ms.
+    let sizes: Vec<_> = pipe.sent().iter().map(Vec::len).collect();
+    assert_eq!((pipe.sent_at(), sizes), (vec![0, 20, 40], vec![4, 20, 12]));
+    assert_eq!(pipe.sent().concat(), (0..36).collect::<Vec<_>>());
+    assert_eq!(
+        (metrics.completed_batches, metrics.forwarded_bytes),
+        (9, metrics.received_bytes)
+    );
+    assert_eq!(pipe.check_delivery(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_together_is_no_larger_than_the_destination_takes() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.source_options.prefetch = 100;
+    pipe.script.reply_by_default(Reply::Accept(ms(20)));
+    // Two batches: an event encodes to 12 bytes at most.
+    pipe.script.limit_batch_bytes(8 * 12);
+    pipe.run_while_appending(4, ms(4)).await;
+    let sizes: Vec<_> = pipe.sent().iter().map(Vec::len).collect();
+    assert_eq!((pipe.sent_at(), sizes), (vec![0, 20, 40], vec![4, 8, 4]));
+    assert_eq!(pipe.check_delivery(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_too_large_together_is_sent_apart_and_in_order_from_then_on() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.source_options.prefetch = 100;
+    pipe.script.reply_by_default(Reply::Accept(ms(20)));
+    pipe.script.reply_next(0, Reply::Accept(ms(20)));
+    pipe.script
+        .reply_next(0, Reply::refuse(connect::sink::ErrorClass::TooLarge));
+    pipe.run_while_appending(6, ms(4)).await;
+    let sizes: Vec<_> = pipe.sent().iter().map(Vec::len).collect();
+    assert_eq!(sizes, [4, 20, 4, 8, 8], "no more than half of it again");
+    assert_eq!(pipe.check_delivery(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_of_several_batches_is_tried_again_as_a_whole() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.script.reply_next(0, Reply::Accept(ms(20)));
+    pipe.script.reply_next(0, Reply::Lose);
+    let metrics = pipe.run_while_appending(3, ms(4)).await.metrics;
+    let again: Vec<i64> = (4..12).collect();
+    assert_eq!(pipe.sent(), [(0..4).collect(), again.clone(), again]);
+    assert_eq!(pipe.sent_at(), [0, 20, 1_120]);
+    assert_eq!((metrics.doubtful_events, metrics.forwarded_events), (8, 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_grow_while_the_most_that_may_be_under_way_are() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.source_options.prefetch = 1_000;
+    pipe.source_options.batch.max_events = 100;
+    pipe.options.retry.try_timeout = ms(10_000);
+    pipe.script.reply_next(0, Reply::Accept(ms(1_000)));
+    let metrics = pipe.run_while_appending(100, ms(2)).await.metrics;
+    // One on its way, 31 behind it, and the 272 events that came after these in two full batches and a last one.
+    assert_eq!(
+        (metrics.received_batches, metrics.batch_events.max()),
+        (35, 100)
+    );
+    let sizes: Vec<_> = pipe.sent().iter().map(Vec::len).collect();
+    assert_eq!(sizes, [4, 224, 100, 72], "32 batches at a time");
+    assert_eq!(pipe.check_delivery(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,13 +162,12 @@ async fn partitions_do_not_wait_for_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_batches_may_be_under_way_and_the_checkpoint_waits_for_the_oldest() {
+async fn several_sends_to_a_destination_may_be_under_way_and_the_checkpoint_waits_for_the_oldest() {
     let mut pipe = Pipe::new(1, 1);
     pipe.options.in_flight = 3;
     pipe.script.reply_next(0, Reply::Accept(ms(30)));
-    pipe.append(12);
-    pipe.run_to_the_end().await;
-    assert_eq!(pipe.sent_at(), [0, 0, 0]);
+    pipe.run_while_appending(3, ms(4)).await;
+    assert_eq!(pipe.sent_at(), [0, 4, 8]);
     assert_eq!(pipe.written(), [11]);
 }
 
@@ -141,8 +219,8 @@ async fn a_busy_sink_holds_everything_up_and_nothing_is_lost_or_reordered() {
     let summary = pipe.run_to_the_end().await;
     assert_eq!(pipe.check_delivery(), 0);
     assert!(summary.metrics.busy_sink > 0);
-    // 30 batches of 4 groups, 2 at a time.
-    assert!(pipe.start.elapsed() >= ms(60), "{:?}", pipe.start.elapsed());
+    // At least 120 sends of no more than what was fetched, 2 at a time.
+    assert!(pipe.start.elapsed() >= ms(20), "{:?}", pipe.start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +233,7 @@ async fn a_sink_that_accepts_nothing_stops_the_source_at_its_prefetch() {
         .run_until(|pipe| pipe.start.elapsed() > ms(1_000))
         .await;
     assert_eq!(summary.metrics.received_events, 12);
-    assert_eq!(summary.ended, Ended::TimedOut { batches: 1 });
+    assert_eq!(summary.ended, Ended::TimedOut { batches: 3 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,6 +241,7 @@ async fn no_more_bytes_are_held_than_allowed_but_for_one_batch() {
     let mut pipe = Pipe::new(8, 1);
     pipe.script.reply_by_default(Reply::Accept(ms(10)));
     pipe.options.max_held_bytes = 65;
+    pipe.fetch_single_batches();
     pipe.append(64);
     pipe.run_to_the_end().await;
     // A batch is 28 bytes or a little more, so the third one reaches the bound.

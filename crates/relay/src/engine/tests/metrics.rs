@@ -41,6 +41,7 @@ async fn each_send_is_timed_by_itself_and_sized_in_events_and_bytes() {
 async fn sends_of_one_batch_that_are_accepted_together_are_all_recorded() {
     let mut pipe = Pipe::new(1, 4);
     pipe.script.reply_by_default(Reply::Accept(ms(10)));
+    pipe.fetch_single_batches();
     pipe.append(40);
     let metrics = pipe.run_to_the_end().await.metrics;
     assert_eq!((metrics.sends, metrics.send_us.len()), (40, 40));
@@ -98,8 +99,9 @@ async fn the_loop_waits_for_sends_while_batches_are_there_and_for_the_source_aft
         .metrics;
     let sends = milliseconds(metrics.waited_for_sends_ns);
     let source = milliseconds(metrics.waited_for_source_ns);
-    assert!((980..=1_020).contains(&sends), "{sends} ms");
-    assert!((1_960..=2_010).contains(&source), "{source} ms");
+    // Twelve events may be fetched, which makes 34 sends; the last four are fewer than that.
+    assert!((320..=340).contains(&sends), "{sends} ms");
+    assert!((2_640..=2_690).contains(&source), "{source} ms");
     assert_eq!(metrics.waited_for_partitions_ns, 0);
 }
 

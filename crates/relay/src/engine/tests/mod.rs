@@ -135,6 +135,26 @@ impl Pipe {
         self.run_until(|pipe| pipe.is_done()).await
     }
 
+    /// Runs a relay while batches of four events are appended, one every `pause`, until all of them are done.
+    async fn run_while_appending(&mut self, batches: u32, pause: Duration) -> Summary {
+        let relay = self.relay();
+        let shutdown = async {
+            for _ in 0..batches {
+                self.append(4);
+                tokio::time::sleep(pause).await;
+            }
+            self.wait_until(|| self.is_done()).await;
+        };
+        let summary = relay.run(shutdown).await.expect("neither end fails");
+        check_accounts(&summary.metrics);
+        summary
+    }
+
+    /// Lets the source fetch one batch at a time.
+    fn fetch_single_batches(&mut self) {
+        self.source_options.prefetch = 4;
+    }
+
     /// Waits in virtual time; a condition that never holds fails the test.
     async fn wait_until(&self, condition: impl Fn() -> bool) {
         for _ in 0..1_000_000 {

@@ -5,6 +5,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn each_batch_is_checkpointed_when_the_store_keeps_up() {
     let mut pipe = Pipe::new(1, 2);
+    pipe.fetch_single_batches();
     pipe.append(12);
     let summary = pipe.run_to_the_end().await;
     assert_eq!(pipe.written(), [3, 7, 11]);
@@ -22,6 +23,7 @@ async fn while_one_checkpoint_is_written_the_others_coalesce() {
     let mut pipe = Pipe::new(1, 1);
     pipe.store.delay_updates(ms(50));
     pipe.script.reply_by_default(Reply::Accept(ms(10)));
+    pipe.fetch_single_batches();
     pipe.append(80);
     let summary = pipe.run_to_the_end().await;
     // A batch is accepted every 10 ms; a checkpoint takes 50.
@@ -39,6 +41,7 @@ async fn progress_is_written_at_intervals_if_so_chosen() {
     let mut pipe = Pipe::new(1, 1);
     pipe.options.checkpoint = CheckpointPolicy::Every(ms(100));
     pipe.script.reply_by_default(Reply::Accept(ms(10)));
+    pipe.fetch_single_batches();
     pipe.append(100);
     pipe.run_until(|pipe| pipe.accepted_count() == 100).await;
     // 25 batches in 250 ms: two intervals, what is there when the stop begins, and the last batch.
@@ -177,6 +180,7 @@ async fn a_partition_starts_again_only_after_its_last_checkpoint_is_written() {
     pipe.script.reply_next(0, Reply::Accept(ms(1)));
     pipe.script
         .reply_next(0, Reply::refuse(connect::sink::ErrorClass::Fatal));
+    pipe.fetch_single_batches();
     pipe.append(8);
     pipe.run_to_the_end().await;
     assert_eq!(pipe.sent_at(), [0, 1, 2_001]);
