@@ -3,7 +3,7 @@
 //! What happens is told to the [`Audit`] as it happens, and it says at once what is wrong with it. It sees what no relay
 //! can see: what is durable at the destination, what the store holds, who else is at work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Config;
 use crate::message::{self, parse};
@@ -78,10 +78,18 @@ struct View {
     acknowledged: Vec<bool>,
     /// Per event: told as accepted in time, since it was opened.
     settled: Vec<bool>,
-    /// Per event: the send under way since it was opened, and when it was made.
-    under_way: BTreeMap<i64, (u64, u64)>,
-    /// First event of each batch that is held, and whether any of it was sent.
-    batches: BTreeMap<i64, bool>,
+    /// Per event: the send under way since it was opened.
+    under_way: BTreeMap<i64, UnderWay>,
+    /// First and last event of each batch that is held.
+    batches: BTreeMap<i64, i64>,
+}
+
+/// A send that has no outcome yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct UnderWay {
+    send: u64,
+    destination: u32,
+    sent_at_ms: u64,
 }
 
 /// One send, as the audit needs it.
@@ -208,7 +216,7 @@ impl Audit {
             });
         }
         view.next = events.last + 1;
-        view.batches.insert(events.first, false);
+        view.batches.insert(events.first, events.last);
         Ok(())
     }
 
@@ -235,17 +243,18 @@ impl Audit {
             .events()
             .map(|event| event.sequence_number)
             .collect();
-        let first = outgoing.batch.first_sequence_number().unwrap_or(-1);
         let view = self.view(process, partition);
-        let Some(started) = view.batches.get_mut(&first) else {
-            let sequence_number = numbers[0];
+        let is_held = |number: &i64| {
+            let batch = view.batches.range(..=number).next_back();
+            batch.is_some_and(|(_, last)| number <= last)
+        };
+        if let Some(&sequence_number) = numbers.iter().find(|number| !is_held(number)) {
             return Err(Violation::SentUnheld {
                 process,
                 partition,
                 sequence_number,
             });
-        };
-        *started = true;
+        }
         if shared && !view.fenced {
             return Err(Violation::SentUnfenced {
                 process,
@@ -253,14 +262,13 @@ impl Audit {
                 sequence_number: numbers[0],
             });
         }
-        let count = view.batches.values().filter(|started| **started).count();
-        if count > in_flight {
-            return Err(Violation::TooManyInFlight {
-                process,
-                partition,
-                count,
-            });
-        }
+        let this = UnderWay {
+            send,
+            destination: outgoing.destination,
+            sent_at_ms: now_ms,
+        };
+        let is_awaited =
+            |other: &UnderWay| now_ms < other.sent_at_ms.saturating_add(try_timeout_ms);
         for &sequence_number in &numbers {
             if is_set(&view.settled, sequence_number) {
                 return Err(Violation::SentAgain {
@@ -269,17 +277,27 @@ impl Audit {
                     sequence_number,
                 });
             }
-            let before = view.under_way.insert(sequence_number, (send, now_ms));
-            if let Some((send, sent_at_ms)) = before
-                && now_ms < sent_at_ms.saturating_add(try_timeout_ms)
-            {
+            let before = view.under_way.insert(sequence_number, this);
+            if let Some(before) = before.filter(is_awaited) {
                 return Err(Violation::SentTwice {
                     process,
                     partition,
                     sequence_number,
-                    send,
+                    send: before.send,
                 });
             }
+        }
+        let same_way = view.under_way.values().copied();
+        let same_way: BTreeSet<_> = same_way
+            .filter(|other| other.destination == this.destination && is_awaited(other))
+            .collect();
+        if same_way.len() > in_flight {
+            return Err(Violation::TooManyInFlight {
+                process,
+                partition,
+                destination: this.destination,
+                count: same_way.len(),
+            });
         }
         let opened = view.opened;
         let sent = &mut self.partitions[partition as usize].sent;
@@ -323,7 +341,7 @@ impl Audit {
                 && view
                     .under_way
                     .get(&number)
-                    .is_some_and(|(newest, _)| *newest == send)
+                    .is_some_and(|newest| newest.send == send)
             {
                 view.under_way.remove(&number);
                 if accepted && in_time {

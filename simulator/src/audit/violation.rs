@@ -138,11 +138,14 @@ pub enum Violation {
         "{duplicates} events came twice, and only {explained} of them were sent again for a reason"
     )]
     Unexplained { duplicates: u64, explained: u64 },
-    /// More batches of a partition are under way than the options allow.
-    #[error("relay {process} has {count} batches of partition {partition} under way")]
+    /// More sends from a partition to one destination are under way than the options allow.
+    #[error(
+        "relay {process} has {count} sends from partition {partition} to {destination} under way"
+    )]
     TooManyInFlight {
         process: u32,
         partition: u32,
+        destination: u32,
         count: usize,
     },
     /// A batch was taken while as much was held as may be.
