@@ -214,7 +214,7 @@ fn a_wrong_pipeline_is_refused_with_the_line_that_is_wrong() {
     );
     insta::assert_snapshot!(
         "pipeline_wrong_type",
-        wrong("prefetch: 512", "prefetch: many")
+        wrong("in_flight: 1 ", "in_flight: one ")
     );
     insta::assert_snapshot!(
         "pipeline_out_of_range",

@@ -20,9 +20,9 @@ pub struct RelayOptions {
     pub fan_out: u32,
     /// What the random route and the injected failures are drawn from.
     pub seed: u64,
-    /// How many batches of one partition may be under way at once; at least 1. With 1 the events of a partition reach
-    /// each destination in order even when a send fails; with more, those of the batches behind a failed one may be
-    /// there first.
+    /// How many sends from one partition to one destination may be under way at once; at least 1. With 1 the events of a
+    /// partition reach each destination in order even when a send fails; with more, what was sent after a failed one may
+    /// be there first.
     pub in_flight: usize,
     /// Nothing more is taken from the source while this many message bytes are held. One batch is always let in.
     pub max_held_bytes: usize,

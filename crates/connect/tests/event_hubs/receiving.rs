@@ -187,6 +187,30 @@ async fn no_more_is_granted_than_the_window_leaves_and_it_is_granted_in_halves()
 }
 
 #[tokio::test]
+async fn a_window_that_ran_out_of_credit_doubles_as_long_as_its_bytes_allow() {
+    let mut service = Service::start(1).await;
+    let mut source = source(&service, 5, 20, NEVER).await;
+    // Room for 50 messages of 21 bytes.
+    source.adapt_prefetch(50 * 21);
+    source.open(ZERO, StartPosition::Earliest);
+    let address = receive_address(0);
+    assert_eq!(while_quiet(&mut source, service.credit(&address)).await, 20);
+    let mut next_number = 0;
+    // Of 40 events 15 are still out when more is granted, of 50 it is 20.
+    for (delivered, granted) in [(20, 25), (25, 30)] {
+        let numbers = next_number..next_number + delivered;
+        next_number = numbers.end;
+        service.command(Command::Deliver(address.clone(), events(numbers)));
+        for _ in 0..delivered / 5 {
+            let batch = batch(&mut source).await;
+            source.release(batch);
+        }
+        let credit = while_quiet(&mut source, service.credit(&address)).await;
+        assert_eq!(credit, granted);
+    }
+}
+
+#[tokio::test]
 async fn deliveries_that_await_an_outcome_are_accepted_as_a_range() {
     let mut service = Service::start(1).await;
     service.script(|script| script.unsettled = true);

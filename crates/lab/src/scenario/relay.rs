@@ -38,8 +38,7 @@ pub struct Relay {
     /// The probability that a send fails on purpose, from 0 to 1. Each failure stops its partition, as a lost
     /// ownership would; of a queue it abandons its messages.
     pub failure_ratio: f64,
-    /// Batches of one partition that are worked on at once. 1 keeps the order of events per destination even when a
-    /// send fails.
+    /// Sends from one partition to one destination at once. 1 keeps the order of events even when a send fails.
     pub in_flight: u32,
     /// How long one try of a send may take.
     #[serde(with = "units::duration")]

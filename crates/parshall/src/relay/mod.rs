@@ -300,6 +300,7 @@ async fn hub_source(
         transport,
         certificate_authority,
         options: source_options,
+        adapt_prefetch,
         ..
     } = config;
     let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
@@ -327,6 +328,9 @@ async fn hub_source(
                 .into());
         }
         source.retain_partitions(|partition| wanted.contains(&partition.0));
+    }
+    if let Some(max_bytes) = *adapt_prefetch {
+        source.adapt_prefetch(max_bytes);
     }
     Ok(source)
 }

@@ -77,12 +77,19 @@ impl fmt::Display for Plan<'_> {
         match &config.source {
             SourceConfig::EventHubs(source) => {
                 let batch = source.options.batch;
+                let order = match options.in_flight {
+                    1 => "in order per destination".to_owned(),
+                    sends => format!("{sends} sends at once to each destination"),
+                };
+                let adapts = match source.adapt_prefetch {
+                    Some(_) => " or more, as the distance asks",
+                    None => "",
+                };
                 writeln!(
                     f,
-                    "batch        {} events or {}, {} under way per partition, {} events fetched ahead",
+                    "batch        {} events or {}, {order}, {} events fetched ahead{adapts}",
                     batch.max_events,
                     duration::text(batch.max_wait),
-                    options.in_flight,
                     source.options.prefetch,
                 )?;
             }

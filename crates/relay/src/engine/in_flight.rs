@@ -24,7 +24,7 @@ pub(super) struct InFlight {
     pub(super) ticket: Option<Ticket>,
     /// When it was taken up.
     pub(super) started_at: Instant,
-    /// When its first group was handed to the sink.
+    /// When its groups stood ready to be sent, each as soon as its destination is free.
     pub(super) sent_at: Instant,
 }
 

@@ -43,8 +43,7 @@ pub(super) struct Pipeline {
     pub(super) seed: u64,
     #[serde(default)]
     pub(super) batch: Batch,
-    #[serde(default = "prefetch")]
-    pub(super) prefetch: u32,
+    pub(super) prefetch: Option<u32>,
     #[serde(default = "in_flight")]
     pub(super) in_flight: u32,
     #[serde(default = "held")]
@@ -235,8 +234,12 @@ impl Pipeline {
         };
         let options = SourceOptions {
             batch,
-            prefetch: self.prefetch as usize,
+            prefetch: match self.prefetch {
+                Some(events) => events as usize,
+                None => SourceOptions::default().prefetch,
+            },
         };
+        let adapt_prefetch = self.prefetch.is_none().then(|| self.held.as_usize());
         let namespace = self
             .checkpoint
             .as_ref()
@@ -250,11 +253,14 @@ impl Pipeline {
                     .checkpoint
                     .expect("a hub is not read without a store: that was checked")
                     .store;
-                SourceConfig::EventHubs(Box::new(source.into_config(
-                    options,
-                    store.into_config(),
-                    self.ownership.into_config(),
-                )))
+                SourceConfig::EventHubs(Box::new(EventHubsSourceConfig {
+                    adapt_prefetch,
+                    ..source.into_config(
+                        options,
+                        store.into_config(),
+                        self.ownership.into_config(),
+                    )
+                }))
             }
             Source::ServiceBus(source) => SourceConfig::ServiceBus(Box::new(source.into_config())),
         };
@@ -361,6 +367,7 @@ impl EventHubsSource {
             transport: self.transport.into(),
             certificate_authority: self.certificate_authority,
             options,
+            adapt_prefetch: None,
             checkpoint_store,
             ownership,
         }
@@ -470,10 +477,6 @@ impl From<Transport> for connect::service::Transport {
 
 fn consumer_group() -> String {
     "$Default".to_owned()
-}
-
-fn prefetch() -> u32 {
-    u32::try_from(SourceOptions::default().prefetch).unwrap_or(u32::MAX)
 }
 
 fn in_flight() -> u32 {

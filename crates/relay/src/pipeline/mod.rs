@@ -15,7 +15,6 @@
 //!   write: each-batch              # or {every: 1 s}
 //! route: key                       # random, key, round-robin
 //! batch: {events: 128, wait: 10 ms}
-//! prefetch: 300
 //! ownership: {mode: greedy, renew: 10 s, expire: 60 s}     # or balanced, static; with an `identity`
 //! metrics: 127.0.0.1:9464
 //! ```
@@ -92,8 +91,11 @@ pub struct EventHubsSourceConfig {
     pub transport: Transport,
     /// A file of certificates (PEM) to trust instead of those of the system.
     pub certificate_authority: Option<PathBuf>,
-    /// How events are batched and prefetched.
+    /// How events are batched, and how many of a partition are fetched ahead to begin with.
     pub options: SourceOptions,
+    /// Where `prefetch` is left out, it grows with the distance to the service: up to so many message bytes of all
+    /// partitions together.
+    pub adapt_prefetch: Option<usize>,
     /// Where progress is kept.
     pub checkpoint_store: CheckpointStoreConfig,
     /// How the partitions are shared with other relays; not at all if left out.

@@ -187,8 +187,12 @@ metrics: 127.0.0.1:9464
         Duration::from_millis(5)
     );
     assert_eq!(
-        (hub_source(&config).options.prefetch, config.fan_out),
-        (500, Some(7))
+        (
+            hub_source(&config).options.prefetch,
+            hub_source(&config).adapt_prefetch,
+            config.fan_out
+        ),
+        (500, None, Some(7))
     );
     assert_eq!(config.metrics.map(|address| address.port()), Some(9464));
     let options = config.relay_options(32, "me");

@@ -48,7 +48,9 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         pipeline.batch.wait,
         Duration::from_secs(3_600),
     )?;
-    rules.within("prefetch", pipeline.prefetch, 1..=100_000)?;
+    if let Some(prefetch) = pipeline.prefetch {
+        rules.within("prefetch", prefetch, 1..=100_000)?;
+    }
     rules.within("in_flight", pipeline.in_flight, 1..=256)?;
     rules.within(
         "held",

@@ -154,10 +154,9 @@ pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial)
                 .stages
                 .get(&Stage::BatchSend)
                 .and_then(|send| send.p50),
-            batches: settings
-                .in_flight
-                .zip(settings.partitions)
-                .map(|(in_flight, partitions)| in_flight * partitions),
+            prefetch: settings
+                .prefetch
+                .filter(|_| !settings.is_between_queues()),
         },
         "destination" => WaitingFor::Destination { percent },
         "memory" => WaitingFor::Memory { percent },

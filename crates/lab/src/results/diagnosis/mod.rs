@@ -172,14 +172,14 @@ pub enum WaitingFor {
         /// Events per partition that may be on their way.
         prefetch: Option<u64>,
     },
-    /// Outcomes of sends, while as many batches were under way as may be.
+    /// Outcomes of sends, while as much was under way as may be.
     Sends {
         /// For how much of the time.
         percent: f64,
         /// How long all sends of a batch took in the middle.
         p50_us: Option<u64>,
-        /// How many batches may be under way.
-        batches: Option<u64>,
+        /// Events per partition that may be fetched and not yet accepted; absent between queues.
+        prefetch: Option<u64>,
     },
     /// A destination that took no more.
     Destination {
@@ -451,8 +451,8 @@ impl Symptom {
             Self::MemoryNearLimit { .. } => "lower relay.prefetch or relay.batch.events, or raise limits.relay.memory"
                 .to_owned(),
             Self::DuplicatesAfterLoss { .. } => "raise relay.ownership.expire against relay.ownership.renew so that claims \
-                                                 are not lost, and lower relay.batch.events and relay.in_flight so that \
-                                                 less is under way when they are"
+                                                 are not lost, and lower relay.prefetch so that less is under way when \
+                                                 they are"
                 .to_owned(),
             Self::MachineShared { .. } => "run it again while nothing else runs".to_owned(),
             Self::GeneratorUnhealthy { .. } => {
@@ -506,17 +506,17 @@ impl WaitingFor {
             Self::Sends {
                 percent: share,
                 p50_us,
-                batches,
+                prefetch,
             } => {
-                let took = p50_us.map(|p50_us| format!(", which take {} per batch", time(p50_us)));
-                let most = batches.map(|batches| {
+                let took = p50_us.map(|p50_us| format!(", {} per batch", time(p50_us)));
+                let most = prefetch.map(|prefetch| {
                     format!(
-                        " with at most {} under way",
-                        counted(batches, "batch", "batches")
+                        ", with all of the {} in flight that relay.prefetch allows per partition",
+                        counted(prefetch, "event", "events")
                     )
                 });
                 format!(
-                    "for {} % of the time it waited for sends{}{}",
+                    "it waited for sends {} % of the time{}{}",
                     percent(*share),
                     took.unwrap_or_default(),
                     most.unwrap_or_default()
@@ -578,14 +578,14 @@ impl WaitingFor {
                 "raise relay.prefetch{} so that events are there when a batch is done, and lower relay.batch.wait",
                 prefetch.map_or_else(String::new, |prefetch| format!(" ({prefetch})"))
             ),
-            Self::Sends { batches: None, .. } => "raise relay.concurrency".to_owned(),
-            Self::Sends { .. } => "raise relay.in_flight, so that the next batches of a partition go on meanwhile (which \
-                                   gives up their order when one fails), or give the source more partitions"
-                .to_owned(),
+            Self::Sends { prefetch: None, .. } => "raise relay.concurrency".to_owned(),
+            Self::Sends { prefetch: Some(prefetch), .. } => {
+                format!("raise relay.prefetch ({prefetch}), or give the source more partitions")
+            }
             Self::Destination { .. } => "give the destination more partitions or throughput, or lower relay.fan_out so that \
                                          sends are larger"
                 .to_owned(),
-            Self::Memory { .. } => "let it hold more, or lower relay.prefetch and relay.in_flight".to_owned(),
+            Self::Memory { .. } => "let it hold more, or lower relay.prefetch".to_owned(),
             Self::Partitions { .. } => "lower relay.restart_after, and look for why batches fail or partitions are lost"
                 .to_owned(),
             Self::Checkpoints { .. } => "look at the checkpoint store: a partition is closed when it does not take a \

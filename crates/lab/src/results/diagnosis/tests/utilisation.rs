@@ -29,10 +29,10 @@ fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
     let symptom = only(|trial| idle(trial, sends));
     assert_eq!(
         symptom.sentence(),
-        "the relay used 40.0 % of its CPU and forwarded 999,000 events/s, with more to be carried: for 60.0 % of the time \
-         it waited for sends, which take 1.00 ms per batch with at most 32 batches under way"
+        "the relay used 40.0 % of its CPU and forwarded 999,000 events/s, with more to be carried: it waited for sends \
+         60.0 % of the time, 1.00 ms per batch, with all of the 512 events in flight that relay.prefetch allows per partition"
     );
-    assert!(symptom.advice().starts_with("raise relay.in_flight"));
+    assert!(symptom.advice().starts_with("raise relay.prefetch (512)"));
     nothing(|trial| {
         idle(trial, sends);
         trial.roles.insert(Role::Relay, usage(LOW_CPU_PERCENT));
