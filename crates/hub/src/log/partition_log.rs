@@ -272,7 +272,7 @@ impl PartitionLog {
             return None;
         };
         let end = state
-            .next_number_after(index)
+            .sound_before(index)
             .min(state.readable().next_sequence_number);
         drop(state);
 

@@ -26,18 +26,29 @@ pub(super) struct Segment {
     index: Vec<IndexEntry>,
     /// Its part of the memory that is kept of what is on disk.
     share: Option<Arc<ResidentShare>>,
+    /// From where on it can't be read, if it is known to be damaged.
+    defect: Option<Box<Defect>>,
 }
 
 /// Where the batches are.
 enum Content {
-    /// In memory.
+    /// In memory; of a damaged segment those before the damage.
     Resident(BlockWriter),
     /// In the segment's file only.
     OnDisk,
     /// In the file, and about to be read.
     Loading,
-    /// In the file, or not: they are not what was written.
-    Damaged(Box<Damage>),
+}
+
+/// Where the sound part of a damaged segment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Defect {
+    /// What readers get who come to it.
+    pub(super) damage: Damage,
+    /// Bytes of the batches before it.
+    pub(super) sound_length: usize,
+    /// The number after that of the last record before it.
+    pub(super) sound_until: u64,
 }
 
 /// Whether a segment can be read.
@@ -62,10 +73,13 @@ pub(super) enum Storage {
 
 /// A segment that was read from its file and checked.
 pub(super) struct LoadedSegment {
-    /// The block with all batches, published.
+    /// The block with the batches, published.
     pub(super) writer: BlockWriter,
+    /// That of the sound batches.
     pub(super) index: SegmentIndex,
     pub(super) share: Arc<ResidentShare>,
+    /// Where the sound batches end, if not all are.
+    pub(super) defect: Option<Defect>,
 }
 
 /// Where a batch begins, noted for about one batch in every [`INDEX_INTERVAL`] bytes.
@@ -102,6 +116,7 @@ impl Segment {
             storage: Storage::Unfinished,
             index,
             share: None,
+            defect: None,
         }
     }
 
@@ -111,10 +126,10 @@ impl Segment {
         append_times: (UnixTime, UnixTime),
         length: usize,
         storage: Storage,
-        damage: Option<Damage>,
+        defect: Option<Defect>,
     ) -> Self {
         Self {
-            content: damage.map_or(Content::OnDisk, |damage| Content::Damaged(Box::new(damage))),
+            content: Content::OnDisk,
             first_sequence_number,
             first_append_time: append_times.0,
             last_append_time: append_times.1,
@@ -124,6 +139,7 @@ impl Segment {
             storage,
             index: Vec::new(),
             share: None,
+            defect: defect.map(Box::new),
         }
     }
 
@@ -132,7 +148,7 @@ impl Segment {
     pub(super) fn writer(&mut self) -> Option<&mut BlockWriter> {
         match &mut self.content {
             Content::Resident(writer) => Some(writer),
-            Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
+            Content::OnDisk | Content::Loading => None,
         }
     }
 
@@ -168,14 +184,36 @@ impl Segment {
         self.length
     }
 
-    /// Whether it can be read.
-    pub(super) fn availability(&self) -> Availability {
-        match &self.content {
-            Content::Resident(_) => Availability::Resident,
-            Content::OnDisk => Availability::OnDisk,
-            Content::Loading => Availability::Loading,
-            Content::Damaged(damage) => Availability::Damaged(**damage),
+    /// Bytes of batches that can be read.
+    #[inline]
+    pub(super) fn sound_length(&self) -> usize {
+        match &self.defect {
+            None => self.length,
+            Some(defect) => defect.sound_length,
         }
+    }
+
+    /// From where on it can't be read, if it is known to be damaged.
+    #[inline]
+    pub(super) fn defect(&self) -> Option<&Defect> {
+        self.defect.as_deref()
+    }
+
+    /// Whether its record of this number can be read.
+    pub(super) fn availability(&self, sequence_number: u64) -> Availability {
+        match (&self.content, &self.defect) {
+            (_, Some(defect)) if sequence_number >= defect.sound_until => {
+                Availability::Damaged(defect.damage)
+            }
+            (Content::Resident(_), _) => Availability::Resident,
+            (Content::OnDisk, _) => Availability::OnDisk,
+            (Content::Loading, _) => Availability::Loading,
+        }
+    }
+
+    /// Whether there is something in its file that loading it would bring into memory.
+    pub(super) fn can_be_loaded(&self) -> bool {
+        matches!(self.content, Content::OnDisk) && self.sound_length() > 0
     }
 
     /// What readers may see from `position` on; `None` if it is not in memory.
@@ -183,17 +221,17 @@ impl Segment {
     pub(super) fn readable_from(&self, position: usize) -> Option<BlockSlice> {
         match &self.content {
             Content::Resident(writer) => {
-                Some(writer.slice(position..self.readable.unwrap_or(self.length)))
+                Some(writer.slice(position..self.readable.unwrap_or(self.sound_length())))
             }
-            Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
+            Content::OnDisk | Content::Loading => None,
         }
     }
 
     /// All batches; `None` if they are not in memory.
     pub(super) fn batches(&self) -> Option<BlockSlice> {
         match &self.content {
-            Content::Resident(writer) => Some(writer.slice(0..self.length)),
-            Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
+            Content::Resident(writer) => Some(writer.slice(0..self.sound_length())),
+            Content::OnDisk | Content::Loading => None,
         }
     }
 
@@ -209,8 +247,16 @@ impl Segment {
                 self.index = loaded.index.entries;
                 self.content = Content::Resident(loaded.writer);
                 self.share = Some(loaded.share);
+                self.defect = loaded.defect.map(Box::new);
             }
-            Err(damage) => self.content = Content::Damaged(Box::new(damage)),
+            Err(damage) => {
+                self.content = Content::OnDisk;
+                self.defect = Some(Box::new(Defect {
+                    damage,
+                    sound_length: 0,
+                    sound_until: self.first_sequence_number,
+                }));
+            }
         }
     }
 
@@ -223,7 +269,7 @@ impl Segment {
     pub(super) fn capacity(&self) -> usize {
         match &self.content {
             Content::Resident(writer) => writer.published_length() + writer.remaining(),
-            Content::OnDisk | Content::Loading | Content::Damaged(_) => 0,
+            Content::OnDisk | Content::Loading => 0,
         }
     }
 
@@ -235,13 +281,13 @@ impl Segment {
         self.index = Vec::new();
         match std::mem::replace(&mut self.content, Content::OnDisk) {
             Content::Resident(writer) => Some((writer, self.share.take())),
-            Content::OnDisk | Content::Loading | Content::Damaged(_) => None,
+            Content::OnDisk | Content::Loading => None,
         }
     }
 
     /// It may be tried again to load it: what failed was the reading, not what was read.
     pub(super) fn forget_damage(&mut self) {
-        self.content = Content::OnDisk;
+        self.defect = None;
     }
 
     /// Gives the index space away when the segment is dropped.
@@ -278,7 +324,7 @@ impl Segment {
         let Content::Resident(writer) = &self.content else {
             return None;
         };
-        let published = writer.published();
+        let published = &writer.published()[..self.sound_length()];
         let mut position = match entries.checked_sub(1) {
             Some(last) => self.index[last].position,
             None => 0,

@@ -86,6 +86,15 @@ impl State {
             .min(self.readable().next_sequence_number)
     }
 
+    /// The number before which the records of the segment at `index` can be read, once they are in memory.
+    pub(super) fn sound_before(&self, index: usize) -> u64 {
+        let defect = self.segments.get(index).and_then(Segment::defect);
+        defect.map_or_else(
+            || self.next_number_after(index),
+            |defect| defect.sound_until,
+        )
+    }
+
     /// The segment of this ordinal number, if it is still there.
     pub(super) fn segment(&mut self, ordinal: u64) -> Option<&mut Segment> {
         let index = usize::try_from(ordinal.checked_sub(self.dropped_segments)?).ok()?;
@@ -139,7 +148,9 @@ impl State {
         let availability = self
             .segments
             .get(index)
-            .map_or(Availability::Resident, Segment::availability);
+            .map_or(Availability::Resident, |segment| {
+                segment.availability(sequence_number)
+            });
         (index, availability)
     }
 
@@ -147,7 +158,7 @@ impl State {
     fn still_there(&self, place: Place) -> Option<Place> {
         let index = usize::try_from(place.segment.checked_sub(self.dropped_segments)?).ok()?;
         let segment = self.segments.get(index)?;
-        if place.batch < segment.length() {
+        if place.batch < segment.sound_length() {
             return Some(place);
         }
         let at_the_end = place.batch == segment.length() && index + 1 < self.segments.len();

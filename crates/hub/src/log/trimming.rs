@@ -3,9 +3,11 @@
 //! Retention does not fit there: what an old record tells may hold for years, and what a young one tells be over at once. So
 //! the owner of a journal looks at its segments, writes again what still holds, and drops the oldest ones.
 
-use super::disk::Unavailable;
+use super::batch::{BatchHeader, RecordParts, split_record};
+use super::disk::{OpenError, Unavailable, salvage};
 use super::partition_log::PartitionLog;
 use super::segment::{Segment, Storage};
+use std::ops::Range;
 
 /// A segment that nothing will be appended to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,15 @@ pub(crate) struct CompleteSegment {
     pub(crate) next_sequence_number: u64,
     /// Bytes of its batches.
     pub(crate) bytes: u64,
+}
+
+/// What there was behind the damage in a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BeyondDamage {
+    /// The numbers of the records that are lost.
+    pub(crate) lost: Vec<Range<u64>>,
+    /// The number after that of the segment's last record.
+    pub(crate) next_sequence_number: u64,
 }
 
 impl PartitionLog {
@@ -35,6 +46,46 @@ impl PartitionLog {
             next_sequence_number: state.next_number_after(index),
             bytes: segment.length() as u64,
         })
+    }
+
+    /// Gives `each` the sound records behind the damage in the segment that `sequence_number` belongs to, with their
+    /// numbers. Readers of the log don't get them, since they would miss what is in between; a journal is better off with
+    /// them.
+    ///
+    /// # Errors
+    /// The segment's file can't be read.
+    pub(crate) fn read_beyond_damage(
+        &self,
+        sequence_number: u64,
+        mut each: impl FnMut(u64, RecordParts<'_>),
+    ) -> Result<Option<BeyondDamage>, OpenError> {
+        let Some((bytes, from, end)) = self.damaged_segment(sequence_number)? else {
+            return Ok(None);
+        };
+        let mut beyond = BeyondDamage {
+            lost: Vec::new(),
+            next_sequence_number: end,
+        };
+        let mut next = sequence_number.max(from.expected);
+        for stretch in salvage::stretches(&bytes, from, end) {
+            beyond.lost.push(next..stretch.first_sequence_number);
+            let mut number = stretch.first_sequence_number;
+            let mut rest = &bytes[stretch.bytes.clone()];
+            while let Ok(header) = BatchHeader::read(rest) {
+                let (batch, after) = rest.split_at(header.length as usize);
+                let mut records = &batch[BatchHeader::LENGTH..];
+                while let Some((record, further)) = split_record(records) {
+                    each(number, record);
+                    number += 1;
+                    records = further;
+                }
+                rest = after;
+            }
+            next = stretch.next_sequence_number;
+        }
+        beyond.lost.push(next..end);
+        beyond.lost.retain(|lost| !lost.is_empty());
+        Ok(Some(beyond))
     }
 
     /// The number before which everything is on disk as the policy has it, by whole segments.

@@ -200,10 +200,20 @@ fn settle(committer: &Committer, number: CommitNumber) -> CommitState {
 
 /// The number and sections of every record from `cursor` to the end, waiting for segments to be loaded.
 fn rest(log: &Arc<PartitionLog>, cursor: &mut Cursor) -> Result<Vec<(u64, Vec<u8>)>, Damage> {
+    let mut records = Vec::new();
+    rest_into(log, cursor, &mut records)?;
+    Ok(records)
+}
+
+/// As [`rest`], and keeps those that come before damage.
+fn rest_into(
+    log: &Arc<PartitionLog>,
+    cursor: &mut Cursor,
+    records: &mut Vec<(u64, Vec<u8>)>,
+) -> Result<(), Damage> {
     let end = log.stats().last_sequence_number.map_or(0, |last| last + 1);
     let subscriber = Subscriber::new();
     let mut subscription = log.subscribe(&subscriber, 0);
-    let mut records = Vec::new();
     let mut keys = Vec::new();
     while cursor.next_sequence_number() < end {
         if let Some(chunk) = log.read(cursor, 10_000) {
@@ -224,7 +234,7 @@ fn rest(log: &Arc<PartitionLog>, cursor: &mut Cursor) -> Result<Vec<(u64, Vec<u8
             Readiness::Damaged(damage) => return Err(damage),
         }
     }
-    Ok(records)
+    Ok(())
 }
 
 /// Polls until ready, sleeping in between until woken.

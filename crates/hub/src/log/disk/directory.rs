@@ -11,6 +11,7 @@
 use super::committer::Committer;
 use crate::log::recovery::TornTail;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,6 +53,18 @@ pub enum OpenError {
         path: PathBuf,
         /// The form it says it has.
         version: u32,
+    },
+    /// A sidecar is there, and its segment is not.
+    #[error(
+        "{}: this file is missing{}; nothing was changed: put it back, or make an empty file of that name to go on without \
+         what was in it",
+        path.display(), named(events.as_ref())
+    )]
+    MissingSegment {
+        /// The segment.
+        path: PathBuf,
+        /// The sequence numbers of the events that were in it, if the sidecar can be read.
+        events: Option<Range<u64>>,
     },
     /// A segment is not where it must be.
     #[error("{}: events from {expected} to before {found} are missing, or are there twice: a segment file was removed, renamed or added", path.display())]
@@ -97,6 +110,16 @@ impl OpenError {
             path: path.to_owned(),
             error,
         }
+    }
+}
+
+fn named(events: Option<&Range<u64>>) -> String {
+    match events {
+        Some(events) if !events.is_empty() => format!(
+            ", with the events from {} to before {}, as its sidecar says",
+            events.start, events.end
+        ),
+        _ => ", but its sidecar is there".to_owned(),
     }
 }
 

@@ -47,6 +47,7 @@ mod partition;
 mod recover;
 mod residency;
 mod rounds;
+pub(in crate::log) mod salvage;
 mod segment_files;
 pub mod sidecar;
 mod syncing;

@@ -10,13 +10,13 @@ use super::directory::{
 };
 use super::fault::Unavailable;
 use super::files::{Access, DiskFile, read_fully};
-use super::recover::{RecoveryReport, Sync, recover};
+use super::recover::{RecoveryReport, Sync, describe, read_segment, recover};
+use super::salvage::Break;
 use super::segment_files::SegmentFiles;
 use super::sidecar::{Assurance, Sidecar};
 use crate::log::block::{BlockSlice, BlockWriter};
 use crate::log::partition_log::PartitionLog;
-use crate::log::recovery::{TornTail, scan};
-use crate::log::segment::{Availability, LoadedSegment, Segment, SegmentIndex, Storage};
+use crate::log::segment::{Defect, LoadedSegment, Segment, SegmentIndex, Storage};
 use crate::log::state::{State, Watermark};
 use std::io;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ impl PartitionDirectory {
                 (sidecar.first_append_time, sidecar.last_append_time),
                 sidecar.length as usize,
                 storage,
-                segment.damage,
+                segment.defect,
             ));
         }
         Ok((state, report))
@@ -149,7 +149,7 @@ impl State {
         let ordinal = self.dropped_segments + index as u64;
         if let Some(durable) = &self.durable
             && let Some(segment) = self.segments.get_mut(index)
-            && segment.availability() == Availability::OnDisk
+            && segment.can_be_loaded()
         {
             segment.start_loading();
             durable.committer.load(durable.log.clone(), ordinal);
@@ -358,12 +358,17 @@ impl PartitionLog {
 
     /// Reads a segment back from its file, checks all of it, and wakes who waits for it.
     pub(super) fn load(&self, ordinal: u64) {
-        let Some((disk, first, next, length)) = self.loading(ordinal) else {
+        let Some((disk, loading)) = self.loading(ordinal) else {
             return;
         };
-        let loaded = self.read_segment(disk, first, next, length);
-        if let Err(damage) = &loaded {
-            disk.committer.report_damage(&disk.path, damage);
+        let loaded = self.read_segment(disk, &loading);
+        let damage = match &loaded {
+            Ok(read) if read.defect == loading.known => None,
+            Ok(read) => read.defect.map(|defect| defect.damage),
+            Err(damage) => Some(*damage),
+        };
+        if let Some(damage) = damage {
+            disk.committer.report_damage(&disk.path, &damage);
         }
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -371,14 +376,15 @@ impl PartitionLog {
         let (Some(log), Some(segment)) = (log, state.segment(ordinal)) else {
             return;
         };
-        segment.finish_loading(loaded.map(|(writer, index)| LoadedSegment {
+        segment.finish_loading(loaded.map(|read| LoadedSegment {
             share: disk.committer.residency().admit(
                 log,
                 ordinal,
-                (writer.published_length() + writer.remaining()) as u64,
+                (read.writer.published_length() + read.writer.remaining()) as u64,
             ),
-            writer,
-            index,
+            writer: read.writer,
+            index: read.index,
+            defect: read.defect,
         }));
         let wakers = state.subscriptions.take_wakers();
         drop(guard);
@@ -387,26 +393,52 @@ impl PartitionLog {
         }
     }
 
-    fn loading(&self, ordinal: u64) -> Option<(&PartitionDisk, u64, u64, usize)> {
+    /// The bytes of the damaged segment that a number belongs to, where its damage begins, and the number after its last
+    /// record. `None` if it is not known to be damaged.
+    pub(in crate::log) fn damaged_segment(
+        &self,
+        sequence_number: u64,
+    ) -> Result<Option<(Vec<u8>, Break, u64)>, OpenError> {
+        let state = self.lock();
+        let following = state
+            .segments
+            .partition_point(|segment| segment.first_sequence_number <= sequence_number);
+        let index = following.saturating_sub(1);
+        let (Some(segment), Some(disk)) = (state.segments.get(index), &self.disk) else {
+            return Ok(None);
+        };
+        let Some(defect) = segment.defect() else {
+            return Ok(None);
+        };
+        let from = Break {
+            position: defect.sound_length,
+            expected: defect.sound_until,
+        };
+        let end = state.next_number_after(index);
+        let path = segment_path(&disk.path, segment.first_sequence_number);
+        drop(state);
+        let (bytes, _) =
+            read_segment(disk.committer.files(), &path).map_err(OpenError::io(&path))?;
+        Ok(Some((bytes, from, end)))
+    }
+
+    fn loading(&self, ordinal: u64) -> Option<(&PartitionDisk, Loading)> {
         let mut state = self.lock();
         let index = usize::try_from(ordinal.checked_sub(state.dropped_segments)?).ok()?;
         let next = state.next_number_after(index);
         let segment = state.segment(ordinal)?;
-        Some((
-            self.disk.as_ref()?,
-            segment.first_sequence_number,
-            next,
-            segment.length(),
-        ))
+        let loading = Loading {
+            first: segment.first_sequence_number,
+            next: segment.defect().map_or(next, |defect| defect.sound_until),
+            length: segment.sound_length(),
+            known: segment.defect().copied(),
+        };
+        Some((self.disk.as_ref()?, loading))
     }
 
-    fn read_segment(
-        &self,
-        disk: &PartitionDisk,
-        first: u64,
-        next: u64,
-        length: usize,
-    ) -> Result<(BlockWriter, SegmentIndex), Damage> {
+    /// The batches of a segment file, those before the damage if there is one. The error is that nothing can be read.
+    fn read_segment(&self, disk: &PartitionDisk, loading: &Loading) -> Result<ReadSegment, Damage> {
+        let Loading { first, next, .. } = *loading;
         let damage = |position, cause| Damage {
             segment: first,
             position,
@@ -419,32 +451,53 @@ impl PartitionLog {
             .files()
             .open(&path, Access::Read)
             .map_err(unreadable)?;
-        let mut writer = self.pool.take(length.next_power_of_two());
-        fill(&*file, &mut writer, length).map_err(unreadable)?;
+        let mut writer = self.pool.take(loading.length.next_power_of_two());
+        fill(&*file, &mut writer, loading.length).map_err(unreadable)?;
         writer.publish();
         let batches = writer.published();
-        if batches.len() < length {
-            return Err(damage(batches.len() as u64, DamageCause::Length));
-        }
-        let found = scan(batches);
-        if let Some(torn) = found.torn {
-            return Err(damage(found.valid_length as u64, DamageCause::Batch(torn)));
-        }
-        match found.sequence_numbers {
-            Some((from, to)) if (from, to) == (first, next) => {
-                let index = SegmentIndex::of(batches);
-                Ok((writer, index))
-            }
-            Some((from, _to)) if from != first => {
-                let torn = TornTail::SequenceNumber {
-                    expected: first,
-                    found: from,
-                };
-                Err(damage(0, DamageCause::Batch(torn)))
-            }
-            _ => Err(damage(length as u64, DamageCause::Length)),
-        }
+        let (sound, torn) = describe(batches, first, loading.length as u64);
+        let sound_length = sound.length as usize;
+        let cause = match torn {
+            _ if batches.len() < loading.length => Some(DamageCause::Length),
+            Some(torn) => Some(DamageCause::Batch(torn)),
+            None if sound.next_sequence_number != next => Some(DamageCause::Length),
+            None => None,
+        };
+        let found = cause.map(|cause| Defect {
+            damage: match cause {
+                DamageCause::Length => damage(batches.len() as u64, cause),
+                _ => damage(sound.length, cause),
+            },
+            sound_length,
+            sound_until: sound.next_sequence_number.min(next),
+        });
+        let defect = found.or(loading.known);
+        let index = SegmentIndex::of(&batches[..sound_length]);
+        Ok(ReadSegment {
+            writer,
+            index,
+            defect,
+        })
     }
+}
+
+/// The part of a segment that is to be read back: all of it, or what is before the damage.
+struct Loading {
+    first: u64,
+    /// The number after its last record.
+    next: u64,
+    length: usize,
+    /// The damage, which was reported already.
+    known: Option<Defect>,
+}
+
+/// What was read of a segment file.
+struct ReadSegment {
+    /// All of it, published.
+    writer: BlockWriter,
+    /// Of the sound batches.
+    index: SegmentIndex,
+    defect: Option<Defect>,
 }
 
 /// Reads up to `length` bytes from the beginning of a file.

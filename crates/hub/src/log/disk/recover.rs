@@ -5,8 +5,13 @@
 //!
 //! * After the last segment with a sidecar it is a torn tail. The file is cut there, and files after it, which can
 //!   only hold what was never promised, go. Nothing acknowledged is lost beyond what the policy allows.
-//! * Before that it is damage: events that were safe are not there. The segment stays as it is, its readers get an
-//!   error, and the segments around it serve.
+//! * Before that, or where sound batches follow, it is damage: events that were safe are not there. The segment stays
+//!   as it is, its readers get what is sound before the damage and then an error, and the segments around it serve. So
+//!   it is with a segment that is shorter or longer than its sidecar says.
+//!
+//! A sidecar without its segment proves that the segment was removed by someone else: retention and cleaning remove the
+//! sidecar first. The start is refused then, as it is when segments don't follow each other. Without the sidecar a
+//! missing first or last segment can't be told from one that retention took, or that never was.
 //!
 //! The whole directory is looked at before anything is changed, so a start that is refused changes nothing.
 
@@ -14,9 +19,11 @@ use super::directory::{
     Damage, DamageCause, Kind, OpenError, parse_name, segment_path, sidecar_path,
 };
 use super::files::{Access, DiskFiles, read_fully, write_fully};
+use super::salvage::{self, Break};
 use super::sidecar::{Assurance, BootId, Sidecar, SidecarError};
 use crate::log::batch::{self, BatchError, BatchHeader};
 use crate::log::recovery::{TornTail, scan};
+use crate::log::segment::Defect;
 use crate::unix_time::UnixTime;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -71,7 +78,7 @@ pub(in crate::log) struct RecoveredSegment {
     pub(in crate::log) sidecar: Sidecar,
     /// It is on the device, as far as anyone can tell.
     pub(in crate::log) is_synced: bool,
-    pub(in crate::log) damage: Option<Damage>,
+    pub(in crate::log) defect: Option<Defect>,
 }
 
 /// Looks at the partition's `directory` and mends it. If segments had to be scanned,
@@ -94,30 +101,28 @@ pub(in crate::log) fn recover(
         report: RecoveryReport::default(),
         mending: Vec::new(),
     };
-    let trusted = segments
-        .iter()
-        .map(|number| survey.trusted_sidecar(*number, sidecars.contains(number)))
-        .collect::<Result<Vec<_>, _>>()?;
-    let sealed = trusted
-        .iter()
-        .rposition(Option::is_some)
-        .map_or(0, |last| last + 1);
-    for (place, (&number, trusted)) in segments.iter().zip(&trusted).enumerate() {
-        match trusted {
-            Some(sidecar) => survey.keep_trusted(number, sidecar)?,
-            None if place < sealed => {
-                survey.survey_inner(number, segments.get(place + 1).copied())?;
-            }
-            None => survey.survey_tail(number)?,
-        }
-    }
     for &orphan in sidecars
         .iter()
         .filter(|number| segments.binary_search(number).is_err())
     {
-        survey
-            .mending
-            .push(Mending::Remove(sidecar_path(directory, orphan)));
+        survey.survey_orphan(orphan)?;
+    }
+    let testimonies = segments
+        .iter()
+        .map(|number| survey.testimony(*number, sidecars.contains(number)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let sealed = testimonies
+        .iter()
+        .rposition(|testimony| *testimony != Testimony::None)
+        .map_or(0, |last| last + 1);
+    for (place, (&number, testimony)) in segments.iter().zip(&testimonies).enumerate() {
+        let following = segments.get(place + 1).copied();
+        match testimony {
+            Testimony::Fits(sidecar) => survey.keep_trusted(number, sidecar)?,
+            Testimony::Contradicted(sidecar) => survey.survey_contradicted(number, sidecar)?,
+            Testimony::None if place < sealed => survey.survey_inner(number, following)?,
+            Testimony::None => survey.survey_tail(number, following)?,
+        }
     }
     survey.finish()
 }
@@ -159,38 +164,97 @@ enum Mending {
 
 /// What was found in a segment file.
 struct Found {
+    bytes: Vec<u8>,
     sidecar: Sidecar,
     file_length: u64,
     torn: Option<TornTail>,
 }
 
+/// What the sidecar of a segment says about it.
+#[derive(Clone, Copy, PartialEq)]
+enum Testimony {
+    /// Nothing that can be relied on.
+    None,
+    /// The segment is complete, and has the right length.
+    Fits(Sidecar),
+    /// The segment was complete, and has another length now.
+    Contradicted(Sidecar),
+}
+
 impl Survey<'_> {
-    /// The sidecar of a segment, if it can be believed.
-    fn trusted_sidecar(&self, number: u64, exists: bool) -> Result<Option<Sidecar>, OpenError> {
+    /// What the sidecar of a segment says.
+    fn testimony(&self, number: u64, exists: bool) -> Result<Testimony, OpenError> {
         if !exists {
-            return Ok(None);
+            return Ok(Testimony::None);
         }
-        let path = sidecar_path(self.directory, number);
-        let sidecar = match read_sidecar(self.files, &path).map_err(OpenError::io(&path))? {
-            Ok(sidecar) => sidecar,
-            Err(SidecarError::Version { version }) => {
-                return Err(OpenError::NewerVersion { path, version });
-            }
-            Err(SidecarError::Form | SidecarError::Checksum | SidecarError::Fields) => {
-                return Ok(None);
-            }
+        let Ok(sidecar) = self.sidecar(number)? else {
+            return Ok(Testimony::None);
         };
-        let vouches = match sidecar.assurance {
-            Assurance::Synced => true,
-            Assurance::Written(boot) => Some(boot) == self.boot,
-        };
+        if !self.vouches(&sidecar) || sidecar.first_sequence_number != number {
+            return Ok(Testimony::None);
+        }
         let segment = segment_path(self.directory, number);
         let length = self
             .files
             .length(&segment)
             .map_err(OpenError::io(&segment))?;
-        let fits = sidecar.first_sequence_number == number && sidecar.length == length;
-        Ok((vouches && fits).then_some(sidecar))
+        Ok(match sidecar.length == length {
+            true => Testimony::Fits(sidecar),
+            // It was an empty segment that kept the next number, and has been written to since.
+            false if sidecar.records() == 0 => Testimony::None,
+            false => Testimony::Contradicted(sidecar),
+        })
+    }
+
+    fn sidecar(&self, number: u64) -> Result<Result<Sidecar, SidecarError>, OpenError> {
+        let path = sidecar_path(self.directory, number);
+        match read_sidecar(self.files, &path).map_err(OpenError::io(&path))? {
+            Err(SidecarError::Version { version }) => {
+                Err(OpenError::NewerVersion { path, version })
+            }
+            sidecar => Ok(sidecar),
+        }
+    }
+
+    /// Whether what the sidecar says holds in spite of whatever ended the process before.
+    fn vouches(&self, sidecar: &Sidecar) -> bool {
+        match sidecar.assurance {
+            Assurance::Synced => true,
+            Assurance::Written(boot) => Some(boot) == self.boot,
+        }
+    }
+
+    /// A sidecar whose segment is not there.
+    fn survey_orphan(&mut self, number: u64) -> Result<(), OpenError> {
+        let lost = match self.sidecar(number)? {
+            Ok(sidecar) if self.vouches(&sidecar) => {
+                return Err(OpenError::MissingSegment {
+                    path: segment_path(self.directory, number),
+                    events: Some(number..sidecar.next_sequence_number),
+                });
+            }
+            // The system went down before it had written the segment, which the policy `os` allows.
+            Ok(sidecar) => sidecar.length,
+            Err(SidecarError::Form) => 0,
+            Err(_) => {
+                return Err(OpenError::MissingSegment {
+                    path: segment_path(self.directory, number),
+                    events: None,
+                });
+            }
+        };
+        self.mending
+            .push(Mending::Remove(sidecar_path(self.directory, number)));
+        self.report.torn.push(Torn {
+            path: segment_path(self.directory, number),
+            position: 0,
+            bytes: lost,
+            cause: TornTail::Batch(BatchError::Incomplete {
+                needed: lost as usize,
+                available: 0,
+            }),
+        });
+        Ok(())
     }
 
     fn keep_trusted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
@@ -209,10 +273,30 @@ impl Survey<'_> {
             self.keep(found.sidecar, self.sync.is_some(), None);
             return Ok(());
         }
+        self.keep_damaged(&found, next);
+        Ok(())
+    }
+
+    /// A segment that was complete and has another length than it had.
+    fn survey_contradicted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
+        self.expect(number)?;
+        let found = self.scan(number)?;
+        self.keep_damaged(&found, sidecar.next_sequence_number);
+        Ok(())
+    }
+
+    /// Keeps a segment whose records end before `next` and are not all there.
+    fn keep_damaged(&mut self, found: &Found, next: u64) {
+        let number = found.sidecar.first_sequence_number;
         let damage = Damage {
             segment: number,
             position: found.sidecar.length,
             cause: found.torn.map_or(DamageCause::Length, DamageCause::Batch),
+        };
+        let defect = Defect {
+            damage,
+            sound_length: found.sidecar.length as usize,
+            sound_until: found.sidecar.next_sequence_number.min(next),
         };
         let whole = Sidecar {
             length: found.file_length,
@@ -222,12 +306,32 @@ impl Survey<'_> {
         self.report
             .damaged
             .push((segment_path(self.directory, number), damage));
-        self.keep(whole, true, Some(damage));
-        Ok(())
+        self.keep(whole, true, Some(defect));
+    }
+
+    /// The number before which the records of the damaged segment at the end came, if it is damaged and not torn.
+    fn end_of_damaged(
+        &mut self,
+        found: &Found,
+        following: Option<u64>,
+    ) -> Result<Option<u64>, OpenError> {
+        let from = Break {
+            position: found.sidecar.length as usize,
+            expected: found.sidecar.next_sequence_number,
+        };
+        if let Some(following) = following.filter(|number| *number > from.expected) {
+            let path = segment_path(self.directory, following);
+            let (bytes, _) = read_segment(self.files, &path).map_err(OpenError::io(&path))?;
+            if salvage::is_proven_by(following, &bytes, &found.bytes[from.position..]) {
+                return Ok(Some(following));
+            }
+        }
+        let end = salvage::end_beyond(&found.bytes, from);
+        Ok(end.filter(|end| following.is_none_or(|following| following == *end)))
     }
 
     /// A segment that no segment with a sidecar follows: what was written last.
-    fn survey_tail(&mut self, number: u64) -> Result<(), OpenError> {
+    fn survey_tail(&mut self, number: u64, following: Option<u64>) -> Result<(), OpenError> {
         let path = segment_path(self.directory, number);
         let expected = self.expected.unwrap_or(number);
         if self.tail == Tail::Torn || (self.tail == Tail::Whole && expected != number) {
@@ -242,6 +346,12 @@ impl Survey<'_> {
         self.expect(number)?;
         let found = self.scan(number)?;
         self.tail = Tail::Whole;
+        if found.torn.is_some()
+            && let Some(end) = self.end_of_damaged(&found, following)?
+        {
+            self.keep_damaged(&found, end);
+            return Ok(());
+        }
         let kept = found.sidecar.length;
         if let Some(cause) = found.torn {
             self.tail = Tail::Torn;
@@ -265,7 +375,7 @@ impl Survey<'_> {
         }
     }
 
-    fn keep(&mut self, mut sidecar: Sidecar, is_synced: bool, damage: Option<Damage>) {
+    fn keep(&mut self, mut sidecar: Sidecar, is_synced: bool, defect: Option<Defect>) {
         if let Some(last) = self.recovered.last_append_time {
             sidecar.first_append_time = sidecar.first_append_time.max(last);
             sidecar.last_append_time = sidecar.last_append_time.max(last);
@@ -274,14 +384,14 @@ impl Survey<'_> {
         if sidecar.last_append_time > UnixTime::MIN {
             self.recovered.last_append_time = Some(sidecar.last_append_time);
         }
-        if sidecar.records() > 0 || damage.is_some() {
+        if sidecar.records() > 0 || defect.is_some() {
             self.report.segments += 1;
             self.report.bytes += sidecar.length;
             self.report.records += sidecar.records();
             self.recovered.segments.push(RecoveredSegment {
                 sidecar,
                 is_synced,
-                damage,
+                defect,
             });
         }
     }
@@ -318,6 +428,7 @@ impl Survey<'_> {
             return Err(OpenError::NewerVersion { path, version });
         }
         Ok(Found {
+            bytes,
             sidecar,
             file_length,
             torn,

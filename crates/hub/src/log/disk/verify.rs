@@ -44,6 +44,9 @@ pub enum Problem {
         /// The number of the file.
         found: u64,
     },
+    /// The sidecar is there, and its segment is not.
+    #[error("its segment is missing")]
+    MissingSegment,
     /// The sidecar can't be read.
     #[error("not a sidecar: {0}")]
     Sidecar(SidecarError),
@@ -60,18 +63,27 @@ pub fn verify(directory: &Path) -> io::Result<Verification> {
     let mut verification = Verification::default();
     let mut directories = vec![directory.to_owned()];
     while let Some(directory) = directories.pop() {
-        let mut segments = Vec::new();
+        let (mut segments, mut sidecars) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&directory)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
                 directories.push(entry.path());
-            } else if let Some((number, Kind::Segment)) =
-                entry.file_name().to_str().and_then(parse_name)
-            {
-                segments.push(number);
+                continue;
+            }
+            match entry.file_name().to_str().and_then(parse_name) {
+                Some((number, Kind::Segment)) => segments.push(number),
+                Some((number, Kind::Sidecar)) => sidecars.push(number),
+                None => {}
             }
         }
         segments.sort_unstable();
+        sidecars.sort_unstable();
+        sidecars.retain(|number| segments.binary_search(number).is_err());
+        let orphans = sidecars
+            .iter()
+            .map(|number| sidecar_path(&directory, *number));
+        let orphans = orphans.map(|path| (path, Problem::MissingSegment));
+        verification.problems.extend(orphans);
         verification.add_partition(&directory, &segments)?;
     }
     Ok(verification)

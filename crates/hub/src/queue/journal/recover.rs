@@ -20,7 +20,8 @@ use crate::queue::subscription_rules::{KeptRules, SubscriptionRules, decoded};
 use amqp::message::MessageView;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
@@ -61,6 +62,15 @@ pub(in crate::queue) enum JournalError {
         path: PathBuf,
         /// Which.
         record: u64,
+    },
+    /// What says which queues there are was lost, and there are messages of queues that nothing else names.
+    #[error(
+        "{}: the journal is damaged, and what it said about which subscription its messages belong to is lost; put back \
+         the damaged file, or remove the folder to give its messages up", path.display()
+    )]
+    NoAccount {
+        /// The journal's directory.
+        path: PathBuf,
     },
     /// A message belongs to no session, and sessions are required now.
     #[error(
@@ -132,9 +142,10 @@ impl Journal {
             presence: place.presence,
             committer: place.committer,
         };
-        let (log, report) = PartitionLog::open(limits, place.pool, directory)?;
+        let (log, mut report) = PartitionLog::open(limits, place.pool, directory)?;
         let mut told = Told::default();
-        read(&log, &path, &mut told)?;
+        let damaged = read(&log, &path, &mut told)?;
+        report.damaged.extend(damaged);
         if let Some(kept) = &told.queues
             && kept.is_topic != is_topic
         {
@@ -142,6 +153,9 @@ impl Journal {
                 path,
                 is_topic: kept.is_topic,
             });
+        }
+        if !told.names_all(is_topic) {
+            return Err(JournalError::NoAccount { path });
         }
         // Without any account, all that it was for may have been given numbers.
         let is_unknown = is_present && told.queues.is_none();
@@ -209,17 +223,19 @@ fn declared(kept: Queues, names: &[String], is_topic: bool) -> Queues {
     }
 }
 
-/// Reads all records. What is damaged is left out; the log has reported it.
+/// Reads all records. Those that are damaged are left out and reported, and those behind them read all the same: they say
+/// what became of messages that came before. Returns damage that was not known when the log was opened.
 fn read(
     log: &Arc<PartitionLog>,
-    path: &std::path::Path,
+    path: &Path,
     told: &mut Told,
-) -> Result<(), JournalError> {
+) -> Result<Vec<(PathBuf, Damage)>, JournalError> {
     let end = log.stats().last_sequence_number.map_or(0, |last| last + 1);
     let subscriber = Subscriber::new();
     let mut subscription = log.subscribe(&subscriber, 0);
     let mut cursor = log.position(Start::Earliest)?;
     let mut next = log.stats().begin_sequence_number;
+    let mut damaged = Vec::new();
     let unknown = |record| JournalError::Record {
         path: path.to_owned(),
         record,
@@ -228,10 +244,8 @@ fn read(
         if let Some(chunk) = log.read(&mut cursor, usize::MAX) {
             for record in chunk.records() {
                 let number = record.sequence_number;
-                let decoded = Record::decode(record.annotations);
-                let decoded = decoded.ok_or_else(|| unknown(number))?;
-                let applied = told.apply(decoded, record.sections, number);
-                applied.ok_or_else(|| unknown(number))?;
+                told.read(record.annotations, record.sections, number)
+                    .ok_or_else(|| unknown(number))?;
                 next = number + 1;
             }
             // It was the whole rest of a segment.
@@ -250,16 +264,41 @@ fn read(
                 });
             }
             Readiness::Damaged(damage) => {
-                tracing::error!(journal = %path.display(), %damage, "what follows in the segment is left out");
-                let segment = log.complete_segment(next);
-                next = segment.map_or(end, |segment| segment.next_sequence_number);
+                let mut refused = None;
+                let beyond = log.read_beyond_damage(next, |number, record| {
+                    if told
+                        .read(record.annotations, record.sections, number)
+                        .is_none()
+                    {
+                        refused.get_or_insert(number);
+                    }
+                })?;
+                if let Some(record) = refused {
+                    return Err(unknown(record));
+                }
+                let beyond = beyond.unwrap_or_default();
+                report_lost(path, &damage, &beyond.lost);
+                damaged.push((path.to_owned(), damage));
+                next = beyond.next_sequence_number.max(next + 1);
                 if next < end {
                     cursor = position(log, next)?;
                 }
             }
         }
     }
-    Ok(())
+    Ok(damaged)
+}
+
+/// One line about what damage has cost a journal.
+fn report_lost(path: &Path, damage: &Damage, lost: &[Range<u64>]) {
+    let count: u64 = lost.iter().map(|lost| lost.end - lost.start).sum();
+    tracing::error!(
+        journal = %path.display(),
+        %damage,
+        lost_records = count,
+        "records of a journal are lost: messages that they brought are gone, and messages whose completion they \
+         recorded are delivered again"
+    );
 }
 
 fn position(log: &PartitionLog, next: u64) -> Result<Cursor, PositionError> {
@@ -285,6 +324,24 @@ fn wait(subscriber: &Subscriber) {
 }
 
 impl Told {
+    /// Notes what the record with these bytes tells; `None` if that makes no sense.
+    fn read(&mut self, head: &[u8], bytes: &[u8], number: u64) -> Option<()> {
+        self.apply(Record::decode(head)?, bytes, number)
+    }
+
+    /// Whether it is known of which queue each message is. It always is, unless an account was lost; a queue has the
+    /// first ids in any case.
+    fn names_all(&self, is_topic: bool) -> bool {
+        let is_named = |id: u32| match &self.queues {
+            Some(queues) => id < queues.next_id,
+            None => !is_topic,
+        };
+        self.of_queues
+            .iter()
+            .filter(|(_, queue)| !queue.messages.is_empty())
+            .all(|(id, _)| is_named(id / QUEUES_OF_ONE as u32))
+    }
+
     /// Notes what a record tells; `None` if that makes no sense.
     fn apply(&mut self, record: Record<'_>, bytes: &[u8], number: u64) -> Option<()> {
         match record {
