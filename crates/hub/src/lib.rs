@@ -17,6 +17,7 @@ pub mod counters;
 pub mod front;
 pub mod log;
 pub mod namespace;
+mod owner_only;
 pub mod profile;
 pub mod queue;
 pub mod service;

@@ -6,15 +6,18 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hub::UnixTime;
 use hub::log::disk::{StorageOptions, SyncPolicy};
 use hub::log::{AppendError, NewRecord};
 use hub::namespace::{
     DataDirectoryError, EntityError, HubConfig, Namespace, NamespaceConfig, NamespaceError,
-    Partition, StorageConfig,
+    Partition, QueueConfig, StorageConfig, TopicConfig,
 };
+use hub::queue::{Entity, NewMessage, QueueOptions};
 
 fn config(directory: &Path, hubs: Vec<HubConfig>) -> NamespaceConfig {
     NamespaceConfig {
@@ -161,15 +164,15 @@ fn a_newer_version_is_refused_and_left_alone() {
     let version = directory.path().join("VERSION");
     assert_eq!(
         fs::read_to_string(&version).unwrap(),
-        "parshall data directory, version 1\n"
+        "parshall data directory, version 2\n"
     );
-    fs::write(&version, "parshall data directory, version 2\n").unwrap();
+    fs::write(&version, "parshall data directory, version 3\n").unwrap();
     let before = everything(directory.path());
     let error = refusal(directory.path(), vec![HubConfig::new("b", 1)]);
     assert_eq!(
         error.to_string(),
         format!(
-            "the data directory {} has version 2; this program knows versions up to 1",
+            "the data directory {} has version 3; this program knows versions up to 2",
             directory.path().display()
         )
     );
@@ -281,23 +284,326 @@ fn a_deleted_hub_leaves_no_file_and_its_name_can_be_given_again() {
 }
 
 #[test]
-fn what_a_creation_or_deletion_left_that_was_cut_short_is_removed_at_the_next_start() {
+fn what_a_deletion_left_that_was_cut_short_is_removed_at_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
-    drop(open(directory.path(), vec![HubConfig::new("orders", 1)]).unwrap());
+    let namespace = open(
+        directory.path(),
+        vec![HubConfig::new("orders", 1), HubConfig::new("old", 1)],
+    )
+    .unwrap();
+    append(&namespace.hub("old").unwrap().partitions()[0], 3).unwrap();
+    namespace.close().unwrap();
     let hubs = directory.path().join("hubs");
-    for leftover in ["orders~9.0", "_deleted-orders~7.0", "orders~1.1"] {
-        fs::create_dir_all(hubs.join(leftover)).unwrap();
-        fs::write(hubs.join(leftover).join("00000000000000000000.log"), "x").unwrap();
-    }
+    let segment = hubs.join("old~2.0/00000000000000000000.log");
+    let content = fs::read(&segment).unwrap();
+    namespace.delete_hub("old").unwrap();
+    // As if the process had ended before it came to the files of this hub, and half way through those of another.
+    fs::create_dir(hubs.join("old~2.0")).unwrap();
+    fs::write(&segment, content).unwrap();
+    fs::create_dir(hubs.join("_deleted-older~1.7")).unwrap();
+    fs::write(
+        hubs.join("_deleted-older~1.7/00000000000000000000.log"),
+        "x",
+    )
+    .unwrap();
     fs::write(directory.path().join("manifest.json.new"), "{\"last").unwrap();
     fs::write(hubs.join("notes"), "someone's").unwrap();
+    fs::create_dir(hubs.join("backup~of mine")).unwrap();
+    drop(namespace);
     let namespace = open(directory.path(), vec![]).unwrap();
     assert_eq!(names(&namespace), ["orders"]);
-    let left: Vec<_> = fs::read_dir(&hubs)
+    let mut left: Vec<_> = fs::read_dir(&hubs)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left, ["notes"]);
+    left.sort();
+    assert_eq!(left, ["backup~of mine", "notes"]);
+    // Once the folders are gone, the manifest forgets the hub.
+    drop(namespace);
+    drop(open(directory.path(), vec![]).unwrap());
+    let manifest = fs::read_to_string(directory.path().join("manifest.json")).unwrap();
+    assert!(!manifest.contains("deleted"), "{manifest}");
+}
+
+/// A directory with events in two hubs and with messages in a queue and in a topic's subscriptions, after a close.
+fn filled() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let namespace = Namespace::new(&declared(directory.path()), at(1_000)).unwrap();
+    for (hub, count) in [("a", 500), ("b", 400)] {
+        append(&namespace.hub(hub).unwrap().partitions()[0], count).unwrap();
+    }
+    let message = NewMessage {
+        sections: &[MESSAGE],
+        ..NewMessage::default()
+    };
+    for name in ["Jobs", "team/news"] {
+        match namespace.queue_or_topic(name).unwrap() {
+            Entity::Queue(queue) => drop(queue.enqueue(at(2_000), &[message; 7]).unwrap()),
+            Entity::Topic(topic) => drop(topic.enqueue(at(2_000), &[message; 7]).unwrap()),
+        }
+    }
+    namespace.close().unwrap();
+    directory
+}
+
+fn declared(directory: &Path) -> NamespaceConfig {
+    let jobs = QueueConfig {
+        name: "Jobs".into(),
+        options: QueueOptions {
+            lock_duration: Duration::from_secs(17),
+            ..QueueOptions::default()
+        },
+    };
+    NamespaceConfig {
+        queues: vec![jobs],
+        topics: vec![TopicConfig::new("team/news", ["all", "audit"])],
+        ..config(
+            directory,
+            vec![HubConfig::new("a", 1), HubConfig::new("b", 1)],
+        )
+    }
+}
+
+/// How much of what [`filled`] has put there is served.
+fn served(namespace: &Namespace) -> Vec<(String, u64)> {
+    let mut served = Vec::new();
+    for hub in namespace.hubs().iter() {
+        let stats = hub.partitions()[0].log().stats();
+        let end = stats.last_sequence_number.map_or(0, |last| last + 1);
+        let count = end - stats.begin_sequence_number;
+        served.push((hub.name().to_owned(), count));
+    }
+    for entity in namespace
+        .queues()
+        .map_or_else(Vec::new, |queues| queues.entities())
+    {
+        match entity {
+            Entity::Queue(queue) => served.push((queue.name().to_owned(), queue.counts().active)),
+            Entity::Topic(topic) => served.extend(topic.subscriptions().iter().map(|each| {
+                let name = format!("{}/{}", topic.name(), each.name());
+                (name, each.queue().counts().active)
+            })),
+        }
+    }
+    served
+}
+
+fn everything_served() -> Vec<(String, u64)> {
+    let all = [
+        ("a", 500),
+        ("b", 400),
+        ("Jobs", 7),
+        ("team/news/all", 7),
+        ("team/news/audit", 7),
+    ];
+    all.map(|(name, count)| (name.to_owned(), count)).to_vec()
+}
+
+/// A body of one byte.
+const MESSAGE: &[u8] = &[0x00, 0x53, 0x75, 0xa0, 0x01, b'x'];
+
+#[test]
+fn queues_and_topics_are_served_again_though_nothing_declares_them() {
+    let directory = filled();
+    let namespace = open(directory.path(), vec![]).unwrap();
+    assert_eq!(served(&namespace), everything_served());
+    let Some(Entity::Queue(jobs)) = namespace.queue_or_topic("jobs") else {
+        panic!("there is no queue")
+    };
+    assert_eq!(jobs.options().lock_duration, Duration::from_secs(17));
+    assert_eq!(namespace.queue_configs().len(), 1);
+    drop((namespace, jobs));
+
+    // What is declared counts, and what is left out stays.
+    let declaration = NamespaceConfig {
+        queues: vec![QueueConfig::new("new"), QueueConfig::new("JOBS")],
+        topics: vec![TopicConfig::new("team/news", ["more", "all"])],
+        ..config(directory.path(), vec![])
+    };
+    let namespace = Namespace::new(&declaration, at(3_000)).unwrap();
+    let topics = namespace.topic_configs()[0].subscriptions.iter();
+    let subscriptions: Vec<_> = topics.map(|each| each.name.as_str()).collect();
+    assert_eq!(subscriptions, ["more", "all", "audit"]);
+    let mut expected = everything_served();
+    expected[2].0 = "JOBS".to_owned();
+    expected.extend([("new".to_owned(), 0), ("team/news/more".to_owned(), 0)]);
+    expected.sort();
+    let mut found = served(&namespace);
+    found.sort();
+    assert_eq!(found, expected);
+    drop(namespace);
+
+    // One that is kept must not contradict one that is declared.
+    let declaration = NamespaceConfig {
+        topics: vec![TopicConfig::new("jobs", ["all"])],
+        ..config(directory.path(), vec![])
+    };
+    let refused = Namespace::new(&declaration, at(3_000)).unwrap_err();
+    assert!(refused.to_string().contains("JOBS"), "{refused}");
+    let hub = config(directory.path(), vec![HubConfig::new("jobs", 1)]);
+    let refused = Namespace::new(&hub, at(3_000)).unwrap_err();
+    assert!(
+        matches!(refused, NamespaceError::KeptQueue { .. }),
+        "{refused}"
+    );
+}
+
+#[test]
+fn without_the_manifest_nothing_is_served_and_nothing_is_touched() {
+    let directory = filled();
+    let manifest = directory.path().join("manifest.json");
+    let content = fs::read(&manifest).unwrap();
+    fs::remove_file(&manifest).unwrap();
+    let before = everything(directory.path());
+    for hubs in [vec![], vec![HubConfig::new("a", 1)]] {
+        let refused = refusal(directory.path(), hubs);
+        assert!(matches!(refused, DataDirectoryError::Missing { .. }));
+        let refused = refused.to_string();
+        assert!(refused.starts_with("manifest.json is missing"), "{refused}");
+    }
+    assert_eq!(everything(directory.path()), before);
+    for emptied in ["", "{}", "{\"last_number\": 1, \"hubs\": []}"] {
+        fs::write(&manifest, emptied).unwrap();
+        let refused = refusal(directory.path(), vec![]).to_string();
+        let is_named = refused.contains("manifest.json");
+        assert!(is_named, "{emptied}: {refused}");
+    }
+    fs::write(&manifest, content).unwrap();
+    let namespace = open(directory.path(), vec![]).unwrap();
+    assert_eq!(served(&namespace), everything_served());
+}
+
+#[test]
+fn an_older_manifest_that_misses_what_has_data_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap());
+    let manifest = directory.path().join("manifest.json");
+    let older = fs::read(&manifest).unwrap();
+    let with_b = vec![HubConfig::new("a", 1), HubConfig::new("b", 1)];
+    let namespace = open(directory.path(), with_b.clone()).unwrap();
+    append(&namespace.hub("b").unwrap().partitions()[0], 5).unwrap();
+    namespace.close().unwrap();
+    drop(namespace);
+    let newer = fs::read(&manifest).unwrap();
+    fs::write(&manifest, &older).unwrap();
+    let refused = refusal(directory.path(), vec![]).to_string();
+    assert!(
+        refused.contains("hubs/b~2.0 holds data of a hub"),
+        "{refused}"
+    );
+    fs::write(&manifest, newer).unwrap();
+    let namespace = open(directory.path(), with_b).unwrap();
+    let stats = namespace.hub("b").unwrap().partitions()[0].log().stats();
+    assert_eq!(stats.last_sequence_number, Some(4));
+    drop(namespace);
+
+    let directory = filled();
+    let manifest = directory.path().join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json.as_object_mut().unwrap().remove("topics").unwrap();
+    fs::write(&manifest, json.to_string()).unwrap();
+    let refused = refusal(directory.path(), vec![]).to_string();
+    assert!(refused.contains("queues/team~news holds data"), "{refused}");
+    let declared = Namespace::new(&declared(directory.path()), at(3_000)).unwrap();
+    assert_eq!(served(&declared), everything_served());
+}
+
+/// A copy of a directory with everything in it.
+fn copy(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for name in everything(from) {
+        match from.join(&name).is_dir() {
+            true => fs::create_dir(to.path().join(&name)).unwrap(),
+            false => drop(fs::copy(from.join(&name), to.path().join(&name)).unwrap()),
+        }
+    }
+    to
+}
+
+#[test]
+fn whichever_file_is_missing_it_is_named_or_everything_is_served() {
+    let original = filled();
+    let (mut refused, mut served_all) = (0, 0);
+    for name in everything(original.path()) {
+        let directory = copy(original.path());
+        if directory.path().join(&name).is_dir() {
+            continue;
+        }
+        fs::remove_file(directory.path().join(&name)).unwrap();
+        match Namespace::new(&config(directory.path(), vec![]), at(3_000)) {
+            Ok(namespace) => {
+                assert_eq!(
+                    served(&namespace),
+                    everything_served(),
+                    "{}",
+                    name.display()
+                );
+                served_all += 1;
+            }
+            Err(error) => {
+                let named = name.file_name().unwrap().to_str().unwrap();
+                assert!(
+                    error.to_string().contains(named),
+                    "{}: {error}",
+                    name.display()
+                );
+                refused += 1;
+            }
+        }
+    }
+    // Manifest, version and four segments; their sidecars and the lock.
+    assert_eq!((refused, served_all), (6, 5));
+}
+
+#[test]
+fn a_directory_of_the_first_form_is_taken_over_unless_its_manifest_is_lost() {
+    let first_form = |directory: &Path| {
+        let version = "parshall data directory, version 1\n";
+        fs::write(directory.join("VERSION"), version).unwrap();
+    };
+    // It had a manifest only if it had hubs.
+    let directory = tempfile::tempdir().unwrap();
+    first_form(directory.path());
+    drop(open(directory.path(), vec![]).unwrap());
+    assert!(directory.path().join("manifest.json").exists());
+    let version = fs::read_to_string(directory.path().join("VERSION")).unwrap();
+    assert!(version.ends_with("version 2\n"), "{version}");
+
+    let directory = filled();
+    first_form(directory.path());
+    let manifest = fs::read(directory.path().join("manifest.json")).unwrap();
+    fs::remove_file(directory.path().join("manifest.json")).unwrap();
+    let refused = refusal(directory.path(), vec![]).to_string();
+    assert!(refused.starts_with("manifest.json is missing"), "{refused}");
+    fs::write(directory.path().join("manifest.json"), manifest).unwrap();
+    let namespace = open(directory.path(), vec![]).unwrap();
+    assert_eq!(served(&namespace), everything_served());
+}
+
+#[test]
+fn what_is_written_is_for_its_owner_alone_and_the_directory_that_was_there_keeps_its_mode() {
+    let parent = tempfile::tempdir().unwrap();
+    let users = parent.path().join("users");
+    fs::create_dir(&users).unwrap();
+    fs::set_permissions(&users, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = users.join("made/here");
+    let namespace = Namespace::new(&declared(&path), at(1_000)).unwrap();
+    append(&namespace.hub("a").unwrap().partitions()[0], 5).unwrap();
+    namespace.close().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&users), 0o755);
+    assert_eq!((mode(&users.join("made")), mode(&path)), (0o700, 0o700));
+    let made = everything(&path);
+    assert!(made.len() >= 14, "{made:?}");
+    for name in made {
+        let expected = if path.join(&name).is_dir() {
+            0o700
+        } else {
+            0o600
+        };
+        assert_eq!(mode(&path.join(&name)), expected, "{}", name.display());
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ use super::error::BlobError;
 use super::limits::BlobLimits;
 use super::properties::{Metadata, unix_s};
 use crate::log::disk::SyncPolicy;
+use crate::owner_only;
 
 /// All containers of a storage account.
 #[derive(Debug)]
@@ -86,12 +87,12 @@ impl BlobStore {
         memory: ByteSize,
         limits: BlobLimits,
     ) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
+        owner_only::create_directories(directory)?;
         let suspicion = match directory.join(OPEN).exists() {
             true => Suspicion::Contents,
             false => Suspicion::Lengths,
         };
-        File::create(directory.join(OPEN))?.sync_all()?;
+        owner_only::create(&directory.join(OPEN))?.sync_all()?;
         File::open(directory)?.sync_all()?;
         let safety = match sync {
             SyncPolicy::Always => Safety::Now,
@@ -171,7 +172,7 @@ impl BlobStore {
                     modified_unix_s: unix_s(version.modified_at),
                     metadata: metadata.clone(),
                 };
-                fs::create_dir_all(&folder.path)?;
+                owner_only::create_directories(&folder.path)?;
                 folder.write_container(&description)?;
                 File::open(&kept.directory)?.sync_all()?;
                 Some(folder)

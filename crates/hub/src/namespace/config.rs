@@ -2,7 +2,8 @@
 //!
 //! Whoever reads files or command lines fills this in; [`Namespace::new`](super::Namespace::new) checks it.
 
-use super::queue_config::{QueueConfig, TopicConfig};
+use super::NamespaceError;
+use super::queue_config::{QueueConfig, QueueConfigError, TopicConfig};
 use super::storage::StorageConfig;
 use crate::blob::BlobConfig;
 use crate::log::LogLimits;
@@ -10,6 +11,7 @@ use crate::profile::ProfileConfig;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 use units::{ByteSize, duration};
 
@@ -114,6 +116,40 @@ pub struct HubConfig {
 }
 
 impl NamespaceConfig {
+    /// What is wrong with one of all queues and topics: at its place, if it is declared here; those that are kept besides
+    /// follow the declared ones.
+    pub(super) fn blame(
+        &self,
+        error: QueueConfigError,
+        queues: &[QueueConfig],
+        topics: &[TopicConfig],
+    ) -> NamespaceError {
+        let place = |list: &str| {
+            let rest = error.path.strip_prefix(list)?.strip_prefix('[')?;
+            rest.split_once(']')?.0.parse::<usize>().ok()
+        };
+        let kept_queue = place("queues").filter(|index| *index >= self.queues.len());
+        let kept_topic = place("topics").filter(|index| *index >= self.topics.len());
+        let name = match (kept_queue, kept_topic) {
+            (Some(index), _) => queues.get(index).map(|queue| queue.name.clone()),
+            (None, Some(index)) => topics.get(index).map(|topic| topic.name.clone()),
+            (None, None) => None,
+        };
+        match name {
+            Some(name) => NamespaceError::KeptQueue {
+                name,
+                reason: error.reason,
+            },
+            None => NamespaceError::Queue(error),
+        }
+    }
+
+    /// The data directory; the empty path where there is none.
+    pub(super) fn storage_directory(&self) -> PathBuf {
+        let storage = self.storage.as_ref();
+        storage.map_or_else(PathBuf::new, |storage| storage.directory.clone())
+    }
+
     /// The default namespace, with `hubs`.
     #[must_use]
     pub fn with_hubs(hubs: Vec<HubConfig>) -> Self {

@@ -185,7 +185,7 @@ impl Entities {
         self.replace(hubs.without(name));
         // Only now, so that whoever is woken does not find it again.
         hub.mark_deleted();
-        if let (Some(storage), Some(forgotten)) = (&*storage, forgotten) {
+        if let (Some(storage), Some(forgotten)) = (&mut *storage, forgotten) {
             storage.remove_files(&forgotten);
         }
         Ok(())

@@ -36,6 +36,7 @@ use crate::queue::{Entity, QueueStore};
 use crate::unix_time::UnixTime;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
 use entities::Entities;
+use queues::MakeError;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -50,8 +51,10 @@ pub struct Namespace {
     signatures: SignaturePolicy,
     rules: Vec<AuthorizationRule>,
     entities: Entities,
-    /// `None` where no queue and no topic is declared.
+    /// `None` where there is no queue and no topic.
     queues: Option<Arc<QueueStore>>,
+    queue_configs: Vec<QueueConfig>,
+    topic_configs: Vec<TopicConfig>,
     largest_message: u64,
     pool: Arc<BlockPool>,
     maximum_connections: u64,
@@ -125,6 +128,14 @@ pub enum NamespaceError {
     /// A queue or a topic makes no sense.
     #[error(transparent)]
     Queue(#[from] QueueConfigError),
+    /// A queue or topic in the data directory can't be served beside what is declared.
+    #[error("{name}, which is in the data directory, can't be served: {reason}")]
+    KeptQueue {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Clients would take it for no limit, or for no room at all.
     #[error("largest_message: {largest_message} is not from 64 KiB to 100 MiB")]
     LargestMessage {
@@ -175,14 +186,24 @@ impl Namespace {
                 });
             }
         }
-        let hub_names = config.hubs.iter().map(|hub| hub.name.as_str());
-        queue_config::check(hub_names, &config.queues, &config.topics)?;
+        let hub_names = || config.hubs.iter().map(|hub| hub.name.as_str());
+        if config.storage.as_ref().is_none_or(StorageConfig::is_new) {
+            queue_config::check(hub_names(), &config.queues, &config.topics)?;
+        }
         let pool = BlockPool::new(config.idle_blocks);
+        let (mut queue_configs, mut topic_configs) = (config.queues.clone(), config.topics.clone());
         let (made, storage) = match &config.storage {
             Some(storage) => {
                 let mut storage = Storage::open(storage)
                     .map_err(|cause| NamespaceError::DataDirectory { index: None, cause })?;
-                (storage.open_hubs(&config.hubs, &pool, now)?, Some(storage))
+                (queue_configs, topic_configs) =
+                    storage.merged_queues(&config.queues, &config.topics);
+                let hub_names = hub_names().chain(storage.hub_names());
+                queue_config::check(hub_names, &queue_configs, &topic_configs)
+                    .map_err(|error| config.blame(error, &queue_configs, &topic_configs))?;
+                let queues = (&queue_configs[..], &topic_configs[..]);
+                let hubs = storage.open_hubs(&config.hubs, queues, &pool, now)?;
+                (hubs, Some(storage))
             }
             None => (hubs_in_memory(&config.hubs, &pool, now)?, None),
         };
@@ -191,7 +212,7 @@ impl Namespace {
             hubs.insert(hub)
                 .expect("neither what is kept nor what is declared has a name twice");
         }
-        let queues = match (&storage, config.queues.len() + config.topics.len()) {
+        let queues = match (&storage, queue_configs.len() + topic_configs.len()) {
             (_, 0) => None,
             (None, _) => Some(QueueStore::in_memory()),
             (Some(storage), _) => {
@@ -200,7 +221,16 @@ impl Namespace {
             }
         };
         if let Some(store) = &queues {
-            queues::make(store, &config.queues, &config.topics)?;
+            queues::make(store, &queue_configs, &topic_configs).map_err(|error| match error {
+                MakeError::Config(error) => config.blame(error, &queue_configs, &topic_configs),
+                MakeError::Journal(reason) => NamespaceError::DataDirectory {
+                    index: None,
+                    cause: DataDirectoryError::Unusable {
+                        path: config.storage_directory(),
+                        reason,
+                    },
+                },
+            })?;
         }
         let committer = storage
             .as_ref()
@@ -211,6 +241,8 @@ impl Namespace {
             rules,
             entities: Entities::new(hubs, storage),
             queues,
+            queue_configs,
+            topic_configs,
             largest_message: config.largest_message.bytes(),
             pool,
             maximum_connections: config.maximum_connections.get().into(),
@@ -291,10 +323,22 @@ impl Namespace {
             .find_map(|end| hubs.find(&path[..end]).cloned())
     }
 
-    /// The queues and topics; `None` where none is declared.
+    /// The queues and topics; `None` where there is none.
     #[must_use]
     pub fn queues(&self) -> Option<&Arc<QueueStore>> {
         self.queues.as_ref()
+    }
+
+    /// The queues, with their options: those of the configuration in its order, then those that were kept besides.
+    #[must_use]
+    pub fn queue_configs(&self) -> &[QueueConfig] {
+        &self.queue_configs
+    }
+
+    /// The topics in the same order.
+    #[must_use]
+    pub fn topic_configs(&self) -> &[TopicConfig] {
+        &self.topic_configs
     }
 
     /// The queue or the topic of this name, whatever the letter case.

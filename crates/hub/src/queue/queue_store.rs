@@ -92,6 +92,9 @@ pub enum CreateError {
     /// What is kept of it can't be used.
     #[error("{0}")]
     Journal(Box<dyn std::error::Error + Send + Sync>),
+    /// What is kept of it is not what is to be made.
+    #[error("{0}")]
+    Contradiction(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl QueueStore {
@@ -282,8 +285,7 @@ impl QueueStore {
         let Some(disk) = &self.disk else {
             return Ok(());
         };
-        // No name of an entity has a tilde.
-        let folder = name.to_ascii_lowercase().replace('/', "~");
+        let folder = Self::folder(name);
         let presence = match disk.present.contains(OsStr::new(&folder)) {
             true => Presence::Present,
             false => Presence::Absent,
@@ -298,12 +300,22 @@ impl QueueStore {
         let is_topic = state.is_topic;
         let EntityState { queues, rules, .. } = state;
         let opened = Journal::open(place, names, is_topic, queues, rules);
-        let (journal, report) = opened.map_err(|error| CreateError::Journal(Box::new(error)))?;
+        let (journal, report) = opened.map_err(|error| match error.is_contradiction() {
+            true => CreateError::Contradiction(Box::new(error)),
+            false => CreateError::Journal(Box::new(error)),
+        })?;
         if !report.torn.is_empty() || !report.damaged.is_empty() {
             tracing::warn!(entity = name, "{report}");
         }
         state.keep_in(journal);
         Ok(())
+    }
+
+    /// The name of the folder in which an entity is kept.
+    #[must_use]
+    pub fn folder(name: &str) -> String {
+        // No name of an entity has a tilde.
+        name.to_ascii_lowercase().replace('/', "~")
     }
 
     fn forwarders(&self) -> MutexGuard<'_, Vec<Forwarder>> {

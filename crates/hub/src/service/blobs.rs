@@ -1,5 +1,6 @@
 //! The storage account beside the hubs: where it is served, what it is made of, and its way to the disk.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Bound, Openness, StartError, client_host};
-use crate::blob::{BlobError, BlobLimits, BlobStore};
+use crate::blob::{BlobError, BlobLimits, BlobStore, names};
 use crate::front::blob::{BlobFront, BlobFrontOptions};
 use crate::log::disk::SyncPolicy;
 use crate::namespace::{NamespaceConfig, NamespaceError, SignaturePolicy};
@@ -119,6 +120,20 @@ fn front(config: &NamespaceConfig) -> Result<Arc<BlobFront>, StartError> {
             profile: config.profile.clone(),
         },
     ))
+}
+
+/// How many containers there are in the data directory.
+pub(super) fn kept_containers(config: &NamespaceConfig) -> usize {
+    let Some(storage) = &config.storage else {
+        return 0;
+    };
+    let Ok(folders) = fs::read_dir(storage.directory.join(BLOBS)) else {
+        return 0;
+    };
+    folders
+        .filter_map(|folder| folder.ok()?.file_name().into_string().ok())
+        .filter(|name| names::is_container(name))
+        .count()
 }
 
 /// How often what was written is brought to the device.

@@ -95,6 +95,7 @@ pub struct Service {
     web_socket_tls: Option<SocketAddr>,
     http: Option<SocketAddr>,
     blob: Option<BlobEndpoint>,
+    unserved_containers: usize,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
@@ -239,6 +240,16 @@ impl Service {
             }
             None => None,
         };
+        let unserved_containers = match blob {
+            Some(_) => 0,
+            None => blobs::kept_containers(&config.namespace),
+        };
+        if unserved_containers > 0 {
+            tracing::warn!(
+                containers = unserved_containers,
+                "there are blobs in the data directory, and no address to serve them at"
+            );
+        }
         let blob_front = blob.as_ref().map(|blob| Arc::clone(&blob.front));
         let http = http.map(|bound| {
             let serving = HttpFront::new(Arc::clone(&namespace), front, blob_front)
@@ -262,6 +273,7 @@ impl Service {
             web_socket_tls,
             http,
             blob,
+            unserved_containers,
             stop,
             tasks,
         })
@@ -307,6 +319,12 @@ impl Service {
     #[must_use]
     pub fn blob_address(&self) -> Option<SocketAddr> {
         self.blob.as_ref().map(|blob| blob.address)
+    }
+
+    /// How many containers there are in the data directory that are not served, since there is no address for blobs.
+    #[must_use]
+    pub const fn unserved_containers(&self) -> usize {
+        self.unserved_containers
     }
 
     /// A switch for faults of blobs, where they are served: for tests in this process, which know when a fault is to begin

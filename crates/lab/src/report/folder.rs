@@ -8,10 +8,12 @@
 //! ```
 //!
 //! Every file is written beside its place, flushed to the disk and renamed into it, so whoever looks at any
-//! moment, after a crash too, finds a whole report: the one before or the one after.
+//! moment, after a crash too, finds a whole report: the one before or the one after. What is made here is readable for
+//! its owner alone.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -57,12 +59,12 @@ impl ResultsFolder {
     /// # Errors
     /// If the folder can't be created, or is not writable.
     pub fn create(path: &Path) -> Result<Self, FolderError> {
-        fs::create_dir_all(path).map_err(|source| FolderError::Create {
+        create_directories(path).map_err(|source| FolderError::Create {
             path: path.to_owned(),
             source,
         })?;
         let trial = path.join(".writable");
-        File::create(&trial)
+        create_file(&trial)
             .and_then(|_| fs::remove_file(&trial))
             .map_err(|source| FolderError::Write {
                 path: path.to_owned(),
@@ -105,7 +107,7 @@ impl ResultsFolder {
     fn replace(&self, name: &str, content: &str) -> Result<(), FolderError> {
         let path = self.path.join(name);
         let beside = self.path.join(format!(".{name}.new"));
-        let written = File::create(&beside)
+        let written = create_file(&beside)
             .and_then(|mut file| {
                 file.write_all(content.as_bytes())
                     .and_then(|()| file.sync_all())
@@ -113,6 +115,25 @@ impl ResultsFolder {
             .and_then(|()| fs::rename(&beside, &path));
         written.map_err(|source| FolderError::Write { path, source })
     }
+}
+
+/// Makes a directory with its parents, as far as they are not there, for its owner alone: results tell of a customer's
+/// system, and logs of roles of more. What is there keeps its mode.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Opens an empty file for writing, which is its owner's alone if it is made here.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn create_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)
 }
 
 const REPORT: &str = "report.html";
@@ -141,6 +162,25 @@ mod tests {
             ["latency.hlog", "report.html", "results.csv", "results.json"]
         );
         assert!(folder.report_path().is_file());
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone_and_what_was_there_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let directory = tempfile::tempdir().unwrap();
+        let users = directory.path().join("users");
+        fs::create_dir(&users).unwrap();
+        fs::set_permissions(&users, fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = ResultsFolder::create(&users.join("deep/er")).unwrap();
+        folder.write(&sample::complete()).unwrap();
+        assert_eq!(mode(&users), 0o755);
+        for made in [users.join("deep"), users.join("deep/er")] {
+            assert_eq!(mode(&made), 0o700, "{}", made.display());
+        }
+        for name in names(folder.path()) {
+            assert_eq!(mode(&folder.path().join(&name)), 0o600, "{name}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod verdict;
 
 pub use csv::CsvReport;
 pub use folder::{FolderError, ResultsFolder};
+pub(crate) use folder::{create_directories, create_file};
 pub use html::HtmlReport;
 pub use json::JsonReport;
 pub use markdown::MarkdownReport;

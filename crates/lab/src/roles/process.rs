@@ -25,6 +25,7 @@ use tokio::{
 };
 
 use super::lines::next_line;
+use crate::report::create_file;
 use crate::results::Role;
 
 /// Starts roles. The lab's own way is [`ProcessLauncher`]; tests have roles that follow a script.
@@ -127,7 +128,7 @@ impl ProcessLauncher {
 impl RoleLauncher for ProcessLauncher {
     /// Must be called within a tokio runtime.
     fn launch(&self, role: Role, name: &str, log: &Path) -> Result<RoleHandle, LaunchError> {
-        let log_file = File::create(log).map_err(|source| LaunchError::Log {
+        let log_file = create_file(log).map_err(|source| LaunchError::Log {
             path: log.to_owned(),
             source,
         })?;

@@ -29,6 +29,7 @@ use super::{
     pipeline::Pipeline,
     plan::TrialPlan,
 };
+use crate::report::create_directories;
 use crate::{
     figure,
     limits::{CpuList, Limiter, Placement, RoleBounds, RoleGroup},
@@ -167,7 +168,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
         for folder in [&checkpoints, &data, &tls] {
             let _ = std::fs::remove_dir_all(folder);
         }
-        std::fs::create_dir_all(&checkpoints).map_err(|source| TrialError::Folder {
+        create_directories(&checkpoints).map_err(|source| TrialError::Folder {
             path: checkpoints.clone(),
             source,
         })?;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use access::ConnectionString;
-use hub::namespace::{QueueConfig, StorageConfig, TopicConfig};
+use hub::namespace::StorageConfig;
 use hub::service::{Service, WEB_SOCKET_PATH};
 
 /// A running service, told.
@@ -17,8 +17,6 @@ pub(super) struct Announcement<'a> {
     pub(super) authority: Option<&'a Path>,
     /// Where hubs and events are kept.
     pub(super) storage: Option<&'a StorageConfig>,
-    pub(super) queues: &'a [QueueConfig],
-    pub(super) topics: &'a [TopicConfig],
 }
 
 impl fmt::Display for Announcement<'_> {
@@ -44,6 +42,14 @@ impl fmt::Display for Announcement<'_> {
         if let Some(address) = service.blob_address() {
             writeln!(f, "Blobs              http://{address}")?;
         }
+        match service.unserved_containers() {
+            0 => {}
+            count => writeln!(
+                f,
+                "Blobs              not served ({}); add --blob ADDRESS:PORT",
+                containers(count)
+            )?,
+        }
         if let Some(storage) = self.storage {
             let (directory, sync) = (storage.directory.display(), storage.options.sync);
             writeln!(f, "Data               {directory} (sync: {sync})")?;
@@ -62,6 +68,11 @@ impl fmt::Display for Announcement<'_> {
         }
         writeln!(f, "\nReady.")
     }
+}
+
+fn containers(count: usize) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} container{plural} in the data directory")
 }
 
 /// How clients are made to trust an authority.
@@ -90,12 +101,17 @@ impl Announcement<'_> {
         f: &mut fmt::Formatter<'_>,
         of: impl Fn(Option<&str>) -> Option<ConnectionString>,
     ) -> fmt::Result {
-        let hubs = self.service.namespace().hubs();
+        let namespace = self.service.namespace();
+        let (hubs, queues, topics) = (
+            namespace.hubs(),
+            namespace.queue_configs(),
+            namespace.topic_configs(),
+        );
         let label = |name: &str, partitions: usize| {
             let plural = if partitions == 1 { "" } else { "s" };
             format!("{name} ({partitions} partition{plural})")
         };
-        let all = match (self.queues, self.topics) {
+        let all = match (queues, topics) {
             ([], []) => "all hubs",
             _ => "everything",
         };
@@ -106,7 +122,7 @@ impl Announcement<'_> {
                 of(Some(hub.name())),
             )
         }));
-        lines.extend(self.queues.iter().map(|queue| {
+        lines.extend(queues.iter().map(|queue| {
             let sessions = if queue.options.requires_session {
                 ", sessions"
             } else {
@@ -117,7 +133,7 @@ impl Announcement<'_> {
                 of(Some(&queue.name)),
             )
         }));
-        lines.extend(self.topics.iter().map(|topic| {
+        lines.extend(topics.iter().map(|topic| {
             let subscriptions: Vec<&str> = topic
                 .subscriptions
                 .iter()

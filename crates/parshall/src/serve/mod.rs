@@ -208,11 +208,11 @@ pub(crate) struct ServeArguments {
     )]
     config: Option<PathBuf>,
 
-    /// The directory in which hubs, events and messages outlive the service; made if it is not there [default: none, they
-    /// are in memory]
+    /// The directory in which hubs, queues, topics, events and messages outlive the service; made if it is not there
+    /// [default: none, they are in memory]
     ///
-    /// What is in it stays; hubs of the command line or of a file that it has not are created. Queues and topics are those
-    /// of the command line or file, and find their messages in it. One process has it at a time.
+    /// What is in it stays and is served; hubs, queues and topics of the command line or of a file that it has not are
+    /// created. One process has it at a time.
     /// Example: --data-dir /var/lib/parshall
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     data_dir: Option<PathBuf>,
@@ -276,6 +276,10 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
                 (Some(certificate), Some(key)) => tls::load(certificate, key)?,
                 _ => {
                     let config = source.config();
+                    if let Some(storage) = &config.storage {
+                        // Before the certificate gets a folder in it, so that it has the right mode.
+                        make_data_directory(storage)?;
+                    }
                     let directory = match (arguments.tls_directory, &config.storage) {
                         (Some(directory), _) => directory,
                         (None, Some(storage)) => storage.tls_directory(),
@@ -312,8 +316,6 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
             service: &service,
             authority: authority.as_deref(),
             storage: source.config().storage.as_ref(),
-            queues: &source.config().queues,
-            topics: &source.config().topics,
         }
         .to_string(),
     )?;
@@ -324,6 +326,17 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     tracing::info!("stopping");
     service.stop().await;
     Ok(Exit::Passed)
+}
+
+fn make_data_directory(storage: &StorageConfig) -> Result<(), CommandError> {
+    storage
+        .make_directory()
+        .map_err(|error| CommandError::Unavailable {
+            message: format!(
+                "the data directory {} can't be made: {error}",
+                storage.directory.display()
+            ),
+        })
 }
 
 impl From<StartError> for CommandError {

@@ -121,7 +121,9 @@ impl NamespaceSource {
             } => format!(
                 "declare it with {kept}, or not at all, or delete it and its events first: `parshall hub delete {hub}`"
             ),
-            NamespaceError::DataDirectory { .. } | NamespaceError::KeptHub { .. } => {
+            NamespaceError::DataDirectory { .. }
+            | NamespaceError::KeptHub { .. }
+            | NamespaceError::KeptQueue { .. } => {
                 return CommandError::Unavailable { message };
             }
             _ => String::new(),
@@ -222,7 +224,7 @@ fn path_of(error: &NamespaceError) -> String {
             index: Some(index), ..
         } => of_hub(index, "partitions"),
         NamespaceError::DataDirectory { index: None, .. } => "hubs".to_owned(),
-        NamespaceError::KeptHub { .. } => "storage".to_owned(),
+        NamespaceError::KeptHub { .. } | NamespaceError::KeptQueue { .. } => "storage".to_owned(),
         NamespaceError::LargestMessage { .. } => "largest_message".to_owned(),
         NamespaceError::Hub { index, cause } => of_hub(
             index,

@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use crate::owner_only;
+
 /// Operations that change something.
 pub(in crate::blob) trait BlobFiles: fmt::Debug + Send + Sync {
     /// Makes a file of these parts, one after the other, in the place of any that is there.
@@ -39,7 +41,7 @@ pub(in crate::blob) struct SystemFiles;
 
 impl BlobFiles for SystemFiles {
     fn write(&self, path: &Path, parts: &[&[u8]], safety: Safety) -> io::Result<()> {
-        let mut file = File::create(path)?;
+        let mut file = owner_only::create(path)?;
         for part in parts {
             file.write_all(part)?;
         }

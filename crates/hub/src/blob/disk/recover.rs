@@ -1,8 +1,12 @@
 //! What is there at the start.
 //!
-//! Files that were being written, and pieces that no description names, are removed: nobody was told that they are there.
 //! What makes no sense, since a power cut or another program changed it, is set aside (`.damaged`), reported and counted; the
-//! blob that it belonged to is gone, and everything else is served.
+//! blob that it belonged to is gone, and everything else is served. A container without its description is served without
+//! its metadata.
+//!
+//! Files that were being written, folders of deleted containers, and after a crash pieces that no description names are
+//! removed: their writer got no acknowledgement, or a client deleted them. After a close there are no such pieces, so one
+//! that is found then has lost its description, and is set aside.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -10,8 +14,10 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use crate::blob::names;
+use crate::blob::properties::unix_s;
 
 use super::{
     BLOB, CONTAINER, DAMAGED, Disk, Folder, KeptBlob, KeptContainer, NEW, PIECE, PieceFile,
@@ -58,23 +64,48 @@ pub(in crate::blob) fn recover(
             continue;
         };
         let path = entry.path();
-        if name.contains('~') {
-            // Deleted, and not gone yet.
+        if is_deleted(&name) {
             fs::remove_dir_all(&path)?;
         } else if !names::is_container(&name) {
             // Someone else's.
-        } else if path.join(CONTAINER).exists() {
+        } else if is_unfinished(&path)? {
+            fs::remove_dir_all(&path)?;
+        } else {
             let scan = Scan {
                 folder: Folder::new(path, Arc::clone(disk)),
                 suspicion,
             };
-            found.extend(scan.container(name)?);
-        } else if fs::read_dir(&path)?.next().is_none() {
-            // Nobody was told of it.
-            fs::remove_dir(&path)?;
+            found.push(scan.container(name)?);
         }
     }
     Ok(found)
+}
+
+/// Whether this is the name that a container's folder gets when a client deletes the container.
+fn is_deleted(name: &str) -> bool {
+    name.split_once('~').is_some_and(|(container, number)| {
+        names::is_container(container) && number.parse::<u64>().is_ok()
+    })
+}
+
+/// Whether a folder has nothing in it but what the creation of a container leaves that was cut short.
+fn is_unfinished(path: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        if name.to_str().and_then(|name| name.strip_suffix(NEW)) != Some(CONTAINER) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether this is the name of a file of ours that is not complete.
+fn is_being_written(name: &str) -> bool {
+    let Some(name) = name.strip_suffix(NEW) else {
+        return false;
+    };
+    let numbered = [BLOB, PIECE].iter().find_map(|end| name.strip_suffix(end));
+    name == CONTAINER || numbered.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
 /// Reads one container.
@@ -84,13 +115,13 @@ struct Scan {
 }
 
 impl Scan {
-    fn container(&self, name: String) -> io::Result<Option<FoundContainer>> {
-        let description = self.folder.path.join(CONTAINER);
-        let kept = match form::read_line(&description) {
-            Ok((kept, _)) => kept,
+    fn container(&self, name: String) -> io::Result<FoundContainer> {
+        let path = self.folder.path.join(CONTAINER);
+        let description = match form::read_line(&path) {
+            Ok((kept, _)) => Some(kept),
             Err(error) => {
-                self.set_aside(&description, &error);
-                return Ok(None);
+                self.set_aside(&path, &error);
+                None
             }
         };
         let (descriptions, mut pieces) = self.names()?;
@@ -118,7 +149,11 @@ impl Scan {
                     staged.push((number, (blob, block, piece)));
                 }
                 // A content that no description names, or a block that was not taken.
-                Ok(_) if is_whole => fs::remove_file(&path)?,
+                Ok(_) if is_whole && self.suspicion == Suspicion::Contents => {
+                    fs::remove_file(&path)?;
+                }
+                // A block that a later list has made void, and that could not be removed.
+                Ok(Some((blob, ..))) if staged_after.contains_key(&blob) => fs::remove_file(&path)?,
                 // It may be the content of a blob whose description is damaged.
                 Ok(_) => self.set_aside(&path, &"no description names it"),
                 Err(error) => self.set_aside(&path, &error),
@@ -126,13 +161,38 @@ impl Scan {
         }
         // Of two blocks with one id the later one counts.
         staged.sort_by_key(|(number, _)| *number);
-        Ok(Some(FoundContainer {
+        let kept = match description {
+            Some(kept) => kept,
+            None => self.describe_again(&blobs)?,
+        };
+        Ok(FoundContainer {
             name,
             folder: self.folder.clone(),
             kept,
             blobs,
             staged: staged.into_iter().map(|(_, staged)| staged).collect(),
-        }))
+        })
+    }
+
+    /// Describes a container whose description is lost, without the metadata that it had.
+    fn describe_again(
+        &self,
+        blobs: &[(u64, KeptBlob, Vec<Arc<PieceFile>>)],
+    ) -> io::Result<KeptContainer> {
+        let last = blobs.iter().map(|(_, kept, _)| kept.etag).max();
+        let kept = KeptContainer {
+            // It was made before its blobs, so this is none that it had.
+            etag: last.unwrap_or_default() + 1,
+            modified_unix_s: unix_s(SystemTime::now()),
+            metadata: Vec::new(),
+        };
+        self.folder.write_container(&kept)?;
+        tracing::error!(
+            container = %self.folder.path.display(),
+            blobs = blobs.len(),
+            "the description of a container is lost; its blobs are served, and its metadata is gone"
+        );
+        Ok(kept)
     }
 
     /// The numbers of descriptions, and the pieces by their numbers; leftovers are removed.
@@ -144,7 +204,15 @@ impl Scan {
                 continue;
             };
             let numbered = |end| name.strip_suffix(end)?.parse::<u64>().ok();
-            if name.ends_with(NEW) {
+            if let Some(number) = name.strip_suffix(DAMAGED).and_then(|name| {
+                let ends = [BLOB, PIECE].into_iter();
+                ends.filter_map(|end| name.strip_suffix(end)?.parse().ok())
+                    .next()
+            }) {
+                // Another file of this number would take its place if it became damaged as well.
+                self.folder.disk.has_number(number);
+            }
+            if is_being_written(&name) {
                 fs::remove_file(entry.path())?;
             } else if let Some(number) = numbered(BLOB) {
                 self.folder.disk.has_number(number);
@@ -241,7 +309,9 @@ impl Scan {
         self.folder.disk.damaged.fetch_add(1, Ordering::Relaxed);
         let mut aside = path.as_os_str().to_owned();
         aside.push(DAMAGED);
-        if let Err(error) = fs::rename(path, &aside) {
+        if let Err(error) = fs::rename(path, &aside)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             tracing::error!(file = %path.display(), %error, "it can't be set aside");
         }
     }

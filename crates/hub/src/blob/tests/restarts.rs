@@ -211,3 +211,124 @@ fn torn_and_changed_files_are_found_and_the_rest_is_served() {
     assert_eq!(store.figures().damaged_files, 0);
     assert_eq!(store.figures().blobs, 4);
 }
+
+/// Every file, by its path beneath the directory.
+fn all_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(all_files(&path)),
+            false => files.push(path),
+        }
+    }
+    files
+}
+
+/// The contents of all blobs of a store.
+fn contents(store: &BlobStore) -> Vec<(String, Vec<u8>)> {
+    let container = store.container("box").unwrap();
+    let names = ["a", "b", "empty"].into_iter();
+    names
+        .filter_map(|name| Some((name.to_owned(), content(&container, name).ok()?)))
+        .collect()
+}
+
+#[test]
+fn whichever_file_is_missing_the_rest_is_served_and_nothing_else_is_removed() {
+    let filled = || {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(&directory);
+        let container = store.create_container("box", Vec::new(), now()).unwrap();
+        for (name, content) in [("a", &b"one"[..]), ("b", b"two"), ("empty", b"")] {
+            container.put(name, put(content), now()).unwrap();
+        }
+        drop(container);
+        let all = contents(&store);
+        store.close().unwrap();
+        (directory, all)
+    };
+    let count = all_files(filled().0.path()).len();
+    assert!(count >= 6, "{count} files");
+    for place in 0..count {
+        let (directory, all) = filled();
+        let mut files = all_files(directory.path());
+        files.sort();
+        let missing = files.remove(place);
+        fs::remove_file(&missing).unwrap();
+        let store = open(&directory);
+        let served = contents(&store);
+        let name = missing.display();
+        assert!(
+            served.iter().all(|blob| all.contains(blob)),
+            "without {name}"
+        );
+        let is_container = missing.ends_with("container.json");
+        let expected = if is_container {
+            all.len()
+        } else {
+            all.len() - 1
+        };
+        assert_eq!(served.len(), expected, "without {name}");
+        // Of an empty blob its description was all that there was.
+        let is_traceless =
+            served.len() < all.len() && served.iter().all(|(name, _)| name != "empty");
+        let is_reported = store.figures().damaged_files > 0;
+        assert!(is_reported || is_traceless, "without {name}");
+        for path in files {
+            let aside = PathBuf::from(format!("{}.damaged", path.display()));
+            assert!(
+                path.exists() || aside.exists(),
+                "{} without {name}",
+                path.display()
+            );
+        }
+        // New files take the place of none that was set aside.
+        let container = store.container("box").unwrap();
+        for blob in ["c", "d", "e", "f"] {
+            container.put(blob, put(b"new"), now()).unwrap();
+        }
+        store.close().unwrap();
+        drop((store, container));
+        let again = open(&directory);
+        assert_eq!(again.figures().damaged_files, 0, "without {name}");
+        assert_eq!(contents(&again), served, "without {name}");
+    }
+}
+
+#[test]
+fn what_someone_else_put_there_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    store.create_container("box", Vec::new(), now()).unwrap();
+    drop(store);
+    let box_folder = directory.path().join("box");
+    fs::create_dir(directory.path().join("box~backup")).unwrap();
+    let theirs = [
+        directory.path().join("box~backup/notes"),
+        box_folder.join("notes.new"),
+        box_folder.join("notes"),
+    ];
+    for path in &theirs {
+        fs::write(path, "mine").unwrap();
+    }
+    drop(open(&directory));
+    for path in theirs {
+        assert!(path.exists(), "{}", path.display());
+    }
+}
+
+#[test]
+fn files_and_folders_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("blob");
+    let store = BlobStore::open(&directory, SyncPolicy::Os, MEMORY, LIMITS).unwrap();
+    fill(&store);
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory), 0o700);
+    assert_eq!(mode(&directory.join("box")), 0o700);
+    for path in all_files(&directory) {
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}

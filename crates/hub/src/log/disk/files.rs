@@ -1,9 +1,10 @@
 //! What durable logs do with files, behind traits, so that tests can put faults in between.
 
 use super::sidecar::BootId;
+use crate::owner_only;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ impl DiskFiles for SystemFiles {
     }
 
     fn create_directory(&self, directory: &Path) -> io::Result<()> {
-        match fs::create_dir(directory) {
+        match owner_only::create_directory(directory) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             result => result,
         }
@@ -122,7 +123,7 @@ impl DiskFiles for SystemFiles {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let mut options = OpenOptions::new();
+        let mut options = owner_only::options();
         options.read(true);
         if access == Access::Write {
             options.write(true).create(true).truncate(false);

@@ -3,7 +3,7 @@
 //! ```text
 //!  LOCK            locked for as long as a process has the directory; its process id inside
 //!  VERSION         that this is such a directory, and of which form
-//!  manifest.json   the hubs
+//!  manifest.json   the hubs, queues and topics; older than VERSION
 //!  hubs/
 //!    orders~1.0/   one folder per partition, made when it gets its first event
 //!    orders~1.2/
@@ -22,12 +22,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
+use crate::owner_only;
+use crate::queue::QueueStore;
 
 /// A data directory that this process has.
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     path: PathBuf,
     pub(super) manifest: Manifest,
+    /// It is of the first form, which knew no queues and did without a manifest.
+    is_old: bool,
     /// Locked until it is closed.
     _lock: File,
 }
@@ -58,6 +62,34 @@ pub enum DataDirectoryError {
     Foreign {
         /// The directory.
         path: PathBuf,
+    },
+    /// A file that every data directory has is not there.
+    #[error(
+        "{file} is missing from the data directory {}, where {found} is; without it what is kept there can't be served: put \
+         {file} back, or take another directory; nothing was changed",
+        path.display()
+    )]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+        /// The file.
+        file: &'static str,
+        /// What says that it was there.
+        found: String,
+    },
+    /// There is data of something that the manifest does not name.
+    #[error(
+        "{} holds data of a {kind} that {FILE} does not name, so {FILE} is older than the data, or was changed; {advice}; \
+         nothing was changed",
+        folder.display()
+    )]
+    Unnamed {
+        /// The folder.
+        folder: PathBuf,
+        /// What it is of.
+        kind: &'static str,
+        /// What can be done.
+        advice: &'static str,
     },
     /// A hub is declared with another number of partitions than it has.
     #[error(
@@ -91,34 +123,57 @@ impl DataDirectory {
     /// Someone else has it, it is not ours, or the system refuses.
     pub(super) fn open(path: &Path) -> Result<Self, DataDirectoryError> {
         let unusable = unusable(path);
-        fs::create_dir_all(path).map_err(|error| unusable("it can't be made", &error))?;
+        owner_only::create_directories(path)
+            .map_err(|error| unusable("it can't be made", &error))?;
         // Before anything is put into it.
         if !is_ours(path).map_err(|error| unusable("it can't be listed", &error))? {
-            return Err(DataDirectoryError::Foreign {
-                path: path.to_owned(),
+            return Err(match Manifest::read(path) {
+                Ok(Some(_)) => missing(path, VERSION_FILE, FILE),
+                _ => DataDirectoryError::Foreign {
+                    path: path.to_owned(),
+                },
             });
         }
         let lock = take(path)?;
-        match version(path).map_err(|error| unusable("VERSION can't be read", &error))? {
-            Some(VERSION) => {}
-            Some(version) => {
+        let manifest = Manifest::read(path)
+            .map_err(|error| unusable(&format!("{FILE} can't be read"), &error))?;
+        let version = version(path).map_err(|error| unusable("VERSION can't be read", &error))?;
+        let (manifest, is_old) = match (version, manifest) {
+            (Some(version), _) if version > VERSION => {
                 return Err(DataDirectoryError::Newer {
                     path: path.to_owned(),
                     version,
                 });
             }
-            None => {
+            (Some(version), Some(manifest)) => (manifest, version < VERSION),
+            (Some(VERSION), None) => return Err(missing(path, FILE, VERSION_FILE)),
+            (Some(_), None) => {
+                let kept = kept_hub_folder(path)
+                    .map_err(|error| unusable("hubs can't be listed", &error))?;
+                match kept {
+                    Some(folder) => return Err(missing(path, FILE, &folder)),
+                    // The first form had a manifest only once there were hubs.
+                    None => (Manifest::default(), true),
+                }
+            }
+            (None, _) => {
+                let manifest = Manifest::default();
+                // First, so that where VERSION is the manifest is as well.
+                manifest
+                    .write(path)
+                    .map_err(|error| unusable(&format!("{FILE} can't be written"), &error))?;
                 write_version(path)
                     .map_err(|error| unusable("VERSION can't be written", &error))?;
+                (manifest, false)
             }
-        }
-        let manifest = Manifest::read(path)
-            .map_err(|error| unusable(&format!("{FILE} can't be read"), &error))?;
+        };
         let hubs = path.join(HUBS);
-        fs::create_dir_all(&hubs).map_err(|error| unusable("hubs can't be made", &error))?;
+        owner_only::create_directories(&hubs)
+            .map_err(|error| unusable("hubs can't be made", &error))?;
         Ok(Self {
             path: path.to_owned(),
             manifest,
+            is_old,
             _lock: lock,
         })
     }
@@ -142,33 +197,100 @@ impl DataDirectory {
     /// # Errors
     /// What the system said.
     pub(super) fn folders(&self) -> Result<HashSet<String>, DataDirectoryError> {
-        names(&self.path.join(HUBS))
+        names_in(&self.path.join(HUBS))
             .map(HashSet::from_iter)
             .map_err(|error| self.unusable("hubs can't be listed", &error))
     }
 
-    /// Removes the folders of a hub that the manifest does not name any longer.
-    pub(super) fn remove_folders(&self, hub: &KeptHub) {
+    /// Removes the folders of a hub that a client has deleted, and says whether all are gone.
+    pub(super) fn remove_folders(&self, hub: &KeptHub) -> bool {
+        let mut is_gone = true;
         for partition in 0..hub.partitions {
-            self.remove(&self.folder(hub, partition));
+            is_gone &= self.remove(&self.folder(hub, partition));
+        }
+        is_gone
+    }
+
+    /// Those of `folders` that deletions have left which did not come to their end.
+    ///
+    /// # Errors
+    /// There is a folder with something in it that is neither a hub's of `manifest` nor a deleted one's.
+    pub(super) fn leftovers(
+        &self,
+        manifest: &Manifest,
+        folders: &HashSet<String>,
+    ) -> Result<Vec<PathBuf>, DataDirectoryError> {
+        let mut unknown: HashSet<&str> = folders.iter().map(String::as_str).collect();
+        for hub in manifest.hubs() {
+            for partition in 0..hub.partitions {
+                // Nearly always there is nothing to look for.
+                if unknown.is_empty() {
+                    return Ok(Vec::new());
+                }
+                unknown.remove(&*hub.folder(partition));
+            }
+        }
+        let mut leftovers = Vec::new();
+        for name in unknown {
+            let folder = self.path.join(HUBS).join(name);
+            let original = name.strip_prefix(DELETED).unwrap_or(name);
+            // What else someone put there is theirs.
+            let Some(number) = KeptHub::number_of_folder(original) else {
+                continue;
+            };
+            if name.starts_with(DELETED) || manifest.is_deleted(number) {
+                leftovers.push(folder);
+            } else if !is_empty(&folder)
+                .map_err(|error| self.unusable(&format!("{HUBS}/{name} can't be listed"), &error))?
+            {
+                return Err(DataDirectoryError::Unnamed {
+                    folder,
+                    kind: "hub",
+                    advice: "put back the right one, or move the folder away",
+                });
+            }
+        }
+        Ok(leftovers)
+    }
+
+    /// Removes what [`leftovers`](Self::leftovers) has found.
+    pub(super) fn remove_leftovers(&self, leftovers: &[PathBuf]) {
+        for folder in leftovers {
+            self.remove(folder);
         }
     }
 
-    /// Removes those of `folders` that belong to no hub: what deletions left that did not come to their end.
-    pub(super) fn remove_leftovers(&self, mut folders: HashSet<String>) {
-        for hub in self.manifest.hubs() {
-            for partition in 0..hub.partitions {
-                // Nearly always there is nothing to look for.
-                if folders.is_empty() {
-                    return;
-                }
-                folders.remove(&hub.folder(partition));
+    /// Whether all folders with messages are of one of these queues and topics.
+    ///
+    /// # Errors
+    /// One is of something else.
+    pub(super) fn check_queue_folders<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<(), DataDirectoryError> {
+        let queues = self.queues();
+        let folders = match names_in(&queues) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            result => result.map_err(|error| self.unusable("queues can't be listed", &error))?,
+        };
+        let known: HashSet<String> = names.map(QueueStore::folder).collect();
+        for name in folders {
+            let folder = queues.join(&name);
+            if known.contains(&name) || !folder.is_dir() {
+                continue;
+            }
+            let is_empty = is_empty(&folder).map_err(|error| {
+                self.unusable(&format!("{QUEUES}/{name} can't be listed"), &error)
+            })?;
+            if !is_empty {
+                return Err(DataDirectoryError::Unnamed {
+                    folder,
+                    kind: "queue or topic",
+                    advice: "put back the right one, declare the queue or topic as it was, or move the folder away",
+                });
             }
         }
-        // Only what has the form of a folder of ours; what else someone put there is theirs.
-        for name in folders.iter().filter(|name| name.contains('~')) {
-            self.remove(&self.path.join(HUBS).join(name));
-        }
+        Ok(())
     }
 
     /// Puts a manifest in the place of the one that is there.
@@ -182,19 +304,36 @@ impl DataDirectory {
         Ok(manifest)
     }
 
+    /// Puts a manifest in the place of the one that was there at the start, if it is another, and makes a directory of an
+    /// older form one of ours.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(super) fn save_first(&mut self, manifest: Manifest) -> Result<(), DataDirectoryError> {
+        if self.is_old || manifest != self.manifest {
+            self.manifest = self.save(manifest)?;
+        }
+        if self.is_old {
+            write_version(&self.path)
+                .map_err(|error| self.unusable("VERSION can't be written", &error))?;
+            self.is_old = false;
+        }
+        Ok(())
+    }
+
     pub(super) fn unusable(&self, what: &str, error: &dyn std::fmt::Display) -> DataDirectoryError {
         unusable(&self.path)(what, error)
     }
 
-    /// Renames first: a write under way must not put a file into a folder that is being removed.
-    fn remove(&self, folder: &Path) {
+    /// Renames first: a write under way must not put a file into a folder that is being removed. Says whether it is gone.
+    fn remove(&self, folder: &Path) -> bool {
         let condemned = match folder.file_name().and_then(OsStr::to_str) {
             Some(name) if !name.starts_with(DELETED) => {
                 let condemned = folder.with_file_name(format!("{DELETED}{name}"));
                 match fs::rename(folder, &condemned) {
                     Ok(()) => condemned,
                     // Most partitions of most hubs never get an event.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
                     Err(_) => folder.to_owned(),
                 }
             }
@@ -204,10 +343,38 @@ impl DataDirectory {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // It is no hub's any longer, so the next start tries again.
                 tracing::warn!(folder = %condemned.display(), %error, "a deleted hub's folder can't be removed");
+                false
             }
-            _ => {}
+            _ => true,
         }
     }
+}
+
+fn missing(path: &Path, file: &'static str, found: &str) -> DataDirectoryError {
+    DataDirectoryError::Missing {
+        path: path.to_owned(),
+        file,
+        found: found.to_owned(),
+    }
+}
+
+/// A folder of a hub in which there is something, by its path in the directory.
+fn kept_hub_folder(path: &Path) -> io::Result<Option<String>> {
+    let hubs = path.join(HUBS);
+    let folders = match names_in(&hubs) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        result => result?,
+    };
+    for name in folders {
+        if KeptHub::number_of_folder(&name).is_some() && !is_empty(&hubs.join(&name))? {
+            return Ok(Some(format!("{HUBS}/{name}")));
+        }
+    }
+    Ok(None)
+}
+
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    Ok(fs::read_dir(folder)?.next().is_none())
 }
 
 fn by(process: Option<u32>) -> String {
@@ -233,16 +400,20 @@ pub(super) fn is_marked(path: &Path) -> io::Result<bool> {
 /// Whether the directory has our mark, or is empty but for what a start that was cut short leaves.
 fn is_ours(path: &Path) -> io::Result<bool> {
     let harmless = [LOCK, NEW_VERSION_FILE, NEW_FILE, LOST_AND_FOUND, TLS];
+    // The manifest of a start that was cut short before it had made the directory ours.
+    let is_first = |name: &str| {
+        name == FILE && Manifest::read(path).is_ok_and(|it| it == Some(Manifest::default()))
+    };
     Ok(is_marked(path)?
-        || names(path)?
+        || names_in(path)?
             .iter()
-            .all(|name| harmless.contains(&name.as_str())))
+            .all(|name| harmless.contains(&name.as_str()) || is_first(name)))
 }
 
 /// Locks the directory, and says who has it where that can't be done.
 fn take(path: &Path) -> Result<File, DataDirectoryError> {
     let unusable = unusable(path);
-    let mut file = File::options()
+    let mut file = owner_only::options()
         .read(true)
         .write(true)
         .create(true)
@@ -282,7 +453,7 @@ fn version(path: &Path) -> io::Result<Option<u32>> {
 
 fn write_version(path: &Path) -> io::Result<()> {
     let new = path.join(NEW_VERSION_FILE);
-    let mut file = File::create(&new)?;
+    let mut file = owner_only::create(&new)?;
     writeln!(file, "{MARK}{VERSION}")?;
     file.sync_all()?;
     fs::rename(&new, path.join(VERSION_FILE))?;
@@ -290,14 +461,15 @@ fn write_version(path: &Path) -> io::Result<()> {
 }
 
 /// The names in a directory that are text; ours all are.
-fn names(directory: &Path) -> io::Result<Vec<String>> {
+fn names_in(directory: &Path) -> io::Result<Vec<String>> {
     let name =
         |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
     fs::read_dir(directory)?.map(name).collect()
 }
 
-/// The form of data directories that this program writes, and the newest that it reads.
-const VERSION: u32 = 1;
+/// The form of data directories that this program writes, and the newest that it reads. From the second on the manifest
+/// names queues and topics, and is always there.
+const VERSION: u32 = 2;
 
 /// What the file of the version begins with.
 const MARK: &str = "parshall data directory, version ";

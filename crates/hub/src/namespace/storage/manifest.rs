@@ -1,8 +1,10 @@
-//! Which hubs a data directory holds.
+//! Which hubs, queues and topics a data directory holds.
 //!
-//! The manifest is the truth about hubs and consumer groups: what it does not name is not there, whatever folders there
-//! are. It is replaced as a whole, and so that after a crash at any instant either the old or the new one is there.
+//! The manifest is the truth about them. It is replaced as a whole, and so that after a crash at any instant either the
+//! old or the new one is there. A folder with data that it does not name proves that it is not the manifest that this
+//! directory had last; so hubs whose deletion was granted stay in it until their folders are gone.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -10,15 +12,23 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::log::LogLimits;
-use crate::namespace::HubConfig;
+use crate::namespace::{HubConfig, QueueConfig, SubscriptionConfig, TopicConfig};
+use crate::owner_only;
 use crate::unix_time::UnixTime;
 
-/// The hubs of a data directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The entities of a data directory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     /// The number of the hub that was created last; numbers are never given again.
     last_number: u64,
     hubs: Vec<KeptHub>,
+    /// The numbers of hubs that clients have deleted, and whose folders may still be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    deleted_hubs: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    queues: Vec<QueueConfig>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    topics: Vec<TopicConfig>,
 }
 
 /// A hub as it is kept.
@@ -34,16 +44,25 @@ pub(in crate::namespace) struct KeptHub {
 }
 
 impl Manifest {
-    /// Reads the manifest of a data directory; an empty one, if there is none yet.
+    /// Reads the manifest of a data directory, if there is one.
     ///
     /// # Errors
     /// It can't be read, or is not one.
-    pub(super) fn read(directory: &Path) -> io::Result<Self> {
-        match fs::read(directory.join(FILE)) {
-            Ok(text) => Ok(serde_json::from_slice(&text)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error),
+    pub(super) fn read(directory: &Path) -> io::Result<Option<Self>> {
+        let manifest: Self = match fs::read(directory.join(FILE)) {
+            Ok(text) => serde_json::from_slice(&text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (mut names, mut numbers) = (HashSet::new(), HashSet::new());
+        for hub in &manifest.hubs {
+            let is_new = names.insert(hub.name.to_ascii_lowercase()) && numbers.insert(hub.number);
+            if !is_new || hub.number > manifest.last_number {
+                let reason = format!("it contradicts itself about the hub {:?}", hub.name);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+            }
         }
+        Ok(Some(manifest))
     }
 
     /// Puts this manifest in the place of the one that is there. It is on the device when this returns.
@@ -54,7 +73,7 @@ impl Manifest {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         let new = directory.join(NEW_FILE);
-        let mut file = File::create(&new)?;
+        let mut file = owner_only::create(&new)?;
         file.write_all(&text)?;
         file.sync_all()?;
         drop(file);
@@ -92,11 +111,66 @@ impl Manifest {
 
     pub(super) fn remove(&mut self, name: &str) -> Option<KeptHub> {
         let place = self.hubs.iter().position(|hub| hub.has_name(name))?;
-        Some(self.hubs.remove(place))
+        let removed = self.hubs.remove(place);
+        self.deleted_hubs.push(removed.number);
+        Some(removed)
+    }
+
+    /// The folders of a deleted hub are gone.
+    pub(super) fn forget_deleted(&mut self, is_gone: impl Fn(u64) -> bool) {
+        self.deleted_hubs.retain(|number| !is_gone(*number));
+    }
+
+    /// Whether a hub of this number was deleted by a client.
+    pub(super) fn is_deleted(&self, number: u64) -> bool {
+        self.deleted_hubs.contains(&number)
+    }
+
+    /// The queues: those that are declared, then those that were kept besides. With them it is as with hubs: what is
+    /// declared says how they are to be, and leaving one out removes nothing.
+    pub(super) fn merged_queues(&self, declared: &[QueueConfig]) -> Vec<QueueConfig> {
+        let is_declared = |kept: &&QueueConfig| {
+            let mut declared = declared.iter();
+            declared.any(|queue| queue.name.eq_ignore_ascii_case(&kept.name))
+        };
+        let kept = self.queues.iter().filter(|kept| !is_declared(kept));
+        declared.iter().chain(kept).cloned().collect()
+    }
+
+    /// The topics in the same way, and so with the subscriptions of each.
+    pub(super) fn merged_topics(&self, declared: &[TopicConfig]) -> Vec<TopicConfig> {
+        let mut topics = declared.to_vec();
+        for kept in &self.topics {
+            let known = topics
+                .iter_mut()
+                .find(|topic| topic.name.eq_ignore_ascii_case(&kept.name));
+            let Some(topic) = known else {
+                topics.push(kept.clone());
+                continue;
+            };
+            let is_declared = |kept: &&SubscriptionConfig| {
+                let mut declared = topic.subscriptions.iter();
+                declared.any(|each| each.name.eq_ignore_ascii_case(&kept.name))
+            };
+            let kept = kept.subscriptions.iter().filter(|each| !is_declared(each));
+            let kept: Vec<SubscriptionConfig> = kept.cloned().collect();
+            topic.subscriptions.extend(kept);
+        }
+        topics
+    }
+
+    /// Sets the queues and topics.
+    pub(super) fn set_queues(&mut self, queues: &[QueueConfig], topics: &[TopicConfig]) {
+        self.queues = queues.to_vec();
+        self.topics = topics.to_vec();
     }
 }
 
 impl KeptHub {
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(in crate::namespace) fn created_at(&self) -> UnixTime {
         UnixTime::from_milliseconds(self.created_at_unix_ms)
     }
@@ -122,6 +196,13 @@ impl KeptHub {
         format!("{name}~{}.{partition}", self.number)
     }
 
+    /// The number of the hub whose partition has a folder of this name, if it is such a name.
+    pub(super) fn number_of_folder(folder: &str) -> Option<u64> {
+        let (number, partition) = folder.rsplit_once('~')?.1.split_once('.')?;
+        partition.parse::<u16>().ok()?;
+        number.parse().ok()
+    }
+
     fn has_name(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
@@ -143,10 +224,7 @@ mod tests {
     #[test]
     fn a_manifest_reads_what_it_wrote_and_is_empty_where_there_is_none() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(
-            Manifest::read(directory.path()).unwrap(),
-            Manifest::default()
-        );
+        assert_eq!(Manifest::read(directory.path()).unwrap(), None);
         let mut manifest = Manifest::default();
         let config = HubConfig {
             consumer_groups: vec!["billing".into()],
@@ -156,7 +234,7 @@ mod tests {
         assert_eq!(kept.config(), config);
         assert_eq!(kept.created_at().milliseconds(), 77);
         manifest.write(directory.path()).unwrap();
-        assert_eq!(Manifest::read(directory.path()).unwrap(), manifest);
+        assert_eq!(Manifest::read(directory.path()).unwrap(), Some(manifest));
         assert!(!directory.path().join(NEW_FILE).exists());
     }
 

@@ -5,7 +5,8 @@
 //! * `opening` opens their logs.
 //!
 //! A hub is created by opening its logs first, which makes no file, and naming it in the manifest then. It is deleted in
-//! the opposite order: a crash in between leaves folders that no hub has, which the next start removes.
+//! the opposite order: the manifest names it as deleted until its folders are gone, so that the next start goes on where
+//! a crash came in between. Nothing else is ever removed: data that the manifest does not account for refuses the start.
 
 mod directory;
 mod manifest;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::HubConfig;
 use super::hub::Hub;
+use super::queue_config::{QueueConfig, TopicConfig};
 use crate::log::disk::{
     Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
 };
@@ -46,6 +48,14 @@ impl StorageConfig {
     #[must_use]
     pub fn is_new(&self) -> bool {
         !directory::is_marked(&self.directory).unwrap_or(false)
+    }
+
+    /// Makes the directory, readable for its owner alone, if it is not there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn make_directory(&self) -> std::io::Result<()> {
+        crate::owner_only::create_directories(&self.directory)
     }
 
     /// Where beneath the data directory the certificate for TLS and its authority have their place.
@@ -86,11 +96,32 @@ impl Storage {
         })
     }
 
+    /// All queues and topics: those that are declared, and those that are kept besides.
+    pub(super) fn merged_queues(
+        &self,
+        queues: &[QueueConfig],
+        topics: &[TopicConfig],
+    ) -> (Vec<QueueConfig>, Vec<TopicConfig>) {
+        let manifest = &self.directory.manifest;
+        (
+            manifest.merged_queues(queues),
+            manifest.merged_topics(topics),
+        )
+    }
+
+    /// The names of the hubs that are kept.
+    pub(super) fn hub_names(&self) -> impl Iterator<Item = &str> {
+        let hubs = self.directory.manifest.hubs().iter();
+        hubs.map(|kept| kept.name.as_str())
+    }
+
     /// All hubs: those that are kept, with what `declared` adds to them, and those of `declared` that are new. The place
-    /// in `declared` goes with each error. The manifest is only changed if everything is well.
+    /// in `declared` goes with each error. The manifest is only changed if everything is well; then it names these queues
+    /// and topics, too.
     pub(super) fn open_hubs(
         &mut self,
         declared: &[HubConfig],
+        (queues, topics): (&[QueueConfig], &[TopicConfig]),
         pool: &Arc<BlockPool>,
         now: UnixTime,
     ) -> Result<Vec<Arc<Hub>>, (Option<usize>, DeclarationError)> {
@@ -118,6 +149,13 @@ impl Storage {
         };
         let of_directory = |error| (None, DeclarationError::DataDirectory(error));
         let folders = self.directory.folders().map_err(of_directory)?;
+        let leftovers = self.directory.leftovers(&manifest, &folders);
+        let leftovers = leftovers.map_err(of_directory)?;
+        let queue_names = queues.iter().map(|queue| queue.name.as_str());
+        let topic_names = topics.iter().map(|topic| topic.name.as_str());
+        self.directory
+            .check_queue_folders(queue_names.chain(topic_names))
+            .map_err(of_directory)?;
         let directories = manifest
             .hubs()
             .iter()
@@ -135,10 +173,15 @@ impl Storage {
             }
             hubs.push(hub);
         }
-        if manifest != self.directory.manifest {
-            self.directory.manifest = self.directory.save(manifest).map_err(of_directory)?;
-        }
-        self.directory.remove_leftovers(folders);
+        // Those of the start before this one are gone by now, or among the leftovers.
+        let is_gone = |number: u64| {
+            let mut names = folders.iter();
+            !names.any(|name| KeptHub::number_of_folder(name) == Some(number))
+        };
+        manifest.forget_deleted(is_gone);
+        manifest.set_queues(queues, topics);
+        self.directory.save_first(manifest).map_err(of_directory)?;
+        self.directory.remove_leftovers(&leftovers);
         Ok(hubs)
     }
 
@@ -171,8 +214,13 @@ impl Storage {
     }
 
     /// Removes the files of a hub that was forgotten and whose logs are retired.
-    pub(super) fn remove_files(&self, hub: &KeptHub) {
-        self.directory.remove_folders(hub);
+    pub(super) fn remove_files(&mut self, hub: &KeptHub) {
+        if self.directory.remove_folders(hub) {
+            // It is on disk with the next change.
+            self.directory
+                .manifest
+                .forget_deleted(|number| number == hub.number());
+        }
     }
 
     /// Keeps the consumer groups of a hub as they are now.

@@ -92,6 +92,13 @@ pub(in crate::queue) enum JournalError {
     },
 }
 
+impl JournalError {
+    /// Whether the journal is sound, and it is the declaration of the entity that does not fit it.
+    pub(in crate::queue) const fn is_contradiction(&self) -> bool {
+        matches!(self, Self::NoSession { .. } | Self::OtherKind { .. })
+    }
+}
+
 /// What a journal tells.
 #[derive(Debug, Default)]
 struct Told {
