@@ -439,7 +439,10 @@ fn queues_and_topics_are_served_again_though_nothing_declares_them() {
         ..config(directory.path(), vec![])
     };
     let refused = Namespace::new(&declaration, at(3_000)).unwrap_err();
-    assert!(refused.to_string().contains("JOBS"), "{refused}");
+    assert_eq!(
+        refused.to_string(),
+        "topics[0].name: there is a queue with the name \"jobs\""
+    );
     let hub = config(directory.path(), vec![HubConfig::new("jobs", 1)]);
     let refused = Namespace::new(&hub, at(3_000)).unwrap_err();
     assert!(

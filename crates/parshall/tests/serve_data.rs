@@ -121,7 +121,7 @@ fn a_newer_version_and_a_foreign_directory_are_one_clear_line_and_status_3() {
         refused(&directory, &arguments),
         (
             Some(3),
-            "  x the data directory DATA has version 12; this program knows versions up to 1\n"
+            "  x the data directory DATA has version 12; this program knows versions up to 2\n"
                 .to_owned()
         )
     );
@@ -182,4 +182,156 @@ fn a_torn_tail_is_told_in_one_line_per_hub() {
         .collect();
     assert_eq!(told.len(), 1, "{log}");
     assert!(told[0].contains("cut 100 bytes off"), "{log}");
+}
+
+/// Ends a service in good order that was started with these arguments.
+fn serve_once(arguments: &[&str]) {
+    assert_eq!(Serving::start(arguments).end(Signal::TERM), Some(0));
+}
+
+#[test]
+fn queues_and_topics_are_served_and_told_again_though_the_command_line_does_not_name_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = data(&directory);
+    let with_data = ["--data-dir", path.as_str()];
+    serve_once(
+        &[
+            &with_data[..],
+            &["--queue", "jobs", "--topic", "news:all,audit"],
+        ]
+        .concat(),
+    );
+    let serving = Serving::start(&with_data);
+    assert_eq!(serving.hubs(), ["jobs (queue)", "news (topic: all, audit)"]);
+    assert!(serving.announcement.contains("\n  everything"));
+    assert_eq!(serving.end(Signal::KILL), None);
+    let serving = Serving::start(&[&with_data[..], &["--queue", "more"]].concat());
+    assert_eq!(
+        serving.hubs(),
+        ["more (queue)", "jobs (queue)", "news (topic: all, audit)"]
+    );
+}
+
+#[test]
+fn blobs_that_are_kept_and_not_served_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = data(&directory);
+    let config = directory.path().join("blobs.yaml");
+    std::fs::write(&config, "hubs: []\nblob:\n  containers: [one, two]\n").unwrap();
+    let config = config.to_str().unwrap();
+    serve_once(&[
+        "--data-dir",
+        &path,
+        "--config",
+        config,
+        "--blob",
+        "127.0.0.1:0",
+    ]);
+    let serving = Serving::start_with_log(&["--data-dir", &path]);
+    let line = "Blobs              not served (2 containers in the data directory); add --blob ADDRESS:PORT\n";
+    assert!(
+        serving.announcement.contains(line),
+        "{}",
+        serving.announcement
+    );
+    let log = serving.end_with_log();
+    assert!(log.contains("no address to serve them at"), "{log}");
+}
+
+#[test]
+fn whatever_is_damaged_in_a_data_directory_ends_with_status_3_and_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = data(&directory);
+    let arguments = ["--data-dir", path.as_str(), "--blob", "127.0.0.1:0"];
+    serve_once(&[&arguments[..], &["--hub", "orders:1", "--queue", "jobs"]].concat());
+    let file = |name: &str| Path::new(&path).join(name);
+    let damages = |change: &dyn Fn(), repair: &dyn Fn(), named: &str| {
+        change();
+        let (status, stderr) = refused(&directory, &arguments);
+        assert!(
+            stderr.replace("\n  | ", " ").contains(named),
+            "{named}: {stderr}"
+        );
+        assert_eq!(status, Some(3), "{stderr}");
+        repair();
+    };
+    for name in [
+        "manifest.json",
+        "VERSION",
+        "queues/jobs/00000000000000000000.log",
+    ] {
+        let content = std::fs::read(file(name)).unwrap();
+        let remove = || std::fs::remove_file(file(name)).unwrap();
+        let put_back = || std::fs::write(file(name), &content).unwrap();
+        damages(&remove, &put_back, name.rsplit('/').next().unwrap());
+    }
+    // A sidecar without its segment.
+    let partition = file("hubs/orders~1.0");
+    let sidecar = || {
+        std::fs::create_dir(&partition).unwrap();
+        let bytes = [&b"PSIX"[..], &[7; 68]].concat();
+        std::fs::write(partition.join("00000000000000000000.index"), bytes).unwrap();
+    };
+    let remove = || std::fs::remove_dir_all(&partition).unwrap();
+    damages(&sidecar, &remove, "00000000000000000000.log");
+    // A folder where the blobs must be.
+    let blobs = file("blob");
+    let in_the_way = || {
+        std::fs::rename(&blobs, file("aside")).unwrap();
+        std::fs::write(&blobs, "").unwrap();
+    };
+    let put_back = || {
+        std::fs::remove_file(&blobs).unwrap();
+        std::fs::rename(file("aside"), &blobs).unwrap();
+    };
+    damages(&in_the_way, &put_back, "blob");
+    serve_once(&arguments);
+}
+
+#[test]
+fn a_queue_whose_folder_is_gone_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = data(&directory);
+    serve_once(&["--data-dir", &path, "--queue", "jobs", "--queue", "more"]);
+    std::fs::remove_dir_all(Path::new(&path).join("queues/jobs")).unwrap();
+    let log = Serving::start_with_log(&["--data-dir", &path]).end_with_log();
+    let told: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("is missing; it starts empty"))
+        .collect();
+    assert!(told.len() == 1 && told[0].contains("\"jobs\""), "{log}");
+}
+
+#[test]
+fn nothing_in_a_data_directory_can_be_read_by_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = data(&directory);
+    let config = directory.path().join("all.yaml");
+    let text =
+        "hubs: [{name: a, partitions: 1}]\nqueues: [{name: jobs}]\nblob: {containers: [one]}\n";
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let addresses = ["--blob", "127.0.0.1:0", "--amqps", "127.0.0.1:0"];
+    let arguments = ["--data-dir", path.as_str(), "--config", config];
+    serve_once(&[&arguments[..], &addresses].concat());
+    let mut pending = vec![Path::new(&path).to_owned()];
+    let mut count = 0;
+    while let Some(made) = pending.pop() {
+        let metadata = made.metadata().unwrap();
+        let mode = metadata.permissions().mode() & 0o777;
+        if metadata.is_dir() {
+            // The certificate and its authority are for everyone; who can't enter the directory gets a copy (--tls-ca).
+            if made.ends_with("tls") {
+                continue;
+            }
+            assert_eq!(mode, 0o700, "{}", made.display());
+            let entries = std::fs::read_dir(&made).unwrap();
+            pending.extend(entries.map(|entry| entry.unwrap().path()));
+        } else {
+            assert_eq!(mode, 0o600, "{}", made.display());
+        }
+        count += 1;
+    }
+    assert!(count >= 10, "{count}");
 }

@@ -25,6 +25,7 @@ pub(crate) struct State {
     pub(crate) space: Option<u64>,
     pub(crate) read_only: bool,
     pub(crate) reads_fail: bool,
+    pub(crate) removals_fail: bool,
     /// Every sync fails, and the system forgets what it had not written back: it reads as zeros afterwards.
     pub(crate) syncs_lose: bool,
     /// Syncs wait until this is opened again.
@@ -183,6 +184,9 @@ impl DiskFiles for FaultyFiles {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.begin_change()?;
+        if state.removals_fail {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         state.synced_lengths.remove(path);
         state.unsynced_entries.retain(|entry| entry != path);
         drop(state);

@@ -164,6 +164,28 @@ fn retention_by_bytes_bounds_the_disk() {
 }
 
 #[test]
+fn files_that_could_not_be_removed_leave_no_gap() {
+    let disk = Disk {
+        limits: *SMALL,
+        ..Disk::new()
+    };
+    let service = disk.open();
+    service.fill(150, 10_000);
+    let oldest = disk.segments()[0].clone();
+    disk.files.state().removals_fail = true;
+    service.fill(60, 10_000);
+    disk.files.state().removals_fail = false;
+    assert!(oldest.exists());
+    service.fill(60, 10_000);
+    assert!(!oldest.exists());
+    let begin = service.log.stats().begin_sequence_number;
+    service.crash();
+    let service = disk.open();
+    assert_eq!(service.log.stats().begin_sequence_number, begin);
+    assert_eq!(service.log.stats().last_sequence_number, Some(269));
+}
+
+#[test]
 fn when_retention_has_taken_everything_numbers_go_on_all_the_same() {
     let mut disk = Disk::new();
     disk.limits.retention = Some(Duration::from_millis(100));

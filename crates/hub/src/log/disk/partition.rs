@@ -276,7 +276,15 @@ impl PartitionLog {
     pub(super) fn fail(&self, reason: Unavailable, removals: Vec<u64>) {
         if let Some(durable) = &mut self.lock().durable {
             durable.unavailable.get_or_insert(reason);
-            durable.removals.extend(removals);
+        }
+        self.postpone(removals);
+    }
+
+    /// Files that could not be removed are removed with the next ones, and before them: if the process ends in between, no
+    /// gap must be left.
+    pub(super) fn postpone(&self, removals: Vec<u64>) {
+        if let Some(durable) = &mut self.lock().durable {
+            durable.removals.splice(0..0, removals);
         }
     }
 

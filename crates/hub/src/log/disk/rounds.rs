@@ -222,6 +222,7 @@ impl Writer<'_> {
         );
         if let Err(error) = removed {
             tracing::warn!(directory = %disk.path.display(), %error, "files of dropped segments can't be removed");
+            written.log.postpone(work.removals.clone());
         }
     }
 

@@ -270,9 +270,19 @@ impl DataDirectory {
     ) -> Result<(), DataDirectoryError> {
         let queues = self.queues();
         let folders = match names_in(&queues) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             result => result.map_err(|error| self.unusable("queues can't be listed", &error))?,
         };
+        // They have one from the start on.
+        for name in self.manifest.queue_names() {
+            if !folders.contains(&QueueStore::folder(name)) {
+                tracing::error!(
+                    entity = name,
+                    directory = %queues.display(),
+                    "the folder of a queue or topic is missing; it starts empty"
+                );
+            }
+        }
         let known: HashSet<String> = names.map(QueueStore::folder).collect();
         for name in folders {
             let folder = queues.join(&name);

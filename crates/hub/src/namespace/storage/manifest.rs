@@ -159,6 +159,12 @@ impl Manifest {
         topics
     }
 
+    /// The names of the queues and topics.
+    pub(super) fn queue_names(&self) -> impl Iterator<Item = &str> {
+        let queues = self.queues.iter().map(|queue| queue.name.as_str());
+        queues.chain(self.topics.iter().map(|topic| topic.name.as_str()))
+    }
+
     /// Sets the queues and topics.
     pub(super) fn set_queues(&mut self, queues: &[QueueConfig], topics: &[TopicConfig]) {
         self.queues = queues.to_vec();
