@@ -45,6 +45,7 @@ mod files;
 mod options;
 mod partition;
 mod recover;
+mod report;
 mod residency;
 mod rounds;
 pub(in crate::log) mod salvage;
@@ -59,7 +60,7 @@ pub use directory::{Damage, DamageCause, OpenError, PartitionDirectory, Presence
 pub use fault::Unavailable;
 pub use files::{Access, DiskFile, DiskFiles, FileSystem, SystemFiles};
 pub use options::{StorageOptions, SyncPolicy, SyncPolicyError};
-pub use recover::{RecoveryReport, Torn};
+pub use report::{RecoveryReport, Torn};
 pub use verify::{Problem, Verification, verify};
 
 pub(in crate::log) use partition::{Durable, PartitionDisk};

@@ -10,7 +10,8 @@ use super::directory::{
 };
 use super::fault::Unavailable;
 use super::files::{Access, DiskFile, read_fully};
-use super::recover::{RecoveryReport, Sync, describe, read_segment, recover};
+use super::recover::{Sync, describe, read_segment, recover};
+use super::report::RecoveryReport;
 use super::salvage::Break;
 use super::segment_files::SegmentFiles;
 use super::sidecar::{Assurance, Sidecar};

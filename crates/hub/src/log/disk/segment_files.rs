@@ -235,7 +235,7 @@ impl SegmentFiles {
             disk.sync_directory(path)?;
         }
         for &number in removals {
-            // The sidecar first: a segment without one is scanned, a sidecar without a segment means nothing.
+            // The sidecar first: a segment without one is scanned, a sidecar without a segment proves that it was lost.
             remove_if_there(disk, &sidecar_path(path, number))?;
             remove_if_there(disk, &segment_path(path, number))?;
         }

@@ -235,7 +235,8 @@ impl DataDirectory {
             let folder = self.path.join(HUBS).join(name);
             let original = name.strip_prefix(DELETED).unwrap_or(name);
             // What else someone put there is theirs.
-            let Some(number) = KeptHub::number_of_folder(original) else {
+            let Some(number) = KeptHub::number_of_folder(original).filter(|_| folder.is_dir())
+            else {
                 continue;
             };
             if name.starts_with(DELETED) || manifest.is_deleted(number) {
@@ -376,7 +377,8 @@ fn kept_hub_folder(path: &Path) -> io::Result<Option<String>> {
         result => result?,
     };
     for name in folders {
-        if KeptHub::number_of_folder(&name).is_some() && !is_empty(&hubs.join(&name))? {
+        let folder = hubs.join(&name);
+        if KeptHub::number_of_folder(&name).is_some() && folder.is_dir() && !is_empty(&folder)? {
             return Ok(Some(format!("{HUBS}/{name}")));
         }
     }
