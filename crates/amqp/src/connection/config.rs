@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::partial::PartialBytes;
 use crate::codec::{Symbol, Value};
 use crate::frame::MIN_MAX_FRAME_SIZE;
 
@@ -22,8 +23,11 @@ pub struct Config {
     pub handle_max: u32,
     /// Most links of all sessions together.
     pub links_max: usize,
-    /// Most bytes of messages of which not all frames have come, over all links.
+    /// Most bytes of messages of which not all frames have come, over all links. A peer that exceeds it is closed.
     pub partial_bytes_max: usize,
+    /// The same for all connections that share this bound. A message that exceeds it is refused with
+    /// `com.microsoft:server-busy`.
+    pub partial_bytes: Option<Arc<PartialBytes>>,
     /// The silence after which we say that we close. The specification has the peer told half of the truth,
     /// so the connection ends after twice this.
     pub idle_timeout: Option<Duration>,
@@ -51,6 +55,7 @@ impl Default for Config {
             links_max: 4_096,
             // Sixteen messages of the largest size that Event Hubs takes.
             partial_bytes_max: 16 * 1024 * 1024,
+            partial_bytes: None,
             // What the Event Hubs service announces.
             idle_timeout: Some(Duration::from_secs(240)),
             handshake_timeout: Duration::from_secs(30),

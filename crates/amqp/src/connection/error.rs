@@ -55,6 +55,14 @@ pub enum ConnectionError {
     /// Messages of which not all frames have come hold more memory than we allow.
     #[error("unfinished messages hold more than the {0} bytes allowed")]
     PartialMessages(usize),
+    /// A link whose name is longer than we keep.
+    #[error("the name of a link has {length} bytes, more than the {maximum} allowed")]
+    LongLinkName {
+        /// The length of the name.
+        length: usize,
+        /// What we allow.
+        maximum: usize,
+    },
     /// Nothing came for too long.
     #[error("the peer was silent for longer than the idle time-out")]
     IdleTimeout,
@@ -87,6 +95,7 @@ impl ConnectionError {
             }
             Self::TooManyLinks(_)
             | Self::PartialMessages(_)
+            | Self::LongLinkName { .. }
             | Self::IdleTimeout
             | Self::OutputTimeout
             | Self::HandshakeTimeout => Some(ErrorCondition::RESOURCE_LIMIT_EXCEEDED),

@@ -1,7 +1,6 @@
 //! A link: names, settle modes, credit (specification section 2.6).
 
-use bytes::BytesMut;
-
+use super::partial::PartialDelivery;
 use crate::codec::{Symbol, Value};
 use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 
@@ -145,21 +144,6 @@ impl Link {
 /// Whether `number` lies beyond `other` in the serial arithmetic of delivery counts (RFC 1982).
 fn is_ahead(number: u32, other: u32) -> bool {
     number.wrapping_sub(other).cast_signed() > 0
-}
-
-/// A delivery that comes in several frames.
-#[derive(Debug)]
-pub(super) struct PartialDelivery {
-    pub(super) id: u32,
-    pub(super) format: u32,
-    pub(super) settled: bool,
-    pub(super) tag_length: u8,
-    /// The tag, then as much of the message as has come.
-    pub(super) bytes: BytesMut,
-    /// Bytes of the message that have come.
-    pub(super) size: u64,
-    /// Whether it has grown beyond the limit, so that the rest is only counted.
-    pub(super) too_large: bool,
 }
 
 #[cfg(test)]

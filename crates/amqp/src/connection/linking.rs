@@ -81,6 +81,10 @@ impl Connection {
         };
         state.state = LinkState::DetachSent;
         state.partial = None;
+        if state.remote_handle.is_some() {
+            // The peer knows it by its handle from here on, and may take for ever to answer.
+            state.name = String::new();
+        }
         let (channel, handle) = (state.channel, state.handle);
         self.flush_dispositions(channel);
         if let Some(session) = self.session_mut(channel)
@@ -201,6 +205,12 @@ impl Connection {
     ) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
         let attach = Attach::decode(reader)?;
+        if attach.name.len() > LINK_NAME_MAX {
+            return Err(ConnectionError::LongLinkName {
+                length: attach.name.len(),
+                maximum: LINK_NAME_MAX,
+            });
+        }
         if attach.handle > self.config.handle_max {
             return Err(ConnectionError::NumberTooLarge {
                 what: "handle",
@@ -458,3 +468,6 @@ impl Connection {
             .map(|(index, _)| index)
     }
 }
+
+/// Longest name of a link, in bytes. Clients use an identifier, or an address with an identifier behind it.
+const LINK_NAME_MAX: usize = 2_048;

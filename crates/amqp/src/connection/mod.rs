@@ -17,13 +17,14 @@
 //!
 //! `handshake` brings the connection up, `sessions` begins and ends sessions, `linking` attaches and detaches links,
 //! `owed` gathers what can wait. The two hot paths have files of their own: `sending` (transfers out, outcomes in) and
-//! `receiving` (transfers in, outcomes out).
+//! `receiving` (transfers in, outcomes out). `partial` are messages that come in several frames.
 //!
 //! # Invariants
 //!
 //! * After an error the connection is closed and stays so; the first error sticks.
 //! * Nothing is sent beyond link credit or session window, nor on a channel after its end.
-//! * What is held for a peer is bounded by [`Config`]: sessions, links, one partial message per link.
+//! * What is held for a peer is bounded by [`Config`]: sessions, links and the bytes of unfinished
+//!   messages.
 
 mod config;
 mod error;
@@ -32,6 +33,7 @@ mod handshake;
 mod link;
 mod linking;
 mod owed;
+mod partial;
 mod receiving;
 mod sending;
 mod session;
@@ -39,6 +41,7 @@ mod sessions;
 mod unsettled;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -49,6 +52,7 @@ pub use config::{
 pub use error::{ConnectionError, SendError};
 pub use event::{Deliveries, Delivery, Event};
 pub use link::{LinkAcceptance, LinkId, LinkOptions};
+pub use partial::PartialBytes;
 pub use sending::{NewDelivery, SenderMut, TransferWriter};
 pub use unsettled::Unsettled;
 
@@ -91,6 +95,8 @@ pub struct Connection {
     links: Vec<Option<Box<Link>>>,
     free_links: Vec<u32>,
     next_generation: u32,
+    /// What unfinished messages of this connection may hold.
+    partial_bytes: Arc<PartialBytes>,
     /// Sessions that owe a flow or a disposition.
     dirty_sessions: Vec<u16>,
     /// Links that owe a flow.
@@ -113,6 +119,7 @@ pub struct Connection {
 impl Connection {
     fn new(config: Config, side: Side, stage: Stage, now: Instant) -> Self {
         Self {
+            partial_bytes: PartialBytes::new(config.partial_bytes_max),
             config,
             side,
             stage,
@@ -279,6 +286,14 @@ impl Connection {
     /// The product name in the peer's open: what clients call themselves.
     pub fn remote_product(&self) -> Option<&str> {
         self.remote_product.as_deref()
+    }
+
+    /// From now on unfinished messages may hold `maximum` bytes in all, and are charged to the shared bound `shared`.
+    /// Messages that have begun stay charged where they are.
+    pub fn set_partial_bytes(&mut self, maximum: usize, shared: Option<Arc<PartialBytes>>) {
+        self.partial_bytes = PartialBytes::new(maximum);
+        self.config.partial_bytes_max = maximum;
+        self.config.partial_bytes = shared;
     }
 
     /// Takes back the buffers of an event whose deliveries have been dealt with.

@@ -1,13 +1,14 @@
 //! Transfers in and their outcomes out. Hot path.
 //!
 //! A message that comes in one frame is reported as a range of the input buffer;
-//! only one that spans frames is put together in a buffer of its own, up to the
-//! link's maximum message size.
+//! only one that spans frames is put together in a buffer of its own. It is
+//! refused as soon as it exceeds the link's maximum message size.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::error::SessionViolation;
-use super::link::{LinkId, PartialDelivery};
+use super::link::LinkId;
+use super::partial::PartialDelivery;
 use super::{Connection, ConnectionError, CreditOverrun, Deliveries, Delivery, Event, SessionId};
 use crate::codec::{DecodeError, Reader};
 use crate::performative::{DeliveryState, Error, ErrorCondition, Role, Transfer};
@@ -209,69 +210,56 @@ impl Connection {
                     return Ok(());
                 };
                 let tag = transfer.delivery_tag.unwrap_or_default();
-                none.insert(Box::new(PartialDelivery {
-                    id,
-                    format: transfer.message_format.unwrap_or(0),
-                    settled: false,
-                    tag_length: tag_length(tag)?,
-                    bytes: BytesMut::from(tag),
-                    size: 0,
-                    too_large: false,
-                }))
+                none.insert(Box::new(PartialDelivery::new(
+                    (id, transfer.message_format.unwrap_or(0)),
+                    tag,
+                    tag_length(tag)?,
+                    &self.partial_bytes,
+                    self.config.partial_bytes.as_ref(),
+                )))
             }
         };
         partial.settled |= transfer.settled.unwrap_or(false);
-        partial.size += payload.len() as u64;
-        let size = partial.size;
-        if partial.too_large || size > link.max_message_size.min(u64::from(u32::MAX / 2)) {
-            partial.too_large = true;
-            partial.bytes.truncate(usize::from(partial.tag_length));
-        } else {
-            partial.bytes.extend_from_slice(payload);
+        let size = partial.size + payload.len() as u64;
+        if size > link.max_message_size.min(u64::from(u32::MAX / 2)) {
+            let (id, settled) = (partial.id, partial.settled);
+            link.partial = None;
+            // One that goes on might never end.
+            if transfer.more {
+                self.detach_too_large(index, id, size);
+            } else {
+                self.reject_too_large(local, index, id, size, settled);
+            }
+            return Ok(());
         }
+        partial.extend(payload)?;
         if transfer.more {
-            return self.check_partial_bytes();
+            return Ok(());
         }
         let Some(partial) = link.partial.take() else {
             return Ok(());
         };
-        if partial.too_large {
-            self.reject_too_large(local, index, partial.id, size, partial.settled);
-            return Ok(());
-        }
         let link = LinkId {
             index,
             generation: link.generation,
         };
+        if partial.is_refused {
+            self.reject_for_want_of_room(local, link, &partial);
+            return Ok(());
+        }
         self.finish_deliveries();
-        let chunk = partial.bytes.freeze();
+        let length = partial.bytes.len() as u32;
         let delivery = Delivery {
             link,
             id: partial.id,
             format: partial.format,
             start: u32::from(partial.tag_length),
-            end: chunk.len() as u32,
+            end: length,
             tag_start: 0,
             tag_length: partial.tag_length,
             settled: partial.settled,
         };
-        self.push_alone(chunk, delivery);
-        Ok(())
-    }
-
-    /// Each link may have a partial message of its own size limit, which adds up over thousands of links.
-    fn check_partial_bytes(&self) -> Result<(), ConnectionError> {
-        let partials = self
-            .links
-            .iter()
-            .flatten()
-            .filter_map(|link| link.partial.as_ref());
-        let held: usize = partials.map(|partial| partial.bytes.len()).sum();
-        if held > self.config.partial_bytes_max {
-            return Err(ConnectionError::PartialMessages(
-                self.config.partial_bytes_max,
-            ));
-        }
+        self.push_alone(partial.bytes.freeze(), delivery);
         Ok(())
     }
 
@@ -282,27 +270,46 @@ impl Connection {
             .push_back(Event::Deliveries(Deliveries { chunk, items }));
     }
 
-    /// The link stays usable: only this message is refused.
+    /// Refuses a message that has come completely. The link stays usable, unless the sender wants no outcome: it would
+    /// not learn otherwise that the message is gone.
     #[cold]
     fn reject_too_large(&mut self, local: u16, index: u32, id: u32, size: u64, settled: bool) {
-        let Some(link) = self.links[index as usize].as_ref() else {
-            return;
-        };
         if settled {
-            return;
+            return self.detach_too_large(index, id, size);
         }
-        let limit = link.max_message_size;
+        if let Some(error) = self.too_large(index, id, size) {
+            let rejected = DeliveryState::Rejected(Some(error));
+            self.settle(SessionId(local), id, id, rejected);
+        }
+    }
+
+    #[cold]
+    fn detach_too_large(&mut self, index: u32, id: u32, size: u64) {
+        let error = self.too_large(index, id, size);
+        if let Some(link) = self.links[index as usize].as_ref() {
+            let generation = link.generation;
+            self.detach_link(LinkId { index, generation }, error);
+        }
+    }
+
+    fn too_large(&self, index: u32, id: u32, size: u64) -> Option<Error> {
+        let limit = self.links[index as usize].as_ref()?.max_message_size;
         let text = format!(
             "The received message (delivery-id:{id}, size:{size} bytes) exceeds the limit ({limit} bytes) currently \
              allowed on the link."
         );
-        let error = Error::new(ErrorCondition::MESSAGE_SIZE_EXCEEDED, text);
-        self.settle(
-            SessionId(local),
-            id,
-            id,
-            DeliveryState::Rejected(Some(error)),
-        );
+        Some(Error::new(ErrorCondition::MESSAGE_SIZE_EXCEEDED, text))
+    }
+
+    /// Refuses a message that the shared bound had no room for.
+    #[cold]
+    fn reject_for_want_of_room(&mut self, local: u16, link: LinkId, partial: &PartialDelivery) {
+        let error = Error::new(ErrorCondition::SERVER_BUSY, NO_ROOM);
+        if partial.settled {
+            return self.detach_link(link, Some(error));
+        }
+        let rejected = DeliveryState::Rejected(Some(error));
+        self.settle(SessionId(local), partial.id, partial.id, rejected);
     }
 
     #[cold]
@@ -334,3 +341,7 @@ fn tag_length(tag: &[u8]) -> Result<u8, ConnectionError> {
         .into()),
     }
 }
+
+/// In the words by which clients know that they are to wait.
+const NO_ROOM: &str = "Unfinished messages of all connections hold as much memory as they may. Please wait 4 seconds and \
+                       try again. Error code : 50002.";

@@ -18,4 +18,5 @@ mod properties;
 mod settling;
 mod time;
 mod transfers;
+mod unfinished;
 mod windows;

@@ -347,10 +347,13 @@ fn a_message_larger_than_the_link_takes_is_rejected_and_the_link_stays_usable() 
         },
         ..Setup::default()
     };
-    for (size, frames) in [(101, "one frame"), (2_000, "several frames")] {
+    for (size, maximum, frames) in [
+        (101, 100, "one frame"),
+        (2_000, 1_999, "the last of several frames"),
+    ] {
         converse(&setup, |pair| {
             let limit = LinkAcceptance {
-                max_message_size: Some(100),
+                max_message_size: Some(maximum),
                 ..LinkAcceptance::default()
             };
             let (link, _) = credited(pair, limit);
@@ -381,7 +384,7 @@ fn a_message_larger_than_the_link_takes_is_rejected_and_the_link_stays_usable() 
 }
 
 #[test]
-fn a_settled_message_that_is_too_large_is_dropped() {
+fn a_settled_message_that_is_too_large_ends_the_link_since_nothing_else_would_tell_its_sender() {
     converse(&Setup::default(), |pair| {
         let limit = LinkAcceptance {
             max_message_size: Some(10),
@@ -392,9 +395,14 @@ fn a_settled_message_that_is_too_large_is_dropped() {
             .send(link, &[1; 11], true)
             .expect("there is credit");
         pair.talk();
-        assert_eq!(pair.server.all(), []);
-        assert_eq!(pair.client.all(), []);
-        assert!(pair.server.connection.is_attached(theirs));
+        let happened = pair.client.all();
+        let [Happening::LinkDetached(gone, Some(error))] = &happened[..] else {
+            panic!("{happened:?}")
+        };
+        assert_eq!(*gone, link);
+        assert_eq!(error.condition, ErrorCondition::MESSAGE_SIZE_EXCEEDED);
+        assert!(!pair.server.connection.is_attached(theirs));
+        assert!(!pair.server.connection.is_closed());
     });
 }
 

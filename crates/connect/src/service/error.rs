@@ -122,7 +122,8 @@ impl From<ConnectionError> for ServiceError {
             | ConnectionError::InvalidBegin(_)
             | ConnectionError::NumberTooLarge { .. }
             | ConnectionError::TooManyLinks(_)
-            | ConnectionError::PartialMessages(_) => {
+            | ConnectionError::PartialMessages(_)
+            | ConnectionError::LongLinkName { .. } => {
                 Self::of_connection("protocol", error.to_string())
             }
             ConnectionError::IdleTimeout
