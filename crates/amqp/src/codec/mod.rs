@@ -19,6 +19,7 @@
 mod compound;
 mod reader;
 mod symbol;
+mod validate;
 mod value;
 pub mod write;
 
