@@ -175,12 +175,7 @@ fn announce(
     if let Some(listener) = metrics {
         let address = listener.local_addr().map_err(CommandError::System)?;
         writeln!(plan, "metrics      http://{address}/metrics").expect("a string takes everything");
-        let served = endpoint::serve(listener, handle, std::future::pending());
-        tokio::spawn(async move {
-            if let Err(error) = served.await {
-                tracing::error!(%error, "the metrics are served no more");
-            }
-        });
+        tokio::spawn(endpoint::serve(listener, handle, std::future::pending()));
     }
     plan.push_str("\nRunning.\n");
     output::print(&plan).map(drop)

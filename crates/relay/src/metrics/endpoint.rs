@@ -1,32 +1,30 @@
 //! `/metrics` and `/health` of a relay that runs on its own.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use listen::{Acceptor, serve_http};
 use tokio::net::TcpListener;
 
 use super::{MetricsHandle, prometheus};
 
 /// Serves the metrics over HTTP until `shutdown` is ready.
-///
-/// # Errors
-/// When the listener fails.
 pub async fn serve(
     listener: TcpListener,
     handle: MetricsHandle,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/health", get(health))
         .with_state(handle);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown)
-        .await
+    let acceptor = Acceptor::new(listener, "metrics", Arc::default());
+    serve_http(acceptor, router, CONNECTIONS_MAX, shutdown).await;
 }
 
 async fn metrics(State(handle): State<MetricsHandle>) -> Response {
@@ -53,6 +51,9 @@ async fn health(State(handle): State<MetricsHandle>) -> Response {
 fn ended() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the relay has ended\n").into_response()
 }
+
+/// Connections at once; a new one takes the place of the oldest.
+const CONNECTIONS_MAX: u64 = 32;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -109,9 +110,6 @@ mod tests {
         relay.await.expect("both were answered");
         assert!(asked(&address, "/health").await.starts_with("HTTP/1.1 503"));
         stop.send(()).expect("the server waits for it");
-        server
-            .await
-            .expect("no panic")
-            .expect("no failure of the listener");
+        server.await.expect("no panic");
     }
 }
