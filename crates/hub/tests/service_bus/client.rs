@@ -285,6 +285,27 @@ impl Client {
         format: u32,
         message: &[u8],
     ) -> DeliveryState {
+        let id = self.begin_message(link, format, message).await;
+        self.until("the outcome", |event| match event {
+            Event::Outcome {
+                first, last, state, ..
+            } if first <= id && id <= last => Some(state.unwrap()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Sends a message, and gives the reason for which the service ends the link.
+    pub(crate) async fn send_in_vain(&mut self, link: LinkId, message: &[u8]) -> Error {
+        self.begin_message(link, FORMAT_AMQP, message).await;
+        self.until("the detach", |event| match event {
+            Event::LinkDetached { link: gone, error } if gone == link => error,
+            _ => None,
+        })
+        .await
+    }
+
+    async fn begin_message(&mut self, link: LinkId, format: u32, message: &[u8]) -> u32 {
         while self.connection().credit(link) == 0 {
             self.until("credit", |event| {
                 matches!(event, Event::Credit(_)).then_some(())
@@ -297,14 +318,7 @@ impl Client {
             settled: false,
         };
         let mut sender = self.driver.connection().sender(link).unwrap();
-        let id = sender.send(&delivery, &[message]).unwrap();
-        self.until("the outcome", |event| match event {
-            Event::Outcome {
-                first, last, state, ..
-            } if first <= id && id <= last => Some(state.unwrap()),
-            _ => None,
-        })
-        .await
+        sender.send(&delivery, &[message]).unwrap()
     }
 
     /// The next `count` messages of a link, which must have the credit for them.

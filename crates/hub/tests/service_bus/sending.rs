@@ -202,3 +202,87 @@ async fn what_is_sent_and_settled_in_one_breath_with_the_farewell_counts() {
     };
     assert_eq!(left.len(), 1);
 }
+
+#[tokio::test]
+async fn what_receivers_could_not_read_is_refused_as_by_hubs() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let data = &b"\x00\x53\x75\xa0\x01a"[..];
+    for (what, malformed) in [
+        (
+            "application properties that are no map",
+            &b"\x00\x53\x74\xa1\x01a"[..],
+        ),
+        (
+            "application properties under a number",
+            b"\x00\x53\x74\xc1\x05\x02\x54\x01\x54\x01",
+        ),
+        (
+            "application properties with a list for a value",
+            b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\x45",
+        ),
+        (
+            "application properties that end early",
+            b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\xa1",
+        ),
+        (
+            "a header with a text for a priority",
+            b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a",
+        ),
+        (
+            "annotations with a list that ends early",
+            b"\x00\x53\x72\xc1\x07\x02\xa3\x01a\xc0\x01\x01",
+        ),
+        (
+            "properties with a number for a subject",
+            b"\x00\x53\x73\xc0\x06\x04\x40\x40\x40\x54\x01",
+        ),
+    ] {
+        let message = [malformed, data].concat();
+        let outcome = client.send_message(sender, FORMAT_AMQP, &message).await;
+        assert_eq!(condition(&outcome), "amqp:decode-error", "{what}");
+        // In a batch it takes the others with it.
+        let outcome = client.send_batch(sender, &[data.to_vec(), message]).await;
+        assert_eq!(condition(&outcome), "amqp:decode-error", "{what}");
+    }
+    for (what, body) in [
+        ("data that is a text", &b"\x00\x53\x75\xa1\x01a"[..]),
+        ("a sequence that is a map", b"\x00\x53\x76\xc1\x01\x00"),
+        (
+            "a value with a wrong text in a list",
+            b"\x00\x53\x77\xc0\x04\x01\xa1\x01\xff",
+        ),
+    ] {
+        let outcome = client.send_message(sender, FORMAT_AMQP, body).await;
+        assert_eq!(condition(&outcome), "amqp:decode-error", "{what}");
+    }
+    let outcome = client.send_message(sender, FORMAT_AMQP, data).await;
+    assert_eq!(outcome, DeliveryState::Accepted);
+    let receiver = client.receiver("orders", 10).await;
+    assert_eq!(client.receive(receiver, 1).await[0].payload(), b"a");
+    client.drain(receiver).await;
+    assert_eq!(client.waiting(receiver), 0, "nothing else was taken");
+}
+
+#[tokio::test]
+async fn a_message_without_end_detaches_its_link_as_soon_as_it_is_too_large() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    for (address, bytes) in [("orders", 400 << 10), ("orders/$management", 600 << 10)] {
+        let (sender, _) = client.sender(address).await.unwrap();
+        let mut message = Vec::new();
+        encode::data(&mut message, &vec![7; bytes]);
+        let error = client.send_in_vain(sender, &message).await;
+        assert_eq!(
+            error.condition.as_str(),
+            "amqp:link:message-size-exceeded",
+            "{address}"
+        );
+    }
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let outcome = client
+        .send(sender, b"the connection is as good as before")
+        .await;
+    assert_eq!(outcome, DeliveryState::Accepted);
+}

@@ -201,6 +201,7 @@ fn push_event(
     let mut any = false;
     for section in Sections::new(message) {
         let section = section?;
+        section.validate()?;
         any = true;
         match section.kind {
             SectionKind::Header | SectionKind::DeliveryAnnotations => {}

@@ -109,6 +109,7 @@ impl<'a> IncomingMessage<'a> {
         let mut rest = message;
         for section in Sections::new(message) {
             let section = section?;
+            section.validate()?;
             let next = rank_of(section.kind);
             let repeats = next == rank && section.kind == SectionKind::Data;
             if next <= rank && !repeats && !(next == rank && section.kind == SectionKind::Sequence)
