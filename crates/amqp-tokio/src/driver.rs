@@ -25,6 +25,8 @@ pub struct Driver {
     deadline: Option<std::time::Instant>,
     /// TLS holds back written bytes until it is flushed.
     flush_due: bool,
+    /// Output that may wait for the peer before input from it is left alone, in bytes.
+    output_high_water: usize,
     /// Whether the timer is set for the last words of a closed connection.
     is_parting: bool,
     ended: bool,
@@ -57,6 +59,7 @@ impl Driver {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             deadline: None,
             flush_due: false,
+            output_high_water: OUTPUT_HIGH_WATER,
             is_parting: false,
             ended: false,
         }
@@ -72,6 +75,11 @@ impl Driver {
     /// ([`Socket::acknowledge_at_once`](crate::Socket::acknowledge_at_once)).
     pub fn acknowledge_at_once(&mut self) {
         self.stream.acknowledge_at_once();
+    }
+
+    /// Input is left alone from now on while `bytes` of output or more wait for the peer; `None` for the default.
+    pub fn set_output_high_water(&mut self, bytes: Option<usize>) {
+        self.output_high_water = bytes.unwrap_or(OUTPUT_HIGH_WATER);
     }
 
     /// Writes what there is, then reads once.
@@ -143,7 +151,7 @@ impl Driver {
             return Poll::Ready(Err(DriveError::Closed));
         }
         // A peer that does not read gets nothing more to react to.
-        if self.connection.output_len() < OUTPUT_HIGH_WATER {
+        if self.connection.output_len() < self.output_high_water {
             match self.poll_read(cx) {
                 Poll::Ready(result) => return Poll::Ready(result),
                 Poll::Pending => self.input.rest(),
@@ -229,5 +237,5 @@ fn now() -> std::time::Instant {
 /// How long a closed connection waits for the peer to take what is left for it.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Output that may wait for the peer before input from it is left alone, in bytes.
+/// Output that may wait for the peer, unless the application says otherwise, in bytes.
 const OUTPUT_HIGH_WATER: usize = 4 * 1024 * 1024;

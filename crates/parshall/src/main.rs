@@ -3,6 +3,7 @@
 
 mod command_line;
 mod compare;
+mod descriptors;
 mod diagnostics;
 mod exit;
 mod hub;
@@ -25,6 +26,7 @@ use clap::Parser as _;
 use command_line::{Command, CommandLine};
 
 fn main() -> ExitCode {
+    descriptors::raise_limit();
     let result = match CommandLine::parse().command {
         Command::List(arguments) => list::execute(arguments),
         Command::Show(arguments) => show::execute(arguments),

@@ -11,10 +11,11 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use listen::{AcceptFailures, Acceptor};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::amqp::AmqpFront;
+use super::amqp::{AmqpFront, AmqpFrontCounterValues};
 use super::blob::{BlobFront, BlobFrontCounterValues};
 use super::queue_metrics;
 use crate::blob::BlobStoreFigures;
@@ -29,49 +30,53 @@ pub struct HttpFront {
     namespace: Arc<Namespace>,
     amqp: Arc<AmqpFront>,
     blob: Option<Arc<BlobFront>>,
+    accept_failures: Arc<AcceptFailures>,
 }
 
 impl HttpFront {
-    /// An HTTP front for a namespace, its AMQP front, and the blobs beside it, if there are any.
+    /// An HTTP front for a namespace, its AMQP front, and the blobs beside it, if there are any. All of them count their
+    /// failures to accept in `accept_failures`.
     #[must_use]
     pub const fn new(
         namespace: Arc<Namespace>,
         amqp: Arc<AmqpFront>,
         blob: Option<Arc<BlobFront>>,
+        accept_failures: Arc<AcceptFailures>,
     ) -> Self {
         Self {
             namespace,
             amqp,
             blob,
+            accept_failures,
         }
     }
 
-    /// Serves requests until `stop` becomes true.
-    ///
-    /// # Errors
-    /// If the listener fails for good.
+    /// Serves requests until `stop` becomes true, with at most `connections` clients at once.
     pub async fn serve(
         self,
         listener: TcpListener,
+        connections: u64,
         mut stop: watch::Receiver<bool>,
-    ) -> std::io::Result<()> {
+    ) {
+        let failures = Arc::clone(&self.accept_failures);
+        let acceptor = Acceptor::new(listener, "HTTP", failures);
         let router = Router::new()
             .route("/health", get(health))
             .route("/metrics", get(metrics))
             .with_state(self);
-        axum::serve(listener, router)
-            .with_graceful_shutdown(async move {
-                let _ = stop.wait_for(|stop| *stop).await;
-            })
-            .await
+        let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+        listen::serve_http(acceptor, router, connections, stopped).await;
     }
 }
 
-async fn health() -> impl IntoResponse {
-    (
-        [(header::CONTENT_TYPE, "application/json")],
-        r#"{"status":"healthy","message":"Service is healthy."}"#,
-    )
+async fn health(State(front): State<HttpFront>) -> impl IntoResponse {
+    let health = match front.accept_failures.is_failing() {
+        false => r#"{"status":"healthy","message":"Service is healthy."}"#,
+        true => {
+            r#"{"status":"degraded","message":"Connections cannot be accepted now; those that are open are served."}"#
+        }
+    };
+    ([(header::CONTENT_TYPE, "application/json")], health)
 }
 
 async fn metrics(State(front): State<HttpFront>) -> impl IntoResponse {
@@ -156,26 +161,7 @@ impl HttpFront {
         if let Some(queues) = self.namespace.queues() {
             queue_metrics::render(queues, &mut text);
         }
-        let connections = [
-            (
-                "parshall_amqp_connections",
-                "gauge",
-                "AMQP connections open now.",
-                self.amqp.open_connections(),
-            ),
-            (
-                "parshall_amqp_connections_total",
-                "counter",
-                "AMQP connections accepted.",
-                self.amqp.accepted_connections(),
-            ),
-            (
-                "parshall_amqp_connections_refused_total",
-                "counter",
-                "AMQP connections for which there was no room.",
-                self.amqp.refused_connections(),
-            ),
-        ];
+        let connections = connection_figures(&self.amqp.counters(), &self.accept_failures);
         let profile = self.namespace.profile().map(|profile| profile.counters());
         let profile = profile.as_ref().map(profile_counters);
         let storage = self.namespace.storage_counters();
@@ -197,6 +183,69 @@ impl HttpFront {
         }
         text
     }
+}
+
+/// Name, kind, help and figure of connections.
+fn connection_figures(
+    amqp: &AmqpFrontCounterValues,
+    accept_failures: &AcceptFailures,
+) -> [(&'static str, &'static str, &'static str, u64); 9] {
+    [
+        (
+            "parshall_amqp_connections",
+            "gauge",
+            "AMQP connections open now.",
+            amqp.open,
+        ),
+        (
+            "parshall_amqp_connections_maximum",
+            "gauge",
+            "AMQP connections that there may be.",
+            amqp.maximum,
+        ),
+        (
+            "parshall_amqp_connections_total",
+            "counter",
+            "AMQP connections accepted.",
+            amqp.accepted,
+        ),
+        (
+            "parshall_amqp_connections_refused_total",
+            "counter",
+            "AMQP connections for which there was no room.",
+            amqp.refused,
+        ),
+        (
+            "parshall_amqp_connections_evicted_total",
+            "counter",
+            "AMQP connections that made room for others before they had shown a token or a key.",
+            amqp.evicted,
+        ),
+        (
+            "parshall_amqp_connections_unproven_total",
+            "counter",
+            "AMQP connections closed because they showed no token and no key in time.",
+            amqp.unproven,
+        ),
+        (
+            "parshall_amqp_partial_message_bytes",
+            "gauge",
+            "Bytes of messages of which not all frames have come.",
+            amqp.partial_bytes,
+        ),
+        (
+            "parshall_amqp_partial_messages_refused_total",
+            "counter",
+            "Messages refused because unfinished ones held as much memory as they may.",
+            amqp.partial_refused,
+        ),
+        (
+            "parshall_accept_failures_total",
+            "counter",
+            "Attempts to accept a connection that failed, on all addresses.",
+            accept_failures.count(),
+        ),
+    ]
 }
 
 /// Name, kind, help and figure of what was done to keep events on a disk.
@@ -253,13 +302,19 @@ const fn storage_counters(
 const fn blob_figures(
     front: &BlobFrontCounterValues,
     store: &BlobStoreFigures,
-) -> [(&'static str, &'static str, &'static str, u64); 12] {
+) -> [(&'static str, &'static str, &'static str, u64); 13] {
     [
         (
             "parshall_blob_connections",
             "gauge",
             "Connections for blobs open now.",
             front.open_connections,
+        ),
+        (
+            "parshall_blob_connections_evicted_total",
+            "counter",
+            "Connections for blobs that made room for others before anything was granted to them.",
+            front.evicted_connections,
         ),
         (
             "parshall_blob_requests_total",

@@ -184,6 +184,12 @@ impl Claims {
         rights.iter().any(|right| self.allows(&node, *right, now))
     }
 
+    /// Whether nothing has been proven yet, or all of it has been forgotten.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_path.is_empty()
+    }
+
     /// The next instant after `now` at which a claim expires and links may have to go.
     #[must_use]
     pub fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {

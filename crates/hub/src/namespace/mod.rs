@@ -28,6 +28,7 @@ pub use storage::{DataDirectoryError, StorageConfig};
 pub use watchers::{Watch, Watchers};
 
 use crate::blob::BlobConfigError;
+use crate::clock::WallClock;
 use crate::counters::CounterValues;
 use crate::log::BlockPool;
 use crate::log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
@@ -62,6 +63,7 @@ pub struct Namespace {
     committer: Option<Arc<Committer>>,
     idle_timeout: Duration,
     profile: Option<Arc<ServiceProfile>>,
+    clock: WallClock,
 }
 
 /// Why a configuration can't become a namespace.
@@ -249,6 +251,7 @@ impl Namespace {
             committer,
             idle_timeout: config.idle_timeout,
             profile,
+            clock: WallClock::default(),
         })
     }
 
@@ -268,6 +271,12 @@ impl Namespace {
     #[must_use]
     pub fn idle_timeout(&self) -> Duration {
         self.idle_timeout
+    }
+
+    /// The clock by which tokens expire.
+    #[must_use]
+    pub const fn clock(&self) -> &WallClock {
+        &self.clock
     }
 
     /// How many clients may be connected at once.

@@ -49,7 +49,7 @@ impl Watchers {
     }
 
     /// Has everyone look.
-    pub(super) fn report_all(&self) {
+    pub(crate) fn report_all(&self) {
         // Outside of the lock: this wakes tasks.
         let watchers: Vec<_> = self.lock().slots.iter().flatten().cloned().collect();
         for (subscriber, key) in watchers {

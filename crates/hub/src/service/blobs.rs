@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use access::storage::{StorageConnectionString, StorageCredential};
+use listen::AcceptFailures;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -23,26 +24,23 @@ pub(super) struct BlobEndpoint {
 }
 
 impl BlobEndpoint {
-    /// Serves the account that `config` describes until `stop` becomes true.
-    ///
-    /// # Errors
-    /// What is kept of it can't be read, or its containers can't be made.
+    /// Serves `front`, which `config` describes, until `stop` becomes true.
     pub(super) fn start(
         config: &NamespaceConfig,
+        front: Arc<BlobFront>,
         bound: Bound,
         tasks: &mut JoinSet<()>,
         stop: &watch::Receiver<bool>,
-    ) -> Result<Self, StartError> {
-        let front = front(config)?;
+    ) -> Self {
         tasks.spawn(Arc::clone(&front).serve(bound.listener, stop.clone()));
         if let Some(period) = sync_period(config) {
             let store = Arc::clone(front.store());
             tasks.spawn(sync(store, period, stop.clone()));
         }
-        Ok(Self {
+        Self {
             address: bound.address,
             front,
-        })
+        }
     }
 
     /// What a client connects with, where the namespace is known as `host`.
@@ -88,8 +86,16 @@ pub(super) fn openness(config: &NamespaceConfig) -> Option<Openness> {
     }
 }
 
-/// The front end of the account that `config` describes, with the containers that it names.
-fn front(config: &NamespaceConfig) -> Result<Arc<BlobFront>, StartError> {
+/// The front end of the account that `config` describes, with the containers that it names and at most this many
+/// connections. Its failures to accept are counted in `accept_failures`.
+///
+/// # Errors
+/// What is kept of it can't be read, or its containers can't be made.
+pub(super) fn front(
+    config: &NamespaceConfig,
+    connections: u64,
+    accept_failures: &Arc<AcceptFailures>,
+) -> Result<Arc<BlobFront>, StartError> {
     let key = config.blob.check().map_err(NamespaceError::Blob)?;
     let limits = BlobLimits::default();
     let store = match &config.storage {
@@ -116,7 +122,8 @@ fn front(config: &NamespaceConfig) -> Result<Arc<BlobFront>, StartError> {
             key,
             policy: config.signatures,
             body: config.blob.body,
-            maximum_connections: config.maximum_connections.get() as usize,
+            maximum_connections: connections,
+            accept_failures: Arc::clone(accept_failures),
             profile: config.profile.clone(),
         },
     ))

@@ -15,6 +15,7 @@
 //! ```
 
 mod blobs;
+mod descriptors;
 mod queues;
 
 use std::fmt;
@@ -37,8 +38,9 @@ use tokio::task::JoinSet;
 pub use amqp_tokio::WEB_SOCKET_PATH;
 
 use blobs::BlobEndpoint;
+use descriptors::{Needs, Shares};
+use listen::AcceptFailures;
 
-use crate::UnixTime;
 use crate::blob::BlobError;
 use crate::front::amqp::{AmqpFront, Transport};
 use crate::front::blob::BlobFaults;
@@ -223,7 +225,14 @@ impl Service {
 
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let front = AmqpFront::new(Arc::clone(&namespace));
+        let shares = Shares::of_process(Needs::of(&config.namespace, &namespace, blob.is_some()));
+        let accept_failures = Arc::<AcceptFailures>::default();
+        let front = AmqpFront::within(
+            Arc::clone(&namespace),
+            shares.amqp,
+            shares.refusals,
+            Arc::clone(&accept_failures),
+        );
         let mut serve = |bound: Bound, tls, web_socket| {
             let transport = Transport { tls, web_socket };
             tasks.spawn(Arc::clone(&front).serve(bound.listener, transport, stopped.clone()));
@@ -236,7 +245,10 @@ impl Service {
         let blob = match blob {
             Some(bound) => {
                 let config = &config.namespace;
-                Some(BlobEndpoint::start(config, bound, &mut tasks, &stopped)?)
+                let front = blobs::front(config, shares.blob, &accept_failures)?;
+                Some(BlobEndpoint::start(
+                    config, front, bound, &mut tasks, &stopped,
+                ))
             }
             None => None,
         };
@@ -252,18 +264,15 @@ impl Service {
         }
         let blob_front = blob.as_ref().map(|blob| Arc::clone(&blob.front));
         let http = http.map(|bound| {
-            let serving = HttpFront::new(Arc::clone(&namespace), front, blob_front)
-                .serve(bound.listener, stopped.clone());
-            tasks.spawn(async move {
-                if let Err(error) = serving.await {
-                    tracing::error!(%error, "health and metrics are served no longer");
-                }
-            });
+            let front = HttpFront::new(Arc::clone(&namespace), front, blob_front, accept_failures);
+            tasks.spawn(front.serve(bound.listener, shares.http, stopped.clone()));
             bound.address
         });
         if let Some(store) = namespace.queues() {
             tasks.spawn(queues::drive(Arc::clone(store), stopped.clone()));
         }
+        let (watched, stop_watching) = (Arc::clone(&namespace), stopped.clone());
+        tasks.spawn(async move { watched.clock().report_jumps(stop_watching).await });
         tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));
         Ok(Self {
             namespace,
@@ -513,7 +522,7 @@ async fn enforce_retention(namespace: Arc<Namespace>, mut stop: watch::Receiver<
     let mut ticks = tokio::time::interval(RETENTION_PERIOD);
     loop {
         tokio::select! {
-            _ = ticks.tick() => namespace.enforce_retention(UnixTime::from(SystemTime::now())),
+            _ = ticks.tick() => namespace.enforce_retention(namespace.clock().now().into()),
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }

@@ -394,3 +394,19 @@ async fn the_development_key_is_for_this_machine_alone() {
     assert!(text.contains("BlobEndpoint=http://127.0.0.1:"), "{text}");
     service.stop().await;
 }
+
+#[tokio::test]
+async fn sockets_that_ask_for_nothing_make_room_for_those_that_do() {
+    let mut config = config();
+    config.namespace.maximum_connections = std::num::NonZeroU32::new(4).unwrap();
+    let service = Service::start(config)
+        .await
+        .expect("the configuration is good");
+    let mut idle = Vec::new();
+    for _ in 0..40 {
+        idle.push(connect(&service).await);
+    }
+    let written = signed(&service, "PUT", "/box/one", &[BLOCK], b"content").await;
+    assert_eq!(written.status, 201);
+    drop(idle);
+}

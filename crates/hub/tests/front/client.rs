@@ -451,13 +451,17 @@ impl RawClient {
         Self::connect_as(address, SaslClient::None).await
     }
 
-    /// Opens a connection with the right to do everything.
-    pub(crate) async fn open(address: SocketAddr) -> Self {
-        let sasl = SaslClient::Plain {
+    /// What gives the right to do everything.
+    pub(crate) fn key() -> SaslClient {
+        SaslClient::Plain {
             username: ROOT_KEY_NAME.into(),
             password: DEVELOPMENT_KEY_VALUE.into(),
-        };
-        let mut client = Self::connect_as(address, sasl).await;
+        }
+    }
+
+    /// Opens a connection with the right to do everything.
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        let mut client = Self::connect_as(address, Self::key()).await;
         client
             .until("the open", |event| {
                 matches!(event, Event::Opened(_)).then_some(())
@@ -466,7 +470,7 @@ impl RawClient {
         client
     }
 
-    async fn connect_as(address: SocketAddr, sasl: SaslClient) -> Self {
+    pub(crate) async fn connect_as(address: SocketAddr, sasl: SaslClient) -> Self {
         let socket = TcpStream::connect(address).await.unwrap();
         let engine = Connection::client(client_config(), sasl, Instant::now());
         let mut client = Self {

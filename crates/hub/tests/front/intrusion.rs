@@ -1,5 +1,7 @@
 //! Who may not, does not; what is not there, is not found; what does not fit, is refused.
 
+use std::time::Duration;
+
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME};
 use amqp::Value;
 use amqp::connection::{ConnectionError, Event, LinkId, SaslClient};
@@ -165,6 +167,67 @@ async fn links_go_when_the_token_that_opened_them_lapses() {
 }
 
 #[tokio::test]
+async fn links_go_when_their_tokens_lapse_one_after_the_other() {
+    let service = service().await;
+    let mut client = Client::connect_unauthorized(service.amqp_address()).await;
+    let mut links = Vec::new();
+    for (address, lifetime_s) in [("events/Partitions/0", 2), ("events/Partitions/1", 3)] {
+        let resource = format!("{NAMESPACE}{address}");
+        let signed = token(DEVELOPMENT_KEY_VALUE, &resource, lifetime_s);
+        assert_eq!(client.put_token_for(&resource, &signed).await, 202);
+        links.push(client.attach_sender(address).await.unwrap());
+    }
+    for link in links {
+        let error = client.detached(link).await;
+        assert_eq!(error.condition.as_str(), "amqp:unauthorized-access");
+    }
+}
+
+#[tokio::test]
+async fn links_go_when_the_clock_jumps_beyond_the_end_of_their_token() {
+    let service = service().await;
+    let mut client = Client::connect_unauthorized(service.amqp_address()).await;
+    let signed = token(DEVELOPMENT_KEY_VALUE, NAMESPACE, 3_600);
+    assert_eq!(client.put_token(&signed).await, 202);
+    let sender = client.attach_sender("events").await.unwrap();
+    let reader = client.attach_receiver(READ, 10).await.unwrap();
+    // Both are quiet, so that nothing but the clock can tell.
+    service
+        .namespace()
+        .clock()
+        .advance(Duration::from_secs(7_200));
+    let mut gone = Vec::new();
+    client
+        .until("the detach of both", |event| {
+            if let Event::LinkDetached { link, error } = event {
+                gone.push((link, error.unwrap().condition.as_str().to_owned()));
+            }
+            (gone.len() == 2).then_some(())
+        })
+        .await;
+    for link in [sender, reader] {
+        let lapsed = (link, "amqp:unauthorized-access".to_owned());
+        assert!(gone.contains(&lapsed), "{gone:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_taken_by_a_token_that_a_jump_of_the_clock_has_ended() {
+    let service = service().await;
+    let mut client = Client::connect_unauthorized(service.amqp_address()).await;
+    let signed = token(DEVELOPMENT_KEY_VALUE, NAMESPACE, 3_600);
+    assert_eq!(client.put_token(&signed).await, 202);
+    let sender = client.attach_sender("events").await.unwrap();
+    service
+        .namespace()
+        .clock()
+        .advance(Duration::from_secs(7_200));
+    // At once, before anyone has compared the clocks.
+    assert_eq!(client.try_send(sender, b"too late").await, None);
+    assert_eq!(service.namespace().counters().events_in, 0);
+}
+
+#[tokio::test]
 async fn what_does_not_exist_is_refused_with_the_condition_that_clients_know() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
@@ -237,6 +300,35 @@ async fn an_event_that_is_too_large_is_refused_alone() {
         ("nothing", &b""[..]),
         ("no section", b"hello"),
         ("a section that ends early", b"\x00\x53\x75\xa0\xff"),
+        (
+            "application properties that are no map",
+            b"\x00\x53\x74\xa1\x01a\x00\x53\x75\xa0\x01a",
+        ),
+        (
+            "application properties under a number",
+            b"\x00\x53\x74\xc1\x05\x02\x54\x01\x54\x01\x00\x53\x75\xa0\x01a",
+        ),
+        (
+            "application properties with a list for a value",
+            b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\x45\x00\x53\x75\xa0\x01a",
+        ),
+        (
+            "application properties that end early",
+            b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\xa1\x00\x53\x75\xa0\x01a",
+        ),
+        (
+            "a header with a text for a priority",
+            b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a\x00\x53\x75\xa0\x01a",
+        ),
+        (
+            "properties with a number for a subject",
+            b"\x00\x53\x73\xc0\x06\x04\x40\x40\x40\x54\x01\x00\x53\x75\xa0\x01a",
+        ),
+        ("data that is a text", b"\x00\x53\x75\xa1\x01a"),
+        (
+            "a value with a wrong text in a list",
+            b"\x00\x53\x77\xc0\x04\x01\xa1\x01\xff",
+        ),
         (
             "annotations that are no map",
             b"\x00\x53\x72\xa1\x01a\x00\x53\x75\xa0\x01a",

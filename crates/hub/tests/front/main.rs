@@ -12,6 +12,7 @@
 //! * `greed`: clients that take without end, or take nothing.
 //! * `intrusion`: wrong, expired and missing proof; what does not exist; what is too large; what is full.
 //! * `silence`: clients that have stopped.
+//! * `strangers`: clients that show nothing, what they can hold, and how long.
 //!
 //! No test waits for a time to pass: each waits for what must come, under a deadline that only a failure reaches.
 
@@ -29,4 +30,5 @@ mod intrusion;
 mod publishers;
 mod receivers;
 mod silence;
+mod strangers;
 mod transports;

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -43,6 +43,8 @@ pub(crate) fn refusal(arguments: &[&str]) -> (Option<i32>, String, String) {
 pub(crate) struct Serving {
     child: Child,
     pub(crate) announcement: String,
+    /// What of the log has not been read yet, where it is wanted.
+    log: Option<BufReader<ChildStderr>>,
 }
 
 impl Serving {
@@ -55,17 +57,42 @@ impl Serving {
         Self::spawn(arguments, Stdio::piped())
     }
 
+    /// The same, with at most `descriptors` open files.
+    pub(crate) fn start_within(descriptors: u32, arguments: &[&str]) -> Self {
+        Self::start_after(&format!("ulimit -n {descriptors}"), arguments)
+    }
+
+    /// The same, where the process may raise that limit itself.
+    pub(crate) fn start_within_soft(descriptors: u32, arguments: &[&str]) -> Self {
+        Self::start_after(&format!("ulimit -S -n {descriptors}"), arguments)
+    }
+
+    fn start_after(preparation: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", &format!("{preparation} && exec \"$0\" \"$@\"")])
+            .args([env!("CARGO_BIN_EXE_parshall"), "serve"])
+            .args(ADDRESSES)
+            .args(arguments)
+            .env_clear();
+        Self::wait(command, Stdio::null())
+    }
+
     fn spawn(arguments: &[&str], stderr: Stdio) -> Self {
-        let addresses = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-        let mut command = serve(&[&addresses, arguments].concat());
-        let child = command
+        Self::wait(serve(&[&ADDRESSES, arguments].concat()), stderr)
+    }
+
+    fn wait(mut command: Command, stderr: Stdio) -> Self {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
             .unwrap();
+        let log = child.stderr.take().map(BufReader::new);
         let mut serving = Self {
             child,
             announcement: String::new(),
+            log,
         };
         let lines = BufReader::new(serving.child.stdout.take().unwrap())
             .lines()
@@ -125,11 +152,23 @@ impl Serving {
         self.child.wait().unwrap().code()
     }
 
+    /// Waits for the line of the log that has `words`, and gives it.
+    pub(crate) fn log_until(&mut self, words: &str) -> String {
+        let log = self.log.as_mut().unwrap();
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the log ended");
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
     pub(crate) fn end_with_log(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let mut log = String::new();
-        let mut stderr = self.child.stderr.take().unwrap();
-        stderr.read_to_string(&mut log).unwrap();
+        self.log.as_mut().unwrap().read_to_string(&mut log).unwrap();
         self.child.wait().unwrap();
         log
     }
@@ -141,3 +180,6 @@ impl Drop for Serving {
         let _ = self.child.wait();
     }
 }
+
+/// Any free ports.
+const ADDRESSES: [&str; 4] = ["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"];

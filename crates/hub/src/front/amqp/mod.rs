@@ -41,6 +41,7 @@ use std::time::Duration;
 use ::amqp::Connection;
 use ::amqp::connection::{Config, Credentials, CreditOverrun, OutcomeAnswers, SaslServer};
 use amqp_tokio::{Driver, Socket, Stream};
+use listen::{AcceptFailures, Acceptor, Place, Places};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -49,7 +50,7 @@ use tokio::time::Instant;
 
 use crate::namespace::Namespace;
 use crate::profile::Shaper;
-use connection::ConnectionTask;
+use connection::{ConnectionTask, PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
 use idempotent::IdempotentProducers;
 use refusal::REFUSALS_MAX;
 
@@ -62,51 +63,105 @@ pub struct Transport {
     pub web_socket: bool,
 }
 
+impl Transport {
+    const fn name(&self) -> &'static str {
+        match (self.tls.is_some(), self.web_socket) {
+            (false, false) => "AMQP",
+            (true, false) => "AMQP over TLS",
+            (false, true) => "AMQP over WebSocket",
+            (true, true) => "AMQP over WebSocket and TLS",
+        }
+    }
+}
+
 /// The front end of one namespace.
 #[derive(Debug)]
 pub struct AmqpFront {
     namespace: Arc<Namespace>,
     container_id: String,
     idempotent_producers: Arc<IdempotentProducers>,
-    open_connections: AtomicU64,
+    places: Arc<Places>,
+    partial: Arc<PartialLimits>,
+    accept_failures: Arc<AcceptFailures>,
     accepted_connections: AtomicU64,
     refused_connections: AtomicU64,
+    unproven_connections: Arc<AtomicU64>,
     /// Clients that are being told that there is no room.
-    refusals: AtomicU64,
+    refusals: Arc<AtomicU64>,
+    refusals_max: u64,
+}
+
+/// What went through a front end, as it stood at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AmqpFrontCounterValues {
+    /// Connections that are open now.
+    pub open: u64,
+    /// Connections that there may be.
+    pub maximum: u64,
+    /// Connections accepted since the start.
+    pub accepted: u64,
+    /// Connections for which there was no room.
+    pub refused: u64,
+    /// Connections that made room for others before they had proven themselves.
+    pub evicted: u64,
+    /// Connections closed because they had not proven themselves in time.
+    pub unproven: u64,
+    /// Bytes of messages of which not all frames have come.
+    pub partial_bytes: u64,
+    /// Messages refused because unfinished ones held as much memory as they may.
+    pub partial_refused: u64,
 }
 
 impl AmqpFront {
-    /// A front end for `namespace`.
+    /// A front end for `namespace`, with as many connections as its configuration allows.
     #[must_use]
     pub fn new(namespace: Arc<Namespace>) -> Arc<Self> {
+        let connections = namespace.maximum_connections();
+        Self::within(namespace, connections, REFUSALS_MAX, Arc::default())
+    }
+
+    /// A front end with at most this many `connections` beside those that are told, `refusals` at a time, that there is
+    /// no room. Failures to accept are counted in `accept_failures`.
+    #[must_use]
+    pub fn within(
+        namespace: Arc<Namespace>,
+        connections: u64,
+        refusals: u64,
+        accept_failures: Arc<AcceptFailures>,
+    ) -> Arc<Self> {
         let container_id = format!("{}_G0", namespace.host());
+        let largest_message = usize::try_from(namespace.largest_message()).unwrap_or(usize::MAX);
         Arc::new(Self {
             namespace,
             container_id,
             idempotent_producers: Arc::default(),
-            open_connections: AtomicU64::new(0),
+            places: Places::new(connections),
+            partial: Arc::new(PartialLimits::new(largest_message)),
+            accept_failures,
             accepted_connections: AtomicU64::new(0),
             refused_connections: AtomicU64::new(0),
-            refusals: AtomicU64::new(0),
+            unproven_connections: Arc::default(),
+            refusals: Arc::default(),
+            refusals_max: refusals,
         })
     }
 
-    /// Connections that are open now.
+    /// What went through so far.
     #[must_use]
-    pub fn open_connections(&self) -> u64 {
-        self.open_connections.load(Ordering::Relaxed)
-    }
-
-    /// Connections accepted since the start.
-    #[must_use]
-    pub fn accepted_connections(&self) -> u64 {
-        self.accepted_connections.load(Ordering::Relaxed)
-    }
-
-    /// Connections since the start for which there was no room.
-    #[must_use]
-    pub fn refused_connections(&self) -> u64 {
-        self.refused_connections.load(Ordering::Relaxed)
+    pub fn counters(&self) -> AmqpFrontCounterValues {
+        let PartialLimits {
+            unproven, proven, ..
+        } = &*self.partial;
+        AmqpFrontCounterValues {
+            open: self.places.taken(),
+            maximum: self.places.maximum(),
+            accepted: self.accepted_connections.load(Ordering::Relaxed),
+            refused: self.refused_connections.load(Ordering::Relaxed),
+            evicted: self.places.evicted(),
+            unproven: self.unproven_connections.load(Ordering::Relaxed),
+            partial_bytes: (unproven.held() + proven.held()) as u64,
+            partial_refused: unproven.refused() + proven.refused(),
+        }
     }
 
     /// Serves the connections that `listener` accepts, whose bytes travel by `transport`, until `stop` becomes true. Each
@@ -117,31 +172,38 @@ impl AmqpFront {
         transport: Transport,
         mut stop: watch::Receiver<bool>,
     ) {
+        let failures = Arc::clone(&self.accept_failures);
+        let mut acceptor = Acceptor::new(listener, transport.name(), failures);
         let mut connections = tokio::task::JoinSet::new();
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+            let (socket, peer) = tokio::select! {
+                accepted = acceptor.accept() => accepted,
                 _ = stop.wait_for(|stop| *stop) => break,
                 Some(ended) = connections.join_next() => {
                     report(ended);
                     continue;
                 }
             };
-            match accepted {
-                Ok((socket, peer)) => {
-                    tracing::debug!(%peer, "accepted");
-                    let (front, transport, stop) =
-                        (Arc::clone(&self), transport.clone(), stop.clone());
-                    connections.spawn(async move { front.run(socket, transport, stop).await });
-                }
-                Err(error) => {
-                    // Out of file descriptors, say: the connections that are there must go on.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+            // From the first byte on: a client that does not finish the handshake takes room as well.
+            let place = tokio::select! {
+                place = self.places.admit() => place,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            tracing::debug!(%peer, "accepted");
+            let (front, transport, stop) = (Arc::clone(&self), transport.clone(), stop.clone());
+            if let Some(place) = place {
+                connections.spawn(async move { front.run(socket, transport, place, stop).await });
+                continue;
+            }
+            self.refused_connections.fetch_add(1, Ordering::Relaxed);
+            if let Some(refusal) = Counted::within(&self.refusals, self.refusals_max) {
+                connections.spawn(async move {
+                    front.refuse(socket, transport).await;
+                    drop(refusal);
+                });
             }
         }
-        drop(listener);
+        drop(acceptor);
         while let Some(ended) = connections.join_next().await {
             report(ended);
         }
@@ -151,57 +213,75 @@ impl AmqpFront {
         self: Arc<Self>,
         socket: TcpStream,
         transport: Transport,
+        place: Place,
         stop: watch::Receiver<bool>,
     ) {
-        // From the first byte on: who does not get on with the handshake takes room as well.
-        let maximum = self.namespace.maximum_connections();
-        let counted = Counted::within(&self.open_connections, maximum);
-        let refusal = match &counted {
-            Some(_) => None,
-            None => {
-                self.refused_connections.fetch_add(1, Ordering::Relaxed);
-                match Counted::within(&self.refusals, REFUSALS_MAX) {
-                    Some(refusal) => Some(refusal),
-                    None => return,
-                }
-            }
-        };
-        let shaper = self.namespace.profile().map(|profile| profile.shaper());
-        let stream = match open_stream(socket, transport, shaper.as_ref()).await {
-            Ok(stream) => stream,
-            Err(error) => return tracing::debug!(%error, "the handshake of the transport failed"),
-        };
-        let driver = Driver::new(self.engine(), stream);
-        if refusal.is_some() {
-            return refusal::refuse(driver, maximum).await;
+        let lost = place.lost();
+        tokio::select! {
+            () = self.serve_socket(socket, transport, place, stop) => {}
+            () = lost => tracing::debug!("a connection that had proven nothing made room for another"),
         }
+    }
+
+    async fn serve_socket(
+        &self,
+        socket: TcpStream,
+        transport: Transport,
+        place: Place,
+        stop: watch::Receiver<bool>,
+    ) {
+        let shaper = self.namespace.profile().map(|profile| profile.shaper());
+        match open_stream(socket, transport, shaper.as_ref()).await {
+            Ok(stream) => self.serve_stream(stream, shaper, place, stop).await,
+            Err(error) => tracing::debug!(%error, "the handshake of the transport failed"),
+        }
+    }
+
+    async fn serve_stream(
+        &self,
+        stream: Stream,
+        shaper: Option<Shaper>,
+        place: Place,
+        stop: watch::Receiver<bool>,
+    ) {
         self.accepted_connections.fetch_add(1, Ordering::Relaxed);
+        let overdue = Arc::clone(&self.unproven_connections);
         ConnectionTask::new(
-            driver,
+            self.driver(stream),
             Arc::clone(&self.namespace),
             Arc::clone(&self.idempotent_producers),
             shaper,
+            Proof::new(place, Arc::clone(&self.partial), overdue),
         )
         .run(stop)
         .await;
     }
 
+    /// Tells a client that there is no room.
+    async fn refuse(&self, socket: TcpStream, transport: Transport) {
+        match open_stream(socket, transport, None).await {
+            Ok(stream) => refusal::refuse(self.driver(stream), self.places.maximum()).await,
+            Err(error) => tracing::debug!(%error, "the handshake of the transport failed"),
+        }
+    }
+
+    fn driver(&self, stream: Stream) -> Driver {
+        let mut driver = Driver::new(self.engine(), stream);
+        driver.set_output_high_water(Some(UNPROVEN_OUTPUT));
+        driver
+    }
+
     fn engine(&self) -> Connection {
-        let defaults = Config::default();
-        let largest_message =
-            usize::try_from(self.namespace.largest_message()).unwrap_or(usize::MAX);
         let config = Config {
-            // Two of the largest at least.
-            partial_bytes_max: defaults
-                .partial_bytes_max
-                .max(largest_message.saturating_mul(2)),
+            partial_bytes_max: UNPROVEN_EACH,
+            partial_bytes: Some(Arc::clone(&self.partial.unproven)),
             container_id: self.container_id.clone(),
             // The Python client sends before it has credit and does not look at it afterwards.
             credit_overrun: CreditOverrun::Tolerate,
             idle_timeout: Some(self.namespace.idle_timeout()),
             // A message may be locked no longer when it is settled.
             outcome_answers: OutcomeAnswers::Application,
-            ..defaults
+            ..Config::default()
         };
         let namespace = Arc::clone(&self.namespace);
         let verify = Arc::new(move |credentials: &Credentials| match credentials {
@@ -215,20 +295,20 @@ impl AmqpFront {
 }
 
 /// One more of something that is bounded, for as long as this lives.
-struct Counted<'a>(&'a AtomicU64);
+struct Counted(Arc<AtomicU64>);
 
-impl<'a> Counted<'a> {
+impl Counted {
     /// Counts one more, unless there are `maximum` already.
-    fn within(count: &'a AtomicU64, maximum: u64) -> Option<Self> {
+    fn within(count: &Arc<AtomicU64>, maximum: u64) -> Option<Self> {
         let more = |count| (count < maximum).then_some(count + 1);
         count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .ok()
-            .map(|_before| Self(count))
+            .map(|_before| Self(Arc::clone(count)))
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -278,5 +358,5 @@ const MAX_MESSAGE_SIZE: u64 = 1024 * 1024;
 /// How long a client may take for its part of each handshake below AMQP: TLS, WebSocket.
 const TRANSPORT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause after a failed accept, so that a lasting failure does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+#[cfg(test)]
+mod tests;

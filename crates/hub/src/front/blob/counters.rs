@@ -20,6 +20,8 @@ pub struct BlobFrontCounters {
 pub struct BlobFrontCounterValues {
     /// Connections open now.
     pub open_connections: u64,
+    /// Connections that made room for others before anything was granted to them.
+    pub evicted_connections: u64,
     /// Requests answered.
     pub requests: u64,
     /// Of these, with a status from 400 to 499.
@@ -58,10 +60,11 @@ impl BlobFrontCounters {
         }
     }
 
-    pub(super) fn values(&self, injected: u64) -> BlobFrontCounterValues {
+    pub(super) fn values(&self, injected: u64, evicted: u64) -> BlobFrontCounterValues {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         BlobFrontCounterValues {
             open_connections: load(&self.open_connections),
+            evicted_connections: evicted,
             requests: load(&self.requests),
             refused: load(&self.refused),
             failed: load(&self.failed),

@@ -32,8 +32,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method};
 use hyper_util::rt::TokioIo;
+use listen::{AcceptFailures, Acceptor, Place, Places};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use units::ByteSize;
 
@@ -58,7 +59,8 @@ pub struct BlobFront {
     key: StorageAccountKey,
     policy: SignaturePolicy,
     bodies: BodyMemory,
-    maximum_connections: usize,
+    places: Arc<Places>,
+    accept_failures: Arc<AcceptFailures>,
     faults: BlobFaults,
     counters: BlobFrontCounters,
 }
@@ -72,8 +74,11 @@ pub struct BlobFrontOptions {
     pub policy: SignaturePolicy,
     /// The largest body of a request. Twice as much memory is there for all that are under way.
     pub body: ByteSize,
-    /// How many clients may be connected at once; further ones wait.
-    pub maximum_connections: usize,
+    /// How many clients may be connected at once. A further one gets the place of the oldest that has not been granted
+    /// anything, or waits.
+    pub maximum_connections: u64,
+    /// Where failures to accept a connection are counted.
+    pub accept_failures: Arc<AcceptFailures>,
     /// How the service is shaped; of account are the time and the failures of requests for blobs.
     pub profile: ProfileConfig,
 }
@@ -87,7 +92,8 @@ impl BlobFront {
             key: options.key,
             policy: options.policy,
             bodies: BodyMemory::new(options.body),
-            maximum_connections: options.maximum_connections,
+            places: Places::new(options.maximum_connections),
+            accept_failures: options.accept_failures,
             faults: BlobFaults::new(&options.profile),
             counters: BlobFrontCounters::default(),
         })
@@ -114,39 +120,36 @@ impl BlobFront {
     /// What passed through so far.
     #[must_use]
     pub fn counters(&self) -> BlobFrontCounterValues {
-        self.counters.values(self.faults.injected())
+        self.counters
+            .values(self.faults.injected(), self.places.evicted())
     }
 
     /// Serves requests until `stop` becomes true. Those that are under way are answered then.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-        let room = Arc::new(Semaphore::new(self.maximum_connections));
+        let failures = Arc::clone(&self.accept_failures);
+        let mut acceptor = Acceptor::new(listener, "blob storage", failures);
         let mut connections = JoinSet::new();
         loop {
-            let accept = async {
-                let place = Arc::clone(&room).acquire_owned().await;
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                accepted = accept => accepted,
+            let (socket, peer) = tokio::select! {
+                accepted = acceptor.accept() => accepted,
                 _ = stop.wait_for(|stop| *stop) => break,
                 Some(_) = connections.join_next() => continue,
             };
-            match accepted {
-                Ok((socket, peer)) => {
-                    let (front, stop) = (Arc::clone(&self), stop.clone());
-                    connections.spawn(async move {
-                        front.connection(socket, peer, stop).await;
-                        drop(place);
-                    });
+            let place = tokio::select! {
+                place = self.places.admit_or_wait() => place,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            let (front, stop) = (Arc::clone(&self), stop.clone());
+            connections.spawn(async move {
+                let lost = place.lost();
+                tokio::select! {
+                    () = front.connection(socket, peer, &place, stop) => {}
+                    () = lost => {}
+                    () = overdue(&place) => tracing::debug!(%peer, "nothing was granted in time"),
                 }
-                Err(error) => {
-                    // Out of file descriptors, say: the connections that are there must go on.
-                    tracing::warn!(%error, "cannot accept a connection for blobs");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+            });
         }
-        drop(listener);
+        drop(acceptor);
         while connections.join_next().await.is_some() {}
     }
 
@@ -154,13 +157,14 @@ impl BlobFront {
         self: Arc<Self>,
         socket: TcpStream,
         peer: SocketAddr,
+        place: &Place,
         mut stop: watch::Receiver<bool>,
     ) {
         let _ = socket.set_nodelay(true);
         let _open = self.counters.opened();
         let socket = TokioIo::new(Deadlines::new(socket, READ_PATIENCE, WRITE_PATIENCE));
         let answer = service_fn(|request| async {
-            Ok::<_, Infallible>(Arc::clone(&self).answer(request, peer).await)
+            Ok::<_, Infallible>(Arc::clone(&self).answer(request, peer, place).await)
         });
         let mut connection = pin!(http1::Builder::new().serve_connection(socket, answer));
         let ended = tokio::select! {
@@ -180,7 +184,12 @@ impl BlobFront {
     }
 
     /// The answer to a request, whatever becomes of it.
-    async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>, peer: SocketAddr) -> Reply {
+    async fn answer(
+        self: Arc<Self>,
+        request: hyper::Request<Incoming>,
+        peer: SocketAddr,
+        place: &Place,
+    ) -> Reply {
         let request_id = reply::next_request_id();
         let (parts, body) = request.into_parts();
         let is_head = parts.method == Method::HEAD;
@@ -190,7 +199,7 @@ impl BlobFront {
         let answered = match self.faults.pass().await {
             false => Err(Refusal::OnPurpose),
             true => match Request::new(parts, peer.ip()) {
-                Ok(request) => self.carry_out(&request, body).await,
+                Ok(request) => self.carry_out(&request, body, place).await,
                 Err(refusal) => Err(refusal),
             },
         };
@@ -206,9 +215,15 @@ impl BlobFront {
         reply
     }
 
-    async fn carry_out(&self, request: &Request, body: Incoming) -> Result<Reply, Refusal> {
+    async fn carry_out(
+        &self,
+        request: &Request,
+        body: Incoming,
+        place: &Place,
+    ) -> Result<Reply, Refusal> {
         let now = SystemTime::now();
         let granted = &Granted::to(request, &self.key, self.policy, now)?;
+        place.prove();
         if request.header("x-ms-lease-id").is_some() {
             return Err(Refusal::NoLease);
         }
@@ -263,6 +278,14 @@ impl BlobFront {
     }
 }
 
+/// Ready when the connection in `place` should have been granted something, and has not.
+async fn overdue(place: &Place) {
+    tokio::time::sleep(PROOF_PATIENCE).await;
+    if place.is_proven() {
+        std::future::pending().await
+    }
+}
+
 /// What of a request stands in its reply as it is.
 #[derive(Debug)]
 struct Echoed(Vec<(hyper::header::HeaderName, hyper::header::HeaderValue)>);
@@ -286,8 +309,8 @@ impl Echoed {
     }
 }
 
-/// A service that is out of file descriptors should not spend its time on finding that out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection may take until its first request is granted: as long as AMQP has for a token.
+const PROOF_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a connection may rest, and a body may stand still. Longer than clients keep connections that they don't use.
 const READ_PATIENCE: Duration = Duration::from_secs(300);

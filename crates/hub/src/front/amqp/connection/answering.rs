@@ -54,6 +54,9 @@ impl ConnectionTask {
         }
         if *node == RequestNode::Cbs {
             self.set_expiry(now);
+            if !self.claims.is_empty() {
+                self.proof.show(&mut self.driver);
+            }
         }
     }
 
@@ -92,7 +95,7 @@ impl ConnectionTask {
             node: Node::Replies(replies),
             ..
         })) = self.links.get_mut(link.index())
-            && waiting_bytes <= WAITING_REPLIES_BYTES
+            && waiting_bytes <= self.proof.waiting_replies_bytes()
         {
             replies.waiting.push_back(reply.message);
         }
@@ -143,6 +146,3 @@ fn held_session(
     });
     found.cloned()
 }
-
-/// Replies kept for a client that grants no credit for them, in bytes over all its links. Further ones are lost to it.
-const WAITING_REPLIES_BYTES: usize = 256 * 1024;

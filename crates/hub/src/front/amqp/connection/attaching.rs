@@ -2,14 +2,25 @@
 //! longer.
 
 use std::future::Future as _;
+use std::pin::Pin;
 use std::task::Context;
 use std::time::{Duration, SystemTime};
 
 use amqp::connection::{LinkId, SessionId};
 use amqp::performative::{Attach, Error};
+use tokio::time::Sleep;
 
 use super::super::links::{Admission, Admitted, LinkEntry, Node};
 use super::{CREDIT, ConnectionTask};
+
+/// The next instant at which a claim expires.
+#[derive(Debug)]
+pub(super) struct Expiry {
+    /// By the time of day.
+    pub(super) at: SystemTime,
+    /// Rings at that instant at the latest, as long as the time of day does not jump.
+    alarm: Pin<Box<Sleep>>,
+}
 
 impl ConnectionTask {
     pub(super) fn on_link_requested(&mut self, link: LinkId, session: SessionId, attach: &Attach) {
@@ -19,7 +30,7 @@ impl ConnectionTask {
             claims: &self.claims,
             subscriber: &self.subscriber,
             open: &self.links,
-            now: SystemTime::now(),
+            now: self.namespace.clock().now(),
             idempotent_producers: &self.idempotent_producers,
         };
         match admission.admit(link, session, attach) {
@@ -92,21 +103,29 @@ impl ConnectionTask {
 
     /// Sets the alarm for the next claim that expires.
     pub(super) fn set_expiry(&mut self, now: SystemTime) {
-        self.expiry = self.claims.next_expiry(now).map(|expiry| {
-            let left = expiry.duration_since(now).unwrap_or_default();
-            Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM)))
+        self.expiry = self.claims.next_expiry(now).map(|at| {
+            let left = at.duration_since(now).unwrap_or_default();
+            Expiry {
+                at,
+                alarm: Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM))),
+            }
         });
     }
 
-    /// Detaches the links whose claim has expired.
+    /// Detaches the links whose claim has expired, if it is time to look.
     pub(super) fn check_expiry(&mut self, cx: &mut Context<'_>) {
-        let Some(alarm) = &mut self.expiry else {
-            return;
-        };
-        if alarm.as_mut().poll(cx).is_pending() {
-            return;
+        if let Some(expiry) = &mut self.expiry
+            && expiry.alarm.as_mut().poll(cx).is_ready()
+        {
+            let now = self.namespace.clock().now();
+            self.end_expired(now);
+            // The next alarm wants to be polled too.
+            cx.waker().wake_by_ref();
         }
-        let now = SystemTime::now();
+    }
+
+    /// Detaches the links whose claim has expired.
+    pub(super) fn end_expired(&mut self, now: SystemTime) {
         for slot in &mut self.links {
             let expired = slot.take_if(|entry| {
                 entry
@@ -130,5 +149,5 @@ impl ConnectionTask {
     }
 }
 
-/// Tokens may live for years; timers need not.
-const LONGEST_ALARM: Duration = Duration::from_secs(24 * 3600);
+/// Timers do not follow the small adjustments of the time of day, which add up.
+const LONGEST_ALARM: Duration = Duration::from_secs(60);

@@ -1,8 +1,10 @@
 //! The task of one connection: its links, and the turn that it takes whenever something happens. `attaching` is its part
-//! with links that come and go, `answering` that with requests, `queues` that with queues and topics.
+//! with links that come and go, `answering` that with requests, `queues` that with queues and topics, `proof` what it may
+//! hold before it has shown a token or a key.
 
 mod answering;
 mod attaching;
+mod proof;
 mod queues;
 
 use std::collections::VecDeque;
@@ -10,13 +12,15 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use amqp::connection::{Credentials, Deliveries, Delivery, Event, LinkId};
 use amqp::performative::{DeliveryState, Error, ErrorCondition, Open};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
 use tokio::time::Sleep;
+
+use attaching::Expiry;
 
 use super::deliver::Stopped;
 use super::hasty;
@@ -29,8 +33,12 @@ use super::service_bus::{AwaitedOutcomes, LockedDelivery, Settling};
 use super::shaped::{Breakage, Told, shaped};
 use crate::UnixTime;
 use crate::log::Subscriber;
-use crate::namespace::{Claims, Namespace};
+use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
 use crate::profile::{Alarm, Shaper};
+
+#[cfg(test)]
+pub(super) use proof::PROOF_PATIENCE;
+pub(super) use proof::{PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
 
 /// What a connection needs to serve its client.
 #[derive(Debug)]
@@ -46,8 +54,11 @@ pub(super) struct ConnectionTask {
     reported: Vec<u64>,
     /// Readers that may have something to send, each once, taking turns.
     runnable: VecDeque<usize>,
+    proof: Proof,
     /// When the next claim expires and links must be looked at.
-    expiry: Option<Pin<Box<Sleep>>>,
+    expiry: Option<Expiry>,
+    /// Reports [`CLOCK_KEY`] when the time of day jumps.
+    _clock: Watch,
     scratch: Vec<u8>,
     outcomes: Outcomes,
     /// Outcomes that can be told now; emptied at once.
@@ -74,21 +85,26 @@ impl ConnectionTask {
         namespace: Arc<Namespace>,
         idempotent_producers: Arc<IdempotentProducers>,
         shaper: Option<Shaper>,
+        proof: Proof,
     ) -> Self {
         let claims = Claims::new(namespace.signatures());
         let alarm = || shaper.as_ref().map_or_else(Alarm::coarse, Shaper::alarm);
         let outcomes = Outcomes::new(namespace.watch_commits(), alarm());
         let late_replies = LateReplies::new(alarm());
+        let subscriber = Subscriber::new();
+        let clock = namespace.clock().watch(&subscriber, CLOCK_KEY);
         Self {
             driver,
             namespace,
             idempotent_producers,
             claims,
             links: Vec::new(),
-            subscriber: Subscriber::new(),
+            subscriber,
             reported: Vec::new(),
             runnable: VecDeque::new(),
+            proof,
             expiry: None,
+            _clock: clock,
             scratch: Vec::new(),
             outcomes,
             due: Vec::new(),
@@ -146,6 +162,10 @@ impl ConnectionTask {
             self.send_late_replies(cx);
             self.detach_by_profile(cx);
             self.check_expiry(cx);
+            if let Poll::Ready(reason) = self.proof.poll_overdue(cx) {
+                self.driver.connection().close(Some(reason));
+                return Poll::Ready(DriveError::Closed);
+            }
             self.check_held(cx);
             // Until it is pending: only then are we woken for the next append.
             while self
@@ -154,7 +174,14 @@ impl ConnectionTask {
                 .is_ready()
             {}
             for index in 0..self.reported.len() {
-                self.on_reported(self.reported[index] as usize);
+                match self.reported[index] {
+                    CLOCK_KEY => {
+                        self.end_expired(self.namespace.clock().now());
+                        // The next alarm has not been polled yet.
+                        cx.waker().wake_by_ref();
+                    }
+                    key => self.on_reported(key as usize),
+                }
             }
             self.reported.clear();
             let paused = self.deliver(cx);
@@ -242,12 +269,19 @@ impl ConnectionTask {
             && let Ok(claim) = self.namespace.authorize_key(username, password)
         {
             // A connection's first claim always finds room.
-            let _ = self.claims.add(&claim, SystemTime::now());
+            let _ = self.claims.add(&claim, self.namespace.clock().now());
+            self.proof.show(&mut self.driver);
+        }
+        if self.namespace.signatures() == SignaturePolicy::AcceptAny {
+            self.proof.show(&mut self.driver);
         }
     }
 
     fn on_deliveries(&mut self, deliveries: Deliveries) {
-        let now = SystemTime::now();
+        let now = self.namespace.clock().now();
+        if self.expiry.as_ref().is_some_and(|expiry| expiry.at <= now) {
+            self.end_expired(now);
+        }
         let answer_at = hasty::answer_at(self.pause);
         let mut rest = deliveries.items();
         while let Some((delivery, others)) = rest.split_first() {
@@ -457,7 +491,7 @@ impl ConnectionTask {
                 }
                 Node::Receive(link) => {
                     link.queued = false;
-                    let now = SystemTime::now().into();
+                    let now = self.namespace.clock().now().into();
                     let stopped =
                         link.deliver(connection, QUEUE_SHARE, now, &mut self.awaited_outcomes);
                     // Its answer does not wait for credit or the window.
@@ -551,6 +585,9 @@ fn top_up_credit(connection: &mut amqp::Connection, entry: &LinkEntry) {
         connection.set_credit(entry.id, allowed);
     }
 }
+
+/// The key under which a jump of the clock is reported; those of links are small.
+const CLOCK_KEY: u64 = u64::MAX;
 
 /// Deliveries that a publisher may have on the way; topped up at half. Enough that a fast client never waits for it.
 const CREDIT: u32 = 4_000;

@@ -176,7 +176,7 @@ impl ConnectionTask {
             return;
         };
         let (connection, outcomes) = (self.driver.connection(), &mut self.outcomes);
-        let now = SystemTime::now().into();
+        let now = self.namespace.clock().now().into();
         self.settling
             .settle(receiver.queue(), now, |proposal, answer| {
                 let SettlementAnswer {
@@ -222,7 +222,7 @@ impl ConnectionTask {
             return;
         };
         let connection = self.driver.connection();
-        let node = match held.look(SystemTime::now().into()) {
+        let node = match held.look(self.namespace.clock().now().into()) {
             Held::Waiting(held) => {
                 let deadline = held.deadline();
                 if self

@@ -1,0 +1,127 @@
+//! What a connection may hold before it has proven itself, and how long it may take for that.
+//!
+//! Anyone can open a connection. Until it shows a token or a key it gets little, since there may be thousands of such
+//! connections and all that they hold has to be paid for by those who belong here. Where nothing is verified, every
+//! connection that opens belongs here.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use amqp::connection::PartialBytes;
+use amqp::performative::{Error, ErrorCondition};
+use amqp_tokio::Driver;
+use listen::Place;
+use tokio::time::Sleep;
+
+/// The bounds on unfinished messages of all connections.
+#[derive(Debug)]
+pub(in super::super) struct PartialLimits {
+    /// For all connections that have proven nothing.
+    pub(in super::super) unproven: Arc<PartialBytes>,
+    /// For all others.
+    pub(in super::super) proven: Arc<PartialBytes>,
+    /// For each of these.
+    proven_each: usize,
+}
+
+/// Whether a connection has proven itself, and what depends on that.
+#[derive(Debug)]
+pub(in super::super) struct Proof {
+    place: Place,
+    limits: Arc<PartialLimits>,
+    /// When it must have come; `None` once it has.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Connections whose proof has not come in time.
+    overdue: Arc<AtomicU64>,
+}
+
+impl PartialLimits {
+    /// Bounds for messages of up to `largest_message` bytes.
+    pub(in super::super) fn new(largest_message: usize) -> Self {
+        let proven_each = PROVEN_EACH.max(largest_message.saturating_mul(2));
+        Self {
+            unproven: PartialBytes::new(UNPROVEN_TOTAL),
+            proven: PartialBytes::new(PROVEN_TOTAL.max(proven_each.saturating_mul(4))),
+            proven_each,
+        }
+    }
+}
+
+impl Proof {
+    /// A connection in `place` that has proven nothing yet.
+    pub(in super::super) fn new(
+        place: Place,
+        limits: Arc<PartialLimits>,
+        overdue: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            place,
+            limits,
+            overdue,
+            deadline: Some(Box::pin(tokio::time::sleep(PROOF_PATIENCE))),
+        }
+    }
+
+    /// The connection belongs here: it may hold what a client needs, for as long as it likes.
+    pub(super) fn show(&mut self, driver: &mut Driver) {
+        if self.deadline.take().is_none() {
+            return;
+        }
+        self.place.prove();
+        let shared = Arc::clone(&self.limits.proven);
+        driver
+            .connection()
+            .set_partial_bytes(self.limits.proven_each, Some(shared));
+        driver.set_output_high_water(None);
+    }
+
+    /// Ready with what the client is told when the proof has not come in time.
+    pub(super) fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let Some(deadline) = &mut self.deadline else {
+            return Poll::Pending;
+        };
+        ready!(deadline.as_mut().poll(cx));
+        self.overdue.fetch_add(1, Ordering::Relaxed);
+        let text = format!(
+            "Unauthorized access. The connection has presented no token within {} milliseconds.",
+            PROOF_PATIENCE.as_millis()
+        );
+        Poll::Ready(Error::new(ErrorCondition::CONNECTION_FORCED, text))
+    }
+
+    /// How many bytes of replies may wait for credit.
+    pub(super) const fn waiting_replies_bytes(&self) -> usize {
+        match self.deadline {
+            Some(_) => UNPROVEN_REPLIES,
+            None => PROVEN_REPLIES,
+        }
+    }
+}
+
+/// How long a connection may take until it shows a token or a key: as long as the service gives it for its first link.
+pub(in super::super) const PROOF_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a connection holds of unfinished messages before its proof: a request of the largest size, twice.
+pub(in super::super) const UNPROVEN_EACH: usize = 128 * 1024;
+
+/// All such connections together.
+const UNPROVEN_TOTAL: usize = 16 * 1024 * 1024;
+
+/// Output that may wait for a connection that has proven nothing before its input is left alone.
+pub(in super::super) const UNPROVEN_OUTPUT: usize = 64 * 1024;
+
+/// What a connection holds of unfinished messages after its proof: sixteen events of the largest size.
+const PROVEN_EACH: usize = 16 * 1024 * 1024;
+
+/// All such connections together: hundreds of events on their way over slow lines.
+const PROVEN_TOTAL: usize = 256 * 1024 * 1024;
+
+/// Replies kept for a client that grants no credit for them, over all its links. Further ones are lost to it.
+const PROVEN_REPLIES: usize = 256 * 1024;
+
+/// The same before its proof.
+const UNPROVEN_REPLIES: usize = 64 * 1024;
