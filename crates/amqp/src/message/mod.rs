@@ -4,13 +4,15 @@
 //! finds them without decoding them; [`Sections`] walks them in whatever order
 //! they come, since not every client keeps to the specified one. Building a
 //! message is a separate step: the functions in [`encode`] append sections to a
-//! buffer, and [`Properties`] is the decoded form of the properties section.
+//! buffer, and [`Header`] and [`Properties`] are the decoded forms of their sections.
 
 pub mod encode;
+mod header;
 mod properties;
 mod sections;
 mod view;
 
+pub use header::{EncodedHeader, Header};
 pub use properties::Properties;
 pub use sections::{Section, SectionKind, Sections};
 pub use view::{Annotations, MessageView};

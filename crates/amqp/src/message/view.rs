@@ -1,11 +1,12 @@
 //! A received message, looked at in place.
 
-use super::{Properties, Section, SectionKind, Sections};
+use super::{Header, Properties, Section, SectionKind, Sections};
 use crate::codec::{DecodeError, Map, Reader, Symbol, Value};
 
 /// Where the sections of an encoded message are. Nothing is copied or decoded until asked for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MessageView<'a> {
+    header: Option<&'a [u8]>,
     message_annotations: Option<&'a [u8]>,
     delivery_annotations: Option<&'a [u8]>,
     properties: Option<&'a [u8]>,
@@ -29,10 +30,16 @@ impl<'a> MessageView<'a> {
                 SectionKind::Data | SectionKind::Sequence | SectionKind::Value => {
                     view.body.get_or_insert(section);
                 }
-                SectionKind::Header | SectionKind::Footer => {}
+                SectionKind::Header => view.header = Some(section.value),
+                SectionKind::Footer => {}
             }
         }
         Ok(view)
+    }
+
+    /// The header, if the section is there.
+    pub fn header(&self) -> Result<Option<Header>, DecodeError> {
+        self.header.map(Header::decode).transpose()
     }
 
     /// The message annotations; empty if there are none.

@@ -3,6 +3,7 @@
 //! What the service does for them:
 //! * `receivers`: who may read a partition, who takes over from whom, what they are told of it.
 //! * `publishers`: addresses of publishers, and producers that number their events.
+//! * `leading`: events with a header or delivery annotations.
 //! * `haste`: those that lose an answer that comes at once.
 //! * `deletion`: links to what is deleted.
 //! * `transports`: AMQP over WebSocket.
@@ -27,6 +28,7 @@ mod deletion;
 mod greed;
 mod haste;
 mod intrusion;
+mod leading;
 mod publishers;
 mod receivers;
 mod silence;

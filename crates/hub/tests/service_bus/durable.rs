@@ -6,7 +6,8 @@ use hub::service::{Service, ServiceConfig};
 
 use crate::client::Client;
 
-async fn durable(directory: &std::path::Path) -> Service {
+/// A service with the queue `orders`, which keeps it there.
+pub(crate) async fn durable(directory: &std::path::Path) -> Service {
     let namespace = NamespaceConfig {
         signatures: SignaturePolicy::AcceptAny,
         queues: vec![QueueConfig::new("orders")],

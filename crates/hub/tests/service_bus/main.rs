@@ -1,5 +1,6 @@
 //! Queues and topics as clients see them, over real sockets.
 //!
+//! * `sections`: messages without a body, with sections out of their order, with fields in their header.
 //! * `sending`: single messages and batches, what is refused, what is full.
 //! * `settling`: the outcomes and their answers, locks that end, dead letters.
 //! * `credit`: drain, receivers that come and go.
@@ -27,6 +28,7 @@ mod faults;
 mod links;
 mod management;
 mod rights;
+mod sections;
 mod sending;
 mod sessions;
 mod settling;

@@ -238,6 +238,6 @@ async fn requests_that_make_no_sense_are_told_why() {
         assert!(answer.condition.is_some());
     }
     let (sender, _) = client.sender("orders").await.unwrap();
-    let outcome = client.send_message(sender, 0, b"").await;
+    let outcome = client.send_message(sender, 0, b"no message").await;
     assert_eq!(condition(&outcome), "amqp:decode-error");
 }

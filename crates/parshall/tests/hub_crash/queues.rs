@@ -392,8 +392,9 @@ fn number_of(message: &[u8]) -> u32 {
 fn state_of(message: &[u8]) -> i64 {
     let view = MessageView::parse(message).unwrap();
     let annotations = view.message_annotations().unwrap();
+    // It is not said of messages that are available.
     let state = annotations.find("x-opt-message-state").unwrap();
-    state.unwrap().as_integer().unwrap()
+    state.map_or(0, |state| state.as_integer().unwrap())
 }
 
 async fn session_state(client: &mut Client) -> Option<u32> {

@@ -2,7 +2,8 @@
 //!
 //! A record is delivered as one settled transfer: the service's three annotations and the client's own, then the
 //! stored sections as they are. Without annotations of the client that section always has one shape, so a template is
-//! patched per event. A link that asked for run-time metrics gets those in front.
+//! patched per event. In front of it are the header and the delivery annotations of the few events that have them; a
+//! link that asked for run-time metrics gets those there.
 //!
 //! ```text
 //! 00 53 72  c1 size 06
@@ -17,7 +18,8 @@ use std::time::SystemTime;
 use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, TransferWriter};
 
-use super::runtime_metrics::RuntimeMetrics;
+use super::leading::{Leading, merge_delivery_annotations};
+use super::runtime_metrics::{METRICS, RuntimeMetrics};
 use crate::log::disk::Damage;
 use crate::log::{Cursor, LogChunk, Readiness, Record, Subscription};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
@@ -195,9 +197,19 @@ impl DeliverLink {
 
     #[inline]
     fn write(&mut self, writer: &mut TransferWriter<'_>, record: &Record<'_>) {
-        if let Some(metrics) = &self.metrics {
-            writer.put(metrics.section());
-        }
+        let leading = Leading::of(record.sections);
+        let sections = match leading {
+            Some(leading) => {
+                self.write_leading(writer, &leading);
+                leading.rest
+            }
+            None => {
+                if let Some(metrics) = &self.metrics {
+                    writer.put(metrics.section());
+                }
+                record.sections
+            }
+        };
         if record.annotation_count == 0 {
             writer.put(self.template.of(record));
         } else {
@@ -209,7 +221,21 @@ impl DeliverLink {
             writer.put(own);
             writer.put(record.annotations);
         }
-        writer.put(record.sections);
+        writer.put(sections);
+    }
+
+    #[cold]
+    fn write_leading(&self, writer: &mut TransferWriter<'_>, leading: &Leading<'_>) {
+        writer.put(leading.header.unwrap_or_default());
+        match (&self.metrics, leading.delivery_annotations) {
+            (Some(metrics), Some(client)) => {
+                let mut merged = Vec::new();
+                merge_delivery_annotations(metrics.entries(), client, &METRICS, &mut merged);
+                writer.put(&merged);
+            }
+            (Some(metrics), None) => writer.put(metrics.section()),
+            (None, client) => writer.put(client.unwrap_or_default()),
+        }
     }
 }
 

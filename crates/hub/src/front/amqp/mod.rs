@@ -22,6 +22,7 @@ mod deliver;
 mod hasty;
 mod idempotent;
 mod late_replies;
+mod leading;
 mod links;
 mod management;
 mod outcomes;

@@ -1,16 +1,17 @@
 //! From transfers to the log. Hot path.
 //!
 //! A message of the batch format holds a complete message per Data section; any other is one event. Either way an
-//! event is stored as it came, less its header, its delivery annotations and the annotations that are the service's
-//! to set. The bytes go straight from the input buffer into the log.
+//! event is stored as it came, less the annotations that are the service's to set. Header and delivery annotations, which
+//! few events have, are stored in front of all other sections. The bytes go straight from the input buffer into the log.
 
 use std::sync::Arc;
 
 use amqp::DecodeError;
 use amqp::codec::{Reader, Symbol, Value, write};
-use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
+use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, Sections};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
+use super::leading::keep_delivery_annotations;
 use crate::UnixTime;
 use crate::log::disk::CommitNumber;
 use crate::log::{AppendError, BatchEncoder, NewRecord, Subscriber};
@@ -196,6 +197,7 @@ fn push_event(
     publisher: &[u8],
     scratch: &mut Vec<u8>,
 ) -> Result<(), PublishError> {
+    let mut front: Option<Front> = None;
     let mut parts = Parts::default();
     let mut annotations: Option<&[u8]> = None;
     let mut any = false;
@@ -204,13 +206,18 @@ fn push_event(
         section.validate()?;
         any = true;
         match section.kind {
-            SectionKind::Header | SectionKind::DeliveryAnnotations => {}
+            SectionKind::Header | SectionKind::DeliveryAnnotations => {
+                front.get_or_insert_default().read(&section)?;
+            }
             SectionKind::MessageAnnotations => annotations = Some(section.value),
             _ => parts.push(section.encoded)?,
         }
     }
     if !any {
         return Err(PublishError::Empty);
+    }
+    if let Some(front) = &front {
+        parts.put_in_front(front)?;
     }
     let (annotation_count, annotations) = match annotations {
         None => (u32::from(!publisher.is_empty()), publisher),
@@ -222,6 +229,25 @@ fn push_event(
         sections: parts.as_slice(),
     });
     Ok(())
+}
+
+/// What is stored in front of all other sections of an event.
+#[derive(Default)]
+struct Front {
+    header: Option<EncodedHeader>,
+    delivery_annotations: Vec<u8>,
+}
+
+impl Front {
+    #[cold]
+    fn read(&mut self, section: &Section<'_>) -> Result<(), DecodeError> {
+        if section.kind == SectionKind::Header {
+            self.header = Some(Header::decode(section.value)?.encode());
+            return Ok(());
+        }
+        self.delivery_annotations.clear();
+        keep_delivery_annotations(section.value, &[], &mut self.delivery_annotations)
+    }
 }
 
 /// The pieces of a message that are stored, neighbours joined.
@@ -240,6 +266,17 @@ impl<'a> Parts<'a> {
             .ok_or(PublishError::TooManyParts)?;
         *slot = piece;
         self.count += 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn put_in_front(&mut self, front: &'a Front) -> Result<(), PublishError> {
+        let header = front.header.as_ref().map(EncodedHeader::as_slice);
+        let annotations = Some(&front.delivery_annotations[..]);
+        for piece in [annotations, header].into_iter().flatten() {
+            self.push(piece)?;
+            self.pieces[..self.count].rotate_right(1);
+        }
         Ok(())
     }
 
@@ -362,7 +399,8 @@ const SERVICE_ANNOTATIONS: [&str; 4] = [
 /// Annotation with the name of the publisher, of events that came by its address.
 const PUBLISHER: &str = "x-opt-publisher";
 
-/// Sections that an event may have beside its annotations: properties, application properties, footer, and bodies.
+/// Sections that an event may have beside its message annotations: properties, application properties, footer, bodies,
+/// and what stands in front of them.
 const MAX_PIECES: usize = 32;
 
 impl From<std::convert::Infallible> for PublishError {

@@ -5,7 +5,7 @@
 //! put in front of every event of the read.
 
 use amqp::Value;
-use amqp::codec::Symbol;
+use amqp::codec::{Reader, Symbol};
 use amqp::message::encode;
 
 use crate::UnixTime;
@@ -23,28 +23,17 @@ impl RuntimeMetrics {
         let last = stats.last_sequence_number.map_or(-1, u64::cast_signed);
         let timestamp = |time: UnixTime| Value::Timestamp(time.milliseconds());
         let last_time = stats.last_append_time.unwrap_or_default();
+        let values = [
+            Value::Long(last),
+            Value::String(last.to_string()),
+            timestamp(last_time),
+            timestamp(now),
+        ];
+        let mut metrics = METRICS.map(Symbol::from_static).into_iter().zip(values);
+        let entries: [(Symbol, Value); METRICS.len()] =
+            std::array::from_fn(|_| metrics.next().expect("each metric has its value"));
         self.section.clear();
-        encode::delivery_annotations(
-            &mut self.section,
-            &[
-                (
-                    Symbol::from_static("last_enqueued_sequence_number"),
-                    Value::Long(last),
-                ),
-                (
-                    Symbol::from_static("last_enqueued_offset"),
-                    Value::String(last.to_string()),
-                ),
-                (
-                    Symbol::from_static("last_enqueued_time_utc"),
-                    timestamp(last_time),
-                ),
-                (
-                    Symbol::from_static("runtime_info_retrieval_time_utc"),
-                    timestamp(now),
-                ),
-            ],
-        );
+        encode::delivery_annotations(&mut self.section, &entries);
     }
 
     /// The encoded section.
@@ -52,7 +41,24 @@ impl RuntimeMetrics {
     pub(super) fn section(&self) -> &[u8] {
         &self.section
     }
+
+    /// How many entries the section has, and their bytes.
+    pub(super) fn entries(&self) -> (u32, &[u8]) {
+        let mut reader = Reader::new(&self.section);
+        match reader.descriptor().and_then(|_| reader.map()) {
+            Ok(Some(map)) => (map.remaining(), map.rest()),
+            Ok(None) | Err(_) => (0, &[]),
+        }
+    }
 }
+
+/// The keys of the metrics.
+pub(super) const METRICS: [&str; 4] = [
+    "last_enqueued_sequence_number",
+    "last_enqueued_offset",
+    "last_enqueued_time_utc",
+    "runtime_info_retrieval_time_utc",
+];
 
 /// The capability by which a receiver asks for the metrics.
 pub(super) const RUNTIME_METRICS: Symbol =

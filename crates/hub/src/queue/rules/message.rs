@@ -1,6 +1,6 @@
 //! A message as rules see it: its properties as typed values, and nothing of its body.
 
-use amqp::codec::{DecodeError, Reader, Value};
+use amqp::codec::{DecodeError, Value};
 use amqp::message::{MessageView, Properties, SectionKind, Sections, encode};
 use std::time::Duration;
 
@@ -58,7 +58,10 @@ impl MessageProperties {
                 enqueued_time: None,
                 sequence_number: None,
                 scheduled_enqueue_time: timestamp(SCHEDULED_ENQUEUE_TIME)?,
-                time_to_live: time_to_live(message)?,
+                time_to_live: view
+                    .header()?
+                    .and_then(|header| header.time_to_live_ms)
+                    .map(|milliseconds| Duration::from_millis(milliseconds.into())),
                 partition_key: annotations
                     .find(PARTITION_KEY)?
                     .and_then(|value| value.as_text().map(str::to_owned)),
@@ -142,24 +145,6 @@ pub(super) fn is_same_name(one: &str, other: &str) -> bool {
                 .chars()
                 .flat_map(char::to_lowercase)
                 .eq(other.chars().flat_map(char::to_lowercase)))
-}
-
-/// The third field of the header, in milliseconds.
-fn time_to_live(message: &[u8]) -> Result<Option<Duration>, DecodeError> {
-    for section in Sections::new(message) {
-        let section = section?;
-        if section.kind != SectionKind::Header {
-            continue;
-        }
-        let Some(mut fields) = Reader::new(section.value).list()? else {
-            return Ok(None);
-        };
-        fields.value()?;
-        fields.value()?;
-        let milliseconds = fields.field(Reader::uint)?;
-        return Ok(milliseconds.map(|milliseconds| Duration::from_millis(milliseconds.into())));
-    }
-    Ok(None)
 }
 
 const SCHEDULED_ENQUEUE_TIME: &str = "x-opt-scheduled-enqueue-time";

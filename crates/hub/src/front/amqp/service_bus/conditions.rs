@@ -68,9 +68,7 @@ pub(super) const fn status_of(error: &QueueError) -> i32 {
 /// What kind of error a message is that is none.
 pub(super) fn message_condition(error: &MessageError) -> ErrorCondition {
     match error {
-        MessageError::Malformed(_) | MessageError::Order | MessageError::NoBody => {
-            ErrorCondition::DECODE_ERROR
-        }
+        MessageError::Malformed(_) | MessageError::Repeated => ErrorCondition::DECODE_ERROR,
         MessageError::EmptyBatch => ErrorCondition::ARGUMENT_ERROR,
         MessageError::LargeBatch | MessageError::LargeAnnotations => {
             ErrorCondition::MESSAGE_SIZE_EXCEEDED

@@ -13,7 +13,8 @@ use amqp::connection::{LinkId, NewDelivery, SessionId, Unsettled};
 use amqp::performative::Error;
 
 use super::super::deliver::{Delivered, Stopped};
-use super::{conditions, outgoing};
+use super::conditions;
+use super::outgoing::{self, Outgoing};
 use crate::UnixTime;
 use crate::queue::{
     Awaited, Deliveries, Delivery, Found, LockToken, Queue, QueueError, ReceiveMode,
@@ -243,12 +244,8 @@ impl ReceiveLink {
         // A long message took more of the window than was foreseen.
         let left = std::iter::once(first).chain(messages);
         if self.mode == ReceiveMode::ReceiveAndDelete {
-            self.unsent.extend(left.map(|message| {
-                let mut encoded = Vec::new();
-                outgoing::head(&message, &mut encoded);
-                encoded.extend_from_slice(message.sections);
-                encoded
-            }));
+            self.unsent
+                .extend(left.map(|message| Outgoing::new(&message).encode()));
             return false;
         }
         tokens.clear();
@@ -294,10 +291,11 @@ impl ReceiveLink {
         };
         let mut sender = connection.sender(self.link)?;
         let mut writer = sender.begin(&delivery).ok()?;
-        writer.put_encoded(outgoing::head_length_max(message), |output| {
-            outgoing::head(message, output);
+        let outgoing = Outgoing::new(message);
+        writer.put_encoded(outgoing.head_length_max(), |output| {
+            outgoing.put_head(output);
         });
-        writer.put(message.sections);
+        writer.put(outgoing.sections());
         Some(writer.finish())
     }
 }

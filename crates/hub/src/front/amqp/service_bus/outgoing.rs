@@ -2,46 +2,128 @@
 //!
 //! ```text
 //! 00 53 70  c0 size 05  durable priority ttl first-acquirer delivery-count
-//! 00 53 71  …            a lock token, only where a payload of `$management` has it
+//! 00 53 71  d1 size size size size count count count count
+//!   a3 10 "x-opt-lock-token"               98 …16 bytes…     while it is locked
+//!   the client's own entries
 //! 00 53 72  d1 size size size size count count count count
 //!   a3 15 "x-opt-sequence-number"          81 …8 bytes…
-//!   a3 1d "x-opt-enqueue-sequence-number"  81 …8 bytes…
 //!   a3 13 "x-opt-enqueued-time"            83 …8 bytes…
-//!   a3 13 "x-opt-message-state"            54 state
 //!   a3 12 "x-opt-locked-until"             83 …8 bytes…      while it is locked
+//!   a3 1d "x-opt-enqueue-sequence-number"  81 …8 bytes…      if it is another number
+//!   a3 13 "x-opt-message-state"            54 state          if it is not active
 //!   a3 17 "x-opt-deadletter-source"        a1 n name         in a dead-letter queue
 //!   the client's own entries
 //! properties … body … footer, as they came
 //! ```
+//!
+//! Durability, priority and first acquirer are the sender's, and null if it gave none.
 
-use amqp::codec::{Symbol, Value, code, write};
-use amqp::message::encode;
+use amqp::codec::{code, write};
+use amqp::message::{EncodedHeader, Header};
 
-use crate::queue::{Delivery, LockToken};
+use super::super::leading::{Leading, merge_delivery_annotations};
+use crate::queue::{Delivery, Lock, LockToken, MessageState};
 
-/// Appends everything that precedes the kept bytes of a message.
-#[inline]
-pub(super) fn head(message: &Delivery<'_>, out: &mut Vec<u8>) {
-    header(message, out);
-    message_annotations(message, out);
+/// A message on its way out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outgoing<'a> {
+    message: &'a Delivery<'a>,
+    /// The header and the delivery annotations that the sender gave it.
+    leading: Option<Leading<'a>>,
 }
 
-/// More bytes than [`head`] ever appends, or as many.
-#[inline]
-pub(super) fn head_length_max(message: &Delivery<'_>) -> usize {
-    let source = message.dead_letter_source.map_or(0, str::len);
-    HEADER_LENGTH_MAX + TEMPLATE_LENGTH + SOURCE_OVERHEAD + source + message.annotations.len()
-}
-
-/// The same, with the token of its lock for clients that look for it in the message.
-pub(super) fn head_with_lock_token(message: &Delivery<'_>, out: &mut Vec<u8>) {
-    header(message, out);
-    if let Some(lock) = &message.lock {
-        let token = Value::Uuid(lock.token.to_bytes());
-        let entry = (Symbol::from_static("x-opt-lock-token"), token);
-        encode::delivery_annotations(out, &[entry]);
+impl<'a> Outgoing<'a> {
+    #[inline]
+    pub(super) fn new(message: &'a Delivery<'a>) -> Self {
+        Self {
+            message,
+            leading: Leading::of(message.sections),
+        }
     }
-    message_annotations(message, out);
+
+    /// Appends everything that precedes the kept bytes.
+    #[inline]
+    pub(super) fn put_head(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.header().encode().as_slice());
+        match &self.leading {
+            None => {
+                if let Some(lock) = &self.message.lock {
+                    out.extend_from_slice(&LOCK_TOKEN_SECTION);
+                    out.extend_from_slice(&lock.token.to_bytes());
+                }
+            }
+            Some(leading) => self.put_delivery_annotations(leading, out),
+        }
+        message_annotations(self.message, out);
+    }
+
+    /// More bytes than [`put_head`](Self::put_head) ever appends, or as many.
+    #[inline]
+    pub(super) fn head_length_max(&self) -> usize {
+        let source = self.message.dead_letter_source.map_or(0, str::len);
+        let leading = self.leading.map_or(0, |leading| leading.length());
+        HEAD_LENGTH_MAX + leading + source + self.message.annotations.len()
+    }
+
+    /// The kept bytes.
+    #[inline]
+    pub(super) fn sections(&self) -> &'a [u8] {
+        match &self.leading {
+            None => self.message.sections,
+            Some(leading) => leading.rest,
+        }
+    }
+
+    /// All of it.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut encoded = Vec::with_capacity(self.head_length_max() + self.sections().len());
+        self.put_head(&mut encoded);
+        encoded.extend_from_slice(self.sections());
+        encoded
+    }
+
+    #[inline]
+    fn header(&self) -> Header {
+        let sent = match &self.leading {
+            None => Header::default(),
+            Some(leading) => sent_header(leading),
+        };
+        Header {
+            time_to_live_ms: self
+                .message
+                .time_to_live
+                .map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX)),
+            delivery_count: Some(self.message.delivery_count),
+            ..sent
+        }
+    }
+
+    #[cold]
+    fn put_delivery_annotations(&self, leading: &Leading<'_>, out: &mut Vec<u8>) {
+        let mut own = Vec::new();
+        if let Some(lock) = &self.message.lock {
+            own.extend_from_slice(&LOCK_TOKEN_SECTION[LOCK_TOKEN_ENTRY_AT..]);
+            own.extend_from_slice(&lock.token.to_bytes());
+        }
+        let count = u32::from(self.message.lock.is_some());
+        match leading.delivery_annotations {
+            Some(client) => merge_delivery_annotations((count, &own), client, &[], out),
+            None if count == 0 => {}
+            None => {
+                out.extend_from_slice(&LOCK_TOKEN_SECTION[..LOCK_TOKEN_ENTRY_AT]);
+                out.extend_from_slice(&own);
+            }
+        }
+    }
+}
+
+#[cold]
+fn sent_header(leading: &Leading<'_>) -> Header {
+    let value = leading.header.and_then(|section| section.get(3..));
+    // It was checked when it was stored.
+    value
+        .and_then(|value| Header::decode(value).ok())
+        .unwrap_or_default()
 }
 
 /// A lock token as the tag of a delivery: the first three fields of the UUID in the other byte order.
@@ -55,30 +137,6 @@ pub(super) fn delivery_tag(token: LockToken) -> [u8; 16] {
 }
 
 #[inline]
-fn header(message: &Delivery<'_>, out: &mut Vec<u8>) {
-    let start = out.len();
-    // Neither durable nor of any priority: that makes no difference here.
-    out.extend_from_slice(&[
-        0x00,
-        0x53,
-        0x70,
-        code::LIST_8,
-        0,
-        5,
-        code::FALSE,
-        code::NULL,
-    ]);
-    let milliseconds = message
-        .time_to_live
-        .map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
-    write::option(out, milliseconds, write::uint);
-    write::boolean(out, message.delivery_count == 0);
-    write::uint(out, message.delivery_count);
-    // The size counts what follows it.
-    out[start + 4] = (out.len() - start - 5) as u8;
-}
-
-#[inline]
 fn message_annotations(message: &Delivery<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&TEMPLATE);
@@ -86,25 +144,30 @@ fn message_annotations(message: &Delivery<'_>, out: &mut Vec<u8>) {
         out[start + at..start + at + 8].copy_from_slice(&number.to_be_bytes());
     };
     patch(SEQUENCE_AT, message.sequence_number);
-    patch(ENQUEUE_SEQUENCE_AT, message.enqueue_sequence_number);
     patch(
         ENQUEUED_AT,
         message.enqueued_time.milliseconds().cast_unsigned(),
     );
-    out[start + STATE_AT] = message.state.code() as u8;
-    let mut entries = 5;
+    let mut entries = 3;
     match &message.lock {
-        Some(lock) => {
-            let at = start + LOCKED_AT;
-            out[at..at + 8].copy_from_slice(&lock.until.milliseconds().to_be_bytes());
-        }
+        Some(Lock { until, .. }) => patch(LOCKED_AT, until.milliseconds().cast_unsigned()),
         None => {
             out.truncate(start + UNLOCKED_LENGTH);
             entries -= 1;
         }
     }
+    if message.enqueue_sequence_number != message.sequence_number {
+        out.extend_from_slice(ENQUEUE_SEQUENCE_NUMBER);
+        out.extend_from_slice(&message.enqueue_sequence_number.to_be_bytes());
+        entries += 1;
+    }
+    if message.state != MessageState::Active {
+        out.extend_from_slice(MESSAGE_STATE);
+        out.push(message.state.code() as u8);
+        entries += 1;
+    }
     if let Some(source) = message.dead_letter_source {
-        write::symbol(out, "x-opt-deadletter-source");
+        write::symbol(out, DEAD_LETTER_SOURCE);
         write::string(out, source);
         entries += 1;
     }
@@ -115,15 +178,13 @@ fn message_annotations(message: &Delivery<'_>, out: &mut Vec<u8>) {
     out[start + SIZE_AT + 4..start + SIZE_AT + 8].copy_from_slice(&(entries * 2).to_be_bytes());
 }
 
-/// The section for a locked message without annotations of the client, with zeros for all numbers.
+/// The message annotations of a locked message without annotations of the client, with zeros for all numbers.
 const TEMPLATE: [u8; TEMPLATE_LENGTH] = {
     let mut bytes = [0; TEMPLATE_LENGTH];
-    let pieces: [(&[u8], usize); 6] = [
+    let pieces: [(&[u8], usize); 4] = [
         (&[0x00, 0x53, 0x72, code::MAP_32], 8),
         (b"\xa3\x15x-opt-sequence-number\x81", 8),
-        (b"\xa3\x1dx-opt-enqueue-sequence-number\x81", 8),
         (b"\xa3\x13x-opt-enqueued-time\x83", 8),
-        (b"\xa3\x13x-opt-message-state\x54", 1),
         (b"\xa3\x12x-opt-locked-until\x83", 8),
     ];
     let mut at = 0;
@@ -142,35 +203,51 @@ const TEMPLATE: [u8; TEMPLATE_LENGTH] = {
     bytes
 };
 
-/// A header of eight bytes and three numbers of up to five, one of them a boolean.
-const HEADER_LENGTH_MAX: usize = 8 + 3 * 5;
+/// The delivery annotations of a locked message without annotations of the client; the 16 bytes of the token follow.
+const LOCK_TOKEN_SECTION: [u8; 31] =
+    *b"\x00\x53\x71\xd1\x00\x00\x00\x27\x00\x00\x00\x02\xa3\x10x-opt-lock-token\x98";
 
-/// The key of a dead letter's source, and what precedes its name.
-const SOURCE_OVERHEAD: usize = 2 + "x-opt-deadletter-source".len() + 5;
+/// Where the only entry of that begins.
+const LOCK_TOKEN_ENTRY_AT: usize = 12;
+
+const ENQUEUE_SEQUENCE_NUMBER: &[u8] = b"\xa3\x1dx-opt-enqueue-sequence-number\x81";
+const MESSAGE_STATE: &[u8] = b"\xa3\x13x-opt-message-state\x54";
+const DEAD_LETTER_SOURCE: &str = "x-opt-deadletter-source";
+
+/// All of a head but the name of a dead letter's source, and what the client gave it.
+const HEAD_LENGTH_MAX: usize = EncodedHeader::LENGTH_MAX
+    + LOCK_TOKEN_SECTION.len()
+    + 16
+    + TEMPLATE_LENGTH
+    + ENQUEUE_SEQUENCE_NUMBER.len()
+    + 8
+    + MESSAGE_STATE.len()
+    + 1
+    + 2
+    + DEAD_LETTER_SOURCE.len()
+    + 5;
 
 const SIZE_AT: usize = 4;
 const SEQUENCE_AT: usize = SIZE_AT + 8 + 2 + 21 + 1;
-const ENQUEUE_SEQUENCE_AT: usize = SEQUENCE_AT + 8 + 2 + 29 + 1;
-const ENQUEUED_AT: usize = ENQUEUE_SEQUENCE_AT + 8 + 2 + 19 + 1;
-const STATE_AT: usize = ENQUEUED_AT + 8 + 2 + 19 + 1;
-const UNLOCKED_LENGTH: usize = STATE_AT + 1;
+const ENQUEUED_AT: usize = SEQUENCE_AT + 8 + 2 + 19 + 1;
+const UNLOCKED_LENGTH: usize = ENQUEUED_AT + 8;
 const LOCKED_AT: usize = UNLOCKED_LENGTH + 2 + 18 + 1;
 const TEMPLATE_LENGTH: usize = LOCKED_AT + 8;
 
 #[cfg(test)]
 mod tests {
-    use amqp::codec::Reader;
-    use amqp::message::{MessageView, SectionKind, Sections};
+    use amqp::Value;
+    use amqp::codec::Symbol;
+    use amqp::message::{MessageView, SectionKind, Sections, encode};
 
     use super::*;
     use crate::UnixTime;
-    use crate::queue::{Lock, MessageState};
     use std::time::Duration;
 
     fn message() -> Delivery<'static> {
         Delivery {
             sequence_number: i64::MAX.cast_unsigned(),
-            enqueue_sequence_number: 7,
+            enqueue_sequence_number: i64::MAX.cast_unsigned(),
             enqueued_time: UnixTime::from_milliseconds(1_700_000_000_003),
             time_to_live: None,
             delivery_count: 0,
@@ -200,29 +277,41 @@ mod tests {
         assert_eq!(delivery_tag(TOKEN), expected);
     }
 
-    fn header(bytes: &[u8]) -> Value {
+    fn header(bytes: &[u8]) -> Header {
         let first = Sections::new(bytes).next().unwrap().unwrap();
         assert_eq!(first.kind, SectionKind::Header);
-        Reader::new(first.value).value().unwrap()
+        Header::decode(first.value).unwrap()
     }
 
-    fn annotations(bytes: &[u8]) -> Vec<(String, Value)> {
-        let view = MessageView::parse(bytes).unwrap();
-        let entries = view.message_annotations().unwrap().entries().unwrap();
+    fn named(entries: Vec<(Symbol, Value)>) -> Vec<(String, Value)> {
         let entry = |(key, value): (Symbol, Value)| (key.as_str().to_owned(), value);
         entries.into_iter().map(entry).collect()
     }
 
+    fn annotations(bytes: &[u8]) -> Vec<(String, Value)> {
+        let view = MessageView::parse(bytes).unwrap();
+        named(view.message_annotations().unwrap().entries().unwrap())
+    }
+
+    fn delivery_annotations(bytes: &[u8]) -> Vec<(String, Value)> {
+        let view = MessageView::parse(bytes).unwrap();
+        named(view.delivery_annotations().unwrap().entries().unwrap())
+    }
+
+    fn head(message: &Delivery<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let outgoing = Outgoing::new(message);
+        outgoing.put_head(&mut bytes);
+        assert!(bytes.len() <= outgoing.head_length_max());
+        bytes
+    }
+
     #[test]
     fn a_locked_message_says_what_clients_look_for_with_its_type() {
-        let mut bytes = Vec::new();
-        head(&message(), &mut bytes);
-        assert!(bytes.len() <= head_length_max(&message()));
+        let bytes = head(&message());
         let expected = [
             ("x-opt-sequence-number", Value::Long(i64::MAX)),
-            ("x-opt-enqueue-sequence-number", Value::Long(7)),
             ("x-opt-enqueued-time", Value::Timestamp(1_700_000_000_003)),
-            ("x-opt-message-state", Value::Int(0)),
             ("x-opt-locked-until", Value::Timestamp(1_700_000_060_003)),
         ];
         let expected: Vec<_> = expected
@@ -230,14 +319,29 @@ mod tests {
             .map(|(key, value)| (key.to_owned(), value))
             .collect();
         assert_eq!(annotations(&bytes), expected);
-        let fields = [
-            Value::Boolean(false),
-            Value::Null,
-            Value::Null,
-            Value::Boolean(true),
-            Value::Uint(0),
-        ];
-        assert_eq!(header(&bytes), Value::List(fields.to_vec()));
+        let token = [("x-opt-lock-token".to_owned(), Value::Uuid(TOKEN.to_bytes()))];
+        assert_eq!(delivery_annotations(&bytes), token);
+        let expected = Header {
+            delivery_count: Some(0),
+            ..Header::default()
+        };
+        assert_eq!(header(&bytes), expected);
+    }
+
+    #[test]
+    fn a_message_that_is_not_locked_has_no_delivery_annotations() {
+        let bytes = head(&Delivery {
+            lock: None,
+            ..message()
+        });
+        let kinds: Vec<_> = Sections::new(&bytes)
+            .map(|section| section.unwrap().kind)
+            .collect();
+        assert_eq!(
+            kinds,
+            [SectionKind::Header, SectionKind::MessageAnnotations]
+        );
+        assert_eq!(annotations(&bytes).len(), 2);
     }
 
     #[test]
@@ -246,6 +350,7 @@ mod tests {
         write::symbol(&mut own, "mine");
         write::string(&mut own, &"long ".repeat(100));
         let full = Delivery {
+            enqueue_sequence_number: 7,
             time_to_live: Some(Duration::from_secs(3_600)),
             delivery_count: 300,
             state: MessageState::Deferred,
@@ -254,32 +359,76 @@ mod tests {
             annotation_count: 1,
             ..message()
         };
-        let mut bytes = Vec::new();
-        head(&full, &mut bytes);
-        assert!(bytes.len() <= head_length_max(&full));
-        bytes.clear();
-        head_with_lock_token(&full, &mut bytes);
+        let bytes = head(&full);
         let told = annotations(&bytes);
         let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(
-            names[4..],
-            ["x-opt-locked-until", "x-opt-deadletter-source", "mine"]
-        );
-        assert_eq!(told[3].1, Value::Int(1));
-        assert_eq!(told[5].1, Value::from("orders"));
-        let fields = [
-            Value::Boolean(false),
-            Value::Null,
-            Value::Uint(3_600_000),
-            Value::Boolean(false),
-            Value::Uint(300),
+        let expected = [
+            "x-opt-sequence-number",
+            "x-opt-enqueued-time",
+            "x-opt-locked-until",
+            "x-opt-enqueue-sequence-number",
+            "x-opt-message-state",
+            "x-opt-deadletter-source",
+            "mine",
         ];
-        assert_eq!(header(&bytes), Value::List(fields.to_vec()));
-        let view = MessageView::parse(&bytes).unwrap();
-        let token = view
-            .delivery_annotations()
-            .unwrap()
-            .find("x-opt-lock-token");
-        assert_eq!(token.unwrap(), Some(Value::Uuid(TOKEN.to_bytes())));
+        assert_eq!(names, expected);
+        assert_eq!(told[3].1, Value::Long(7));
+        assert_eq!(told[4].1, Value::Int(1));
+        assert_eq!(told[5].1, Value::from("orders"));
+        let expected = Header {
+            time_to_live_ms: Some(3_600_000),
+            delivery_count: Some(300),
+            ..Header::default()
+        };
+        assert_eq!(header(&bytes), expected);
+    }
+
+    #[test]
+    fn what_the_sender_said_in_header_and_delivery_annotations_is_told_with_what_the_service_says()
+    {
+        let sent = Header {
+            durable: Some(true),
+            priority: Some(9),
+            first_acquirer: Some(false),
+            ..Header::default()
+        };
+        let mut annotations = Vec::new();
+        let entry = (Symbol::from_static("mine"), Value::Int(1));
+        encode::delivery_annotations(&mut annotations, &[entry]);
+        let mut body = Vec::new();
+        encode::data(&mut body, b"payload");
+        let encoded = sent.encode();
+        let (encoded, annotations) = (encoded.as_slice(), &annotations[..]);
+        for (front, has_header, has_annotations) in [
+            (encoded.to_vec(), true, false),
+            (annotations.to_vec(), false, true),
+            ([encoded, annotations].concat(), true, true),
+        ] {
+            let sections = [&front[..], &body].concat();
+            for lock in [message().lock, None] {
+                let delivery = Delivery {
+                    lock,
+                    sections: &sections,
+                    ..message()
+                };
+                let bytes = head(&delivery);
+                let expected = Header {
+                    delivery_count: Some(0),
+                    ..if has_header { sent } else { Header::default() }
+                };
+                assert_eq!(header(&bytes), expected);
+                let token = ("x-opt-lock-token".to_owned(), Value::Uuid(TOKEN.to_bytes()));
+                let own = ("mine".to_owned(), Value::Int(1));
+                let mut expected = Vec::new();
+                expected.extend(lock.map(|_| token));
+                expected.extend(has_annotations.then_some(own));
+                assert_eq!(delivery_annotations(&bytes), expected);
+                assert_eq!(Outgoing::new(&delivery).sections(), body);
+                assert_eq!(
+                    Outgoing::new(&delivery).encode(),
+                    [&bytes[..], &body].concat()
+                );
+            }
+        }
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! [header] [delivery annotations] [message annotations] [properties … body … footer]
-//!     │             dropped                │                    kept as they came
-//!     └ time to live, priority             └ the client's entries kept, the service's own dropped
+//!     │        │                       │                     kept as they came
+//!     │        └ the client's entries  └ the client's entries kept, the service's own dropped
+//!     └ time to live; durability, priority and first acquirer kept if they are there
 //! ```
 //!
 //! A message without an identifier is given one, since clients cannot work without: that rewrites the front of the
-//! properties, and nothing else is ever touched.
+//! properties. A message with delivery annotations, or whose sections are not in their order, is put together anew, as
+//! [`leading`](super::super::leading) describes it. A message may be without a body, or without any section at all.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -15,9 +17,10 @@ use std::time::Duration;
 
 use amqp::DecodeError;
 use amqp::codec::{List, Reader, code};
-use amqp::message::{FORMAT_BATCH, Section, SectionKind, Sections};
+use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, Sections};
 use amqp::performative::descriptor;
 
+use super::super::leading::keep_delivery_annotations;
 use crate::UnixTime;
 use crate::queue::NewMessage;
 
@@ -36,10 +39,10 @@ pub(super) struct IncomingMessage<'a> {
     pub(super) annotations: Cow<'a, [u8]>,
     /// How many entries these are.
     pub(super) annotation_count: u16,
-    /// New front of the properties, where that had to be written.
+    /// What is kept of the header, and a new front of the properties, where these had to be written.
     front: Front,
-    /// All from the properties on, or what follows the new front.
-    tail: &'a [u8],
+    /// What follows the front.
+    tail: Cow<'a, [u8]>,
 }
 
 /// Why a message is refused.
@@ -48,12 +51,9 @@ pub(super) enum MessageError {
     /// Its bytes are no message.
     #[error("The message is malformed: {0}")]
     Malformed(#[from] DecodeError),
-    /// Its sections are not in the order of the specification, or one is there twice.
-    #[error("The sections of the message are not in their order")]
-    Order,
-    /// Receivers could not read it.
-    #[error("The message has no body")]
-    NoBody,
+    /// A section of which there can be one is there twice.
+    #[error("The message has a section twice")]
+    Repeated,
     /// A batch without messages.
     #[error("The batch holds no message")]
     EmptyBatch,
@@ -78,7 +78,7 @@ pub(super) struct MessageIds {
     next: u64,
 }
 
-/// The encoded front of a properties section, in place.
+/// An encoded header, and the encoded front of a properties section, in place.
 #[derive(Debug, Clone, Copy)]
 struct Front {
     bytes: [u8; FRONT_LENGTH],
@@ -100,47 +100,55 @@ impl<'a> IncomingMessage<'a> {
             annotations: Cow::Borrowed(&[]),
             annotation_count: 0,
             front: Front::EMPTY,
-            tail: &[],
+            tail: Cow::Borrowed(&[]),
         };
-        let mut rank = 0;
-        let mut has_body = false;
-        let mut is_kept = false;
+        let (mut rank, mut seen, mut is_in_order) = (0, 0_u8, true);
+        let mut delivery_annotations = None;
         let mut properties: Option<Section<'a>> = None;
+        let mut tail = &[][..];
         let mut rest = message;
         for section in Sections::new(message) {
             let section = section?;
             section.validate()?;
             let next = rank_of(section.kind);
-            let repeats = next == rank && section.kind == SectionKind::Data;
-            if next <= rank && !repeats && !(next == rank && section.kind == SectionKind::Sequence)
-            {
-                return Err(MessageError::Order);
+            let may_repeat = matches!(section.kind, SectionKind::Data | SectionKind::Sequence);
+            if seen & 1 << next != 0 && !may_repeat {
+                return Err(MessageError::Repeated);
             }
+            seen |= 1 << next;
+            is_in_order &= next >= rank;
             rank = next;
             match section.kind {
                 SectionKind::Header => parsed.read_header(section.value)?,
-                SectionKind::DeliveryAnnotations => {}
+                SectionKind::DeliveryAnnotations => delivery_annotations = Some(section.value),
                 SectionKind::MessageAnnotations => parsed.read_annotations(section.value)?,
                 kind => {
-                    if !is_kept {
-                        is_kept = true;
-                        parsed.tail = rest;
+                    if tail.is_empty() {
+                        tail = rest;
                     }
                     if kind == SectionKind::Properties {
                         properties = Some(section);
                     }
-                    has_body |= rank == BODY_RANK;
                 }
             }
             rest = &rest[section.encoded.len()..];
         }
-        if !has_body {
-            return Err(MessageError::NoBody);
+        let after_id = match &properties {
+            Some(section) => parsed.read_properties(section)?,
+            None => Some(List::EMPTY),
+        };
+        if !is_in_order || delivery_annotations.is_some() {
+            let id = after_id.map(|after_id| (ids.assign(), after_id));
+            parsed.tail = Cow::Owned(put_together(message, delivery_annotations, id)?);
+            return Ok(parsed);
         }
-        match properties {
-            Some(section) => parsed.read_properties(&section, ids)?,
-            None => parsed.assign_id(List::EMPTY, ids),
+        if let Some(after_id) = after_id {
+            parsed.front.put_properties(&ids.assign(), after_id);
+            if let Some(section) = &properties {
+                tail = &tail[section.encoded.len() - after_id.rest().len()..];
+            }
         }
+        parsed.tail = Cow::Borrowed(tail);
         Ok(parsed)
     }
 
@@ -159,24 +167,30 @@ impl<'a> IncomingMessage<'a> {
         }
     }
 
-    /// The bytes to keep, from the properties to the footer, in two pieces of which the first may be empty.
+    /// The bytes to keep, in two pieces of which the first may be empty.
     #[inline]
     pub(super) fn kept(&self) -> [&[u8]; 2] {
         [
             &self.front.bytes[..usize::from(self.front.length)],
-            self.tail,
+            &self.tail,
         ]
     }
 
     fn read_header(&mut self, value: &'a [u8]) -> Result<(), MessageError> {
-        if let Some(mut fields) = Reader::new(value).list()? {
-            fields.skip()?;
-            fields.skip()?;
-            // The longest that fits stands for longer ones and for none.
-            let milliseconds = fields.field(Reader::uint)?;
-            self.time_to_live = milliseconds
-                .filter(|milliseconds| *milliseconds < u32::MAX)
-                .map(|milliseconds| Duration::from_millis(milliseconds.into()));
+        let header = Header::decode(value)?;
+        // The longest that fits stands for longer ones and for none.
+        self.time_to_live = header
+            .time_to_live_ms
+            .filter(|milliseconds| *milliseconds < u32::MAX)
+            .map(|milliseconds| Duration::from_millis(milliseconds.into()));
+        let kept = Header {
+            durable: header.durable,
+            priority: header.priority,
+            first_acquirer: header.first_acquirer,
+            ..Header::default()
+        };
+        if kept != Header::default() {
+            self.front.put(kept.encode().as_slice());
         }
         Ok(())
     }
@@ -227,11 +241,8 @@ impl<'a> IncomingMessage<'a> {
         Ok(())
     }
 
-    fn read_properties(
-        &mut self,
-        section: &Section<'a>,
-        ids: &mut MessageIds,
-    ) -> Result<(), MessageError> {
+    /// Reads what a queue must know of the properties. The fields after an identifier that is missing, if it is.
+    fn read_properties(&mut self, section: &Section<'a>) -> Result<Option<List<'a>>, MessageError> {
         let all = Reader::new(section.value).list()?.unwrap_or(List::EMPTY);
         let mut fields = all;
         let id = fields.field(|reader| reader.raw().map(Some))?;
@@ -248,22 +259,47 @@ impl<'a> IncomingMessage<'a> {
         }
         match id.filter(|id| *id != [code::NULL]) {
             Some(id) if id.len() > MESSAGE_ID_MAX + LENGTH_PREFIX_MAX => {
-                return Err(MessageError::LongMessageId);
+                Err(MessageError::LongMessageId)
             }
-            Some(id) => self.message_id = Some(id),
-            None => {
-                self.tail = &self.tail[section.encoded.len() - after_id.rest().len()..];
-                self.assign_id(after_id, ids);
+            Some(id) => {
+                self.message_id = Some(id);
+                Ok(None)
+            }
+            None => Ok(Some(after_id)),
+        }
+    }
+}
+
+/// The sections that are kept of a message, except its header, in the order of the specification. Where the properties
+/// have no identifier, they get the one of `id`, which the other fields follow.
+#[cold]
+fn put_together(
+    message: &[u8],
+    delivery_annotations: Option<&[u8]>,
+    id: Option<([u8; ID_LENGTH], List<'_>)>,
+) -> Result<Vec<u8>, DecodeError> {
+    let mut out = Vec::with_capacity(message.len() + FRONT_LENGTH);
+    if let Some(value) = delivery_annotations {
+        keep_delivery_annotations(value, &[LOCK_TOKEN], &mut out)?;
+    }
+    if let Some((id, after_id)) = id {
+        let mut front = Front::EMPTY;
+        front.put_properties(&id, after_id);
+        out.extend_from_slice(&front.bytes[..usize::from(front.length)]);
+        out.extend_from_slice(after_id.rest());
+    }
+    for rank in PROPERTIES_RANK..=FOOTER_RANK {
+        if rank == PROPERTIES_RANK && id.is_some() {
+            continue;
+        }
+        for section in Sections::new(message) {
+            let section = section?;
+            if rank_of(section.kind) == rank {
+                out.extend_from_slice(section.encoded);
             }
         }
-        Ok(())
     }
-
-    /// Writes a front for properties of which `after_id` follows.
-    fn assign_id(&mut self, after_id: List<'_>, ids: &mut MessageIds) {
-        let id = ids.assign();
-        self.front = Front::of(&id, after_id.remaining() + 1, after_id.rest().len());
-    }
+    Ok(out)
 }
 
 impl MessageIds {
@@ -294,36 +330,34 @@ impl Front {
         length: 0,
     };
 
-    /// Descriptor and head of a list of `count` fields, the first of them `id`, and `rest` bytes of others to follow.
-    fn of(id: &[u8; ID_LENGTH], count: u32, rest: usize) -> Self {
-        let mut bytes = [0; FRONT_LENGTH];
-        bytes[..3].copy_from_slice(&[
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        let start = usize::from(self.length);
+        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len() as u8;
+    }
+
+    /// Descriptor and head of a list whose first field is `id` and whose other fields, `after_id`, are to follow.
+    fn put_properties(&mut self, id: &[u8; ID_LENGTH], after_id: List<'_>) {
+        let (count, rest) = (after_id.remaining() + 1, after_id.rest().len());
+        self.put(&[
             code::DESCRIBED,
             code::SMALL_ULONG,
             descriptor::PROPERTIES as u8,
         ]);
         let value = 2 + ID_LENGTH;
-        let mut at = 3;
         // The sizes count what follows them: the count of its own width, the identifier, the rest.
         match (u8::try_from(1 + value + rest), u8::try_from(count)) {
-            (Ok(size), Ok(count)) => {
-                bytes[at..at + 3].copy_from_slice(&[code::LIST_8, size, count]);
-                at += 3;
-            }
+            (Ok(size), Ok(count)) => self.put(&[code::LIST_8, size, count]),
             _ => {
                 let size = u32::try_from(4 + value + rest).expect("no frame of ours holds 4 GiB");
-                bytes[at] = code::LIST_32;
-                bytes[at + 1..at + 5].copy_from_slice(&size.to_be_bytes());
-                bytes[at + 5..at + 9].copy_from_slice(&count.to_be_bytes());
-                at += 9;
+                self.put(&[code::LIST_32]);
+                self.put(&size.to_be_bytes());
+                self.put(&count.to_be_bytes());
             }
         }
-        bytes[at..at + 2].copy_from_slice(&[code::STRING_8, ID_LENGTH as u8]);
-        bytes[at + 2..at + value].copy_from_slice(id);
-        Self {
-            bytes,
-            length: (at + value) as u8,
-        }
+        self.put(&[code::STRING_8, ID_LENGTH as u8]);
+        self.put(id);
     }
 }
 
@@ -362,10 +396,10 @@ const fn rank_of(kind: SectionKind) -> u8 {
         SectionKind::Header => 1,
         SectionKind::DeliveryAnnotations => 2,
         SectionKind::MessageAnnotations => 3,
-        SectionKind::Properties => 4,
+        SectionKind::Properties => PROPERTIES_RANK,
         SectionKind::ApplicationProperties => 5,
-        SectionKind::Data | SectionKind::Sequence | SectionKind::Value => BODY_RANK,
-        SectionKind::Footer => 7,
+        SectionKind::Data | SectionKind::Sequence | SectionKind::Value => 6,
+        SectionKind::Footer => FOOTER_RANK,
     }
 }
 
@@ -376,13 +410,14 @@ fn write_hex(out: &mut [u8], mut number: u64) {
     }
 }
 
-const BODY_RANK: u8 = 6;
+const PROPERTIES_RANK: u8 = 4;
+const FOOTER_RANK: u8 = 7;
 
 /// Digits of an identifier that is assigned.
 pub(super) const ID_LENGTH: usize = 32;
 
-/// Descriptor, the longest head of a list, and an identifier.
-const FRONT_LENGTH: usize = 3 + 9 + 2 + ID_LENGTH;
+/// A header, then a descriptor, the longest head of a list, and an identifier.
+const FRONT_LENGTH: usize = EncodedHeader::LENGTH_MAX + 3 + 9 + 2 + ID_LENGTH;
 
 /// Fields of the properties between the message id and the group id: user id to creation time.
 const FIELDS_BEFORE_GROUP: u32 = 9;
@@ -414,9 +449,12 @@ const SERVICE_ANNOTATIONS: [&str; 8] = [
     "x-opt-locked-until",
     "x-opt-message-state",
     "x-opt-deadletter-source",
-    "x-opt-lock-token",
+    LOCK_TOKEN,
     "x-opt-offset",
 ];
+
+/// Annotation with the token of a lock, among the delivery annotations of a locked message.
+const LOCK_TOKEN: &str = "x-opt-lock-token";
 
 #[cfg(test)]
 mod tests;

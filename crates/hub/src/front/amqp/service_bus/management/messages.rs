@@ -2,7 +2,7 @@
 
 use amqp::Value;
 
-use super::super::outgoing;
+use super::super::outgoing::Outgoing;
 use super::arguments::{Arguments, mistyped};
 use super::{Answer, LockedSession, Outcome, Request, nothing, refusal, single};
 use crate::queue::{Deliveries, Delivery, QueueError, ReceiveMode, ReceiveRequest};
@@ -30,9 +30,7 @@ impl Request<'_> {
             return Ok(nothing());
         }
         let messages = deliveries.iter().map(|message| {
-            let mut encoded = Vec::new();
-            outgoing::head(&message, &mut encoded);
-            encoded.extend_from_slice(message.sections);
+            let encoded = Outgoing::new(&message).encode();
             single("message", Value::Binary(encoded))
         });
         let body = single("messages", Value::List(messages.collect()));
@@ -74,9 +72,7 @@ impl Request<'_> {
 
 /// A message with its lock, told twice: clients differ in where they look.
 fn deferred(message: &Delivery<'_>) -> Value {
-    let mut encoded = Vec::new();
-    outgoing::head_with_lock_token(message, &mut encoded);
-    encoded.extend_from_slice(message.sections);
+    let encoded = Outgoing::new(message).encode();
     let mut entries = vec![(Value::from("message"), Value::Binary(encoded))];
     if let Some(lock) = &message.lock {
         let token = Value::Uuid(lock.token.to_bytes());
