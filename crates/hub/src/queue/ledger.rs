@@ -170,7 +170,9 @@ impl Ledger {
         effects: &mut Effects,
     ) {
         let slot = page.slot_mut(place.position);
-        if delivered == Delivered::Failed {
+        // Nothing comes of the failures of a dead letter, so they are not counted, as in the service.
+        let counts = delivered == Delivered::Failed && self.policy.dead_letter_source.is_none();
+        if counts {
             slot.delivery_count = slot.delivery_count.saturating_add(1);
             if slot.delivery_count >= self.policy.maximum_delivery_count {
                 let count = slot.delivery_count;
@@ -183,7 +185,7 @@ impl Ledger {
         }
         let stage = slot.stage.unlocked();
         self.restage(page, place, stage, effects);
-        if delivered == Delivered::Failed {
+        if counts {
             self.note_change(page, place, effects);
         }
     }

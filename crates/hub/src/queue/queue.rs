@@ -364,6 +364,8 @@ impl Queue {
     ) -> Result<CommitNumber, QueueError> {
         let ((), commit) = self.entity.operate(now, |state, now| {
             let place = state.queues[self.place].locked_session(now, session_id)?;
+            // Clients clear a state by setting an empty one.
+            let session_state = session_state.filter(|state| !state.is_empty());
             if session_state.is_some_and(|state| state.len() as u64 > LARGEST_BATCH) {
                 return Err(QueueError::TooLong);
             }

@@ -313,6 +313,17 @@ async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
         )
         .await;
     assert_eq!(answer.body.get("session-state"), Some(&state.1));
+    // The Go client has no other way to clear a state than an empty one.
+    for none in [Value::Binary(Vec::new()), Value::Null] {
+        for set in [state.1.clone(), none] {
+            let body = [session.clone(), ("session-state", set)];
+            let answer = client.request("orders", "set-session-state", &body).await;
+            assert_eq!(answer.status, 200);
+        }
+        let body = std::slice::from_ref(&session);
+        let answer = client.request("orders", "get-session-state", body).await;
+        assert_eq!(answer.body.get("session-state"), Some(&Value::Null));
+    }
     let answer = client
         .request("orders", "renew-session-lock", &[session])
         .await;
