@@ -51,7 +51,7 @@ pub enum AuthorizationError {
         /// What it was presented for.
         audience: String,
     },
-    /// There is no such hub.
+    /// There is no such hub, queue or topic.
     #[error("The messaging entity '{resource}' could not be found")]
     NotFound {
         /// What was asked for.
@@ -91,11 +91,11 @@ impl Namespace {
                 }
             }
         };
-        // Only who proved to belong here learns what there is. Names with a dollar sign are the service's own nodes. Where
-        // there are queues, clients want to be told by the link: they take a refused token for a wrong one.
+        // Only who proved to belong here learns what there is. Names with a dollar sign are the service's own nodes. What
+        // is missing below a hub, a queue or a topic is told by the link.
         let path = audience.path();
-        let is_told_by_link = path.is_empty() || path.starts_with('$') || self.queues.is_some();
-        if !is_told_by_link && self.hub_above(path).is_none() {
+        let is_own_node = path.is_empty() || path.starts_with('$');
+        if !is_own_node && !self.has_entity_above(path) {
             return Err(AuthorizationError::NotFound {
                 resource: audience.to_string(),
             });

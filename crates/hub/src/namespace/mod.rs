@@ -325,11 +325,16 @@ impl Namespace {
     #[must_use]
     pub fn hub_above(&self, path: &str) -> Option<Arc<Hub>> {
         let hubs = self.hubs();
-        let slashes = path.match_indices('/').map(|(slash, _)| slash);
-        let ends = slashes.chain([path.len()]).collect::<Vec<_>>();
-        ends.into_iter()
-            .rev()
-            .find_map(|end| hubs.find(&path[..end]).cloned())
+        possible_names(path)
+            .filter_map(|name| hubs.find(name).cloned())
+            .last()
+    }
+
+    /// Whether `path` names a hub, a queue or a topic, or something beneath one.
+    #[must_use]
+    pub fn has_entity_above(&self, path: &str) -> bool {
+        self.hub_above(path).is_some()
+            || possible_names(path).any(|name| self.queue_or_topic(name).is_some())
     }
 
     /// The queues and topics; `None` where there is none.
@@ -522,6 +527,19 @@ const IDLE_TIMEOUTS: RangeInclusive<Duration> =
 
 /// In bytes. Less than the smallest would cut off what clients put beside a payload.
 const LARGEST_MESSAGES: RangeInclusive<u64> = 64 * 1024..=100 * 1024 * 1024;
+
+/// `path` and its beginnings up to a slash, shortest first, as far as they are not too long for a name.
+fn possible_names(path: &str) -> impl Iterator<Item = &str> {
+    let slashes = path.match_indices('/').map(|(slash, _)| slash);
+    slashes
+        .chain([path.len()])
+        .take_while(|end| *end <= LONGEST_NAME)
+        .map(|end| &path[..end])
+}
+
+/// The longest name that anything has, in bytes: those of queues and topics. Nothing longer is looked up, since a client
+/// may send addresses of tens of thousands of slashes.
+const LONGEST_NAME: usize = 260;
 
 #[cfg(test)]
 mod tests {

@@ -259,7 +259,7 @@ const MAXIMUM_HOPS: u8 = 4;
 /// Why it is not forwarded once more: reason and description.
 const TOO_MANY_HOPS: (&str, &str) = (
     "MaxTransferHopCountExceeded",
-    "The message was forwarded 4 times, which is the most.",
+    "The maximum number of allowed hops when forwarding between queues has been exceeded. This value is set to 4.",
 );
 
 /// Messages, and about their bytes, that are sent on at once.

@@ -406,5 +406,5 @@ const MESSAGE_ANNOTATIONS: u64 = 0x72;
 /// Why a message without session is a dead letter where sessions are required: reason and description.
 pub(super) const NO_SESSION_ID: (&str, &str) = (
     "Session ID is null",
-    "The entity requires sessions, and the message belongs to none.",
+    "Session enabled entity doesn't allow a message whose session identifier is null.",
 );

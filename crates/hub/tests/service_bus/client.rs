@@ -460,14 +460,23 @@ impl Client {
 
     /// Presents a token for what it was signed for.
     pub(crate) async fn put_token(&mut self, audience: &str, token: &str) {
+        assert_eq!(self.try_token(audience, token).await.0, 202);
+    }
+
+    /// Presents a token; gives status and description of the answer.
+    pub(crate) async fn try_token(&mut self, audience: &str, token: &str) -> (i64, String) {
         let properties = [
             ("operation", Value::from("put-token")),
             ("type", Value::from("servicebus.windows.net:sastoken")),
             ("name", Value::from(audience)),
         ];
         let reply = self.exchange("$cbs", &properties, &token.into()).await;
-        let status = reply.application_property("status-code");
-        assert_eq!(status, Some(Value::Int(202)));
+        let status = reply.application_property("status-code").unwrap();
+        let description = reply.application_property("status-description").unwrap();
+        (
+            status.as_integer().unwrap(),
+            description.as_text().unwrap().to_owned(),
+        )
     }
 
     /// Sends a request to a node and waits for its reply, through links of its own.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use access::SharedAccessKey;
+use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
 use amqp::Value;
 use amqp::connection::Event;
 use amqp::performative::DeliveryState;
@@ -204,4 +204,81 @@ async fn what_one_connection_has_locked_another_settles_only_with_the_token() {
     }
     let answer = client.settle(&received, DeliveryState::Accepted).await;
     assert!(matches!(answer, DeliveryState::Rejected(Some(_))));
+}
+
+/// A token of the key that may do everything, for `audience`, good from now on for so many seconds or expired since.
+fn root_token(audience: &str, seconds: i64) -> String {
+    let root = SharedAccessKey::new(ROOT_KEY_NAME, DEVELOPMENT_KEY_VALUE);
+    let now = SystemTime::now();
+    let span = Duration::from_secs(seconds.unsigned_abs());
+    root.sign(audience, if seconds < 0 { now - span } else { now + span })
+}
+
+#[tokio::test]
+async fn an_unknown_queue_or_topic_is_not_found_when_a_token_is_presented_for_it() {
+    let service = guarded().await;
+    let mut client = Client::connect(&service).await;
+    let token = root_token("sb://localhost/", 3600);
+    for path in [
+        "nowhere",
+        "nowhere/Subscriptions/all",
+        "nowhere/$management",
+        "orders2",
+    ] {
+        let audience = format!("sb://localhost/{path}");
+        let (status, description) = client.try_token(&audience, &token).await;
+        assert_eq!(status, 404, "{path}");
+        let expected = format!("The messaging entity '{audience}' could not be found.");
+        assert_eq!(description, expected);
+    }
+    // What is missing below an entity is told by the link, as in the service.
+    for path in [
+        "",
+        "ORDERS",
+        "orders/$DeadLetterQueue",
+        "talks/$management",
+        "news/Subscriptions/all",
+        "news/Subscriptions/nobody",
+    ] {
+        let audience = format!("amqps://localhost:5671/{path}");
+        let (status, description) = client.try_token(&audience, &token).await;
+        assert_eq!((status, &*description), (202, "Accepted"), "{path}");
+    }
+    // Who has proven nothing learns nothing.
+    let forged = SharedAccessKey::new(ROOT_KEY_NAME, "guess").sign(
+        "sb://localhost/",
+        SystemTime::now() + Duration::from_secs(60),
+    );
+    let (status, _) = client.try_token("sb://localhost/nowhere", &forged).await;
+    assert_eq!(status, 401);
+}
+
+#[tokio::test]
+async fn a_token_is_refused_in_the_words_of_the_service() {
+    let service = guarded().await;
+    let mut client = Client::connect(&service).await;
+    let audience = "sb://localhost/orders";
+    let expired = root_token(audience, -600);
+    let (status, description) = client.try_token(audience, &expired).await;
+    assert_eq!(status, 401);
+    let time = description
+        .strip_prefix("ExpiredToken: The token is expired. Expiration time: '")
+        .and_then(|rest| rest.strip_suffix("'."))
+        .unwrap_or_else(|| panic!("{description}"));
+    assert!(
+        time.len() == "2019-04-11 21:12:56Z".len() && time.ends_with('Z'),
+        "{time}"
+    );
+    let forged = SharedAccessKey::new(ROOT_KEY_NAME, "guess")
+        .sign(audience, SystemTime::now() + Duration::from_secs(60));
+    let (status, description) = client.try_token(audience, &forged).await;
+    let expected = "InvalidSignature: The token has an invalid signature.";
+    assert_eq!((status, &*description), (401, expected));
+    let other = root_token("sb://localhost/talks", 60);
+    let (status, description) = client.try_token(audience, &other).await;
+    assert_eq!(status, 401);
+    assert!(
+        description.starts_with("InvalidAudience: "),
+        "{description}"
+    );
 }

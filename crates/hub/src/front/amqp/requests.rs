@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use access::Right;
+use access::{Right, VerificationError};
 use amqp::message::{MessageView, Properties, encode};
 use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
@@ -238,8 +238,26 @@ fn put_token(
         .and_then(|claim| claims.add(&claim, now));
     Ok(match granted {
         Ok(()) => Answer::granted(202, Value::Null),
-        Err(error) => Answer::error(status_of(&error), error.to_string()),
+        Err(error) => Answer::error(status_of(&error), description_of(&error)),
     })
+}
+
+/// What a client is told of its token: the service's words, which people look for, where there are any.
+fn description_of(error: &AuthorizationError) -> String {
+    match error {
+        AuthorizationError::Refused(VerificationError::Expired { expired_at }) => format!(
+            "ExpiredToken: The token is expired. Expiration time: '{}'.",
+            units::date::iso_date(*expired_at).replacen('T', " ", 1)
+        ),
+        AuthorizationError::Refused(VerificationError::WrongSignature) => {
+            "InvalidSignature: The token has an invalid signature.".to_owned()
+        }
+        AuthorizationError::Audience { signed, audience } => format!(
+            "InvalidAudience: The authorization header contains a token with a wrong audience: \
+             it is for '{signed}' and does not cover '{audience}'."
+        ),
+        other => format!("{other}."),
+    }
 }
 
 fn status_of(error: &AuthorizationError) -> i32 {

@@ -133,7 +133,8 @@ impl EntityAdmission<'_> {
                 (None, LinkAcceptance::default())
             }
             Some(WantedSession::Named(session)) => {
-                let lock = sessions::accept_named(queue, session, self.now).map_err(refused)?;
+                let lock = sessions::accept_named(queue, session, self.now)
+                    .map_err(|error| conditions::session_refused(&error, session))?;
                 let acceptance = sessions::acceptance(&source, &lock);
                 (Some(lock), acceptance)
             }

@@ -169,7 +169,7 @@ fn each_run<T: Copy + PartialEq>(
 pub(in crate::front::amqp) fn unknown_delivery() -> DeliveryState {
     DeliveryState::Rejected(Some(Error::new(
         ErrorCondition::MESSAGE_LOCK_LOST,
-        "The lock supplied is invalid: the delivery was settled before, or was never made on this session.",
+        conditions::MESSAGE_LOCK_LOST,
     )))
 }
 
