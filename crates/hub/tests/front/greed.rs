@@ -292,7 +292,7 @@ async fn whoever_has_proven_nothing_is_given_little() {
     }
     let mut links = 1;
     let error = loop {
-        match client.attach_receiver("$cbs", 0).await {
+        match client.attach_receiver("$management", 0).await {
             Ok(_) => links += 1,
             Err(error) => break error,
         }

@@ -124,3 +124,23 @@ async fn a_session_is_asked_for_exactly_where_there_are_sessions() {
     let refusal = client.ask_to_receive("sessions", asked).await.unwrap_err();
     assert_eq!(refusal.condition.as_str(), "amqp:invalid-field");
 }
+
+#[tokio::test]
+async fn a_connection_has_one_pair_of_links_to_cbs_at_a_time() {
+    let service = service(vec![QueueConfig::new("orders")], vec![]).await;
+    let mut client = Client::connect(&service).await;
+    let mut other = Client::connect(&service).await;
+    let (sender, _) = client.sender("$cbs").await.unwrap();
+    let receiver = client.receiver("$cbs", 1).await;
+    let refusal = client.sender("$cbs").await.unwrap_err();
+    assert_eq!(refusal.condition.as_str(), "amqp:not-allowed");
+    let refusal = client.ask_to_receive("$cbs", |_| {}).await.unwrap_err();
+    assert_eq!(refusal.condition.as_str(), "amqp:not-allowed");
+    // Another connection has its own, and a later pair takes the place of the first.
+    other.put_token("sb://localhost/", "any token").await;
+    client.detach(sender).await;
+    client.detach(receiver).await;
+    for _pair in 0..2 {
+        client.put_token("sb://localhost/", "any token").await;
+    }
+}

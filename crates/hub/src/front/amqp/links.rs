@@ -326,6 +326,19 @@ impl Admission<'_> {
                 format!("The connection has {REQUEST_LINKS_MAX} links for requests already.");
             return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
         }
+        // As in the service. Clients that find a link left over from an attempt of theirs take it as the sign to connect
+        // anew.
+        let is_like_it = |entry: &LinkEntry| match &entry.node {
+            Node::Requests(RequestNode::Cbs) => attach.role == Role::Sender,
+            Node::Replies(replies) => {
+                replies.node == RequestNode::Cbs && attach.role == Role::Receiver
+            }
+            _ => false,
+        };
+        if node == RequestNode::Cbs && self.open.iter().flatten().any(is_like_it) {
+            let text = "The connection has a link to or from $cbs already, and may have one pair of them at a time.";
+            return Err(Error::new(ErrorCondition::NOT_ALLOWED, text));
+        }
         let node = match attach.role {
             Role::Sender => Node::Requests(node),
             Role::Receiver => Node::Replies(Replies {
