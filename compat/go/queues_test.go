@@ -100,6 +100,64 @@ func TestAMessageArrivesWithEverythingThatWasSaidAboutIt(t *testing.T) {
 	succeeds(t, receiver.CompleteMessage(within(t), message, nil))
 }
 
+func TestEverySectionOfAMessageArrives(t *testing.T) {
+	t.Parallel()
+	queue, client := unusedQueue(t, "plain"), sharedClient(t)
+	sender := must(client.NewSender(queue, nil))(t)
+	succeeds(t, sender.SendAMQPAnnotatedMessage(within(t), &azservicebus.AMQPAnnotatedMessage{
+		Header:                &azservicebus.AMQPAnnotatedMessageHeader{Durable: true, Priority: 100},
+		DeliveryAnnotations:   map[any]any{"delivery": "kept"},
+		MessageAnnotations:    map[any]any{"annotation": "kept"},
+		ApplicationProperties: map[string]any{"number": int64(7)},
+		Body:                  azservicebus.AMQPAnnotatedMessageBody{Data: [][]byte{[]byte("one"), []byte("two")}},
+		Footer:                map[any]any{"footer": "kept"},
+	}, nil))
+	receiver := must(client.NewReceiverForQueue(queue, nil))(t)
+	message := receive(t, receiver, 1)[0]
+	raw := message.RawAMQPMessage
+	equal(t, "the header", *raw.Header, azservicebus.AMQPAnnotatedMessageHeader{Durable: true, Priority: 100})
+	lock := raw.DeliveryAnnotations["x-opt-lock-token"]
+	equal(t, "the lock", lock, any(amqp.UUID(message.LockToken)))
+	equal(t, "the delivery annotations", fmt.Sprint(raw.DeliveryAnnotations), fmt.Sprint(map[any]any{"delivery": "kept", "x-opt-lock-token": lock}))
+	expected := map[any]any{"annotation": "kept"}
+	for _, name := range []string{"x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-locked-until"} {
+		expected[name] = raw.MessageAnnotations[name]
+	}
+	equal(t, "the message annotations", fmt.Sprint(raw.MessageAnnotations), fmt.Sprint(expected))
+	equal(t, "the body", fmt.Sprintf("%s", raw.Body.Data), "[one two]")
+	equal(t, "the footer", fmt.Sprint(raw.Footer), "map[footer:kept]")
+	succeeds(t, receiver.CompleteMessage(within(t), message, nil))
+}
+
+func TestAMessageMayBeWithoutABody(t *testing.T) {
+	t.Parallel()
+	queue, client := unusedQueue(t, "plain"), sharedClient(t)
+	send(t, client, queue, &azservicebus.Message{}, &azservicebus.Message{Subject: to.Ptr("label")})
+	receiver := must(client.NewReceiverForQueue(queue, nil))(t)
+	for _, message := range receive(t, receiver, 2) {
+		equal(t, "the length of the body", len(message.Body), 0)
+		succeeds(t, receiver.CompleteMessage(within(t), message, nil))
+	}
+}
+
+func TestTheFailuresOfADeadLetterAreNotCounted(t *testing.T) {
+	t.Parallel()
+	queue, client := unusedQueue(t, "plain"), sharedClient(t)
+	send(t, client, queue, texts("bad")...)
+	receiver := must(client.NewReceiverForQueue(queue, nil))(t)
+	succeeds(t, receiver.AbandonMessage(within(t), receive(t, receiver, 1)[0], nil))
+	message := receive(t, receiver, 1)[0]
+	equal(t, "the delivery count", message.DeliveryCount, 2)
+	succeeds(t, receiver.DeadLetterMessage(within(t), message, nil))
+	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
+	dead := must(client.NewReceiverForQueue(queue, options))(t)
+	for range 3 {
+		message := receive(t, dead, 1)[0]
+		equal(t, "the delivery count", message.DeliveryCount, 2)
+		succeeds(t, dead.AbandonMessage(within(t), message, nil))
+	}
+}
+
 func TestABatchArrivesInItsOrder(t *testing.T) {
 	t.Parallel()
 	queue, client := unusedQueue(t, "plain"), sharedClient(t)
@@ -254,10 +312,12 @@ func TestWhatComesTooLateIsThereForTheNextReceiver(t *testing.T) {
 func TestWhatIsNotThereOrTooLargeIsTold(t *testing.T) {
 	t.Parallel()
 	queue, client := unusedQueue(t, "plain"), sharedClient(t)
-	// This client opens the node for requests before anything else.
-	hasCondition(t, must(client.NewSender("nowhere", nil))(t).SendMessage(within(t), texts("lost")[0], nil), amqp.ErrCondNotFound)
+	// The answer to its token says so: what a link is refused with has no code of this client.
+	hasCode(t, must(client.NewSender("nowhere", nil))(t).SendMessage(within(t), texts("lost")[0], nil), azservicebus.CodeNotFound)
 	_, err := must(client.NewReceiverForQueue("nowhere", nil))(t).ReceiveMessages(within(t), 1, nil)
-	hasCondition(t, err, amqp.ErrCondNotFound)
+	hasCode(t, err, azservicebus.CodeNotFound)
+	_, err = must(client.NewReceiverForSubscription("nowhere", "all", nil))(t).PeekMessages(within(t), 1, nil)
+	hasCode(t, err, azservicebus.CodeNotFound)
 	sender := must(client.NewSender(queue, nil))(t)
 	large := &azservicebus.Message{Body: make([]byte, 300*1024)}
 	if err := sender.SendMessage(within(t), large, nil); !errors.Is(err, azservicebus.ErrMessageTooLarge) {

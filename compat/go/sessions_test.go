@@ -51,6 +51,10 @@ func TestASessionHasAStateDeferredMessagesAndALockThatIsRenewed(t *testing.T) {
 	succeeds(t, session.Close(within(t)))
 	again := must(client.AcceptSessionForQueue(within(t), queue, "a", nil))(t)
 	equal(t, "its state", string(must(again.GetSessionState(within(t), nil))(t)), "half way")
+	succeeds(t, again.SetSessionState(within(t), nil, nil))
+	if state := must(again.GetSessionState(within(t), nil))(t); state != nil {
+		t.Fatalf("the state is %q after it was cleared", state)
+	}
 }
 
 func TestASessionWhoseLockIsOverGoesToTheNextReceiver(t *testing.T) {

@@ -4,6 +4,7 @@ import datetime
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader
 from azure.servicebus.exceptions import (
     MessageNotFoundError,
     MessageSizeExceededError,
@@ -47,11 +48,64 @@ def test_a_message_arrives_with_everything_that_was_said_about_it(queues):
             assert message.time_to_live == datetime.timedelta(minutes=5)
             assert message.application_properties == {b"number": 7, b"text": b"words", b"truth": True}
             assert message.delivery_count == 0
-            assert message.sequence_number == message.enqueued_sequence_number
+            # It is said of forwarded messages, and of those that were scheduled.
+            assert message.sequence_number > 0 and message.enqueued_sequence_number is None
+            assert message.lock_token == message.raw_amqp_message.delivery_annotations[b"x-opt-lock-token"]
             now = datetime.datetime.now(datetime.timezone.utc)
             assert abs(now - message.enqueued_time_utc) < datetime.timedelta(minutes=1)
             assert message.locked_until_utc > message.enqueued_time_utc
             receiver.complete_message(message)
+
+
+def unusual(body: dict) -> AmqpAnnotatedMessage:
+    """This client encodes delivery annotations behind everything else."""
+    return AmqpAnnotatedMessage(
+        **body,
+        header=AmqpMessageHeader(durable=True, priority=9, first_acquirer=True),
+        annotations={"annotation": "kept"},
+        delivery_annotations={"delivery": "kept"},
+        application_properties={"number": 7},
+        footer={"footer": "kept"},
+    )
+
+
+def test_every_section_of_a_message_arrives(queues):
+    queue = queues.unused()
+    bodies = [{"data_body": [b"one", b"two"]}, {"value_body": {b"key": 1}}, {"sequence_body": [1, b"two"]}]
+    with queues.client() as client:
+        with client.get_queue_sender(queue) as sender:
+            for body in bodies:
+                sender.send_messages(unusual(body))
+            sender.send_messages([unusual(body) for body in bodies])
+            sender.schedule_messages(unusual(bodies[0]), datetime.datetime.now(datetime.timezone.utc))
+        with client.get_queue_receiver(queue) as receiver:
+            for message in receive(receiver, 7):
+                raw = message.raw_amqp_message
+                header = raw.header
+                assert (header.durable, header.priority, header.first_acquirer) == (True, 9, True)
+                assert header.delivery_count == 0
+                assert raw.annotations[b"annotation"] == b"kept"
+                assert raw.delivery_annotations[b"delivery"] == b"kept"
+                assert raw.delivery_annotations[b"x-opt-lock-token"] == message.lock_token
+                assert raw.application_properties == {b"number": 7}
+                assert raw.footer == {b"footer": b"kept"}
+                receiver.complete_message(message)
+
+
+def test_a_message_may_be_without_a_body(queues):
+    queue = queues.unused()
+    with queues.client() as client:
+        with client.get_queue_sender(queue) as sender:
+            sender.send_messages(ServiceBusMessage(None))
+            sender.send_messages(ServiceBusMessage(None, subject="label"))
+            sender.send_messages([ServiceBusMessage(None), ServiceBusMessage("body")])
+        with client.get_queue_receiver(queue) as receiver:
+            messages = receive(receiver, 4)
+            assert [message.body for message in messages[:3]] == [None, None, None]
+            assert messages[1].subject == "label"
+            assert str(messages[3]) == "body"
+            for message in messages:
+                receiver.complete_message(message)
 
 
 def test_batches_arrive_in_their_order(queues):
@@ -129,10 +183,11 @@ def test_scheduled_messages_come_at_their_time_unless_they_are_cancelled(queues)
 
 def test_what_does_not_exist_is_told(queues):
     with queues.client(retry_total=0) as client:
-        with pytest.raises(MessagingEntityNotFoundError):
+        # The answer to its token says so. This client calls all that a token is answered a failure to authenticate.
+        with pytest.raises(ServiceBusAuthenticationError, match="could not be found"):
             with client.get_queue_sender("no-such-queue") as sender:
                 sender.send_messages(ServiceBusMessage("lost"))
-        with pytest.raises(MessagingEntityNotFoundError):
+        with pytest.raises(ServiceBusAuthenticationError, match="could not be found"):
             with client.get_queue_receiver("no-such-queue") as receiver:
                 receiver.receive_messages(max_wait_time=SILENCE_S)
         with pytest.raises(MessagingEntityNotFoundError):

@@ -7,7 +7,7 @@ import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.exceptions import (
     MessageLockLostError,
-    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
     SessionCannotBeLockedError,
 )
 
@@ -119,8 +119,8 @@ async def test_sessions_have_one_receiver_and_a_state(queues):
 
 async def test_what_does_not_exist_is_told(queues):
     async with queues.asynchronous_client(retry_total=0) as client:
-        with pytest.raises(MessagingEntityNotFoundError):
+        with pytest.raises(ServiceBusAuthenticationError, match="could not be found"):
             await send(client, "no-such-queue", "lost")
-        with pytest.raises(MessagingEntityNotFoundError):
+        with pytest.raises(ServiceBusAuthenticationError, match="could not be found"):
             async with client.get_queue_receiver("no-such-queue") as receiver:
                 await receiver.receive_messages(max_wait_time=SILENCE_S)

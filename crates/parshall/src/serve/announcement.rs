@@ -55,7 +55,9 @@ impl fmt::Display for Announcement<'_> {
             writeln!(f, "Data               {directory} (sync: {sync})")?;
         }
         if let Some(authority) = self.authority {
-            advice(f, authority)?;
+            let tls = service.amqps_address();
+            let has_port = tls.is_some_and(|address| address.port() != USUAL_TLS_PORT);
+            advice(f, authority, has_port)?;
         }
         writeln!(f, "\nConnection strings")?;
         self.connection_strings(f, |hub| Some(service.connection_string(hub)))?;
@@ -75,8 +77,8 @@ fn containers(count: usize) -> String {
     format!("{count} container{plural} in the data directory")
 }
 
-/// How clients are made to trust an authority.
-fn advice(f: &mut fmt::Formatter<'_>, authority: &Path) -> fmt::Result {
+/// How clients are made to trust an authority; also where connection strings for TLS have a port.
+fn advice(f: &mut fmt::Formatter<'_>, authority: &Path, has_port: bool) -> fmt::Result {
     let authority = authority.display();
     writeln!(f, "\nTo trust the authority")?;
     writeln!(
@@ -92,8 +94,18 @@ fn advice(f: &mut fmt::Formatter<'_>, authority: &Path) -> fmt::Result {
         "  Python          connection_verify=\"{authority}\" for the clients of azure-eventhub"
     )?;
     writeln!(f, "  Node.js         NODE_EXTRA_CA_CERTS={authority}")?;
-    writeln!(f, "  Rust, Go, curl  SSL_CERT_FILE={authority}")
+    writeln!(f, "  Rust, Go, curl  SSL_CERT_FILE={authority}")?;
+    if has_port {
+        writeln!(
+            f,
+            "  Go              as well: TLSConfig: &tls.Config{{ServerName: \"HOST\"}}, the host without its port"
+        )?;
+    }
+    Ok(())
 }
+
+/// The port that connection strings do not name.
+const USUAL_TLS_PORT: u16 = 5671;
 
 impl Announcement<'_> {
     fn connection_strings(
