@@ -184,12 +184,14 @@ def test_scheduled_messages_come_at_their_time_unless_they_are_cancelled(queues)
 def test_what_does_not_exist_is_told(queues):
     with queues.client(retry_total=0) as client:
         # The answer to its token says so. This client calls all that a token is answered a failure to authenticate.
-        with pytest.raises(ServiceBusAuthenticationError, match="could not be found"):
+        with pytest.raises(ServiceBusAuthenticationError) as refused:
             with client.get_queue_sender("no-such-queue") as sender:
                 sender.send_messages(ServiceBusMessage("lost"))
-        with pytest.raises(ServiceBusAuthenticationError, match="could not be found"):
+        assert refused.value.inner_exception.status_code == 404
+        with pytest.raises(ServiceBusAuthenticationError) as refused:
             with client.get_queue_receiver("no-such-queue") as receiver:
                 receiver.receive_messages(max_wait_time=SILENCE_S)
+        assert refused.value.inner_exception.status_code == 404
         with pytest.raises(MessagingEntityNotFoundError):
             with client.get_subscription_receiver("news", "no-such-subscription") as receiver:
                 receiver.receive_messages(max_wait_time=SILENCE_S)

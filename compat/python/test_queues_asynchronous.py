@@ -119,8 +119,10 @@ async def test_sessions_have_one_receiver_and_a_state(queues):
 
 async def test_what_does_not_exist_is_told(queues):
     async with queues.asynchronous_client(retry_total=0) as client:
-        with pytest.raises(ServiceBusAuthenticationError, match="could not be found"):
+        with pytest.raises(ServiceBusAuthenticationError) as refused:
             await send(client, "no-such-queue", "lost")
-        with pytest.raises(ServiceBusAuthenticationError, match="could not be found"):
+        assert refused.value.inner_exception.status_code == 404
+        with pytest.raises(ServiceBusAuthenticationError) as refused:
             async with client.get_queue_receiver("no-such-queue") as receiver:
                 await receiver.receive_messages(max_wait_time=SILENCE_S)
+        assert refused.value.inner_exception.status_code == 404

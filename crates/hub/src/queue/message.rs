@@ -9,7 +9,8 @@ use std::time::Duration;
 /// A message to enqueue, borrowed from wherever it arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewMessage<'a> {
-    /// The sections from properties to footer, in as many pieces as they have; they are stored as one.
+    /// Header and delivery annotations if a receiver is to get them, then the sections from properties to footer, in as
+    /// many pieces as they have; they are stored as one.
     pub sections: &'a [&'a [u8]],
     /// How many key-value pairs `annotations` holds.
     pub annotation_count: u16,
@@ -95,7 +96,7 @@ pub struct Delivery<'a> {
     pub annotation_count: u16,
     /// The annotations that came with it, encoded, without a map header.
     pub annotations: &'a [u8],
-    /// The sections from properties to footer.
+    /// The sections that it was enqueued with.
     pub sections: &'a [u8],
 }
 
