@@ -39,6 +39,12 @@ pub trait Source {
     /// The partitions that can be opened.
     fn partitions(&self) -> Vec<PartitionId>;
 
+    /// Whether the sequence numbers of a partition have no holes, so that one that is left out is an event that was lost.
+    /// A source of a log that is compacted says no. Means nothing for sources that settle.
+    fn has_contiguous_numbers(&self) -> bool {
+        true
+    }
+
     /// Starts to fetch a partition. A partition that cannot be opened is reported as
     /// [`SourceEvent::PartitionClosed`].
     fn open(&mut self, partition: PartitionId, start: Start<Self>);
@@ -282,6 +288,12 @@ impl StartPosition {
 }
 
 impl SourceError {
+    /// Whether the service refused where to start: the partition has no such offset or sequence number, or none yet.
+    #[must_use]
+    pub fn is_position_refused(&self) -> bool {
+        self.condition == ARGUMENT_ERROR
+    }
+
     /// Whether another receiver has taken the partition. To open it again takes it back.
     #[must_use]
     pub fn is_stolen(&self) -> bool {
@@ -315,6 +327,9 @@ impl Default for SourceOptions {
         }
     }
 }
+
+/// The condition under which a link is refused whose filter asks for what lies beyond the end.
+const ARGUMENT_ERROR: &str = "com.microsoft:argument-error";
 
 /// The condition under which a link is detached for another receiver's sake.
 const LINK_STOLEN: &str = "amqp:link:stolen";

@@ -21,4 +21,4 @@ pub mod route;
 pub mod watermark;
 
 pub use engine::{Ended, Relay, RelayError, Summary};
-pub use options::{CheckpointPolicy, RelayOptions, SettlingOptions};
+pub use options::{CheckpointPolicy, MissedEvents, RelayOptions, SettlingOptions};

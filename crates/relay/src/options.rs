@@ -32,6 +32,8 @@ pub struct RelayOptions {
     pub checkpoint: CheckpointPolicy,
     /// Where a partition starts that has no checkpoint.
     pub start_position: StartPosition,
+    /// What happens when the source no longer has events that were not read yet.
+    pub missed_events: MissedEvents,
     /// The probability, 0 to 1, that a send to a destination fails on purpose instead of being made. The batch counts as
     /// failed then.
     pub failure_ratio: f64,
@@ -72,6 +74,17 @@ pub enum CheckpointPolicy {
     Every(Duration),
 }
 
+/// What a relay does when events are missing, because retention took them before they were read, or the source has begun to
+/// number its events again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissedEvents {
+    /// Logs and counts them, and goes on: after the gap, or with the oldest event of the new numbers.
+    #[default]
+    Report,
+    /// Stops in good order with an error. No checkpoint passes the gap.
+    Stop,
+}
+
 impl RelayOptions {
     /// The defaults for a consumer group: everything to one destination, in order.
     #[must_use]
@@ -86,6 +99,7 @@ impl RelayOptions {
             retry: RetryPolicy::default(),
             checkpoint: CheckpointPolicy::EachBatch,
             start_position: StartPosition::Earliest,
+            missed_events: MissedEvents::default(),
             failure_ratio: 0.0,
             restart_after: Duration::from_secs(1),
             stop_timeout: Duration::from_secs(10),

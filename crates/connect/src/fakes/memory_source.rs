@@ -38,6 +38,8 @@ pub struct MemorySource {
 #[derive(Debug)]
 struct Shared {
     partitions: Vec<Vec<Stored>>,
+    /// The oldest event of each partition that retention has left.
+    begins: Vec<usize>,
     /// Every `open` of a partition, in order.
     opened: Vec<(PartitionId, StartPosition)>,
     failures: Vec<(PartitionId, SourceError)>,
@@ -70,6 +72,7 @@ impl MemoryLog {
     pub fn new(partitions: u32) -> Self {
         let shared = Shared {
             partitions: (0..partitions).map(|_| Vec::new()).collect(),
+            begins: vec![0; partitions as usize],
             opened: Vec::new(),
             failures: Vec::new(),
             failure: None,
@@ -121,6 +124,19 @@ impl MemoryLog {
         stored.push(Stored { chunk, parts });
         shared.wake_pollers();
         sequence_number
+    }
+
+    /// Retention takes all events of a partition before this sequence number.
+    pub fn take_before(&self, partition: PartitionId, sequence_number: usize) {
+        self.shared().begins[partition.0 as usize] = sequence_number;
+    }
+
+    /// Makes a partition anew, as if its hub was deleted and created again: the next event has number 0. Readers of it are
+    /// to be closed first, see [`fail_partition`](Self::fail_partition).
+    pub fn recreate(&self, partition: PartitionId) {
+        let mut shared = self.shared();
+        shared.partitions[partition.0 as usize].clear();
+        shared.begins[partition.0 as usize] = 0;
     }
 
     /// Lets the source report a partition as closed, if it is open.
@@ -223,6 +239,7 @@ impl MemorySource {
         let shared = self.log.shared();
         for (id, (reader, stored)) in (0..).zip(self.readers.iter_mut().zip(&shared.partitions)) {
             let Some(reader) = reader else { continue };
+            reader.next = reader.next.max(shared.begins[id as usize]);
             while reader.unreleased < self.options.unreleased_limit()
                 && let Some(event) = stored.get(reader.next)
             {
@@ -251,7 +268,16 @@ impl Source for MemorySource {
         } else {
             next
         };
+        let beyond_end = lies_beyond(&position, shared.partitions[partition.0 as usize].len());
         shared.opened.push((partition, position));
+        if beyond_end {
+            let error = SourceError {
+                class: ErrorClass::Fatal,
+                condition: "com.microsoft:argument-error".to_owned(),
+                description: "The supplied offset is invalid.".to_owned(),
+            };
+            shared.failures.push((partition, error));
+        }
         if self.owner.is_some() {
             shared.owner_of[partition.0 as usize] = self.owner;
             shared.wake_pollers();
@@ -332,6 +358,19 @@ impl fmt::Debug for MemorySource {
             .field("readers", &self.readers)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a position is one that a service refuses: it names an event of a partition that has fewer.
+fn lies_beyond(position: &StartPosition, events: usize) -> bool {
+    let number = match position {
+        StartPosition::AtSequenceNumber(0) => return false,
+        StartPosition::AtSequenceNumber(number) | StartPosition::AfterSequenceNumber(number) => {
+            Some(*number)
+        }
+        StartPosition::AfterOffset(offset) => offset.parse().ok().map(|offset: i64| offset / 10),
+        StartPosition::Earliest | StartPosition::Latest | StartPosition::AtEnqueuedTime(_) => None,
+    };
+    number.is_some_and(|number| usize::try_from(number).is_ok_and(|number| number >= events))
 }
 
 /// Whether an event lies before a position.

@@ -382,6 +382,8 @@ fn activity(events: u64, number: u32) -> RelayActivity {
             opened_partitions: 32 + failed,
             closed_partitions: 32 + failed,
             gained_partitions: 3,
+            missed_events: 0,
+            restarted_partitions: 0,
         },
         sizes: BTreeMap::new(),
     }

@@ -250,6 +250,12 @@ counts! {
         /// Partitions claimed.
         #[serde(default)]
         gained_partitions,
+        /// Events that the source no longer had when they were to be read.
+        #[serde(default)]
+        missed_events,
+        /// Partitions whose events the source had begun to number again.
+        #[serde(default)]
+        restarted_partitions,
     }
 }
 

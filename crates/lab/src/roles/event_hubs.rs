@@ -292,6 +292,10 @@ impl<S: Source> Source for Share<S> {
         self.source.partitions().into_iter().filter(mine).collect()
     }
 
+    fn has_contiguous_numbers(&self) -> bool {
+        self.source.has_contiguous_numbers()
+    }
+
     fn open(&mut self, partition: PartitionId, start: Start<Self>) {
         self.source.open(partition, start);
     }

@@ -109,6 +109,8 @@ fn activity(metrics: &Metrics) -> RelayActivity {
             opened_partitions: metrics.opened_partitions,
             closed_partitions: metrics.opened_partitions - metrics.taking_partitions(),
             gained_partitions: metrics.claimed_partitions,
+            missed_events: metrics.missed_events,
+            restarted_partitions: metrics.restarted_partitions,
         },
         ..RelayActivity::default()
     }

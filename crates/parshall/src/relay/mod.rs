@@ -66,6 +66,7 @@ A pipeline:
     write: each-batch                  # or {every: 1 s}
   route: key                           # or random, round-robin
   batch: {events: 128, wait: 10 ms}
+  missed_events: report                # or stop: if retention took events before they were read
   ownership: {mode: greedy}            # share the partitions with other relays on the same store;
                                        # or balanced; renew: 10 s, expire: 60 s, identity: a name
   metrics: 127.0.0.1:9464              # /metrics and /health
@@ -265,7 +266,9 @@ fn cannot_begin(document: &Document, error: &RelayError) -> CommandError {
         RelayError::Source(_)
         | RelayError::Sink(_)
         | RelayError::Store(_)
-        | RelayError::Ownership(_) => unavailable("the pipeline can't begin", error),
+        | RelayError::Ownership(_)
+        | RelayError::MissedEvents { .. }
+        | RelayError::Restarted { .. } => unavailable("the pipeline can't begin", error),
     }
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use access::{ConnectionString, TransportSecurity};
 use connect::checkpoint::blobs::{MissingContainer, Spelling};
 use connect::sink::SendUnit;
-use relay::CheckpointPolicy;
 use relay::ownership::OwnershipMode;
 use relay::pipeline::{
     CheckpointStoreConfig, EventHubsSourceConfig, PipelineConfig, SinkConfig, SourceConfig,
 };
 use relay::route::Route;
+use relay::{CheckpointPolicy, MissedEvents};
 use units::duration;
 
 /// A pipeline, told one thing per line, what it is first.
@@ -113,7 +113,15 @@ impl fmt::Display for Plan<'_> {
             duration::text(options.retry.try_timeout),
         )?;
         match &config.source {
-            SourceConfig::EventHubs(source) => tell_progress(f, source, options.checkpoint)?,
+            SourceConfig::EventHubs(source) => {
+                tell_progress(f, source, options.checkpoint)?;
+                if options.missed_events == MissedEvents::Stop {
+                    writeln!(
+                        f,
+                        "missed       events that the source no longer has stop the relay"
+                    )?;
+                }
+            }
             SourceConfig::ServiceBus(_) => {
                 writeln!(f, "settlement   each message, once its destination has it")?;
             }

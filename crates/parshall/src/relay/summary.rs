@@ -11,6 +11,8 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
         received_batches,
         forwarded_events,
         completed_events,
+        missed_events,
+        restarted_partitions,
         retries,
         failed_batches,
         doubtful_events,
@@ -43,6 +45,12 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
              back\n"
         )
     };
+    let restarted = match restarted_partitions {
+        0 => String::new(),
+        times => {
+            format!("restarted    {times} partitions that the source has begun to number again\n")
+        }
+    };
     let settles = C::settlement(Settlement::Release).is_some();
     let (events, batches) = match settles {
         true => ("messages", String::new()),
@@ -51,6 +59,7 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
     let progress = if !settles {
         format!(
             "completed    {completed_events} events, with all of their batch\n\
+             missed       {missed_events} events that the source no longer had\n{restarted}\
              in doubt     {doubtful_events} events of sends without an outcome\n\
              retries      {retries}, failed batches {failed_batches}\n\
              checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"

@@ -99,6 +99,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.source.release(batch);
             return;
         };
+        if !self.may_send(index, &batch) {
+            self.held_bytes -= batch.message_bytes();
+            self.source.release(batch);
+            return;
+        }
         record_duration(&mut self.metrics.queue_us, self.now - received_at);
         self.router.assign(&batch, &mut self.destinations);
         let mut order = self.slots.take_order();

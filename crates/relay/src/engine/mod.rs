@@ -10,6 +10,7 @@
 //! | `dispatch` | a batch is taken up: route, regroup, send |
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
 //! | `lanes` | which group may be sent to a destination, and which waits |
+//! | `gaps` | events that the source no longer has, and sources that number theirs again |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
 //! | `partition`, `in_flight`, `sends`, `timers`, `pacer`, `vacancies` | the state that these work on |
@@ -38,6 +39,7 @@ use crate::regroup::{Group, Regroup};
 use crate::route::Router;
 
 mod dispatch;
+mod gaps;
 mod in_flight;
 mod lanes;
 mod outcome;
@@ -111,6 +113,10 @@ pub struct Relay<S, K> {
     /// The time of the present turn.
     now: Instant,
     stop_by: Option<Instant>,
+    /// Why the relay stops, if nobody asked it to.
+    failure: Option<RelayError>,
+    /// Whether the source numbers the events of a partition without a hole.
+    contiguous: bool,
 
     outcomes: Vec<SendOutcome>,
     vacancies: Vacancies,
@@ -147,6 +153,32 @@ pub enum RelayError {
     /// The partitions cannot be shared in this way.
     #[error("the partitions cannot be shared")]
     Ownership(#[from] OwnershipOptionsError),
+    /// The source no longer has events that were not read yet, and the relay is to stop then.
+    #[error(
+        "{missing} events of partition {partition} are missing: event {expected} was expected and {first} came, the source \
+         no longer has those before it; `missed_events: report` counts them and goes on"
+    )]
+    MissedEvents {
+        /// The partition.
+        partition: PartitionId,
+        /// The sequence number that was expected.
+        expected: i64,
+        /// The first one that came instead.
+        first: i64,
+        /// How many events are missing, as far as is known.
+        missing: u64,
+    },
+    /// The source has begun to number the events of a partition again, and the relay is to stop then.
+    #[error(
+        "the source has begun to number the events of partition {partition} again ({cause}), so the checkpoint does not hold \
+         any more; remove it to start over, or let `missed_events: report` start at the oldest event"
+    )]
+    Restarted {
+        /// The partition.
+        partition: PartitionId,
+        /// What shows it.
+        cause: String,
+    },
 }
 
 /// What a relay did, told when it has stopped.
@@ -289,6 +321,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
             armed: None,
             now: now.into_std(),
             stop_by: None,
+            failure: None,
+            contiguous: source.has_contiguous_numbers(),
             outcomes: Vec::new(),
             vacancies: Vacancies::default(),
             failures: Random::for_concern(options.seed, INJECTED_FAILURES),
@@ -347,6 +381,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress |= self.poll_sharing(context)?;
             progress |= self.poll_clock(context);
             if let Some(ended) = self.ended() {
+                if let Some(failure) = self.failure.take() {
+                    return Poll::Ready(Err(failure));
+                }
                 self.update_gauges();
                 return Poll::Ready(Ok(Summary {
                     ended,
@@ -394,7 +431,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
                     }
                     if self.sharing.is_some() && error.is_stolen() {
                         self.lose(partition, Loss::Taken, &error);
-                    } else if let Some(&index) = self.indices.get(&partition) {
+                    } else if let Some(&index) = self.indices.get(&partition)
+                        && !self.position_refused(index, &error)
+                    {
                         self.stop_partition(index, Closing::Service, &error);
                     }
                 }
@@ -486,6 +525,14 @@ impl<S: Source, K: Sink> Relay<S, K> {
             Some(sharing) => sharing.owned(),
             None => self.partitions.len(),
         } as u64;
+    }
+
+    /// Stops in good order because of an error, which [`run`](Self::run) returns in the end.
+    fn fail(&mut self, error: RelayError) {
+        self.failure.get_or_insert(error);
+        if self.stop_by.is_none() {
+            self.begin_stop();
+        }
     }
 
     fn begin_stop(&mut self) {

@@ -15,6 +15,7 @@ use std::time::Instant;
 use connect::checkpoint::{Checkpoint, ConsumerGroup, ETag};
 use connect::event::{EventBatch, PartitionId};
 
+use super::gaps::Continuity;
 use crate::metrics::Opening;
 use crate::watermark::Watermark;
 
@@ -33,6 +34,7 @@ pub(super) struct Partition {
     /// Whether its source keeps batches that are not full.
     pub(super) held: bool,
     pub(super) progress: Progress,
+    pub(super) continuity: Continuity,
     /// The newest writing of its checkpoint, if it is shared: the next one replaces that and no other.
     pub(super) etag: Option<ETag>,
     /// Counts how often it was lost: what was begun before is of no account.
@@ -108,6 +110,7 @@ impl Partition {
             queued: false,
             held: false,
             progress: Progress::default(),
+            continuity: Continuity::default(),
             etag: None,
             tenure: 0,
             opening: Opening::Start,
@@ -128,12 +131,13 @@ impl Partition {
         self.state = state;
         self.watermark = Watermark::new(BATCHES_UNDER_WAY);
         self.progress = Progress::default();
+        self.continuity = Continuity::default();
         self.etag = None;
         self.tenure += 1;
     }
 
     /// How many events the watermark has passed for the first time, now that the batch which begins with `first` has
-    /// moved it.
+    /// moved it. Events that the source no longer had are not among them.
     pub(super) fn count_completed(&mut self, first: Option<i64>) -> u64 {
         let (Some(position), Some(first)) = (self.watermark.position(), first) else {
             return 0;
@@ -143,8 +147,9 @@ impl Partition {
         if passed <= 0 {
             return 0;
         }
+        let missing = self.continuity.pass(*furthest, position.sequence_number);
         *furthest = position.sequence_number;
-        passed.cast_unsigned()
+        (passed - missing).max(0).cast_unsigned()
     }
 
     /// The checkpoint at the watermark.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use connect::checkpoint::{Checkpoint, ETag, StoreError};
 use connect::event::PartitionId;
 use connect::sink::Sink;
-use connect::source::{Completion as _, Source, StartPosition};
+use connect::source::{Completion as _, Source};
 
 use super::partition::State;
 use super::timers::Due;
@@ -336,10 +336,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
             }
             let id = partition.id;
             let checkpoint = checkpoints.remove(&id);
-            let position = checkpoint
-                .as_ref()
-                .and_then(StartPosition::after_checkpoint)
-                .unwrap_or_else(|| self.options.start_position.clone());
+            let position = partition.continuity.open(
+                checkpoint.as_ref(),
+                &self.options.start_position,
+                partition.watermark.position().is_some(),
+            );
             if self.sharing.is_none() {
                 partition.state = State::Open;
             } else if self.may_write(index) {

@@ -38,6 +38,10 @@ pub struct Metrics {
     /// Events that the watermarks have passed, where one that is received again counts once; of a source that settles,
     /// [`confirmed_events`](Self::confirmed_events).
     pub completed_events: u64,
+    /// Events that the source no longer had when they were to be read: retention took them.
+    pub missed_events: u64,
+    /// Partitions whose events the source has begun to number again, each time.
+    pub restarted_partitions: u64,
     /// Events that the service said it had delivered before.
     pub redelivered_events: u64,
     /// Messages of which the service has confirmed that they are completed.
@@ -253,6 +257,8 @@ impl Metrics {
             forwarded_bytes: 0,
             completed_batches: 0,
             completed_events: 0,
+            missed_events: 0,
+            restarted_partitions: 0,
             redelivered_events: 0,
             confirmed_events: 0,
             abandoned_events: 0,

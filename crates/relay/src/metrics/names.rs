@@ -70,6 +70,16 @@ pub const COUNTERS: &[Plain] = &[
         |metrics| metrics.completed_events,
     ),
     (
+        "parshall_relay_missed_events",
+        "Events that the source no longer had when they were to be read",
+        |metrics| metrics.missed_events,
+    ),
+    (
+        "parshall_relay_restarted_partitions",
+        "Partitions whose events the source has begun to number again",
+        |metrics| metrics.restarted_partitions,
+    ),
+    (
         "parshall_relay_redelivered_events",
         "Events that the service said it had delivered before",
         |metrics| metrics.redelivered_events,

@@ -21,7 +21,7 @@ use super::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, OwnershipConfig,
     PipelineConfig, SinkConfig, SourceConfig,
 };
-use crate::options::{CheckpointPolicy, RelayOptions};
+use crate::options::{self, CheckpointPolicy, RelayOptions};
 use crate::ownership::{EXPIRE_DEFAULT, OwnershipMode, RENEW_DEFAULT};
 use crate::route;
 
@@ -35,6 +35,9 @@ pub(super) struct Pipeline {
     pub(super) checkpoint: Option<Checkpoint>,
     #[serde(default)]
     pub(super) start: Start,
+    /// What happens when the source no longer has events that were not read yet.
+    #[serde(default)]
+    pub(super) missed_events: MissedEvents,
     #[serde(default)]
     pub(super) route: Route,
     pub(super) fan_out: Option<u32>,
@@ -177,6 +180,14 @@ pub(super) enum Start {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+pub(super) enum MissedEvents {
+    #[default]
+    Report,
+    Stop,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Route {
     #[default]
     Random,
@@ -300,6 +311,7 @@ impl Pipeline {
                 Some(Write::EachBatch) | None => CheckpointPolicy::EachBatch,
             },
             start_position: self.start.into(),
+            missed_events: self.missed_events.into(),
             failure_ratio: self.failure_ratio,
             restart_after: self.restart_after,
             stop_timeout: self.stop_timeout,
@@ -398,6 +410,15 @@ impl From<Route> for route::Route {
             Route::Random => Self::Random,
             Route::Key => Self::Key,
             Route::RoundRobin => Self::RoundRobin,
+        }
+    }
+}
+
+impl From<MissedEvents> for options::MissedEvents {
+    fn from(policy: MissedEvents) -> Self {
+        match policy {
+            MissedEvents::Report => Self::Report,
+            MissedEvents::Stop => Self::Stop,
         }
     }
 }

@@ -13,6 +13,7 @@
 //! checkpoint:
 //!   store: {files: ./checkpoints}  # or {blob: {connection_string: "${STORAGE}", container: checkpoints}}
 //!   write: each-batch              # or {every: 1 s}
+//! missed_events: report            # or stop: when retention took events that were not read yet
 //! route: key                       # random, key, round-robin
 //! batch: {events: 128, wait: 10 ms}
 //! ownership: {mode: greedy, renew: 10 s, expire: 60 s}     # or balanced, static; with an `identity`

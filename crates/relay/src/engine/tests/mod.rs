@@ -17,6 +17,7 @@ use crate::route::Route;
 
 mod delivery;
 mod failure;
+mod gaps;
 mod metrics;
 mod outage;
 mod progress;

@@ -1,0 +1,216 @@
+//! What retention took before it was read, and sources that number their events again.
+
+use connect::sink::ErrorClass;
+
+use super::*;
+use crate::options::MissedEvents;
+
+const PARTITION: PartitionId = PartitionId(0);
+
+impl Pipe {
+    /// A relay whose store is not audited: what is missing was never accepted.
+    fn unaudited(&mut self) -> Relay<MemorySource, ScriptedSink> {
+        let source = MemorySource::new(&self.log, self.source_options);
+        let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
+        let store = Arc::new(self.store.clone());
+        Relay::new(self.options.clone(), source, sink, store)
+            .expect("as many destinations as the fan-out")
+    }
+
+    async fn run_unaudited(
+        &mut self,
+        condition: impl Fn(&Self) -> bool,
+    ) -> Result<Summary, RelayError> {
+        let relay = self.unaudited();
+        let pipe = &*self;
+        relay
+            .run(async { pipe.wait_until(|| condition(pipe)).await })
+            .await
+    }
+
+    fn numbers(&self) -> Vec<i64> {
+        let accepted = self.script.accepted(0).into_iter();
+        accepted.map(|(_, number)| number).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_retention_took_while_no_relay_ran_is_counted_and_never_completed() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.append(8);
+    pipe.run_to_the_end().await;
+    pipe.append(20);
+    pipe.log.take_before(PARTITION, 20);
+    let summary = pipe
+        .run_unaudited(|pipe| pipe.checkpoint(0) == Some(27))
+        .await
+        .expect("a gap is reported");
+    let metrics = summary.metrics;
+    assert_eq!((metrics.missed_events, metrics.completed_events), (12, 8));
+    assert_eq!(pipe.numbers(), (0..8).chain(20..28).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_retention_took_from_a_link_that_stays_is_counted_and_never_completed() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.append(4);
+    let log = pipe.log.clone();
+    let relay = pipe.unaudited();
+    let pipe = &pipe;
+    let shutdown = async {
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(3)).await;
+        // Nothing runs between these: the reader finds the rest gone, and its last batch has a hole.
+        for number in 4..30 {
+            log.append(PARTITION, format!("event {number}").as_bytes());
+        }
+        log.take_before(PARTITION, 24);
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(29)).await;
+    };
+    let summary = relay.run(shutdown).await.expect("a gap is reported");
+    let metrics = summary.metrics;
+    assert_eq!((metrics.missed_events, metrics.completed_events), (20, 10));
+    assert_eq!(metrics.opened_partitions, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_that_is_met_again_after_a_failure_is_counted_once() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.append(4);
+    pipe.run_to_the_end().await;
+    pipe.append(20);
+    pipe.log.take_before(PARTITION, 20);
+    pipe.script.reply_next(0, Reply::refuse(ErrorClass::Fatal));
+    let summary = pipe
+        .run_unaudited(|pipe| pipe.checkpoint(0) == Some(23))
+        .await
+        .expect("a gap is reported");
+    let metrics = summary.metrics;
+    assert_eq!(metrics.opened_after_rest, 1);
+    assert_eq!((metrics.missed_events, metrics.completed_events), (16, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_is_to_stop_at_a_gap_writes_no_checkpoint_past_it() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.options.missed_events = MissedEvents::Stop;
+    pipe.append(4);
+    let log = pipe.log.clone();
+    let relay = pipe.unaudited();
+    let pipe_ref = &pipe;
+    let appending = async {
+        pipe_ref
+            .wait_until(|| pipe_ref.checkpoint(0) == Some(3))
+            .await;
+        for number in 4..30 {
+            log.append(PARTITION, format!("event {number}").as_bytes());
+        }
+        log.take_before(PARTITION, 20);
+        std::future::pending::<()>().await;
+    };
+    let error = relay
+        .run(appending)
+        .await
+        .expect_err("a gap ends the relay");
+    assert!(
+        matches!(
+            error,
+            RelayError::MissedEvents {
+                expected: 4,
+                first: 20,
+                missing: 16,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(pipe.checkpoint(0), Some(3));
+    assert_eq!(pipe.numbers(), [0, 1, 2, 3]);
+    let again = pipe.run_unaudited(|_| false).await;
+    assert!(again.is_err(), "the gap is still there");
+    pipe.options.missed_events = MissedEvents::Report;
+    pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(29))
+        .await
+        .expect("a gap is reported");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_was_made_anew_is_read_from_its_first_event() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.append(20);
+    pipe.run_to_the_end().await;
+    pipe.log.recreate(PARTITION);
+    pipe.append(6);
+    pipe.script.reply_next(0, Reply::refuse(ErrorClass::Fatal));
+    let summary = pipe
+        .run_unaudited(|pipe| pipe.checkpoint(0) == Some(5))
+        .await
+        .expect("it is reported");
+    let metrics = summary.metrics;
+    assert_eq!(metrics.restarted_partitions, 1);
+    assert_eq!((metrics.missed_events, metrics.completed_events), (0, 6));
+    assert_eq!(pipe.numbers()[20..], [0, 1, 2, 3, 4, 5]);
+    let summary = pipe
+        .run_unaudited(|pipe| pipe.start.elapsed() > ms(60_000))
+        .await
+        .expect("the new checkpoint holds");
+    assert_eq!(summary.metrics.restarted_partitions, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_made_anew_under_the_relay_is_read_from_its_first_event() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.append(20);
+    let log = pipe.log.clone();
+    let relay = pipe.unaudited();
+    let pipe = &pipe;
+    let shutdown = async {
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(19)).await;
+        log.recreate(PARTITION);
+        log.append(PARTITION, b"new");
+        log.fail_partition(PARTITION, refused("amqp:not-found"));
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(0)).await;
+    };
+    let summary = relay.run(shutdown).await.expect("it is reported");
+    assert_eq!(summary.metrics.restarted_partitions, 1);
+    assert_eq!(summary.metrics.completed_events, 21);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_is_to_stop_stops_for_a_source_that_was_made_anew() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.options.missed_events = MissedEvents::Stop;
+    pipe.append(20);
+    pipe.run_to_the_end().await;
+    pipe.log.recreate(PARTITION);
+    let error = pipe.run_unaudited(|_| false).await;
+    assert!(matches!(error, Err(RelayError::Restarted { .. })));
+    assert_eq!(pipe.checkpoint(0), Some(19));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_begun_at_the_newest_event_is_not_skipped_when_its_batch_fails() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.options.start_position = StartPosition::Latest;
+    pipe.append(8);
+    pipe.script.reply_next(0, Reply::refuse(ErrorClass::Fatal));
+    let log = pipe.log.clone();
+    let relay = pipe.unaudited();
+    let pipe = &pipe;
+    let shutdown = async {
+        pipe.wait_until(|| !log.opened().is_empty()).await;
+        for number in 8..12 {
+            log.append(PARTITION, format!("event {number}").as_bytes());
+        }
+        pipe.wait_until(|| pipe.checkpoint(0) == Some(11)).await;
+    };
+    relay.run(shutdown).await.expect("neither end fails");
+    assert_eq!(pipe.numbers(), [8, 9, 10, 11]);
+}
+
+fn refused(condition: &str) -> SourceError {
+    SourceError {
+        class: ErrorClass::Fatal,
+        condition: condition.to_owned(),
+        description: "the hub was deleted".to_owned(),
+    }
+}
