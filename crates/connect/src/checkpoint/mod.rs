@@ -34,7 +34,7 @@ mod memory;
 mod suite;
 
 pub use blobs::BlobCheckpointStore;
-pub use files::FileCheckpointStore;
+pub use files::{FileCheckpointStore, Usage};
 pub use memory::MemoryCheckpointStore;
 
 /// Remembers checkpoints and ownership.
@@ -139,13 +139,41 @@ pub enum StoreError {
         /// The operating system's reason.
         source: std::io::Error,
     },
-    /// A file holds something else than what this store writes.
-    #[error("{} is damaged: {reason}", path.display())]
+    /// A claim holds something else than what this store writes.
+    #[error(
+        "the claim {} is damaged: {reason}; remove it, and its partition will be claimed anew", path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: &'static str,
+    },
+    /// The file of a checkpoint holds none.
+    #[error(
+        "the checkpoint {} is damaged: {reason}; restore it, or remove it to let its partition begin where `start` in the \
+         pipeline says", path.display()
+    )]
+    DamagedCheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Another process uses the checkpoints of the consumer group.
+    #[error(
+        "the checkpoints of {group} are in use{} (locked is {}): two relays without ownership would each carry every \
+         event; stop the other one, or let all of them share the partitions with `ownership: {{mode: greedy}}` or \
+         `balanced`",
+        process.map_or_else(String::new, |process| format!(" by process {process}")), path.display()
+    )]
+    InUse {
+        /// The group.
+        group: ConsumerGroup,
+        /// The lock.
+        path: PathBuf,
+        /// The id of that process, if it could be found out.
+        process: Option<u32>,
     },
     /// An offset is longer than the store can keep.
     #[error("an offset of {length} bytes is longer than the {maximum} that the store can keep")]

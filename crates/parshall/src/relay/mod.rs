@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use connect::checkpoint::blobs::BlobStoreOptions;
-use connect::checkpoint::{BlobCheckpointStore, CheckpointStore, FileCheckpointStore, StoreError};
+use connect::checkpoint::{
+    BlobCheckpointStore, CheckpointStore, FileCheckpointStore, StoreError, Usage,
+};
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource};
 use connect::service::ClientOptions;
@@ -135,7 +137,7 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
         (SourceConfig::EventHubs(from), SinkConfig::EventHubs(to)) => {
             let relay = async {
                 // What cannot be kept is found out before anything is asked of the service.
-                let store = store(from).await?;
+                let store = store(config, from).await?;
                 let source = hub_source(document, from).await?;
                 by_checkpoint(document, config, store, source, hub_sink(to).await?)
             };
@@ -143,7 +145,7 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
         }
         (SourceConfig::EventHubs(from), SinkConfig::ServiceBus(to)) => {
             let relay = async {
-                let store = store(from).await?;
+                let store = store(config, from).await?;
                 let source = hub_source(document, from).await?;
                 by_checkpoint(document, config, store, source, queue_sink(to).await?)
             };
@@ -272,11 +274,26 @@ fn cannot_begin(document: &Document, error: &RelayError) -> CommandError {
     }
 }
 
-async fn store(config: &EventHubsSourceConfig) -> Result<Arc<dyn CheckpointStore>, CommandError> {
+/// The store of the checkpoints, locked against other relays where it can be.
+async fn store(
+    pipeline: &PipelineConfig,
+    config: &EventHubsSourceConfig,
+) -> Result<Arc<dyn CheckpointStore>, CommandError> {
     let refused = |error: StoreError| unavailable("the checkpoints can't be kept", &error);
     Ok(match &config.checkpoint_store {
         CheckpointStoreConfig::Files(folder) => {
-            Arc::new(FileCheckpointStore::open(folder).map_err(refused)?)
+            let store = FileCheckpointStore::open(folder).map_err(refused)?;
+            let partitions: Option<Vec<_>> = config
+                .partitions
+                .as_ref()
+                .map(|ids| ids.iter().copied().map(PartitionId).collect());
+            let usage = match (&config.ownership, &partitions) {
+                (Some(_), _) => Usage::Shared,
+                (None, Some(partitions)) => Usage::Partitions(partitions),
+                (None, None) => Usage::Alone,
+            };
+            store.lock(pipeline.group(), usage).map_err(refused)?;
+            Arc::new(store)
         }
         CheckpointStoreConfig::Blob(options) => Arc::new(
             BlobCheckpointStore::open(BlobStoreOptions::clone(options))

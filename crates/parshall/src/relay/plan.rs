@@ -168,6 +168,13 @@ fn tell_progress(
             )?;
         }
     }
+    match (&source.checkpoint_store, &source.ownership) {
+        (CheckpointStoreConfig::Blob(_), None) => writeln!(
+            f,
+            "             not locked: a second relay on them would carry every event again, unless all have `ownership`"
+        )?,
+        (CheckpointStoreConfig::Blob(_) | CheckpointStoreConfig::Files(_), _) => {}
+    }
     if let Some(ownership) = &source.ownership {
         let mode = match ownership.mode {
             OwnershipMode::Balanced => "balanced",

@@ -198,6 +198,12 @@ impl PipelineConfig {
         Ok(file.into_config())
     }
 
+    /// Whose progress the checkpoints are.
+    #[must_use]
+    pub const fn group(&self) -> &ConsumerGroup {
+        &self.relay.group
+    }
+
     /// The options of a relay that reads a hub, for a sink of so many destinations. `identity` names the relay among those
     /// that it shares partitions with, unless the file does.
     #[must_use]

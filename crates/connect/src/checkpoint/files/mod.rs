@@ -10,24 +10,29 @@
 //! writes into a file that nobody finds any more. No lock is ever held, so none can be held by a paused process.
 //!
 //! A process that is killed at any instant leaves each checkpoint at its newest or its newest but one writing (see
-//! [`slots`]). What is not promised is that a writing survives the loss of power: nothing is forced to the disk, which
-//! would cost a thousand times as much, and an older checkpoint means no more than events that come twice.
+//! [`slots`]). A power cut takes it back by a second or so, never further (see [`durability`]): syncing each writing would
+//! cost a thousand times as much, and an older checkpoint means no more than events that come twice.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Checkpoint, CheckpointStore, ConsumerGroup, ETag, Ownership, StoreError, StoreFuture};
 use crate::event::PartitionId;
 
+mod durability;
+mod lock;
 mod names;
 mod ownership;
 mod slots;
 mod versions;
+
+use durability::{Sync, SyncedFile, Syncer};
+pub use lock::Usage;
 
 /// A checkpoint store in a folder, to be shared by the processes of one machine. Its calls are made within a tokio
 /// runtime. At any one time a consumer group is used either with ownership, where checkpoints are replaced, or without,
@@ -42,12 +47,15 @@ struct Folder {
     path: PathBuf,
     /// Open checkpoint files. One is opened when its partition is first written and stays open.
     files: Mutex<HashMap<ConsumerGroup, HashMap<PartitionId, CheckpointFile>>>,
+    syncer: Syncer,
+    /// Locked until they are closed.
+    locks: Mutex<Vec<File>>,
 }
 
 #[derive(Debug)]
 struct CheckpointFile {
-    path: PathBuf,
-    file: File,
+    synced: Arc<SyncedFile>,
+    syncer: Syncer,
     /// The version that this process has made, to be the only one that writes it; none where it shares the file.
     taken_over: Option<u64>,
 }
@@ -66,10 +74,12 @@ impl FileCheckpointStore {
     /// When the folder cannot be made or written to.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = folder.into();
-        std::fs::create_dir_all(&path).map_err(|source| file_error("create", &path, source))?;
+        durability::make_folder(&path)?;
         let folder = Folder {
             path,
             files: Mutex::default(),
+            syncer: Syncer::default(),
+            locks: Mutex::default(),
         };
         folder.check_writable()?;
         Ok(Self {
@@ -130,7 +140,7 @@ impl Folder {
     /// Tells a folder that cannot be written before any work is done.
     fn check_writable(&self) -> Result<(), StoreError> {
         let path = self.path.join(format!(".writable-{}", std::process::id()));
-        File::create(&path).map_err(|source| file_error("write", &path, source))?;
+        durability::write_new(&path, b"", Sync::Later)?;
         // Another thread may have been faster.
         let _ = std::fs::remove_file(&path);
         Ok(())
@@ -145,7 +155,6 @@ impl Folder {
             };
             let (version, newest) =
                 versions::read_newest(&folder, partition, version, read_newest)?;
-            let Some(newest) = newest else { continue };
             let writing = Writing {
                 version,
                 generation: newest.slot.generation,
@@ -170,7 +179,12 @@ impl Folder {
         let file = match files.entry(checkpoint.partition) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                entry.insert(self.open_checkpoint(&checkpoint.group, checkpoint.partition)?)
+                let (file, is_made) = self.open_checkpoint(checkpoint)?;
+                let file = entry.insert(file);
+                if is_made {
+                    return Ok(());
+                }
+                file
             }
         };
         file.update(checkpoint)
@@ -191,7 +205,7 @@ impl Folder {
         let partition = checkpoint.partition;
         let lost = Err(StoreError::NotOwner { partition });
         let folder = self.group_folder(&checkpoint.group).join(CHECKPOINT_FOLDER);
-        std::fs::create_dir_all(&folder).map_err(|source| file_error("create", &folder, source))?;
+        durability::make_folder(&folder)?;
         let mut before = versions::of_folder(&folder)?;
         let seen = before.remove(&partition);
         let mut generation = 0;
@@ -200,23 +214,24 @@ impl Folder {
             let Some(newest) = read_newest(&versions::path(&folder, partition, version))? else {
                 return lost;
             };
-            if let Some(newest) = newest {
-                generation = newest.slot.generation;
-                let writing = Writing {
-                    version,
-                    generation,
-                };
-                current = Some(writing.etag());
-            }
+            generation = newest.slot.generation;
+            let writing = Writing {
+                version,
+                generation,
+            };
+            current = Some(writing.etag());
         }
         if current != checkpoint.etag {
             return lost;
         }
         generation = generation.saturating_add(1);
-        let slot = slots::encode(generation, checkpoint)?;
-        let Some(version) = versions::make_next(&folder, partition, seen.as_ref(), &slot)? else {
+        let content = slots::new_file(generation, checkpoint)?;
+        let Some(version) =
+            versions::make_next(&folder, partition, seen.as_ref(), &content, Sync::Now)?
+        else {
             return lost;
         };
+        durability::sync_folder(&folder)?;
         if !versions::is_newest(&folder, partition, version, &versions::of_folder(&folder)?) {
             return lost;
         }
@@ -230,8 +245,8 @@ impl Folder {
             versions::remove_remains(&seen, &folder, partition);
         }
         let file = CheckpointFile {
-            path,
-            file,
+            synced: Arc::new(SyncedFile::new(path, file)),
+            syncer: self.syncer.clone(),
             taken_over: Some(version),
         };
         let mut groups = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -244,30 +259,36 @@ impl Folder {
         Ok(writing.etag())
     }
 
-    /// Opens the newest version of a checkpoint, to be shared with others.
+    /// Opens the newest version of a checkpoint, to be shared with others. If there is none it is made, with this content;
+    /// says whether it was.
     fn open_checkpoint(
         &self,
-        group: &ConsumerGroup,
-        partition: PartitionId,
-    ) -> Result<CheckpointFile, StoreError> {
-        let folder = self.group_folder(group).join(CHECKPOINT_FOLDER);
-        std::fs::create_dir_all(&folder).map_err(|source| file_error("create", &folder, source))?;
-        let newest = versions::of_folder(&folder)?
-            .remove(&partition)
-            .and_then(|versions| versions.newest);
-        let path = versions::path(&folder, partition, newest.unwrap_or(0));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
+        checkpoint: &Checkpoint,
+    ) -> Result<(CheckpointFile, bool), StoreError> {
+        let partition = checkpoint.partition;
+        let folder = self.group_folder(&checkpoint.group).join(CHECKPOINT_FOLDER);
+        durability::make_folder(&folder)?;
+        let seen = versions::of_folder(&folder)?.remove(&partition);
+        let (newest, is_made) = match seen.as_ref().and_then(|seen| seen.newest) {
+            Some(newest) => (newest, false),
+            None => {
+                let content = slots::new_file(1, checkpoint)?;
+                // If another process was faster, the file is there all the same.
+                let made =
+                    versions::make_next(&folder, partition, seen.as_ref(), &content, Sync::Now)?;
+                durability::sync_folder(&folder)?;
+                (0, made.is_some())
+            }
+        };
+        let path = versions::path(&folder, partition, newest);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|source| file_error("open", &path, source))?;
-        Ok(CheckpointFile {
-            path,
-            file,
+        let file = CheckpointFile {
+            synced: Arc::new(SyncedFile::new(path, file)),
+            syncer: self.syncer.clone(),
             taken_over: None,
-        })
+        };
+        Ok((file, is_made))
     }
 
     fn group_folder(&self, group: &ConsumerGroup) -> PathBuf {
@@ -283,26 +304,24 @@ impl CheckpointFile {
     /// had the partition in the meantime.
     fn update(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         let newest = self.newest()?;
-        self.write(newest.as_ref(), checkpoint)
-            .map(|_generation| ())
+        self.write(&newest, checkpoint).map(|_generation| ())
     }
 
     /// The same, if the newest checkpoint is the one given and the file is still the one that everybody reads. A process
     /// that is paused between the look and the writing writes what nobody finds.
     fn replace(&self, expected: Writing, checkpoint: &Checkpoint) -> Result<ETag, StoreError> {
-        let links = self
-            .file
+        let SyncedFile { path, file, .. } = &*self.synced;
+        let links = file
             .metadata()
-            .map_err(|source| file_error("read", &self.path, source))?
+            .map_err(|source| file_error("read", path, source))?
             .nlink();
         let newest = self.newest()?;
-        let generation = newest.as_ref().map(|newest| newest.slot.generation);
-        if links == 0 || generation != Some(expected.generation) {
+        if links == 0 || newest.slot.generation != expected.generation {
             return Err(StoreError::NotOwner {
                 partition: checkpoint.partition,
             });
         }
-        let generation = self.write(newest.as_ref(), checkpoint)?;
+        let generation = self.write(&newest, checkpoint)?;
         let version = expected.version;
         let writing = Writing {
             version,
@@ -311,34 +330,29 @@ impl CheckpointFile {
         Ok(writing.etag())
     }
 
-    fn newest(&self) -> Result<Option<slots::Newest>, StoreError> {
+    fn newest(&self) -> Result<slots::Newest, StoreError> {
         let mut bytes = [0; slots::FILE_LEN];
+        let path = &self.synced.path;
         let len = self
             .read(&mut bytes)
-            .map_err(|source| file_error("read", &self.path, source))?;
-        slots::newest(&bytes[..len]).map_err(|reason| StoreError::Damaged {
-            path: self.path.clone(),
-            reason,
-        })
+            .map_err(|source| file_error("read", path, source))?;
+        slots::newest(&bytes[..len]).map_err(|reason| damaged(path, reason))
     }
 
-    fn write(
-        &self,
-        newest: Option<&slots::Newest>,
-        checkpoint: &Checkpoint,
-    ) -> Result<u64, StoreError> {
+    fn write(&self, newest: &slots::Newest, checkpoint: &Checkpoint) -> Result<u64, StoreError> {
+        let SyncedFile { path, file, .. } = &*self.synced;
         let (position, generation) = slots::next(newest);
         let slot = slots::encode(generation, checkpoint)?;
-        self.file
-            .write_all_at(&slot, position)
-            .map_err(|source| file_error("write", &self.path, source))?;
+        file.write_all_at(&slot, position)
+            .map_err(|source| file_error("write", path, source))?;
+        self.syncer.sync_soon(&self.synced);
         Ok(generation)
     }
 
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut len = 0;
         while len < bytes.len() {
-            match self.file.read_at(&mut bytes[len..], len as u64) {
+            match self.synced.file.read_at(&mut bytes[len..], len as u64) {
                 Ok(0) => break,
                 Ok(more) => len += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -367,18 +381,27 @@ impl Writing {
     }
 }
 
-/// The newest whole slot of a version, if it has one; nothing at all if it has been removed, which means that there is a
-/// newer one.
-fn read_newest(path: &Path) -> Result<Option<Option<slots::Newest>>, StoreError> {
+impl Drop for Folder {
+    fn drop(&mut self) {
+        self.syncer.sync_now();
+    }
+}
+
+/// The newest whole slot of a version; nothing if it has been removed, which means that there is a newer one.
+fn read_newest(path: &Path) -> Result<Option<slots::Newest>, StoreError> {
     match std::fs::read(path) {
         Ok(bytes) => slots::newest(&bytes)
             .map(Some)
-            .map_err(|reason| StoreError::Damaged {
-                path: path.to_owned(),
-                reason,
-            }),
+            .map_err(|reason| damaged(path, reason)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(file_error("read", path, source)),
+    }
+}
+
+fn damaged(path: &Path, reason: &'static str) -> StoreError {
+    StoreError::DamagedCheckpoint {
+        path: path.to_owned(),
+        reason,
     }
 }
 

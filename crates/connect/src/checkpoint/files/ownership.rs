@@ -9,7 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Folder, file_error, names, versions};
+use super::durability::Sync;
+use super::{Folder, durability, file_error, names, versions};
 use crate::checkpoint::{ConsumerGroup, ETag, Ownership, StoreError};
 use crate::event::PartitionId;
 
@@ -45,8 +46,7 @@ impl Folder {
             let seen = match before.entry(folder.clone()) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
-                    std::fs::create_dir_all(&folder)
-                        .map_err(|source| file_error("create", &folder, source))?;
+                    durability::make_folder(&folder)?;
                     entry.insert(versions::of_folder(&folder)?)
                 }
             };
@@ -108,7 +108,8 @@ fn write(
         names::word(&claim.owner_id),
         names::word(&etag.0)
     );
-    let made = versions::make_next(folder, claim.partition, seen, text.as_bytes())?;
+    // No claim outlives a power cut: the processes that share the folder do not either.
+    let made = versions::make_next(folder, claim.partition, seen, text.as_bytes(), Sync::Later)?;
     let last_modified = u64::try_from(modified_ms).ok().and_then(at_unix_ms);
     Ok(made.map(|version| {
         let ownership = Ownership {
@@ -142,6 +143,12 @@ fn read(
         etag: None,
         last_modified: None,
     };
+    if text.is_empty() {
+        // A power cut took what the system had not written yet, and its owner with it.
+        ownership.etag = Some(ETag(String::new()));
+        ownership.last_modified = Some(UNIX_EPOCH);
+        return Ok(Some(ownership));
+    }
     for line in text.lines() {
         let (field, value) = line
             .split_once('=')

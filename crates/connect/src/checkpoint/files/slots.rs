@@ -29,9 +29,8 @@ pub(super) struct Newest {
     index: usize,
 }
 
-/// Finds the newest whole slot, or none in a file that never got its first one; the error says what is wrong with a
-/// file that has none but should.
-pub(super) fn newest(file: &[u8]) -> Result<Option<Newest>, &'static str> {
+/// Finds the newest whole slot. Each file is made with one, so the error says what is wrong with a file that has none.
+pub(super) fn newest(file: &[u8]) -> Result<Newest, &'static str> {
     let newest = file
         .chunks_exact(SLOT_LEN)
         .take(2)
@@ -43,21 +42,30 @@ pub(super) fn newest(file: &[u8]) -> Result<Option<Newest>, &'static str> {
             })
         })
         .max_by_key(|newest| newest.slot.generation);
-    match newest {
-        None if file.len() >= SLOT_LEN => Err("neither of its slots has a valid checksum"),
-        newest => Ok(newest),
-    }
+    newest.ok_or(match file.len() {
+        0 => "it is empty",
+        1..SLOT_LEN => "it is too short",
+        _ => "neither of its slots has a valid checksum",
+    })
 }
 
 /// Where in the file the next checkpoint goes, and its generation.
-pub(super) fn next(newest: Option<&Newest>) -> (u64, u64) {
-    match newest {
-        None => (0, 1),
-        Some(newest) => (
-            ((1 - newest.index) * SLOT_LEN) as u64,
-            newest.slot.generation.saturating_add(1),
-        ),
-    }
+pub(super) fn next(newest: &Newest) -> (u64, u64) {
+    (
+        ((1 - newest.index) * SLOT_LEN) as u64,
+        newest.slot.generation.saturating_add(1),
+    )
+}
+
+/// The bytes of a file that holds one checkpoint, with room for the next.
+pub(super) fn new_file(
+    generation: u64,
+    checkpoint: &Checkpoint,
+) -> Result<[u8; FILE_LEN], StoreError> {
+    let mut file = [b' '; FILE_LEN];
+    file[..SLOT_LEN].copy_from_slice(&encode(generation, checkpoint)?);
+    file[FILE_LEN - 1] = b'\n';
+    Ok(file)
 }
 
 /// The bytes of a slot.
@@ -194,10 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_no_checkpoint_however_little_of_it_was_written() {
-        let slot = encode(1, &checkpoint(Some(1), None)).expect("fits");
-        for len in 0..SLOT_LEN {
-            assert_eq!(newest(&slot[..len]), Ok(None), "{len} bytes");
+    fn a_file_that_was_cut_short_within_its_only_slot_is_damaged() {
+        let file = new_file(1, &checkpoint(Some(1), None)).expect("fits");
+        assert_eq!(newest(&[]), Err("it is empty"));
+        for len in 1..SLOT_LEN {
+            assert_eq!(newest(&file[..len]), Err("it is too short"), "{len} bytes");
+        }
+        for len in SLOT_LEN..=FILE_LEN {
+            let found = newest(&file[..len]).expect("one slot is whole");
+            assert_eq!(found.slot.sequence_number, Some(1), "{len} bytes");
         }
     }
 
@@ -205,14 +218,15 @@ mod tests {
     fn a_torn_writing_leaves_the_checkpoint_before_it() {
         let file = file_of_two();
         let replacement = encode(10, &checkpoint(Some(2000), Some("2000"))).expect("fits");
-        let (position, generation) = next(newest(&file).expect("whole").as_ref());
+        let (position, generation) = next(&newest(&file).expect("whole"));
         assert_eq!((position, generation), (0, 10));
         for written in 0..=SLOT_LEN {
             let mut torn = file.clone();
             torn[..written].copy_from_slice(&replacement[..written]);
             let sequence_number = newest(&torn)
                 .expect("one slot is whole")
-                .and_then(|newest| newest.slot.sequence_number);
+                .slot
+                .sequence_number;
             // The tail of both slots is the same white space, so the new one may be whole before its last byte.
             let whole = torn[..SLOT_LEN] == replacement;
             assert_eq!(
@@ -227,10 +241,7 @@ mod tests {
     fn a_file_without_any_whole_slot_is_damaged() {
         let mut file = file_of_two();
         file[20] ^= 1;
-        assert_eq!(
-            newest(&file).map(|newest| newest.map(|newest| newest.index)),
-            Ok(Some(1))
-        );
+        assert_eq!(newest(&file).map(|newest| newest.index), Ok(1));
         file[SLOT_LEN + 20] ^= 1;
         assert!(newest(&file).is_err());
     }

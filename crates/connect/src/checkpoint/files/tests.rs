@@ -111,6 +111,139 @@ async fn a_damaged_checkpoint_is_an_error_that_names_the_file() {
     );
 }
 
+#[tokio::test]
+async fn an_empty_checkpoint_is_an_error_that_says_what_to_do() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    store
+        .update_checkpoint(checkpoint(1))
+        .await
+        .expect("written");
+    drop(store);
+    let path = folder.path().join("localhost/hub/$Default/checkpoint/0");
+    std::fs::write(&path, "").expect("written");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    let listed = store
+        .list_checkpoints(&group())
+        .await
+        .expect_err("the file is damaged");
+    let said = listed.to_string();
+    assert!(said.contains(&path.display().to_string()), "{said}");
+    assert!(
+        said.contains("it is empty; restore it, or remove it"),
+        "{said}"
+    );
+    for outcome in [
+        store.update_checkpoint(checkpoint(2)).await.err(),
+        store.replace_checkpoint(checkpoint(2)).await.err(),
+    ] {
+        assert!(
+            matches!(outcome, Some(StoreError::DamagedCheckpoint { .. })),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_two_slots_the_sound_one_counts_whatever_happened_to_the_other() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    for sequence_number in 1..=2 {
+        let written = store.update_checkpoint(checkpoint(sequence_number)).await;
+        written.expect("written");
+    }
+    let path = folder.path().join("localhost/hub/$Default/checkpoint/0");
+    let mut bytes = std::fs::read(&path).expect("a file");
+    bytes[256..].fill(0);
+    std::fs::write(&path, bytes).expect("written");
+    assert_eq!(list(&store).await, [checkpoint(1)]);
+}
+
+#[tokio::test]
+async fn an_empty_claim_belongs_to_nobody() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    let won = store.claim_ownership(vec![claim(0, "before")]).await;
+    assert_eq!(won.expect("claimed").len(), 1);
+    let path = folder.path().join("localhost/hub/$Default/ownership/0");
+    std::fs::write(&path, "").expect("written");
+    let listed = store.list_ownership(&group()).await.expect("listed");
+    assert_eq!((listed.len(), &*listed[0].owner_id), (1, ""));
+    let etag = listed[0].etag.clone();
+    let claim = Ownership {
+        etag,
+        ..claim(0, "after")
+    };
+    let won = store.claim_ownership(vec![claim]).await.expect("claimed");
+    assert_eq!(won.len(), 1);
+}
+
+#[tokio::test]
+async fn files_and_folders_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let top = folder.path().join("a/store");
+    let store = FileCheckpointStore::open(&top).expect("a folder that can be written");
+    store
+        .lock(&group(), Usage::Partitions(&[PartitionId(0)]))
+        .expect("nobody else is there");
+    store
+        .update_checkpoint(checkpoint(1))
+        .await
+        .expect("written");
+    let won = store.claim_ownership(vec![claim(0, "me")]).await;
+    won.expect("claimed");
+    let mut folders = vec![top];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let metadata = path.metadata().expect("it is there");
+            let mode = metadata.permissions().mode() & 0o777;
+            if metadata.is_dir() {
+                assert_eq!(mode, 0o700, "{}", path.display());
+                folders.push(path);
+            } else {
+                assert_eq!(mode, 0o600, "{}", path.display());
+                files += 1;
+            }
+        }
+    }
+    assert_eq!(files, 4, "a checkpoint, a claim and two locks");
+}
+
+#[tokio::test]
+async fn a_second_store_is_refused_by_name_unless_the_partitions_are_split() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let open = || FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    let (mine, yours) = (open(), open());
+    let refused = |outcome: Result<(), StoreError>| {
+        let said = outcome.expect_err("it is in use").to_string();
+        let process = format!("in use by process {} ", std::process::id());
+        assert!(said.contains(&process), "{said}");
+        assert!(said.contains("ownership: {mode: greedy}"), "{said}");
+    };
+    mine.lock(&group(), Usage::Alone).expect("free");
+    for usage in [Usage::Alone, Usage::Shared, Usage::Partitions(&[])] {
+        refused(yours.lock(&group(), usage));
+    }
+    let another = ConsumerGroup::new("localhost", "hub", "another");
+    yours.lock(&another, Usage::Alone).expect("free");
+    drop(mine);
+    let mine = open();
+    mine.lock(
+        &group(),
+        Usage::Partitions(&[PartitionId(0), PartitionId(1)]),
+    )
+    .expect("free");
+    yours
+        .lock(&group(), Usage::Partitions(&[PartitionId(2)]))
+        .expect("another partition");
+    refused(open().lock(&group(), Usage::Partitions(&[PartitionId(1)])));
+    refused(open().lock(&group(), Usage::Alone));
+}
+
 #[test]
 fn a_folder_that_cannot_be_made_is_told_at_once() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");

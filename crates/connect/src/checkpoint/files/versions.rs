@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::file_error;
+use super::durability::Sync;
+use super::{durability, file_error};
 use crate::checkpoint::StoreError;
 use crate::event::PartitionId;
 
@@ -96,13 +97,14 @@ pub(super) fn make_next(
     partition: PartitionId,
     seen: Option<&Versions>,
     content: &[u8],
+    sync: Sync,
 ) -> Result<Option<u64>, StoreError> {
     let next = seen
         .and_then(|seen| seen.newest)
         .map_or(0, |newest| newest.saturating_add(1));
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let hidden = folder.join(format!(".{partition}.{}-{number}", process::id()));
-    std::fs::write(&hidden, content).map_err(|source| file_error("write", &hidden, source))?;
+    durability::write_new(&hidden, content, sync)?;
     let path = path(folder, partition, next);
     let linked = std::fs::hard_link(&hidden, &path);
     // It may have been taken for the remains of one that was interrupted.
@@ -190,7 +192,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let folder = folder.path();
         let make = |seen: &BTreeMap<PartitionId, Versions>, content: &[u8]| {
-            make_next(folder, PARTITION, seen.get(&PARTITION), content).expect("written")
+            make_next(
+                folder,
+                PARTITION,
+                seen.get(&PARTITION),
+                content,
+                Sync::Later,
+            )
+            .expect("written")
         };
         let nothing = of_folder(folder).expect("read");
         assert_eq!(make(&nothing, b"a"), Some(0));
@@ -214,14 +223,20 @@ mod tests {
         let paused = of_folder(folder).expect("read");
         for _ in 0..2 {
             let seen = of_folder(folder).expect("read");
-            make_next(folder, PARTITION, seen.get(&PARTITION), b"new")
+            make_next(folder, PARTITION, seen.get(&PARTITION), b"new", Sync::Later)
                 .expect("written")
                 .expect("nobody else is there");
             remove_remains(&seen[&PARTITION], folder, PARTITION);
         }
-        let version = make_next(folder, PARTITION, paused.get(&PARTITION), b"old")
-            .expect("written")
-            .expect("the name is free again");
+        let version = make_next(
+            folder,
+            PARTITION,
+            paused.get(&PARTITION),
+            b"old",
+            Sync::Later,
+        )
+        .expect("written")
+        .expect("the name is free again");
         let now = of_folder(folder).expect("read");
         assert!(!is_newest(folder, PARTITION, version, &now));
         assert_eq!(names(folder), ["7.2"]);

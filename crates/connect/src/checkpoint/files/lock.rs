@@ -1,0 +1,105 @@
+//! Locks against a second relay that would carry the same events again.
+//!
+//! ```text
+//!   <consumer group>/LOCK       one process alone; or, shared, any number that have split the partitions up
+//!   <consumer group>/LOCK.<p>   the process that has partition p of such a split
+//! ```
+//!
+//! Each holds the id of the process that locked it last. A lock ends with its process, whatever happens to that.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{FileCheckpointStore, Folder, durability, file_error};
+use crate::checkpoint::{ConsumerGroup, StoreError};
+use crate::event::PartitionId;
+
+/// What a process does with the checkpoints of a consumer group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage<'a> {
+    /// It writes all of them, and nobody else does.
+    Alone,
+    /// It writes those of these partitions, and nobody else does.
+    Partitions(&'a [PartitionId]),
+    /// It shares them with others by ownership.
+    Shared,
+}
+
+impl FileCheckpointStore {
+    /// Keeps other processes from using the checkpoints of a consumer group in a way that does not go together with this
+    /// one, for as long as the store is open.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process is there already, and what can go wrong with files.
+    pub fn lock(&self, group: &ConsumerGroup, usage: Usage<'_>) -> Result<(), StoreError> {
+        self.folder.lock(group, usage)
+    }
+}
+
+impl Folder {
+    fn lock(&self, group: &ConsumerGroup, usage: Usage<'_>) -> Result<(), StoreError> {
+        let folder = self.group_folder(group);
+        durability::make_folder(&folder)?;
+        let whole = match usage {
+            Usage::Alone => FlockOperation::NonBlockingLockExclusive,
+            Usage::Partitions(_) | Usage::Shared => FlockOperation::NonBlockingLockShared,
+        };
+        let mut taken = vec![take(group, folder.join(LOCK), whole)?];
+        if let Usage::Partitions(partitions) = usage {
+            for partition in partitions {
+                let path = folder.join(format!("{LOCK}.{partition}"));
+                taken.push(take(group, path, FlockOperation::NonBlockingLockExclusive)?);
+            }
+        }
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.append(&mut taken);
+        Ok(())
+    }
+}
+
+/// Locks a file, which is made if it is not there, and puts the id of this process into it.
+fn take(
+    group: &ConsumerGroup,
+    path: PathBuf,
+    operation: FlockOperation,
+) -> Result<File, StoreError> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|source| file_error("open", &path, source))?;
+    match flock(&file, operation) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(StoreError::InUse {
+                group: group.clone(),
+                process: holder(&mut file),
+                path,
+            });
+        }
+        Err(error) => return Err(file_error("lock", &path, error.into())),
+    }
+    note_process(&mut file).map_err(|source| file_error("write", &path, source))?;
+    Ok(file)
+}
+
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+fn note_process(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())
+}
+
+const LOCK: &str = "LOCK";
