@@ -7,13 +7,11 @@
 //!
 //! Each holds the id of the process that locked it last. A lock ends with its process, whatever happens to that.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::PoisonError;
-
-use rustix::fs::{FlockOperation, flock};
 
 use super::{FileCheckpointStore, Folder, durability, file_error};
 use crate::checkpoint::{ConsumerGroup, StoreError};
@@ -46,14 +44,14 @@ impl Folder {
         let folder = self.group_folder(group);
         durability::make_folder(&folder)?;
         let whole = match usage {
-            Usage::Alone => FlockOperation::NonBlockingLockExclusive,
-            Usage::Partitions(_) | Usage::Shared => FlockOperation::NonBlockingLockShared,
+            Usage::Alone => File::try_lock,
+            Usage::Partitions(_) | Usage::Shared => File::try_lock_shared,
         };
         let mut taken = vec![take(group, folder.join(LOCK), whole)?];
         if let Usage::Partitions(partitions) = usage {
             for partition in partitions {
                 let path = folder.join(format!("{LOCK}.{partition}"));
-                taken.push(take(group, path, FlockOperation::NonBlockingLockExclusive)?);
+                taken.push(take(group, path, File::try_lock)?);
             }
         }
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +64,7 @@ impl Folder {
 fn take(
     group: &ConsumerGroup,
     path: PathBuf,
-    operation: FlockOperation,
+    try_lock: fn(&File) -> Result<(), TryLockError>,
 ) -> Result<File, StoreError> {
     let mut file = OpenOptions::new()
         .read(true)
@@ -76,16 +74,16 @@ fn take(
         .mode(0o600)
         .open(&path)
         .map_err(|source| file_error("open", &path, source))?;
-    match flock(&file, operation) {
+    match try_lock(&file) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+        Err(TryLockError::WouldBlock) => {
             return Err(StoreError::InUse {
                 group: group.clone(),
                 process: holder(&mut file),
                 path,
             });
         }
-        Err(error) => return Err(file_error("lock", &path, error.into())),
+        Err(TryLockError::Error(source)) => return Err(file_error("lock", &path, source)),
     }
     note_process(&mut file).map_err(|source| file_error("write", &path, source))?;
     Ok(file)
