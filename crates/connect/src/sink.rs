@@ -25,6 +25,12 @@ pub trait Sink {
         SendUnit::Batch
     }
 
+    /// Whether the events of one send have to have their partition key in common, or all none: the key is kept then, and
+    /// the service chooses the partition by it.
+    fn sends_by_key(&self) -> bool {
+        false
+    }
+
     /// The most bytes that one send to `destination` may encode to; what is larger would be refused by the service.
     fn max_batch_bytes(&self, destination: u32) -> usize;
 
@@ -151,6 +157,13 @@ impl<'a> OutgoingBatch<'a> {
     pub fn events(&self) -> impl ExactSizeIterator<Item = &'a Event> + use<'a> {
         let all = self.batch.events();
         self.events.iter().map(move |&index| &all[index as usize])
+    }
+
+    /// The partition key of the first event, where it has one that is text: for sinks to which each send is of one key.
+    #[must_use]
+    pub fn partition_key(&self) -> Option<&'a str> {
+        let first = self.batch.events().get(*self.events.first()? as usize)?;
+        std::str::from_utf8(self.batch.partition_key(first)?).ok()
     }
 
     /// The bytes to forward of each event, in order.

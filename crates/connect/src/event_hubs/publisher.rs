@@ -7,17 +7,25 @@
 //!                                       └ a complete message: [annotations: partition key] sections...
 //! ```
 //!
+//! A batch of one event is sent as a plain message, so that the largest event that one hub takes fits into another:
+//!
+//! ```text
+//!   [annotations: partition key] sections...
+//! ```
+//!
 //! All sends are unsettled and await the service's outcome, which comes for ranges of them.
 
 use std::task::{Context, Poll};
 
-use amqp::message::{FORMAT_BATCH, encode};
-use amqp::{Symbol, Value};
+use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, encode};
 
 use super::management::hub_properties;
 use super::options::EventHubsOptions;
 use crate::event::PartitionId;
-use crate::service::{Address, Endpoint, ServiceConnection, ServiceError, Transmitter};
+use crate::service::{
+    Address, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of,
+    partition_key_annotation,
+};
 use crate::sink::{SendOutcome, SendToken, SinkBusy};
 
 /// Sends to one hub over one connection, which it makes again when it breaks.
@@ -121,22 +129,23 @@ impl Publisher {
         };
         let mut annotations = std::mem::take(&mut self.scratch);
         annotations.clear();
-        encode::message_annotations(
-            &mut annotations,
-            &[(PARTITION_KEY, Value::from(partition_key))],
-        );
-        let sent = self
-            .transmitter
-            .transmit(token, link, FORMAT_BATCH, |writer| {
-                writer.put(&annotations);
-                for message in messages {
-                    let (prefix, length) =
-                        encode::data_prefix_bytes(data_length(annotations.len() + message.len()));
-                    writer.put(&prefix[..length]);
-                    writer.put(&annotations);
+        partition_key_annotation(&mut annotations, partition_key);
+        let messages = messages.into_iter();
+        let format = format_of(&messages);
+        let sent = self.transmitter.transmit(token, link, format, |writer| {
+            writer.put(&annotations);
+            for message in messages {
+                if format == FORMAT_AMQP {
                     writer.put(message);
+                    continue;
                 }
-            });
+                let (prefix, length) =
+                    encode::data_prefix_bytes(data_length(annotations.len() + message.len()));
+                writer.put(&prefix[..length]);
+                writer.put(&annotations);
+                writer.put(message);
+            }
+        });
         self.scratch = annotations;
         sent
     }
@@ -224,5 +233,3 @@ impl Publisher {
 fn data_length(length: usize) -> u32 {
     u32::try_from(length).expect("a message is shorter than 4 GiB")
 }
-
-const PARTITION_KEY: Symbol = Symbol::from_static("x-opt-partition-key");

@@ -8,10 +8,12 @@ use crate::service::ServiceError;
 use crate::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 
 /// A [`Sink`] whose destinations are the partitions of a hub, in the order of their ids. Each send is one batch, and what
-/// an event carries is what it carried before, without annotations: its partition key was the route's to use.
+/// an event carries is what it carried before, without annotations. Its partition key is kept only on demand, since the
+/// service takes a key or a partition: see [`keep_keys`](Self::keep_keys).
 #[derive(Debug)]
 pub struct EventHubsSink {
     publisher: Publisher,
+    keeps_keys: bool,
 }
 
 impl EventHubsSink {
@@ -21,7 +23,16 @@ impl EventHubsSink {
     /// When the service cannot be reached, refuses the token or a link, or has no such hub.
     pub async fn connect(options: EventHubsOptions) -> Result<Self, ServiceError> {
         let publisher = Publisher::connect(options).await?;
-        Ok(Self { publisher })
+        Ok(Self {
+            publisher,
+            keeps_keys: false,
+        })
+    }
+
+    /// Sends events that have a partition key with it, to the partition that the service chooses by it instead of the
+    /// destination. With a route by key to all partitions that is the same one, for keys of ASCII at the least.
+    pub const fn keep_keys(&mut self) {
+        self.keeps_keys = true;
     }
 }
 
@@ -29,6 +40,10 @@ impl Sink for EventHubsSink {
     fn destinations(&self) -> u32 {
         // Partition ids have 32 bits.
         self.publisher.partitions().len() as u32
+    }
+
+    fn sends_by_key(&self) -> bool {
+        self.keeps_keys
     }
 
     fn max_batch_bytes(&self, destination: u32) -> usize {
@@ -46,7 +61,14 @@ impl Sink for EventHubsSink {
 
     #[inline]
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
-        let destination = Destination::Partition(outgoing.destination);
+        let key = match self.keeps_keys {
+            true => outgoing.partition_key(),
+            false => None,
+        };
+        let destination = key.map_or(
+            Destination::Partition(outgoing.destination),
+            Destination::Key,
+        );
         self.publisher
             .publish(token, destination, outgoing.messages())
     }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use amqp::connection::{Event, LinkId, LinkOptions, NewDelivery, TransferWriter};
-use amqp::message::{FORMAT_BATCH, encode};
+use amqp::message::{FORMAT_AMQP, encode};
 use amqp::performative::{DeliveryState, SenderSettleMode, Source, Target};
 
 use super::connection::ServiceConnection;
 use super::endpoint::Endpoint;
 use super::error::ServiceError;
+use super::forwarded::format_of;
 use super::outstanding::Outstanding;
 use super::reconnecting::Reconnecting;
 use crate::sink::{ErrorClass, SendError, SendOutcome, SendToken, SinkBusy};
@@ -159,7 +160,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends messages to an address as one batch: a body of one Data section for each.
+    /// Sends messages to an address as one batch: a body of one Data section for each. A single one is sent as it is.
     ///
     /// # Errors
     /// As with [`transmit`](Self::transmit).
@@ -173,8 +174,14 @@ impl Transmitter {
         link: usize,
         messages: impl IntoIterator<Item = &'m [u8]>,
     ) -> Result<(), SinkBusy> {
-        self.transmit(token, link, FORMAT_BATCH, |writer| {
+        let messages = messages.into_iter();
+        let format = format_of(&messages);
+        self.transmit(token, link, format, |writer| {
             for message in messages {
+                if format == FORMAT_AMQP {
+                    writer.put(message);
+                    continue;
+                }
                 let length = u32::try_from(message.len()).expect("a message is shorter than 4 GiB");
                 let (prefix, prefix_length) = encode::data_prefix_bytes(length);
                 writer.put(&prefix[..prefix_length]);

@@ -5,18 +5,21 @@ use std::task::{Context, Poll, ready};
 use amqp::message::{FORMAT_AMQP, encode};
 
 use crate::service::{
-    Address, ClientOptions, Endpoint, ServiceConnection, ServiceError, Transmitter,
+    Address, ClientOptions, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of,
+    partition_key_annotation,
 };
 use crate::sink::{
     ErrorClass, OutgoingBatch, SendOutcome, SendToken, SendUnit, Sink, SinkBusy, SinkError,
 };
 
-/// A [`Sink`] with one destination, a queue or topic. What a message carries is what it carried before, without header and
-/// annotations.
+/// A [`Sink`] with one destination, a queue or topic. What a message carries is what it carried before, its partition key
+/// included, without header and other annotations.
 #[derive(Debug)]
 pub struct ServiceBusSink {
     transmitter: Transmitter,
     unit: SendUnit,
+    /// The encoded annotations of the message at hand.
+    scratch: Vec<u8>,
 }
 
 impl ServiceBusSink {
@@ -32,7 +35,11 @@ impl ServiceBusSink {
             attached_at_once: true,
         };
         let transmitter = Transmitter::attached(endpoint, connection, vec![address]).await?;
-        Ok(Self { transmitter, unit })
+        Ok(Self {
+            transmitter,
+            unit,
+            scratch: Vec::new(),
+        })
     }
 
     /// An entity that is gone or closed to us ends the sink: message after message would fail, and each be abandoned until
@@ -74,16 +81,36 @@ impl Sink for ServiceBusSink {
 
     #[inline]
     fn send(&mut self, token: SendToken, outgoing: OutgoingBatch<'_>) -> Result<(), SinkBusy> {
-        let mut messages = outgoing.messages();
-        match self.unit {
-            SendUnit::Batch => self.transmitter.transmit_batch(token, ENTITY, messages),
-            SendUnit::Event => {
-                let message = messages.next().filter(|_| messages.len() == 0);
-                let message = message.expect("each send is of one event, as the sink asks");
-                self.transmitter
-                    .transmit(token, ENTITY, FORMAT_AMQP, |writer| writer.put(message))
+        let batch = outgoing.batch;
+        let events = outgoing.events();
+        assert!(
+            self.unit == SendUnit::Batch || events.len() == 1,
+            "each send is of one event, as the sink asks"
+        );
+        let format = format_of(&outgoing.messages());
+        let scratch = &mut self.scratch;
+        self.transmitter.transmit(token, ENTITY, format, |writer| {
+            for event in events {
+                let message = batch.message(event);
+                scratch.clear();
+                let key = batch
+                    .partition_key(event)
+                    .and_then(|key| std::str::from_utf8(key).ok());
+                if let Some(key) = key {
+                    partition_key_annotation(scratch, key);
+                }
+                if format != FORMAT_AMQP {
+                    let length = u32::try_from(scratch.len() + message.len())
+                        .expect("a message is shorter than 4 GiB");
+                    let (prefix, prefix_length) = encode::data_prefix_bytes(length);
+                    writer.put(&prefix[..prefix_length]);
+                }
+                if !scratch.is_empty() {
+                    writer.put(scratch);
+                }
+                writer.put(message);
             }
-        }
+        })
     }
 
     fn poll_outcomes(

@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use amqp::message::{SectionKind, Sections};
+use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 use bytes::Bytes;
-use connect::event::{EventBatch, PartitionId};
+use connect::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
 use connect::event_hubs::{Destination, EventHubsSink, Publisher};
 use connect::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy};
 
@@ -105,6 +105,80 @@ async fn a_send_is_one_transfer_of_data_sections_that_hold_whole_messages() {
             .iter()
             .sum::<usize>()
     );
+}
+
+#[tokio::test]
+async fn a_single_event_is_sent_as_it_is_and_several_as_a_batch() {
+    let key = b"\x00\x53\x72\xc1\x1b\x02\xa3\x13x-opt-partition-key\xa1\x03key";
+    let keyed_event = [&key[..], EVENT].concat();
+    let wrapped = |event: &[u8]| [&[0, 0x53, 0x75, 0xa0, event.len() as u8], event].concat();
+    let mut service = Service::start(1).await;
+    let mut publisher = publisher(&service).await;
+    let partition = Destination::Partition(0);
+    let by_key = Destination::Key("key");
+    let cases = [
+        (partition, 1, FORMAT_AMQP, EVENT.to_vec()),
+        (partition, 2, FORMAT_BATCH, wrapped(EVENT).repeat(2)),
+        (by_key, 1, FORMAT_AMQP, keyed_event.clone()),
+        (
+            by_key,
+            2,
+            FORMAT_BATCH,
+            [&key[..], &wrapped(&keyed_event).repeat(2)].concat(),
+        ),
+    ];
+    for (destination, events, format, expected) in cases {
+        publish(&mut publisher, 1, destination, &vec![EVENT; events]).await;
+        assert_eq!(outcomes(&mut publisher, 1).await, [(1, None)]);
+        let address = match destination {
+            Destination::Partition(_) => "hub/Partitions/0",
+            Destination::Key(_) | Destination::Any => "hub",
+        };
+        let sent = service.transfer().await;
+        assert_eq!(sent, (address.to_owned(), format, expected));
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_keeps_keys_lets_the_service_choose_by_them() {
+    let mut service = Service::start(2).await;
+    let mut sink = EventHubsSink::connect(service.options()).await.unwrap();
+    assert!(!sink.sends_by_key());
+    sink.keep_keys();
+    assert!(sink.sends_by_key());
+    let mut batch = EventBatch::with_capacity(PartitionId(0), 2);
+    for (key, message) in [(&b"key"[..], EVENT), (b"", EVENT)] {
+        let chunk = Bytes::from([key, message].concat());
+        let key_end = key.len() as u32;
+        let parts = EventParts {
+            message: key_end..chunk.len() as u32,
+            partition_key: 0..key_end,
+            offset: 0..0,
+            sequence_number: 0,
+            enqueued_time: EnqueuedTime::default(),
+        };
+        batch.push(&chunk, &parts);
+    }
+    for (event, address) in [(0, "hub"), (1, "hub/Partitions/1")] {
+        loop {
+            let outgoing = OutgoingBatch {
+                destination: 1,
+                batch: &batch,
+                events: &[event],
+            };
+            if sink.send(SendToken(0), outgoing).is_ok() {
+                break;
+            }
+            poll_fn(|context| sink.poll_ready(context)).await.unwrap();
+        }
+        let mut outcomes = Vec::new();
+        poll_fn(|context| sink.poll_outcomes(context, &mut outcomes))
+            .await
+            .unwrap();
+        assert!(outcomes[0].result.is_ok());
+        assert_eq!(service.transfer().await.0, address);
+    }
+    sink.shut_down().await;
 }
 
 #[tokio::test]

@@ -159,18 +159,24 @@ impl Service {
         .await
     }
 
-    /// The next transfer: its id and its message, which is in the batch format.
+    /// The next transfer: its id and its message.
     pub(crate) async fn batch(&mut self) -> (u32, Vec<u8>) {
         self.report(|report| match report {
+            Report::Transfer { id, message, .. } => Some((id, message)),
+            _ => None,
+        })
+        .await
+    }
+
+    /// The next transfer: its address, its format and its message.
+    pub(crate) async fn transfer(&mut self) -> (String, u32, Vec<u8>) {
+        self.report(|report| match report {
             Report::Transfer {
-                id,
+                address,
                 format,
                 message,
                 ..
-            } => {
-                assert_eq!(format, amqp::message::FORMAT_BATCH);
-                Some((id, message))
-            }
+            } => Some((address, format, message)),
             _ => None,
         })
         .await
