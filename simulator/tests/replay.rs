@@ -37,7 +37,7 @@ fn a_failure_says_what_was_broken_and_how_to_see_it_again() {
     let text = failure.to_string();
     assert_eq!(failure.lines.len(), 20);
     assert!(text.contains("seed 0: relay"), "{text}");
-    assert!(text.contains("is not durable at any destination"), "{text}");
+    assert!(text.contains("writes checkpoint"), "{text}");
     assert!(
         text.ends_with("cargo run -p simulator -- --seed 0 --trace --defect CheckpointBeyond"),
         "{text}"

@@ -11,6 +11,7 @@
 //! One relay is one task on one thread. It shares nothing, locks nothing and, once its buffers have grown to their size,
 //! allocates nothing but what a checkpoint takes.
 
+mod dead_letters;
 mod engine;
 pub mod metrics;
 mod options;
@@ -21,4 +22,4 @@ pub mod route;
 pub mod watermark;
 
 pub use engine::{Ended, Relay, RelayError, Summary};
-pub use options::{CheckpointPolicy, MissedEvents, RelayOptions, SettlingOptions};
+pub use options::{CheckpointPolicy, MissedEvents, PoisonEvents, RelayOptions, SettlingOptions};

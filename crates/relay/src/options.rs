@@ -1,5 +1,6 @@
 //! What can be chosen about a relay.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use connect::checkpoint::ConsumerGroup;
@@ -34,10 +35,13 @@ pub struct RelayOptions {
     pub start_position: StartPosition,
     /// What happens when the source no longer has events that were not read yet.
     pub missed_events: MissedEvents,
+    /// What becomes of events that a destination refuses for good.
+    pub poison_events: PoisonEvents,
     /// The probability, 0 to 1, that a send to a destination fails on purpose instead of being made. The batch counts as
     /// failed then.
     pub failure_ratio: f64,
-    /// How long a partition with a failed batch rests before it resumes from its checkpoint.
+    /// How long a partition with a failed batch rests before it resumes from its checkpoint; longer and longer, up to 30 s,
+    /// while its batches fail one after the other.
     pub restart_after: Duration,
     /// How long a graceful stop waits for what is under way.
     pub stop_timeout: Duration,
@@ -85,6 +89,20 @@ pub enum MissedEvents {
     Stop,
 }
 
+/// What a relay does with an event that a destination refuses for good, because it is too large for it or malformed in its
+/// eyes. In every case the event is logged with its place, and counted. Sources that settle abandon such a message, and the
+/// service makes it a dead letter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PoisonEvents {
+    /// Its partition waits, and tries now and then; the others go on.
+    #[default]
+    Hold,
+    /// The relay stops in good order with an error. No checkpoint passes the event.
+    Stop,
+    /// It is appended to this file, one line of JSON for each, and its partition goes on.
+    DeadLetter(PathBuf),
+}
+
 impl RelayOptions {
     /// The defaults for a consumer group: everything to one destination, in order.
     #[must_use]
@@ -100,6 +118,7 @@ impl RelayOptions {
             checkpoint: CheckpointPolicy::EachBatch,
             start_position: StartPosition::Earliest,
             missed_events: MissedEvents::default(),
+            poison_events: PoisonEvents::default(),
             failure_ratio: 0.0,
             restart_after: Duration::from_secs(1),
             stop_timeout: Duration::from_secs(10),

@@ -17,6 +17,8 @@ pub enum Route {
     Key,
     /// By the sequence number: the events of a partition go to each destination in turn.
     RoundRobin,
+    /// To the destination with the number of the partition, modulo the fan-out.
+    SamePartition,
 }
 
 /// A route with all that it depends on.
@@ -48,6 +50,9 @@ impl Router {
             Route::Random => destinations.extend(events.map(|event| random(event.sequence_number))),
             Route::RoundRobin => {
                 destinations.extend(events.map(|event| remainder(event.sequence_number, fan_out)))
+            }
+            Route::SamePartition => {
+                destinations.resize(batch.len(), batch.partition().0 % fan_out);
             }
             Route::Key => {
                 destinations.extend(events.map(|event| match batch.partition_key(event) {
@@ -140,10 +145,22 @@ mod tests {
         );
     }
 
+    #[test]
+    fn partitions_stay_what_they_are_and_wrap_around_at_the_fan_out() {
+        let router = |fan_out| Router {
+            route: Route::SamePartition,
+            fan_out,
+            seed: 1,
+        };
+        let events = [("device-1", 1), ("", 2)];
+        assert_eq!(assign(router(32), &events), [3, 3]);
+        assert_eq!(assign(router(2), &events), [1, 1]);
+    }
+
     proptest! {
         #[test]
         fn every_route_stays_within_the_fan_out_and_repeats(
-            route in prop_oneof![Just(Route::Random), Just(Route::Key), Just(Route::RoundRobin)],
+            route in prop_oneof![Just(Route::Random), Just(Route::Key), Just(Route::RoundRobin), Just(Route::SamePartition)],
             fan_out in 1_u32..200, seed: u64, key in ".{0,8}", sequence_number: i64,
         ) {
             let router = Router { route, fan_out, seed };

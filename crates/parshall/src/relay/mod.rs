@@ -66,8 +66,9 @@ A pipeline:
   checkpoint:
     store: {files: ./checkpoints}      # or {blob: {connection_string: ..., container: ...}}
     write: each-batch                  # or {every: 1 s}
-  route: key                           # or random, round-robin
+  route: key                           # or random, round-robin, same-partition
   batch: {events: 128, wait: 10 ms}
+  poison_events: hold                  # or stop, or {dead_letter: FILE}: if the sink refuses events
   missed_events: report                # or stop: if retention took events before they were read
   ownership: {mode: greedy}            # share the partitions with other relays on the same store;
                                        # or balanced; renew: 10 s, expire: 60 s, identity: a name
@@ -139,7 +140,7 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
                 // What cannot be kept is found out before anything is asked of the service.
                 let store = store(config, from).await?;
                 let source = hub_source(document, from).await?;
-                by_checkpoint(document, config, store, source, hub_sink(to).await?)
+                by_checkpoint(document, config, store, source, hub_sink(config, to).await?)
             };
             connect_and_carry(relay, signals, tell).await
         }
@@ -154,7 +155,7 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
         (SourceConfig::ServiceBus(from), SinkConfig::EventHubs(to)) => {
             let relay = async {
                 let source = queue_source(from).await?;
-                by_settlement(document, config, source, hub_sink(to).await?)
+                by_settlement(document, config, source, hub_sink(config, to).await?)
             };
             connect_and_carry(relay, signals, tell).await
         }
@@ -236,7 +237,17 @@ fn by_checkpoint<K: Sink>(
     mut source: EventHubsSource,
     sink: K,
 ) -> Result<Relay<EventHubsSource, K>, CommandError> {
-    let options = config.relay_options(sink.destinations(), &identity::made_up());
+    let destinations = sink.destinations();
+    let partitions = source.partitions().last().map_or(0, |last| last.0 + 1);
+    if config.keeps_partitions() && partitions > destinations {
+        let reason = format!("the source has {partitions} partitions, and the sink {destinations}");
+        let advice = format!(
+            "`fan_out: {destinations}` sends partition n to n modulo {destinations}; `route: key` keeps what has the same \
+             key together"
+        );
+        return Err(document.mistake("route", reason, advice).into());
+    }
+    let options = config.relay_options(destinations, &identity::made_up());
     if let Some(ownership) = &options.ownership {
         // As all processors that share partitions do: who claims a partition also takes over its link.
         source.set_owner_level(0);
@@ -269,6 +280,8 @@ fn cannot_begin(document: &Document, error: &RelayError) -> CommandError {
         | RelayError::Sink(_)
         | RelayError::Store(_)
         | RelayError::Ownership(_)
+        | RelayError::DeadLetters { .. }
+        | RelayError::Poison { .. }
         | RelayError::MissedEvents { .. }
         | RelayError::Restarted { .. } => unavailable("the pipeline can't begin", error),
     }
@@ -361,7 +374,10 @@ async fn queue_source(config: &ServiceBusSourceConfig) -> Result<ServiceBusSourc
         .map_err(|error| source_refused(&error))
 }
 
-async fn hub_sink(config: &EventHubsSinkConfig) -> Result<EventHubsSink, CommandError> {
+async fn hub_sink(
+    pipeline: &PipelineConfig,
+    config: &EventHubsSinkConfig,
+) -> Result<EventHubsSink, CommandError> {
     let EventHubsSinkConfig {
         connection_string,
         hub,
@@ -374,9 +390,13 @@ async fn hub_sink(config: &EventHubsSinkConfig) -> Result<EventHubsSink, Command
     options
         .certificate_authority
         .clone_from(certificate_authority);
-    EventHubsSink::connect(options)
+    let mut sink = EventHubsSink::connect(options)
         .await
-        .map_err(|error| sink_refused(&error))
+        .map_err(|error| sink_refused(&error))?;
+    if pipeline.keeps_keys(sink.destinations()) {
+        sink.keep_keys();
+    }
+    Ok(sink)
 }
 
 async fn queue_sink(config: &ServiceBusSinkConfig) -> Result<ServiceBusSink, CommandError> {

@@ -11,7 +11,7 @@ use relay::pipeline::{
     CheckpointStoreConfig, EventHubsSourceConfig, PipelineConfig, SinkConfig, SourceConfig,
 };
 use relay::route::Route;
-use relay::{CheckpointPolicy, MissedEvents};
+use relay::{CheckpointPolicy, MissedEvents, PoisonEvents};
 use units::duration;
 
 /// A pipeline, told one thing per line, what it is first.
@@ -65,6 +65,7 @@ impl fmt::Display for Plan<'_> {
             Route::Random => "random",
             Route::Key => "key",
             Route::RoundRobin => "round-robin",
+            Route::SamePartition => "same-partition",
         };
         match (config.fan_out, &config.sink) {
             (_, SinkConfig::ServiceBus(_)) => {}
@@ -115,6 +116,20 @@ impl fmt::Display for Plan<'_> {
         match &config.source {
             SourceConfig::EventHubs(source) => {
                 tell_progress(f, source, options.checkpoint)?;
+                match &options.poison_events {
+                    PoisonEvents::Hold => {}
+                    PoisonEvents::Stop => {
+                        writeln!(
+                            f,
+                            "poison       events that the sink refuses for good stop the relay"
+                        )?;
+                    }
+                    PoisonEvents::DeadLetter(path) => writeln!(
+                        f,
+                        "poison       events that the sink refuses for good go to {}",
+                        path.display()
+                    )?,
+                }
                 if options.missed_events == MissedEvents::Stop {
                     writeln!(
                         f,

@@ -12,6 +12,7 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
         forwarded_events,
         completed_events,
         missed_events,
+        poison_events,
         restarted_partitions,
         retries,
         failed_batches,
@@ -51,6 +52,12 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
             format!("restarted    {times} partitions that the source has begun to number again\n")
         }
     };
+    let poison = match poison_events {
+        0 => String::new(),
+        events => format!(
+            "poison       {events} events refused for good, {dead_lettered_events} put aside\n"
+        ),
+    };
     let settles = C::settlement(Settlement::Release).is_some();
     let (events, batches) = match settles {
         true => ("messages", String::new()),
@@ -59,7 +66,7 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
     let progress = if !settles {
         format!(
             "completed    {completed_events} events, with all of their batch\n\
-             missed       {missed_events} events that the source no longer had\n{restarted}\
+             missed       {missed_events} events that the source no longer had\n{restarted}{poison}\
              in doubt     {doubtful_events} events of sends without an outcome\n\
              retries      {retries}, failed batches {failed_batches}\n\
              checkpoints  {checkpoints} written, {failed_checkpoints} failed\n{shared}"

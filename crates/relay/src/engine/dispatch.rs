@@ -8,6 +8,7 @@ use connect::sink::{OutgoingBatch, SendUnit, Sink};
 use connect::source::{Completion as _, Settlement, Source};
 
 use super::in_flight::InFlight;
+use super::keys::split_by_key;
 use super::lanes::LaneId;
 use super::partition::{Completes, Parked, State};
 use super::sends::{NONE, Stage};
@@ -110,6 +111,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let mut groups = std::mem::take(&mut self.groups);
         self.regroup
             .group(&self.destinations, &mut order, &mut groups);
+        if self.sink.sends_by_key() {
+            split_by_key(&batch, &mut order, &mut groups);
+        }
+        let accepted = &self.partitions[index].accepted;
+        if !accepted.is_empty() {
+            accepted.leave_out(&batch, &mut order, &mut groups);
+        }
         if self.sink.send_unit() == SendUnit::Event {
             split_groups(&mut groups);
         }
@@ -148,7 +156,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.metrics.injected_failures += 1;
                 self.failing.push(send);
             } else if ticket.is_some() {
-                let lane = self.lanes.id(index, group.destination);
+                let lane = self.lanes.id(index, group.destination, self.key_of(send));
                 self.lanes.push(lane, send, &mut self.sends);
             } else {
                 self.transmit(send);
@@ -156,6 +164,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
         self.groups = groups;
         self.slots.in_flight_mut(slot).sends = sends;
+        if count == 0 {
+            // All of it was accepted before its partition failed.
+            self.complete(slot);
+            return;
+        }
         if !self.failing.is_empty() {
             // Only now, since the sends of a batch are made at once: the others are on their way.
             self.transmit_ready();
@@ -198,18 +211,30 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let destination = self.sends.send(leader).destination;
         let max_bytes = self.sink.max_batch_bytes(destination);
         let max_events = self.lanes.max_events(lane);
+        let key = self.key_of(leader);
         let (mut events, mut bytes) = (self.sends.send(leader).unsent(), self.group_bytes(leader));
         let mut last = leader;
         while let Some(next) = self.lanes.first(lane) {
             events = events.saturating_add(self.sends.send(next).unsent());
             bytes = bytes.saturating_add(self.group_bytes(next));
-            if events > max_events || bytes > max_bytes {
+            if events > max_events || bytes > max_bytes || self.key_of(next) != key {
                 return;
             }
             self.lanes.pop(lane, &mut self.sends);
             self.sends.ride(leader, last, next);
             last = next;
         }
+    }
+
+    /// The partition key that the events of a group have in common, where the sink keeps it.
+    fn key_of(&self, index: u32) -> Option<&[u8]> {
+        if !self.sink.sends_by_key() {
+            return None;
+        }
+        let send = self.sends.send(index);
+        let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
+        let first = *order.get(send.next as usize)?;
+        batch.partition_key(&batch.events()[first as usize])
     }
 
     /// An upper bound of what the unsent events of a group encode to, close enough for many of them to go together.
@@ -232,7 +257,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
     fn fail_on_purpose(&mut self, index: usize) {
         let mut failing = std::mem::take(&mut self.failing);
         match self.partitions[index].completion {
-            Completes::ByCheckpoint => self.fail_batch(index, &"a failure was injected"),
+            Completes::ByCheckpoint => {
+                // These come at their rate, and say nothing about the destination.
+                self.partitions[index].failures = 0;
+                self.fail_batch(index, &"a failure was injected");
+            }
             Completes::BySettlement => failing.iter().for_each(|&send| self.give_up(send)),
         }
         failing.clear();

@@ -18,7 +18,7 @@ use std::fmt;
 use std::ops::Range;
 
 use connect::checkpoint::Checkpoint;
-use connect::event::{EventBatch, PartitionId};
+use connect::event::EventBatch;
 use connect::sink::Sink;
 use connect::source::{Source, SourceError, StartPosition};
 
@@ -287,6 +287,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
         partition.watermark = Watermark::new(in_flight);
         partition.progress.dirty = false;
         partition.progress.furthest = None;
+        partition.accepted.clear();
+        partition.poison = None;
         partition.continuity = Continuity {
             restarted: true,
             ..Continuity::default()
@@ -317,6 +319,7 @@ impl fmt::Display for Restart<'_> {
 mod tests {
     use bytes::Bytes;
     use connect::checkpoint::ConsumerGroup;
+    use connect::event::PartitionId;
 
     use super::*;
 

@@ -10,8 +10,13 @@
 //!                             sent    | waiting: one send, once that of batch 7 is accepted
 //!   lane of destination 4     batch 9 | (nothing)
 //! ```
+//!
+//! Where sends are by partition key, only events of one key go together, and only their order is kept: a destination then
+//! has several lanes, and a key always has the same one.
 
 use std::collections::VecDeque;
+
+use units::partition_key::partition_of;
 
 use super::sends::{NONE, Sends};
 
@@ -20,7 +25,10 @@ use super::sends::{NONE, Sends};
 pub(super) struct Lanes {
     /// Those of a partition lie together, by destination.
     lanes: Vec<Lane>,
-    destinations: usize,
+    /// How many a partition has.
+    per_partition: usize,
+    /// How many a destination has.
+    per_destination: u32,
     /// Lanes with something waiting that may have room for a send, each once.
     ready: VecDeque<LaneId>,
     /// How many sends of a lane may be under way at once.
@@ -29,7 +37,7 @@ pub(super) struct Lanes {
 
 /// Names a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LaneId(usize);
+pub(super) struct LaneId(u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Lane {
@@ -45,23 +53,30 @@ struct Lane {
 }
 
 impl Lanes {
-    pub(super) fn new(partitions: usize, destinations: u32, in_flight: usize) -> Self {
-        let destinations = destinations as usize;
+    /// Lanes for sends `by_key` or of any events to a destination.
+    pub(super) fn new(partitions: usize, destinations: u32, by_key: bool, in_flight: usize) -> Self {
+        let per_destination = if by_key { LANES_OF_KEYS } else { 1 };
+        let per_partition = destinations as usize * per_destination as usize;
         Self {
-            lanes: vec![Lane::EMPTY; partitions * destinations],
-            destinations,
+            lanes: vec![Lane::EMPTY; partitions * per_partition],
+            per_partition,
+            per_destination,
             ready: VecDeque::new(),
             in_flight: u32::try_from(in_flight).unwrap_or(u32::MAX),
         }
     }
 
-    pub(super) fn id(&self, partition: usize, destination: u32) -> LaneId {
-        LaneId(partition * self.destinations + destination as usize)
+    pub(super) fn id(&self, partition: usize, destination: u32, key: Option<&[u8]>) -> LaneId {
+        let of_key = key.map_or(0, |key| partition_of(key, self.per_destination));
+        // Hubs have at most some thousand partitions.
+        let first = (partition * self.per_partition) as u32;
+        LaneId(first + destination * self.per_destination + of_key)
     }
 
     /// A send waits for its turn, behind all that do.
     pub(super) fn push(&mut self, id: LaneId, send: u32, sends: &mut Sends) {
-        let lane = &mut self.lanes[id.0];
+        sends.send_mut(send).lane = id;
+        let lane = &mut self.lanes[id.0 as usize];
         match lane.first {
             NONE => lane.first = send,
             _ => sends.send_mut(lane.last).follower = send,
@@ -76,7 +91,7 @@ impl Lanes {
         while sends.send(last).follower != NONE {
             last = sends.send(last).follower;
         }
-        let lane = &mut self.lanes[id.0];
+        let lane = &mut self.lanes[id.0 as usize];
         match lane.first {
             NONE => lane.last = last,
             first => sends.send_mut(last).follower = first,
@@ -87,7 +102,7 @@ impl Lanes {
     /// The next lane with something that waits and room for a send.
     pub(super) fn next_ready(&mut self) -> Option<LaneId> {
         while let Some(id) = self.ready.pop_front() {
-            let lane = &mut self.lanes[id.0];
+            let lane = &mut self.lanes[id.0 as usize];
             lane.ready = false;
             if lane.first != NONE && lane.under_way < self.in_flight {
                 return Some(id);
@@ -98,58 +113,76 @@ impl Lanes {
 
     /// The oldest send that waits.
     pub(super) fn first(&self, id: LaneId) -> Option<u32> {
-        Some(self.lanes[id.0].first).filter(|&first| first != NONE)
+        Some(self.lanes[id.0 as usize].first).filter(|&first| first != NONE)
     }
 
     /// Takes the oldest send that waits out of the queue.
     pub(super) fn pop(&mut self, id: LaneId, sends: &mut Sends) -> Option<u32> {
         let first = self.first(id)?;
         let send = sends.send_mut(first);
-        self.lanes[id.0].first = std::mem::replace(&mut send.follower, NONE);
+        self.lanes[id.0 as usize].first = std::mem::replace(&mut send.follower, NONE);
         Some(first)
     }
 
     /// A send begins.
     pub(super) fn begin(&mut self, id: LaneId) {
-        self.lanes[id.0].under_way += 1;
+        self.lanes[id.0 as usize].under_way += 1;
         // With room for several, what is left need not wait for this one.
         self.wake(id);
     }
 
     /// A send has ended, and nothing of it is left.
     pub(super) fn end(&mut self, id: LaneId) {
-        let lane = &mut self.lanes[id.0];
+        if id == LaneId::NONE {
+            return;
+        }
+        let lane = &mut self.lanes[id.0 as usize];
         lane.under_way = lane.under_way.saturating_sub(1);
         self.wake(id);
     }
 
     /// The most events that the destination took at once, as far as is known.
     pub(super) fn max_events(&self, id: LaneId) -> u32 {
-        self.lanes[id.0].max_events
+        self.lanes[id.0 as usize].max_events
     }
 
     /// A send of so many events was too large.
     pub(super) fn limit(&mut self, id: LaneId, events: u32) {
-        self.lanes[id.0].max_events = (events / 2).max(1);
+        self.lanes[id.0 as usize].max_events = (events / 2).max(1);
     }
 
     /// Forgets everything that waits or is under way of a partition.
     pub(super) fn clear(&mut self, partition: usize) {
-        let first = partition * self.destinations;
-        for lane in &mut self.lanes[first..][..self.destinations] {
+        let first = partition * self.per_partition;
+        for lane in &mut self.lanes[first..][..self.per_partition] {
             lane.first = NONE;
             lane.under_way = 0;
         }
     }
 
     fn wake(&mut self, id: LaneId) {
-        let lane = &mut self.lanes[id.0];
+        let lane = &mut self.lanes[id.0 as usize];
         if !lane.ready && lane.first != NONE && lane.under_way < self.in_flight {
             lane.ready = true;
             self.ready.push_back(id);
         }
     }
 }
+
+impl LaneId {
+    /// The lane of sends that are not ordered.
+    pub(super) const NONE: Self = Self(u32::MAX);
+}
+
+impl Default for LaneId {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// Keys are many, and those that share a lane wait for one another; a lane takes 20 bytes. A prime, since the same hash has
+/// chosen the destination already.
+const LANES_OF_KEYS: u32 = 17;
 
 impl Lane {
     const EMPTY: Self = Self {
@@ -185,8 +218,8 @@ mod tests {
 
     #[test]
     fn a_lane_is_ready_once_and_not_while_a_send_is_under_way() {
-        let (mut lanes, mut sends) = (Lanes::new(2, 3, 1), sends(4));
-        let id = lanes.id(1, 2);
+        let (mut lanes, mut sends) = (Lanes::new(2, 3, false, 1), sends(4));
+        let id = lanes.id(1, 2, None);
         lanes.push(id, 0, &mut sends);
         lanes.push(id, 1, &mut sends);
         assert_eq!((lanes.next_ready(), lanes.next_ready()), (Some(id), None));
@@ -201,8 +234,8 @@ mod tests {
 
     #[test]
     fn with_room_for_two_the_second_need_not_wait() {
-        let (mut lanes, mut sends) = (Lanes::new(1, 1, 2), sends(3));
-        let id = lanes.id(0, 0);
+        let (mut lanes, mut sends) = (Lanes::new(1, 1, false, 2), sends(3));
+        let id = lanes.id(0, 0, None);
         for send in 0..3 {
             lanes.push(id, send, &mut sends);
         }
@@ -216,8 +249,8 @@ mod tests {
 
     #[test]
     fn what_comes_back_waits_before_the_others() {
-        let (mut lanes, mut sends) = (Lanes::new(1, 1, 1), sends(4));
-        let id = lanes.id(0, 0);
+        let (mut lanes, mut sends) = (Lanes::new(1, 1, false, 1), sends(4));
+        let id = lanes.id(0, 0, None);
         for send in 0..3 {
             lanes.push(id, send, &mut sends);
         }
@@ -233,9 +266,19 @@ mod tests {
     }
 
     #[test]
+    fn a_key_has_one_lane_and_keys_have_several() {
+        let lanes = Lanes::new(2, 3, true, 1);
+        let keys = ["a", "b", "c", "d", "e", "f"].map(str::as_bytes);
+        let ids = keys.map(|key| lanes.id(1, 2, Some(key)));
+        assert_eq!(ids, keys.map(|key| lanes.id(1, 2, Some(key))));
+        assert!(ids.iter().any(|id| *id != ids[0]));
+        assert!(!ids.iter().any(|id| *id == lanes.id(1, 1, Some(b"a"))));
+    }
+
+    #[test]
     fn clearing_a_partition_leaves_the_others() {
-        let (mut lanes, mut sends) = (Lanes::new(2, 2, 1), sends(2));
-        let (gone, kept) = (lanes.id(0, 1), lanes.id(1, 0));
+        let (mut lanes, mut sends) = (Lanes::new(2, 2, false, 1), sends(2));
+        let (gone, kept) = (lanes.id(0, 1, None), lanes.id(1, 0, None));
         lanes.push(gone, 0, &mut sends);
         lanes.push(kept, 1, &mut sends);
         lanes.begin(gone);

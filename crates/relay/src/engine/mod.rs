@@ -10,6 +10,8 @@
 //! | `dispatch` | a batch is taken up: route, regroup, send |
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
 //! | `lanes` | which group may be sent to a destination, and which waits |
+//! | `keys` | groups by partition key, where the sink keeps it |
+//! | `poison`, `accepted` | events that are refused for good, and what was accepted beside them |
 //! | `gaps` | events that the source no longer has, and sources that number theirs again |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
@@ -17,6 +19,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
+use std::io;
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,7 +28,7 @@ use std::time::Instant;
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreError, StoreFuture};
 use connect::event::{EventBatch, PartitionId};
-use connect::sink::{SendOutcome, SendToken, SendUnit, Sink, SinkError};
+use connect::sink::{SendError, SendOutcome, SendToken, SendUnit, Sink, SinkError};
 use connect::source::{
     ByCheckpoint, BySettlement, Completion as _, Settlement, Source, SourceError, SourceEvent,
 };
@@ -38,13 +42,16 @@ use crate::ownership::OwnershipOptionsError;
 use crate::regroup::{Group, Regroup};
 use crate::route::Router;
 
+mod accepted;
 mod dispatch;
 mod gaps;
 mod in_flight;
+mod keys;
 mod lanes;
 mod outcome;
 mod pacer;
 mod partition;
+mod poison;
 mod progress;
 mod sends;
 mod sharing;
@@ -56,6 +63,7 @@ use in_flight::Slots;
 use lanes::Lanes;
 use pacer::Pacer;
 use partition::{Completes, Partition, State};
+use poison::Poison;
 use progress::Written;
 use sends::Sends;
 use sharing::Sharing;
@@ -115,6 +123,7 @@ pub struct Relay<S, K> {
     stop_by: Option<Instant>,
     /// Why the relay stops, if nobody asked it to.
     failure: Option<RelayError>,
+    poison: Poison,
     /// Whether the source numbers the events of a partition without a hole.
     contiguous: bool,
 
@@ -167,6 +176,32 @@ pub enum RelayError {
         first: i64,
         /// How many events are missing, as far as is known.
         missing: u64,
+    },
+    /// The file of dead letters cannot be opened.
+    #[error("the file of dead letters {} cannot be opened", path.display())]
+    DeadLetters {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A destination refuses an event for good, and the relay is to stop then.
+    #[error(
+        "the destination refuses {} of {bytes} bytes for good ({error}); `poison_events: {{dead_letter: <file>}}` puts \
+         such events aside and goes on",
+        poison::place(*partition, *sequence_number, offset)
+    )]
+    Poison {
+        /// The partition.
+        partition: PartitionId,
+        /// The event's sequence number.
+        sequence_number: i64,
+        /// Its offset; empty where the source has none.
+        offset: String,
+        /// How many bytes would have been forwarded.
+        bytes: usize,
+        /// What the destination says.
+        error: Box<SendError>,
     },
     /// The source has begun to number the events of a partition again, and the relay is to stop then.
     #[error(
@@ -300,7 +335,12 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 .enumerate()
                 .map(|(index, partition)| (partition.id, index))
                 .collect(),
-            lanes: Lanes::new(partitions.len(), fan_out, options.in_flight),
+            lanes: Lanes::new(
+                partitions.len(),
+                fan_out,
+                sink.sends_by_key(),
+                options.in_flight,
+            ),
             gathered: EventBatch::default(),
             positions: Vec::new(),
             partitions,
@@ -322,6 +362,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             now: now.into_std(),
             stop_by: None,
             failure: None,
+            poison: Poison::of(&options.poison_events)?,
             contiguous: source.has_contiguous_numbers(),
             outcomes: Vec::new(),
             vacancies: Vacancies::default(),

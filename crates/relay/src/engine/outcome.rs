@@ -8,6 +8,7 @@ use connect::sink::{ErrorClass, SendError, SendToken, Sink};
 use connect::source::{Completion as _, Settled, Settlement, SettlementResult, Source};
 
 use super::partition::{Completes, State};
+use super::poison::is_about_events;
 use super::sends::{NONE, Stage};
 use super::timers::Due;
 use super::{Relay, RelayError};
@@ -84,11 +85,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.transmit(index);
             return;
         }
-        let slot = self.slots.in_flight(self.sends.slot(index));
-        if slot.ticket.is_some() {
-            let lane = self.lanes.id(slot.partition, leader.destination);
-            self.lanes.end(lane);
-        }
+        self.lanes.end(leader.lane);
         let mut next = index;
         while next != NONE {
             let follower = self.sends.send(next).follower;
@@ -123,7 +120,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// A group has been accepted, or given up.
-    fn end_group(&mut self, index: u32) {
+    pub(super) fn end_group(&mut self, index: u32) {
         let slot = self.sends.slot(index);
         let in_flight = self.slots.in_flight_mut(slot);
         in_flight.unaccepted -= 1;
@@ -135,7 +132,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// Every event of a batch is accepted, or given up where messages are settled.
-    fn complete(&mut self, slot: u32) {
+    pub(super) fn complete(&mut self, slot: u32) {
         let in_flight = self.slots.remove(slot);
         self.sends.abandon(in_flight.sends);
         record_duration(
@@ -153,6 +150,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
         self.held_bytes -= in_flight.batch.message_bytes();
         let first = in_flight.batch.first_sequence_number();
+        let last = in_flight.batch.last_sequence_number();
         self.source.release(in_flight.batch);
         let index = in_flight.partition;
         let Some(ticket) = in_flight.ticket else {
@@ -162,10 +160,16 @@ impl<S: Source, K: Sink> Relay<S, K> {
         partition.in_flight.retain(|&other| other != slot);
         if partition.watermark.complete(ticket) {
             partition.progress.dirty = true;
+            partition.failures = 0;
+            if let Some(position) = partition.watermark.position() {
+                partition.accepted.forget_through(position.sequence_number);
+            }
             self.metrics.completed_events += partition.count_completed(first);
             if self.options.checkpoint == CheckpointPolicy::EachBatch || self.stop_by.is_some() {
                 self.write_soon(index);
             }
+        } else if let (Some(first), Some(last)) = (first, last) {
+            partition.accepted.complete_ahead(first, last);
         }
         self.run_soon(index);
         self.update_hold(index);
@@ -191,8 +195,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.metrics.throttled_sends += 1;
                 Some(retry_after)
             }
-            ErrorClass::TooLarge if send.attempted() > 1 => {
-                self.send_less(index);
+            ErrorClass::TooLarge | ErrorClass::Fatal
+                if send.attempted() > 1 && is_about_events(error) =>
+            {
+                self.send_less(index, error.class);
                 return;
             }
             ErrorClass::TooLarge | ErrorClass::Fatal => None,
@@ -209,6 +215,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         } else {
             let partition = self.slots.in_flight(self.sends.slot(index)).partition;
             match self.partitions[partition].completion {
+                Completes::ByCheckpoint if is_about_events(error) => self.poison(index, error),
                 Completes::ByCheckpoint => self.fail_batch(partition, error),
                 Completes::BySettlement => {
                     tracing::debug!(%error, "messages are abandoned");
@@ -218,16 +225,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
     }
 
-    /// The service takes less than it said: what rode with a group waits for the next send, or the group is halved.
-    fn send_less(&mut self, index: u32) {
+    /// The service takes less than it said, or refuses one of the events: what rode with a group waits for the next
+    /// send, or the group is halved.
+    fn send_less(&mut self, index: u32, class: ErrorClass) {
         let send = *self.sends.send(index);
         self.sends.end_attempt(index, Stage::Blocked);
         match self.sends.unhitch(index) {
             Some(riders) => {
-                let partition = self.slots.in_flight(self.sends.slot(index)).partition;
-                let lane = self.lanes.id(partition, send.destination);
-                self.lanes.limit(lane, send.attempted());
-                self.lanes.push_front(lane, riders, &mut self.sends);
+                if class == ErrorClass::TooLarge {
+                    self.lanes.limit(send.lane, send.attempted());
+                }
+                self.lanes.push_front(send.lane, riders, &mut self.sends);
             }
             None => self.sends.send_mut(index).part_max = send.attempted() / 2,
         }
@@ -321,25 +329,48 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if next == State::Resting {
             self.partitions[index].opening = Opening::Rest;
             self.metrics.count_closing(closing);
-            self.timers
-                .set(self.now + self.options.restart_after, Due::Reopen(index));
+            let rest = self.rest_after(index, closing);
+            self.timers.set(self.now + rest, Due::Reopen(index));
         }
+    }
+
+    /// How long a partition rests: longer and longer while its batches fail one after the other.
+    fn rest_after(&mut self, index: usize, closing: Closing) -> Duration {
+        let least = self.options.restart_after;
+        if closing != Closing::Batch {
+            return least;
+        }
+        let failures = &mut self.partitions[index].failures;
+        let rest = least.saturating_mul(1 << (*failures).min(REST_DOUBLINGS_MAX));
+        *failures += 1;
+        rest.min(REST_MAX.max(least))
     }
 
     /// Gives up the batches of a partition that are under way or wait.
     pub(super) fn abandon(&mut self, index: usize) {
         while let Some(slot) = self.partitions[index].in_flight.pop() {
+            let partition = &mut self.partitions[index];
+            partition
+                .accepted
+                .remember(&self.sends, self.slots.in_flight(slot));
             let abandoned = self.slots.remove(slot);
             self.metrics.doubtful_events += self.sends.abandon(abandoned.sends);
             self.held_bytes -= abandoned.batch.message_bytes();
             self.source.release(abandoned.batch);
         }
+        self.partitions[index].accepted.go_back();
         self.partitions[index].watermark.abandon();
         self.lanes.clear(index);
         self.release_parked(index);
         self.update_hold(index);
     }
 }
+
+/// A partition whose batches fail one after the other rests twice as long each time, so many times.
+const REST_DOUBLINGS_MAX: u32 = 5;
+
+/// No rest grows beyond this.
+const REST_MAX: Duration = Duration::from_secs(30);
 
 /// Sends that were handed over at one instant and accepted at another: those of a batch nearly always are, and one
 /// record does for all of them.

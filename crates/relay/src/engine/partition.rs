@@ -15,6 +15,7 @@ use std::time::Instant;
 use connect::checkpoint::{Checkpoint, ConsumerGroup, ETag};
 use connect::event::{EventBatch, PartitionId};
 
+use super::accepted::Accepted;
 use super::gaps::Continuity;
 use crate::metrics::Opening;
 use crate::watermark::Watermark;
@@ -35,6 +36,12 @@ pub(super) struct Partition {
     pub(super) held: bool,
     pub(super) progress: Progress,
     pub(super) continuity: Continuity,
+    /// What destinations have of batches that failed.
+    pub(super) accepted: Accepted,
+    /// The last event that was refused for good.
+    pub(super) poison: Option<i64>,
+    /// Batches that failed one after the other, without the watermark moving in between.
+    pub(super) failures: u32,
     /// The newest writing of its checkpoint, if it is shared: the next one replaces that and no other.
     pub(super) etag: Option<ETag>,
     /// Counts how often it was lost: what was begun before is of no account.
@@ -111,6 +118,9 @@ impl Partition {
             held: false,
             progress: Progress::default(),
             continuity: Continuity::default(),
+            accepted: Accepted::default(),
+            poison: None,
+            failures: 0,
             etag: None,
             tenure: 0,
             opening: Opening::Start,
@@ -132,6 +142,9 @@ impl Partition {
         self.watermark = Watermark::new(BATCHES_UNDER_WAY);
         self.progress = Progress::default();
         self.continuity = Continuity::default();
+        self.accepted.clear();
+        self.poison = None;
+        self.failures = 0;
         self.etag = None;
         self.tenure += 1;
     }

@@ -4,11 +4,13 @@
 //! for the same destination are sent together: the first one leads, and the others ride with it. Each try is an attempt
 //! with a token of its own, so the outcome of an attempt that was given up finds no send.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use connect::deadline_queue::DeadlineQueue;
 use connect::sink::SendToken;
 
+use super::lanes::LaneId;
 use crate::regroup::Group;
 
 /// One group on its way.
@@ -22,9 +24,13 @@ pub(super) struct Send {
     next_of_batch: u32,
     /// The next send for the same destination, which waits behind this one or rides with it; or [`NONE`].
     pub(super) follower: u32,
+    /// Where it waits for its turn; [`LaneId::NONE`] where nothing is ordered.
+    pub(super) lane: LaneId,
     pub(super) stage: Stage,
     pub(super) destination: u32,
-    /// The first event, as a position in the batch's order, that has not been accepted.
+    /// The first event, as a position in the batch's order.
+    start: u32,
+    /// The first one that has not been accepted.
     pub(super) next: u32,
     /// One past the last event of the part that is being sent.
     pub(super) part_end: u32,
@@ -87,8 +93,10 @@ impl Sends {
             slot,
             next_of_batch: others.unwrap_or(NONE),
             follower: NONE,
+            lane: LaneId::NONE,
             stage: Stage::Waiting,
             destination: group.destination,
+            start: group.start,
             next: group.start,
             part_end: group.start,
             end: group.end,
@@ -176,6 +184,20 @@ impl Sends {
             next = send.next_of_batch;
         }
         doubtful
+    }
+
+    /// The positions of the events that were accepted of a batch, from its last send on.
+    pub(super) fn accepted(&self, last: Option<u32>) -> impl Iterator<Item = Range<u32>> {
+        let sends = std::iter::successors(last, |&index| {
+            Some(self.sends[index as usize].next_of_batch).filter(|&next| next != NONE)
+        });
+        sends.map(|index| {
+            let send = &self.sends[index as usize];
+            match send.stage {
+                Stage::Over => send.start..send.end,
+                Stage::Waiting | Stage::Blocked | Stage::Sent | Stage::BackingOff => send.start..send.next,
+            }
+        })
     }
 
     /// Which send the outcome of an attempt is for; none if the attempt was given up, or never made.

@@ -40,6 +40,8 @@ pub struct Metrics {
     pub completed_events: u64,
     /// Events that the source no longer had when they were to be read: retention took them.
     pub missed_events: u64,
+    /// Events that a destination refused for good; one that is refused again counts once.
+    pub poison_events: u64,
     /// Partitions whose events the source has begun to number again, each time.
     pub restarted_partitions: u64,
     /// Events that the service said it had delivered before.
@@ -50,7 +52,8 @@ pub struct Metrics {
     pub abandoned_events: u64,
     /// Messages that were given back as if they had not been delivered, and the service has confirmed it.
     pub released_events: u64,
-    /// Messages that are in the dead-letter queue now: they could not be read, or the service said so.
+    /// Messages that are in the dead-letter queue now: they could not be read, or the service said so. Events that were put
+    /// into the file of dead letters.
     pub dead_lettered_events: u64,
     /// Messages whose lock had expired when they were settled: they come again.
     pub lock_lost_events: u64,
@@ -258,6 +261,7 @@ impl Metrics {
             completed_batches: 0,
             completed_events: 0,
             missed_events: 0,
+            poison_events: 0,
             restarted_partitions: 0,
             redelivered_events: 0,
             confirmed_events: 0,

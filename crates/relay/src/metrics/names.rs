@@ -75,6 +75,11 @@ pub const COUNTERS: &[Plain] = &[
         |metrics| metrics.missed_events,
     ),
     (
+        "parshall_relay_poison_events",
+        "Events that a destination refused for good",
+        |metrics| metrics.poison_events,
+    ),
+    (
         "parshall_relay_restarted_partitions",
         "Partitions whose events the source has begun to number again",
         |metrics| metrics.restarted_partitions,

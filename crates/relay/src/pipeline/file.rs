@@ -38,6 +38,9 @@ pub(super) struct Pipeline {
     /// What happens when the source no longer has events that were not read yet.
     #[serde(default)]
     pub(super) missed_events: MissedEvents,
+    /// What becomes of events that a destination refuses for good.
+    #[serde(default)]
+    pub(super) poison_events: PoisonEvents,
     #[serde(default)]
     pub(super) route: Route,
     pub(super) fan_out: Option<u32>,
@@ -193,6 +196,16 @@ pub(super) enum Route {
     Random,
     Key,
     RoundRobin,
+    SamePartition,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PoisonEvents {
+    #[default]
+    Hold,
+    Stop,
+    DeadLetter(PathBuf),
 }
 
 #[derive(Debug, Deserialize)]
@@ -312,6 +325,7 @@ impl Pipeline {
             },
             start_position: self.start.into(),
             missed_events: self.missed_events.into(),
+            poison_events: self.poison_events.clone().into(),
             failure_ratio: self.failure_ratio,
             restart_after: self.restart_after,
             stop_timeout: self.stop_timeout,
@@ -410,6 +424,7 @@ impl From<Route> for route::Route {
             Route::Random => Self::Random,
             Route::Key => Self::Key,
             Route::RoundRobin => Self::RoundRobin,
+            Route::SamePartition => Self::SamePartition,
         }
     }
 }
@@ -419,6 +434,16 @@ impl From<MissedEvents> for options::MissedEvents {
         match policy {
             MissedEvents::Report => Self::Report,
             MissedEvents::Stop => Self::Stop,
+        }
+    }
+}
+
+impl From<PoisonEvents> for options::PoisonEvents {
+    fn from(policy: PoisonEvents) -> Self {
+        match policy {
+            PoisonEvents::Hold => Self::Hold,
+            PoisonEvents::Stop => Self::Stop,
+            PoisonEvents::DeadLetter(path) => Self::DeadLetter(path),
         }
     }
 }

@@ -14,7 +14,8 @@
 //!   store: {files: ./checkpoints}  # or {blob: {connection_string: "${STORAGE}", container: checkpoints}}
 //!   write: each-batch              # or {every: 1 s}
 //! missed_events: report            # or stop: when retention took events that were not read yet
-//! route: key                       # random, key, round-robin
+//! poison_events: hold              # or stop, or {dead_letter: FILE}: when a destination refuses an event for good
+//! route: key                       # random, key, round-robin, same-partition
 //! batch: {events: 128, wait: 10 ms}
 //! ownership: {mode: greedy, renew: 10 s, expire: 60 s}     # or balanced, static; with an `identity`
 //! metrics: 127.0.0.1:9464
@@ -47,6 +48,7 @@ use settings::{Document, SettingsError};
 
 use crate::options::{RelayOptions, SettlingOptions};
 use crate::ownership::{OwnershipMode, OwnershipOptions};
+use crate::route::Route;
 
 mod file;
 mod service_bus;
@@ -196,6 +198,19 @@ impl PipelineConfig {
         let file: file::Pipeline = document.typed()?;
         validate::check(document, &file)?;
         Ok(file.into_config())
+    }
+
+    /// Whether the partition keys of events are to be kept by a hub with so many partitions, which then chooses the
+    /// partition by them: the service takes a key or a partition, and a part of its partitions can't be chosen by key.
+    #[must_use]
+    pub fn keeps_keys(&self, destinations: u32) -> bool {
+        self.relay.route == Route::Key && self.fan_out.is_none_or(|fan_out| fan_out == destinations)
+    }
+
+    /// Whether events stay in the partition of their number, which a hub with fewer partitions than the source can't do.
+    #[must_use]
+    pub fn keeps_partitions(&self) -> bool {
+        self.relay.route == Route::SamePartition && self.fan_out.is_none()
     }
 
     /// Whose progress the checkpoints are.

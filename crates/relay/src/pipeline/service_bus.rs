@@ -246,12 +246,16 @@ impl Names<'_> {
 }
 
 /// Keys that say nothing about a source whose messages are settled, and what stands for them.
-pub(super) const KEYS_OF_CHECKPOINTS: [(&str, &str); 9] = [
+pub(super) const KEYS_OF_CHECKPOINTS: [(&str, &str); 10] = [
     (
         "checkpoint",
         "each message is settled once its destination has it: leave it out",
     ),
     ("start", "a queue is read from its front: leave it out"),
+    (
+        "poison_events",
+        "a message that fails is abandoned, and the service makes it a dead letter: leave it out",
+    ),
     (
         "missed_events",
         "a queue numbers its messages with holes: leave it out",

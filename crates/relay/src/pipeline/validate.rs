@@ -7,7 +7,7 @@ use std::time::Duration;
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
-use super::file::{BlobStore, Checkpoint, Ownership, Pipeline, Sink, Source, Store, Write};
+use super::file::{BlobStore, Checkpoint, Ownership, Pipeline, Route, Sink, Source, Store, Write};
 use super::service_bus::KEYS_OF_CHECKPOINTS;
 use crate::ownership::RENEW_MIN;
 
@@ -38,6 +38,15 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         }
         (Source::EventHubs(_), Some(checkpoint)) => rules.checkpoint(checkpoint)?,
         (Source::ServiceBus(_), _) => {}
+    }
+    let between_hubs = matches!(
+        (&pipeline.source, &pipeline.sink),
+        (Source::EventHubs(_), Sink::EventHubs(_))
+    );
+    if matches!(pipeline.route, Route::SamePartition) && !between_hubs {
+        let reason = "only hubs have partitions to keep";
+        let advice = "leave `route` out";
+        return Err(document.mistake("route", reason, advice));
     }
     if let Some(fan_out) = pipeline.fan_out {
         rules.within("fan_out", fan_out, 1..=10_000)?;

@@ -20,6 +20,7 @@ mod failure;
 mod gaps;
 mod metrics;
 mod outage;
+mod poison;
 mod progress;
 mod settlement;
 mod sharing;
