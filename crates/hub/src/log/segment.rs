@@ -221,7 +221,8 @@ impl Segment {
     pub(super) fn readable_from(&self, position: usize) -> Option<BlockSlice> {
         match &self.content {
             Content::Resident(writer) => {
-                Some(writer.slice(position..self.readable.unwrap_or(self.sound_length())))
+                let end = self.readable.unwrap_or_else(|| self.sound_length());
+                Some(writer.slice(position..end))
             }
             Content::OnDisk | Content::Loading => None,
         }
