@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::event::{Event, EventBatch};
+use crate::service::ServiceError;
 
 /// Something that accepts events.
 ///
@@ -64,6 +65,12 @@ pub trait Sink {
         context: &mut Context<'_>,
         outcomes: &mut Vec<SendOutcome>,
     ) -> Poll<Result<(), SinkError>>;
+
+    /// Why the sink as a whole can't send at the moment, if it can't: there is no connection, and it is being made again.
+    #[inline]
+    fn outage(&self) -> Option<&ServiceError> {
+        None
+    }
 
     /// Says goodbye to the service, which does not take long whatever the service does, without waiting for outcomes. A
     /// sink that is just dropped is gone as well; the service takes it for one that failed.

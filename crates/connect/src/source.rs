@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use crate::checkpoint::Checkpoint;
 use crate::event::{EnqueuedTime, EventBatch, PartitionId};
+use crate::service::ServiceError;
 use crate::sink::ErrorClass;
 
 /// A stream of event batches from the partitions of one hub, topic or the like.
@@ -87,6 +88,19 @@ pub trait Source {
     /// Whether everything that was settled or given back is confirmed by the service, or given up, and nothing more can
     /// come of what was closed. Always so for sources by checkpoint.
     fn is_settled(&self) -> bool {
+        true
+    }
+
+    /// Why the source as a whole can't receive at the moment, if it can't: there is no connection, and it is being made
+    /// again. Never a reason that concerns single partitions, which close with their error.
+    #[inline]
+    fn outage(&self) -> Option<&ServiceError> {
+        None
+    }
+
+    /// Whether the service delivers, or would, what is in an open partition.
+    fn is_attached(&self, partition: PartitionId) -> bool {
+        let _ = partition;
         true
     }
 

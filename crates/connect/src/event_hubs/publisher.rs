@@ -188,6 +188,12 @@ impl Publisher {
         sent
     }
 
+    /// Why there is no connection to send through, if there is none.
+    #[must_use]
+    pub const fn outage(&self) -> Option<&ServiceError> {
+        self.transmitter.outage()
+    }
+
     /// Ready when a send that was refused as busy is worth another try; `Pending` registers the task to be woken.
     ///
     /// # Errors

@@ -83,6 +83,10 @@ impl Sink for EventHubsSink {
             .map_err(SinkError::from)
     }
 
+    fn outage(&self) -> Option<&ServiceError> {
+        self.publisher.outage()
+    }
+
     async fn shut_down(self) {
         self.publisher.shut_down().await;
     }

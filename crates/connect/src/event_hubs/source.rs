@@ -56,6 +56,8 @@ pub struct EventHubsSource {
     links_attached: u64,
     builder: BatchBuilder,
     closed: VecDeque<(PartitionId, ServiceError)>,
+    /// Whether a link was ever attached: then hub and consumer group were there.
+    has_worked: bool,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to, until it has fired.
     armed: Option<std::time::Instant>,
@@ -69,6 +71,8 @@ struct Reader {
     link: Option<LinkId>,
     /// How many events may be with us or with the user.
     window: u32,
+    /// Whether the service has let us read.
+    attached: bool,
     /// Events that were delivered and not released.
     unreleased: u32,
     /// Events that may still be delivered.
@@ -105,6 +109,7 @@ impl EventHubsSource {
             links_attached: 0,
             builder: BatchBuilder::new(source.batch, count),
             closed: VecDeque::new(),
+            has_worked: false,
             timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
             armed: None,
         })
@@ -178,8 +183,8 @@ impl EventHubsSource {
 
     /// The connection is gone, and with it every open partition.
     fn lose(&mut self, error: &ServiceError) {
-        tracing::warn!(%error, "there is no connection to receive from");
-        self.connection.lost();
+        tracing::debug!(%error, "there is no connection to receive from");
+        self.connection.lost(error);
         self.links.clear();
         for partition in self.partitions.clone() {
             if let Some(reader) = &mut self.readers[partition.0 as usize] {
@@ -240,19 +245,45 @@ impl EventHubsSource {
             match connection.next_event()? {
                 None => break,
                 Some(Event::Deliveries(deliveries)) => self.take_deliveries(deliveries)?,
+                Some(Event::LinkAttached { link, .. }) => self.take_attach(link),
                 Some(Event::LinkDetached { link, error }) => {
-                    if let Some(partition) = partition_of(&self.links, link) {
-                        // There is nothing left to detach.
-                        self.links[link.index()] = None;
-                        if let Some(reader) = &mut self.readers[partition.0 as usize] {
-                            reader.link = None;
-                        }
-                        self.fail(partition, ServiceError::of_detach(error));
-                    }
+                    self.take_detach(link, ServiceError::of_detach(error))?;
                 }
                 Some(_) => {}
             }
         }
+        Ok(())
+    }
+
+    fn take_attach(&mut self, link: LinkId) {
+        if let Some(partition) = partition_of(&self.links, link)
+            && let Some(reader) = &mut self.readers[partition.0 as usize]
+        {
+            reader.attached = true;
+            self.has_worked = true;
+        }
+    }
+
+    /// A link was refused, or has ended. An error says that the connection is of no more use.
+    fn take_detach(&mut self, link: LinkId, error: ServiceError) -> Result<(), ServiceError> {
+        let Some(partition) = partition_of(&self.links, link) else {
+            return Ok(());
+        };
+        // There is nothing left to detach.
+        self.links[link.index()] = None;
+        let mut was_attached = false;
+        if let Some(reader) = &mut self.readers[partition.0 as usize] {
+            reader.link = None;
+            was_attached = reader.attached;
+        }
+        if was_attached && error.is_unauthorized() {
+            return Err(error.of_working_link());
+        }
+        let error = match self.has_worked {
+            true => error.of_working_client(),
+            false => error,
+        };
+        self.fail(partition, error);
         Ok(())
     }
 
@@ -330,6 +361,7 @@ impl Source for EventHubsSource {
             position,
             link: None,
             window: self.window,
+            attached: false,
             unreleased: 0,
             credit: 0,
             ran_out: false,
@@ -376,7 +408,7 @@ impl Source for EventHubsSource {
             match self.poll_turn(context) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) if error.class == ErrorClass::Fatal => {
-                    self.connection.lost();
+                    self.connection.lost(&error);
                     return Poll::Ready(Err(error.into()));
                 }
                 Poll::Ready(Err(error)) => self.lose(&error),
@@ -413,6 +445,15 @@ impl Source for EventHubsSource {
             reader.credit = entitled;
             connection.engine().set_credit(link, entitled);
         }
+    }
+
+    fn outage(&self) -> Option<&ServiceError> {
+        self.connection.outage()
+    }
+
+    fn is_attached(&self, partition: PartitionId) -> bool {
+        let reader = self.readers.get(partition.0 as usize);
+        matches!(reader, Some(Some(reader)) if reader.attached)
     }
 
     async fn shut_down(self) {

@@ -68,6 +68,45 @@ impl ServiceError {
         }
     }
 
+    /// The same error as a client takes it that had been working: what has disappeared since then may be on its way back,
+    /// as it is while somebody deploys it again, so it is waited for.
+    pub(crate) fn of_working_client(self) -> Self {
+        let may_come_back = [
+            ErrorCondition::NOT_FOUND,
+            ErrorCondition::ENTITY_DISABLED,
+            ErrorCondition::ARGUMENT_ERROR,
+        ];
+        match may_come_back.iter().any(|condition| self.is(condition)) {
+            true => self.retryable(),
+            false => self,
+        }
+    }
+
+    /// The same error of a link that had been attached. A right that is missing all of a sudden can be a token that has
+    /// lapsed: a new connection puts a new one, and tells whether the right is really gone.
+    pub(crate) fn of_working_link(self) -> Self {
+        match self.is_unauthorized() {
+            true => self.retryable(),
+            false => self.of_working_client(),
+        }
+    }
+
+    /// Whether the right to do this is missing, or the key is wrong.
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        self.is(&ErrorCondition::UNAUTHORIZED_ACCESS)
+    }
+
+    fn is(&self, condition: &ErrorCondition) -> bool {
+        self.condition == condition.as_str()
+    }
+
+    fn retryable(self) -> Self {
+        Self {
+            class: ErrorClass::Retryable,
+            ..self
+        }
+    }
+
     /// The end of a link: the peer's reason, or that it gave none.
     pub(crate) fn of_detach(error: Option<Error>) -> Self {
         error.map_or_else(
@@ -202,7 +241,9 @@ fn class_of(condition: &ErrorCondition) -> ErrorClass {
         ErrorCondition::INVALID_FIELD,
         ErrorCondition::PRECONDITION_FAILED,
     ];
-    if *condition == ErrorCondition::SERVER_BUSY {
+    if *condition == ErrorCondition::SERVER_BUSY
+        || *condition == ErrorCondition::RESOURCE_LIMIT_EXCEEDED
+    {
         ErrorClass::Throttled {
             retry_after: SERVER_BUSY_WAIT,
         }
@@ -234,7 +275,6 @@ mod tests {
             "amqp:internal-error",
             "amqp:link:detach-forced",
             "amqp:connection:forced",
-            "amqp:resource-limit-exceeded",
             "amqp:link:transfer-limit-exceeded",
             "amqp:link:stolen",
             "com.example:never-heard-of",
@@ -258,7 +298,34 @@ mod tests {
         let busy = ErrorClass::Throttled {
             retry_after: Duration::from_secs(4),
         };
-        assert_eq!(class("com.microsoft:server-busy"), busy);
+        for throttled in ["com.microsoft:server-busy", "amqp:resource-limit-exceeded"] {
+            assert_eq!(class(throttled), busy, "{throttled}");
+        }
+    }
+
+    #[test]
+    fn what_disappears_while_a_client_works_is_waited_for_and_a_right_is_asked_for_again_once() {
+        let of = |condition: &'static str| {
+            ServiceError::of_condition(
+                &ErrorCondition::from(amqp::Symbol::from_static(condition)),
+                "why",
+            )
+        };
+        for passing in [
+            "amqp:not-found",
+            "com.microsoft:entity-disabled",
+            "com.microsoft:argument-error",
+        ] {
+            assert_eq!(of(passing).class, ErrorClass::Fatal, "{passing}");
+            let working = of(passing).of_working_client();
+            assert_eq!(working.class, ErrorClass::Retryable, "{passing}");
+        }
+        let unauthorized = of("amqp:unauthorized-access");
+        let of_client = unauthorized.clone().of_working_client();
+        assert_eq!(of_client.class, ErrorClass::Fatal);
+        assert_eq!(unauthorized.of_working_link().class, ErrorClass::Retryable);
+        let partition = of("com.microsoft:argument-out-of-range").of_working_link();
+        assert_eq!(partition.class, ErrorClass::Fatal);
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl ClientOptions {
                 attempts: u32::MAX,
                 delay: Duration::from_millis(200),
                 max_delay: Duration::from_secs(30),
+                jitter: 0.5,
                 ..RetryPolicy::default()
             },
         }

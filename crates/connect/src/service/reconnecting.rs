@@ -4,8 +4,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
+use units::mix;
 
 use super::connection::ServiceConnection;
 use super::endpoint::Endpoint;
@@ -15,9 +17,15 @@ use super::error::ServiceError;
 pub(crate) struct Reconnecting {
     endpoint: Arc<Endpoint>,
     state: State,
-    /// Attempts in a row that failed. A connection that broke counts as the first, so that one that breaks at once is
-    /// not made again without a pause.
+    /// Attempts in a row that failed. A connection that broke counts as one, and where it had not lasted it does not end
+    /// the row: one that breaks at once is not made again without a pause that grows.
     failures: u32,
+    /// When the connection came up last.
+    up_since: Instant,
+    /// Why there is no connection.
+    outage: Option<ServiceError>,
+    /// What the jitter of this connection is drawn from, so that clients that lost theirs together come back one by one.
+    jitter: u64,
 }
 
 enum State {
@@ -32,10 +40,14 @@ type Connecting = Pin<Box<dyn Future<Output = Result<ServiceConnection, ServiceE
 impl Reconnecting {
     /// Starts with a connection that is up.
     pub(crate) fn new(endpoint: Arc<Endpoint>, connection: ServiceConnection) -> Self {
+        let name = endpoint.container_id.bytes();
         Self {
+            jitter: name.fold(0, |hash, byte| mix(hash, u64::from(byte), 0)),
             endpoint,
             state: State::Up(Box::new(connection)),
             failures: 0,
+            up_since: Instant::now(),
+            outage: None,
         }
     }
 
@@ -52,19 +64,29 @@ impl Reconnecting {
         &self.endpoint
     }
 
-    /// The connection is of no more use.
-    pub(crate) fn lost(&mut self) {
+    /// Why there is no connection, if there is none.
+    #[inline]
+    pub(crate) const fn outage(&self) -> Option<&ServiceError> {
+        self.outage.as_ref()
+    }
+
+    /// The connection is of no more use, or could not be made.
+    pub(crate) fn lost(&mut self, error: &ServiceError) {
         if matches!(self.state, State::Up(_)) {
             self.state = State::Down;
-            self.failures = 1;
+            self.failures = match self.up_since.elapsed() >= LASTING {
+                true => 1,
+                false => self.failures.saturating_add(1),
+            };
         }
+        self.outage = Some(error.clone());
     }
 
     /// Ready once the connection is up: at once if it is, else after the delay that is due and an attempt. After a failed
     /// attempt, of which the error tells, the next call begins the next.
     ///
     /// # Errors
-    /// When an attempt failed. The last one that the options allow is fatal.
+    /// When an attempt failed. The last one that the options allow is fatal, and so is one that is not authorised.
     pub(crate) fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         loop {
             match &mut self.state {
@@ -72,7 +94,7 @@ impl Reconnecting {
                 State::Down if self.failures == 0 => self.connect(),
                 State::Down => {
                     let policy = &self.endpoint.options.reconnect;
-                    let Some(delay) = policy.delay_after(self.failures, 0) else {
+                    let Some(delay) = policy.delay_after(self.failures, self.jitter) else {
                         let attempts = self.failures;
                         self.failures = 0;
                         return Poll::Ready(Err(ServiceError::fatal(
@@ -90,13 +112,14 @@ impl Reconnecting {
                 }
                 State::Connecting(attempt) => match ready!(attempt.as_mut().poll(context)) {
                     Ok(connection) => {
-                        self.failures = 0;
+                        self.up_since = Instant::now();
+                        self.outage = None;
                         self.state = State::Up(Box::new(connection));
                     }
                     Err(error) => {
                         self.failures = self.failures.saturating_add(1);
                         self.state = State::Down;
-                        return Poll::Ready(Err(error));
+                        return Poll::Ready(Err(error.of_working_client()));
                     }
                 },
             }
@@ -116,6 +139,9 @@ impl Reconnecting {
         self.state = State::Connecting(Box::pin(ServiceConnection::open(endpoint)));
     }
 }
+
+/// A connection that was up for so long had worked.
+const LASTING: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Reconnecting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

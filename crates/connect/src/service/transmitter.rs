@@ -32,6 +32,8 @@ pub(crate) struct Transmitter {
     output_full: bool,
     next_tag: u32,
     links_attached: u64,
+    /// Whether the links that are to be there from the beginning were.
+    has_worked: bool,
 }
 
 /// Where messages can be sent.
@@ -83,6 +85,7 @@ impl Transmitter {
             output_full: false,
             next_tag: 0,
             links_attached: 0,
+            has_worked: false,
         };
         transmitter.attach_all();
         let attached = std::future::poll_fn(|context| transmitter.poll_attached(context));
@@ -93,6 +96,7 @@ impl Transmitter {
                     format!("the links to send through were not attached within {limit:?}");
                 Err(ServiceError::of_connection("timeout", description))
             })?;
+        transmitter.has_worked = true;
         Ok(transmitter)
     }
 
@@ -114,6 +118,12 @@ impl Transmitter {
             LinkState::Refused(error) => Some(error),
             LinkState::Detached | LinkState::Attaching(_) | LinkState::Attached(_) => None,
         }
+    }
+
+    /// Why there is no connection to send through, if there is none.
+    #[inline]
+    pub(crate) const fn outage(&self) -> Option<&ServiceError> {
+        self.connection.outage()
     }
 
     /// Ready when a send that was refused as busy is worth another try; `Pending` registers the task to be woken.
@@ -369,7 +379,7 @@ impl Transmitter {
                 }
                 Event::LinkDetached { link, error } => {
                     if let Some(index) = self.index_of(link) {
-                        self.take_detach(index, &ServiceError::of_detach(error));
+                        self.take_detach(index, &ServiceError::of_detach(error))?;
                     }
                 }
                 Event::DrainRequested(link) => {
@@ -426,9 +436,17 @@ impl Transmitter {
         }
     }
 
-    fn take_detach(&mut self, index: usize, error: &ServiceError) {
-        tracing::warn!(link = index, %error, "a link to send through is detached");
+    /// A link was refused, or has ended. An error says that the connection is of no more use.
+    fn take_detach(&mut self, index: usize, error: &ServiceError) -> Result<(), ServiceError> {
+        tracing::debug!(link = index, %error, "a link to send through is detached");
         let link = &mut self.links[index];
+        let error = &match link.state {
+            LinkState::Attached(_) if error.is_unauthorized() => {
+                return Err(error.clone().of_working_link());
+            }
+            _ if self.has_worked => error.clone().of_working_client(),
+            _ => error.clone(),
+        };
         link.state = match link.state {
             LinkState::Attaching(_) => LinkState::Refused(Box::new(error.clone())),
             LinkState::Detached | LinkState::Attached(_) | LinkState::Refused(_) => {
@@ -439,12 +457,13 @@ impl Transmitter {
         self.outstanding
             .forget_link(index as u32, |token| outcomes.push(failed(token, error)));
         self.blocked = false;
+        Ok(())
     }
 
     /// The connection is gone, and with it the outcomes of what was sent.
     fn lose(&mut self, error: &ServiceError) {
-        tracing::warn!(%error, "there is no connection to send through");
-        self.connection.lost();
+        tracing::debug!(%error, "there is no connection to send through");
+        self.connection.lost(error);
         for link in &mut self.links {
             link.state = LinkState::Detached;
         }

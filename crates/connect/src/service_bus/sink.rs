@@ -123,6 +123,10 @@ impl Sink for ServiceBusSink {
         polled.map_err(SinkError::from)
     }
 
+    fn outage(&self) -> Option<&ServiceError> {
+        self.transmitter.outage()
+    }
+
     async fn shut_down(self) {
         self.transmitter.shut_down().await;
     }

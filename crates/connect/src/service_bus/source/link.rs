@@ -67,10 +67,18 @@ impl ServiceBusSource {
     /// The link has ended. An error is one that a new link would meet again.
     pub(super) fn take_detach(&mut self, error: ServiceError) -> Result<(), ServiceError> {
         // Before it was ever used, whoever connects is told.
-        if error.class == ErrorClass::Fatal || self.intake == Intake::NotYet {
+        if self.intake == Intake::NotYet {
             return Err(error);
         }
-        tracing::warn!(%error, "the link to receive from is detached");
+        let error = match self.link {
+            Link::Attached(_) if error.is_unauthorized() => return Err(error.of_working_link()),
+            _ => error.of_working_client(),
+        };
+        if error.class == ErrorClass::Fatal {
+            return Err(error);
+        }
+        tracing::debug!(%error, "the link to receive from is detached");
+        self.link_outage = Some(error.clone());
         self.lose_link();
         self.link_failures = self.link_failures.saturating_add(1);
         let policy = &self.connection.endpoint().options.reconnect;
@@ -116,8 +124,8 @@ impl ServiceBusSource {
 
     /// The connection is gone, and with it the link.
     pub(super) fn lose(&mut self, error: &ServiceError) {
-        tracing::warn!(%error, "there is no connection to receive from");
-        self.connection.lost();
+        tracing::debug!(%error, "there is no connection to receive from");
+        self.connection.lost(error);
         self.orders.lose_links();
         self.lose_link();
     }

@@ -47,6 +47,8 @@ pub struct ServiceBusSource {
     links_attached: u64,
     /// Links in a row that ended without having delivered anything.
     link_failures: u32,
+    /// Why there is no link though there is a connection.
+    link_outage: Option<ServiceError>,
     intake: Intake,
     /// Counts the links that have been: receipts of earlier ones name locks that are elsewhere.
     generation: u32,
@@ -124,6 +126,7 @@ impl ServiceBusSource {
             link: Link::Detached,
             links_attached: 0,
             link_failures: 0,
+            link_outage: None,
             intake: Intake::NotYet,
             generation: 0,
             locks: Locks::default(),
@@ -250,6 +253,7 @@ impl ServiceBusSource {
                 Some(Event::LinkAttached { link, .. }) => {
                     if matches!(self.link, Link::Attaching(ours) if ours == link) {
                         self.link = Link::Attached(link);
+                        self.link_outage = None;
                     }
                 }
                 Some(Event::Drained(link)) => {
@@ -422,7 +426,7 @@ impl Source for ServiceBusSource {
             match self.poll_turn(context) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) if error.class == ErrorClass::Fatal => {
-                    self.connection.lost();
+                    self.connection.lost(&error);
                     return Poll::Ready(Err(error.into()));
                 }
                 Poll::Ready(Err(error)) => self.lose(&error),
@@ -458,6 +462,14 @@ impl Source for ServiceBusSource {
             && self.orders.is_idle()
             && self.events.is_empty()
             && self.intake != Intake::Draining
+    }
+
+    fn outage(&self) -> Option<&ServiceError> {
+        self.connection.outage().or(self.link_outage.as_ref())
+    }
+
+    fn is_attached(&self, _: PartitionId) -> bool {
+        matches!(self.link, Link::Attached(_))
     }
 
     async fn shut_down(self) {
