@@ -55,10 +55,16 @@ fn a_relay_that_waits_for_far_sends_is_to_fetch_more_ahead_and_is_faster_then() 
     );
     assert_eq!(hints.len(), 1, "{findings:?}");
     let far_sighted = run("relay.prefetch=2048");
-    let (before, after) = (forwarded_per_s(&near_sighted), forwarded_per_s(&far_sighted));
+    let (before, after) = (
+        forwarded_per_s(&near_sighted),
+        forwarded_per_s(&far_sighted),
+    );
     assert!(after > before, "{before} events/s, then {after}");
     for case in [near_sighted, far_sighted] {
         let delivery = &case["delivery"];
-        assert_eq!((&delivery["lost"], &delivery["reordered"]), (&0.into(), &0.into()));
+        assert_eq!(
+            (&delivery["lost"], &delivery["reordered"]),
+            (&0.into(), &0.into())
+        );
     }
 }

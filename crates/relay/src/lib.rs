@@ -13,6 +13,7 @@
 
 mod dead_letters;
 mod engine;
+pub mod health;
 pub mod metrics;
 mod options;
 pub mod ownership;

@@ -1,6 +1,7 @@
 //! `parshall relay`: one pipeline on its own, until it is interrupted.
 //!
 //! * `plan` tells what a pipeline does, before it does it; `summary` what it did.
+//! * `refusal` tells why it can't begin or go on, and what to do.
 //! * `identity` names a relay among those that it shares partitions with.
 //!
 //! ```text
@@ -10,6 +11,7 @@
 
 mod identity;
 mod plan;
+mod refusal;
 mod summary;
 
 use std::error::Error;
@@ -25,11 +27,12 @@ use connect::checkpoint::{
     BlobCheckpointStore, CheckpointStore, FileCheckpointStore, StoreError, Usage,
 };
 use connect::event::PartitionId;
-use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource};
+use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError};
 use connect::service::ClientOptions;
 use connect::service_bus::{ServiceBusSink, ServiceBusSource};
 use connect::sink::Sink;
 use connect::source::Source;
+use relay::health::lag;
 use relay::metrics::{MetricsHandle, endpoint};
 use relay::pipeline::{
     CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, PipelineConfig,
@@ -44,6 +47,7 @@ use tokio::sync::oneshot;
 use crate::exit::{CommandError, Exit};
 use crate::{logging, output};
 use plan::Plan;
+use refusal::{End, with_causes};
 
 /// The arguments of `relay`.
 #[derive(Debug, Args)]
@@ -72,7 +76,7 @@ A pipeline:
   missed_events: report                # or stop: if retention took events before they were read
   ownership: {mode: greedy}            # share the partitions with other relays on the same store;
                                        # or balanced; renew: 10 s, expire: 60 s, identity: a name
-  metrics: 127.0.0.1:9464              # /metrics and /health
+  metrics: 127.0.0.1:9464              # /metrics, /health and /ready
 
 From a queue or subscription, each message is settled once its destination has it; there is no
 checkpoint:
@@ -91,7 +95,8 @@ checkpoint:
 
 Delivery is at least once. SIGINT (Ctrl-C) or SIGTERM stops in good order: what is under way is
 finished, progress is written, and the exit status is 0. A second signal ends at once, with 130;
-nothing is lost either way. Logs go to standard error; PARSHALL_LOG says which, such as
+nothing is lost either way. What can't mend itself ends it with 3: a right that is missing, a hub or
+consumer group that is not there. Anything else is waited for; /ready says why events stand still. Logs go to standard error; PARSHALL_LOG says which, such as
 PARSHALL_LOG=debug.")]
 pub(crate) struct RelayArguments {
     /// The file that describes the pipeline: source, sink, and what is in between
@@ -139,32 +144,43 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
             let relay = async {
                 // What cannot be kept is found out before anything is asked of the service.
                 let store = store(config, from).await?;
-                let source = hub_source(document, from).await?;
+                let source = hub_source(document, &config.source, from).await?;
                 by_checkpoint(document, config, store, source, hub_sink(config, to).await?)
             };
-            connect_and_carry(relay, signals, tell).await
+            connect_and_carry(config, relay, signals, tell).await
         }
         (SourceConfig::EventHubs(from), SinkConfig::ServiceBus(to)) => {
             let relay = async {
                 let store = store(config, from).await?;
-                let source = hub_source(document, from).await?;
-                by_checkpoint(document, config, store, source, queue_sink(to).await?)
+                let source = hub_source(document, &config.source, from).await?;
+                by_checkpoint(
+                    document,
+                    config,
+                    store,
+                    source,
+                    queue_sink(&config.sink, to).await?,
+                )
             };
-            connect_and_carry(relay, signals, tell).await
+            connect_and_carry(config, relay, signals, tell).await
         }
         (SourceConfig::ServiceBus(from), SinkConfig::EventHubs(to)) => {
             let relay = async {
-                let source = queue_source(from).await?;
+                let source = queue_source(&config.source, from).await?;
                 by_settlement(document, config, source, hub_sink(config, to).await?)
             };
-            connect_and_carry(relay, signals, tell).await
+            connect_and_carry(config, relay, signals, tell).await
         }
         (SourceConfig::ServiceBus(from), SinkConfig::ServiceBus(to)) => {
             let relay = async {
-                let source = queue_source(from).await?;
-                by_settlement(document, config, source, queue_sink(to).await?)
+                let source = queue_source(&config.source, from).await?;
+                by_settlement(
+                    document,
+                    config,
+                    source,
+                    queue_sink(&config.sink, to).await?,
+                )
             };
-            connect_and_carry(relay, signals, tell).await
+            connect_and_carry(config, relay, signals, tell).await
         }
     }
 }
@@ -178,6 +194,11 @@ fn announce(
     let mut plan = Plan::new(config).to_string();
     if let Some(listener) = metrics {
         let address = listener.local_addr().map_err(CommandError::System)?;
+        if let SourceConfig::EventHubs(source) = &config.source {
+            let options = source_options(source)
+                .map_err(|error| refusal::of_end(End::Source(&config.source), &error, ""))?;
+            tokio::spawn(lag::watch(options, handle.clone()));
+        }
         writeln!(plan, "metrics      http://{address}/metrics").expect("a string takes everything");
         tokio::spawn(endpoint::serve(listener, handle, std::future::pending()));
     }
@@ -187,6 +208,7 @@ fn announce(
 
 /// Makes a relay, and runs it.
 async fn connect_and_carry<S: Source, K: Sink>(
+    config: &PipelineConfig,
     relay: impl Future<Output = Result<Relay<S, K>, CommandError>>,
     mut signals: Signals,
     tell: impl FnOnce(MetricsHandle) -> Result<(), CommandError>,
@@ -198,11 +220,12 @@ async fn connect_and_carry<S: Source, K: Sink>(
         connected = relay => connected?,
     };
     tell(relay.metrics_handle())?;
-    carry(relay, signals).await
+    carry(config, relay, signals).await
 }
 
 /// Runs the relay until the signals end it.
 async fn carry<S: Source, K: Sink>(
+    config: &PipelineConfig,
     relay: Relay<S, K>,
     mut signals: Signals,
 ) -> Result<Exit, CommandError> {
@@ -224,7 +247,7 @@ async fn carry<S: Source, K: Sink>(
             }
         }
     };
-    let summary = summary.map_err(|error| unavailable("the pipeline ended", &error))?;
+    let summary = summary.map_err(|error| refusal::of_relay(config, &error))?;
     // Where standard error itself cannot be written, the exit status is all that is left to tell.
     let _ = io::stderr().write_all(summary::told::<S::Completion>(&summary).as_bytes());
     Ok(Exit::Passed)
@@ -316,31 +339,28 @@ async fn store(
     })
 }
 
+/// How the hub that is read is reached.
+fn source_options(config: &EventHubsSourceConfig) -> Result<EventHubsOptions, HubNameError> {
+    let options = EventHubsOptions::new(config.connection_string.clone(), Some(&config.hub))?;
+    Ok(EventHubsOptions {
+        transport: config.transport,
+        certificate_authority: config.certificate_authority.clone(),
+        ..options
+    })
+}
+
 async fn hub_source(
     document: &Document,
+    end: &SourceConfig,
     config: &EventHubsSourceConfig,
 ) -> Result<EventHubsSource, CommandError> {
-    let EventHubsSourceConfig {
-        connection_string,
-        hub,
-        consumer_group,
-        partitions,
-        transport,
-        certificate_authority,
-        options: source_options,
-        adapt_prefetch,
-        ..
-    } = config;
-    let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
-        .map_err(|error| source_refused(&error))?;
-    options.transport = *transport;
-    options
-        .certificate_authority
-        .clone_from(certificate_authority);
-    let mut source = EventHubsSource::connect(options, consumer_group, *source_options)
+    let hub = &config.hub;
+    let end = End::Source(end);
+    let options = source_options(config).map_err(|error| refusal::of_end(end, &error, ""))?;
+    let mut source = EventHubsSource::connect(options, &config.consumer_group, config.options)
         .await
-        .map_err(|error| source_refused(&error))?;
-    if let Some(wanted) = partitions {
+        .map_err(|error| refusal::of_end(end, &error, &error.condition))?;
+    if let Some(wanted) = &config.partitions {
         let existing = source.partitions();
         if let Some(missing) = wanted
             .iter()
@@ -357,13 +377,16 @@ async fn hub_source(
         }
         source.retain_partitions(|partition| wanted.contains(&partition.0));
     }
-    if let Some(max_bytes) = *adapt_prefetch {
+    if let Some(max_bytes) = config.adapt_prefetch {
         source.adapt_prefetch(max_bytes);
     }
     Ok(source)
 }
 
-async fn queue_source(config: &ServiceBusSourceConfig) -> Result<ServiceBusSource, CommandError> {
+async fn queue_source(
+    end: &SourceConfig,
+    config: &ServiceBusSourceConfig,
+) -> Result<ServiceBusSource, CommandError> {
     let options = ClientOptions {
         transport: config.transport,
         certificate_authority: config.certificate_authority.clone(),
@@ -371,7 +394,7 @@ async fn queue_source(config: &ServiceBusSourceConfig) -> Result<ServiceBusSourc
     };
     ServiceBusSource::connect(options, config.receive)
         .await
-        .map_err(|error| source_refused(&error))
+        .map_err(|error| refusal::of_end(End::Source(end), &error, &error.condition))
 }
 
 async fn hub_sink(
@@ -384,22 +407,26 @@ async fn hub_sink(
         transport,
         certificate_authority,
     } = config;
+    let end = End::Sink(&pipeline.sink);
     let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
-        .map_err(|error| sink_refused(&error))?;
+        .map_err(|error| refusal::of_end(end, &error, ""))?;
     options.transport = *transport;
     options
         .certificate_authority
         .clone_from(certificate_authority);
     let mut sink = EventHubsSink::connect(options)
         .await
-        .map_err(|error| sink_refused(&error))?;
+        .map_err(|error| refusal::of_end(end, &error, &error.condition))?;
     if pipeline.keeps_keys(sink.destinations()) {
         sink.keep_keys();
     }
     Ok(sink)
 }
 
-async fn queue_sink(config: &ServiceBusSinkConfig) -> Result<ServiceBusSink, CommandError> {
+async fn queue_sink(
+    end: &SinkConfig,
+    config: &ServiceBusSinkConfig,
+) -> Result<ServiceBusSink, CommandError> {
     let options = ClientOptions {
         transport: config.transport,
         certificate_authority: config.certificate_authority.clone(),
@@ -407,7 +434,7 @@ async fn queue_sink(config: &ServiceBusSinkConfig) -> Result<ServiceBusSink, Com
     };
     ServiceBusSink::connect(options, config.unit)
         .await
-        .map_err(|error| sink_refused(&error))
+        .map_err(|error| refusal::of_end(End::Sink(end), &error, &error.condition))
 }
 
 /// SIGINT and SIGTERM, from the moment on at which this is made.
@@ -433,21 +460,9 @@ impl Signals {
     }
 }
 
-fn source_refused(error: &dyn Error) -> CommandError {
-    unavailable("the source can't be used", error)
-}
-
-fn sink_refused(error: &dyn Error) -> CommandError {
-    unavailable("the sink can't be used", error)
-}
-
 /// An error with all of its causes, in one line.
 fn unavailable(what: &str, error: &dyn Error) -> CommandError {
-    let mut message = format!("{what}: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message.push_str(&format!(": {error}"));
-        cause = error.source();
+    CommandError::Unavailable {
+        message: with_causes(what, error),
     }
-    CommandError::Unavailable { message }
 }

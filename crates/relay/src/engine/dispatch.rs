@@ -211,13 +211,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let destination = self.sends.send(leader).destination;
         let max_bytes = self.sink.max_batch_bytes(destination);
         let max_events = self.lanes.max_events(lane);
-        let key = self.key_of(leader);
         let (mut events, mut bytes) = (self.sends.send(leader).unsent(), self.group_bytes(leader));
         let mut last = leader;
         while let Some(next) = self.lanes.first(lane) {
             events = events.saturating_add(self.sends.send(next).unsent());
             bytes = bytes.saturating_add(self.group_bytes(next));
-            if events > max_events || bytes > max_bytes || self.key_of(next) != key {
+            let same_key = self.key_of(next) == self.key_of(leader);
+            if events > max_events || bytes > max_bytes || !same_key {
                 return;
             }
             self.lanes.pop(lane, &mut self.sends);
@@ -259,7 +259,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         match self.partitions[index].completion {
             Completes::ByCheckpoint => {
                 // These come at their rate, and say nothing about the destination.
-                self.partitions[index].failures = 0;
+                self.partitions[index].rests = 0;
                 self.fail_batch(index, &"a failure was injected");
             }
             Completes::BySettlement => failing.iter().for_each(|&send| self.give_up(send)),

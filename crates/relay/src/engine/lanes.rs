@@ -54,7 +54,12 @@ struct Lane {
 
 impl Lanes {
     /// Lanes for sends `by_key` or of any events to a destination.
-    pub(super) fn new(partitions: usize, destinations: u32, by_key: bool, in_flight: usize) -> Self {
+    pub(super) fn new(
+        partitions: usize,
+        destinations: u32,
+        by_key: bool,
+        in_flight: usize,
+    ) -> Self {
         let per_destination = if by_key { LANES_OF_KEYS } else { 1 };
         let per_partition = destinations as usize * per_destination as usize;
         Self {

@@ -15,6 +15,7 @@
 //! | `gaps` | events that the source no longer has, and sources that number theirs again |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
+//! | `connectivity` | what is wrong at either end: what ends the relay, what is waited for |
 //! | `partition`, `in_flight`, `sends`, `timers`, `pacer`, `vacancies` | the state that these work on |
 
 use std::collections::{HashMap, VecDeque};
@@ -36,13 +37,15 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use units::Random;
 
-use crate::metrics::{Closing, Loss, Metrics, MetricsHandle, MetricsRequests, Wait};
+use crate::health::troubles::Troubles;
+use crate::metrics::{Closing, Metrics, MetricsHandle, MetricsRequests, Wait};
 use crate::options::{CheckpointPolicy, RelayOptions, SettlingOptions};
 use crate::ownership::OwnershipOptionsError;
 use crate::regroup::{Group, Regroup};
 use crate::route::Router;
 
 mod accepted;
+mod connectivity;
 mod dispatch;
 mod gaps;
 mod in_flight;
@@ -132,6 +135,11 @@ pub struct Relay<S, K> {
     /// Draws the injected failures.
     failures: Random,
     metrics: Metrics,
+    troubles: Troubles,
+    /// Why the relay cannot go on, once that is known.
+    ends_with: Option<RelayError>,
+    /// When the relay was made.
+    began: Instant,
     /// How many batches wait for their turn.
     parked: usize,
     /// What the loop sleeps for, and since when.
@@ -368,6 +376,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
             vacancies: Vacancies::default(),
             failures: Random::for_concern(options.seed, INJECTED_FAILURES),
             metrics: Metrics::of(options.ownership.as_ref()),
+            troubles: Troubles::default(),
+            ends_with: None,
+            began: now.into_std(),
             parked: 0,
             asleep: None,
             requests: MetricsRequests::new(),
@@ -420,6 +431,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress |= self.transmit_ready();
             progress |= self.poll_progress(context)?;
             progress |= self.poll_sharing(context)?;
+            self.poll_health()?;
             progress |= self.poll_clock(context);
             if let Some(ended) = self.ended() {
                 if let Some(failure) = self.failure.take() {
@@ -465,18 +477,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                     self.metrics.failed_lock_renewals += u64::from(failed);
                 }
                 Poll::Ready(SourceEvent::PartitionClosed { partition, error }) => {
-                    self.metrics.closed_partitions += 1;
-                    if S::Completion::settlement(Settlement::Release).is_some() {
-                        // It makes its links again by itself; one that cannot has nothing more to say.
-                        return Err(error.into());
-                    }
-                    if self.sharing.is_some() && error.is_stolen() {
-                        self.lose(partition, Loss::Taken, &error);
-                    } else if let Some(&index) = self.indices.get(&partition)
-                        && !self.position_refused(index, &error)
-                    {
-                        self.stop_partition(index, Closing::Service, &error);
-                    }
+                    self.close_by_service(partition, error)?;
                 }
             }
         }
@@ -506,6 +507,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.stop_by,
             sharing.and_then(|sharing| sharing.next_deadline(self.stop_by.is_some())),
             self.pacer.next(),
+            self.troubles.next_deadline(),
         ];
         let Some(next) = deadlines.into_iter().flatten().min() else {
             return progress;
@@ -566,6 +568,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             Some(sharing) => sharing.owned(),
             None => self.partitions.len(),
         } as u64;
+        self.metrics.health = self.health();
     }
 
     /// Stops in good order because of an error, which [`run`](Self::run) returns in the end.

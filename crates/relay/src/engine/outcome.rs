@@ -1,6 +1,5 @@
 //! Sends end: with acceptance, with another try, or with the failure of their batch, which stops the partition.
 
-use std::fmt;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use super::poison::is_about_events;
 use super::sends::{NONE, Stage};
 use super::timers::Due;
 use super::{Relay, RelayError};
+use crate::health::troubles::Cause;
 use crate::metrics::{Closing, Opening, record_count, record_duration, record_durations};
 use crate::options::CheckpointPolicy;
 
@@ -147,6 +147,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.metrics.failed_batches += 1;
         } else {
             self.metrics.completed_batches += 1;
+            if in_flight.ticket.is_none() && self.partitions[in_flight.partition].rests > 0 {
+                self.note_progress(in_flight.partition);
+            }
         }
         self.held_bytes -= in_flight.batch.message_bytes();
         let first = in_flight.batch.first_sequence_number();
@@ -160,11 +163,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
         partition.in_flight.retain(|&other| other != slot);
         if partition.watermark.complete(ticket) {
             partition.progress.dirty = true;
-            partition.failures = 0;
             if let Some(position) = partition.watermark.position() {
                 partition.accepted.forget_through(position.sequence_number);
             }
             self.metrics.completed_events += partition.count_completed(first);
+            if partition.rests > 0 {
+                self.note_progress(index);
+            }
             if self.options.checkpoint == CheckpointPolicy::EachBatch || self.stop_by.is_some() {
                 self.write_soon(index);
             }
@@ -179,6 +184,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     fn refuse(&mut self, index: u32, error: &SendError) {
         let send = *self.sends.send(index);
         self.metrics.failed_sends += 1;
+        self.note_refusal(error);
         // One that has timed out has no deadline any more.
         let elapsed = match self.sends.deadline(index) {
             Some(deadline) => self.elapsed_before(deadline),
@@ -219,6 +225,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 Completes::ByCheckpoint => self.fail_batch(partition, error),
                 Completes::BySettlement => {
                     tracing::debug!(%error, "messages are abandoned");
+                    self.note_stop(partition, Closing::Batch, error);
                     self.give_up(index);
                 }
             }
@@ -303,18 +310,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// A batch cannot be carried: its partition stops, and resumes from its checkpoint after a rest.
-    pub(super) fn fail_batch(&mut self, index: usize, cause: &dyn fmt::Display) {
+    pub(super) fn fail_batch(&mut self, index: usize, cause: &dyn Cause) {
         self.metrics.failed_batches += 1;
         self.stop_partition(index, Closing::Batch, cause);
     }
 
     /// Closes a partition, gives back what is held of it, and lets it rest. What it has completed is still written.
-    pub(super) fn stop_partition(
-        &mut self,
-        index: usize,
-        closing: Closing,
-        cause: &dyn fmt::Display,
-    ) {
+    pub(super) fn stop_partition(&mut self, index: usize, closing: Closing, cause: &dyn Cause) {
         let partition = &mut self.partitions[index];
         let next = match partition.state {
             State::Open | State::Fencing => State::Resting,
@@ -322,28 +324,15 @@ impl<S: Source, K: Sink> Relay<S, K> {
             _ => return,
         };
         partition.state = next;
-        tracing::warn!(partition = partition.id.0, %cause, "the partition stops");
         self.source.close(partition.id);
+        let rest = self.note_stop(index, closing, cause);
         self.abandon(index);
         self.write_soon(index);
         if next == State::Resting {
             self.partitions[index].opening = Opening::Rest;
             self.metrics.count_closing(closing);
-            let rest = self.rest_after(index, closing);
             self.timers.set(self.now + rest, Due::Reopen(index));
         }
-    }
-
-    /// How long a partition rests: longer and longer while its batches fail one after the other.
-    fn rest_after(&mut self, index: usize, closing: Closing) -> Duration {
-        let least = self.options.restart_after;
-        if closing != Closing::Batch {
-            return least;
-        }
-        let failures = &mut self.partitions[index].failures;
-        let rest = least.saturating_mul(1 << (*failures).min(REST_DOUBLINGS_MAX));
-        *failures += 1;
-        rest.min(REST_MAX.max(least))
     }
 
     /// Gives up the batches of a partition that are under way or wait.
@@ -365,12 +354,6 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.update_hold(index);
     }
 }
-
-/// A partition whose batches fail one after the other rests twice as long each time, so many times.
-const REST_DOUBLINGS_MAX: u32 = 5;
-
-/// No rest grows beyond this.
-const REST_MAX: Duration = Duration::from_secs(30);
 
 /// Sends that were handed over at one instant and accepted at another: those of a batch nearly always are, and one
 /// record does for all of them.

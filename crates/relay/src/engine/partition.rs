@@ -17,6 +17,7 @@ use connect::event::{EventBatch, PartitionId};
 
 use super::accepted::Accepted;
 use super::gaps::Continuity;
+use crate::health::Position;
 use crate::metrics::Opening;
 use crate::watermark::Watermark;
 
@@ -40,14 +41,16 @@ pub(super) struct Partition {
     pub(super) accepted: Accepted,
     /// The last event that was refused for good.
     pub(super) poison: Option<i64>,
-    /// Batches that failed one after the other, without the watermark moving in between.
-    pub(super) failures: u32,
     /// The newest writing of its checkpoint, if it is shared: the next one replaces that and no other.
     pub(super) etag: Option<ETag>,
     /// Counts how often it was lost: what was begun before is of no account.
     pub(super) tenure: u64,
     /// Why it is opened the next time.
     pub(super) opening: Opening,
+    /// How often in a row it had to rest, without the watermark moving in between.
+    pub(super) rests: u32,
+    /// Where it was opened, as long as no batch is done.
+    pub(super) placed: Position,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,10 +123,11 @@ impl Partition {
             continuity: Continuity::default(),
             accepted: Accepted::default(),
             poison: None,
-            failures: 0,
             etag: None,
             tenure: 0,
             opening: Opening::Start,
+            rests: 0,
+            placed: Position::Unknown,
         }
     }
 
@@ -144,9 +148,10 @@ impl Partition {
         self.continuity = Continuity::default();
         self.accepted.clear();
         self.poison = None;
-        self.failures = 0;
         self.etag = None;
         self.tenure += 1;
+        self.rests = 0;
+        self.placed = Position::Unknown;
     }
 
     /// How many events the watermark has passed for the first time, now that the batch which begins with `first` has

@@ -99,7 +99,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                         partition = partition.0, sequence_number, %error,
                         "the event can't be written to the file of dead letters"
                     );
-                    self.fail_batch(of, &error);
+                    self.fail_batch(of, &"the file of dead letters can't be written");
                 }
             },
         }

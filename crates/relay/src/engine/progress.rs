@@ -15,11 +15,12 @@ use std::time::Duration;
 use connect::checkpoint::{Checkpoint, ETag, StoreError};
 use connect::event::PartitionId;
 use connect::sink::Sink;
-use connect::source::{Completion as _, Source};
+use connect::source::{Completion as _, Source, StartPosition};
 
 use super::partition::State;
 use super::timers::Due;
 use super::{Relay, RelayError};
+use crate::health::{Place, Position};
 use crate::metrics::{Closing, Loss, record_duration};
 use crate::options::CheckpointPolicy;
 
@@ -180,6 +181,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 record_duration(&mut self.metrics.checkpoint_us, elapsed);
                 progress.failures = 0;
                 progress.failing_since = None;
+                if !self.troubles.is_empty() {
+                    self.troubles.heals(Place::Checkpoints, partition.id, now);
+                }
                 let eager = self.options.checkpoint == CheckpointPolicy::EachBatch
                     || partition.state != State::Open;
                 if eager {
@@ -194,7 +198,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             Err(error) if partition.watermark.position().is_none() => {
                 self.metrics.failed_checkpoints += 1;
                 record_duration(&mut self.metrics.failed_checkpoint_us, elapsed);
-                tracing::warn!(partition = partition.id.0, %error, "the checkpoint cannot be fenced");
+                self.troubles.occurs(Place::Checkpoints, &error, now);
             }
             Err(error) => {
                 self.metrics.failed_checkpoints += 1;
@@ -202,7 +206,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 progress.dirty = true;
                 progress.failures += 1;
                 let failing_since = *progress.failing_since.get_or_insert(now - elapsed);
-                tracing::warn!(partition = partition.id.0, %error, "the checkpoint cannot be written");
+                self.troubles
+                    .holds(Place::Checkpoints, partition.id, &error, now);
                 let retry = &self.options.retry;
                 let next = retry.delay_after(progress.failures, index as u64);
                 // The claim is no better off: it ends when that cannot be renewed either.
@@ -306,12 +311,14 @@ impl<S: Source, K: Sink> Relay<S, K> {
             match listed {
                 Ok(checkpoints) => {
                     self.listed = true;
+                    self.troubles.outage(Place::Checkpoints, None, self.now);
                     self.open_partitions(checkpoints, context);
                 }
                 // Before anything was carried, nothing is lost by giving up.
                 Err(error) if !self.listed => return Err(error.into()),
                 Err(error) => {
-                    tracing::warn!(%error, "the checkpoints cannot be read");
+                    self.troubles
+                        .outage(Place::Checkpoints, Some(&error), self.now);
                     for index in 0..self.partitions.len() {
                         if self.partitions[index].state == State::Loading {
                             self.partitions[index].state = State::Resting;
@@ -341,6 +348,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 &self.options.start_position,
                 partition.watermark.position().is_some(),
             );
+            partition.placed = placed(checkpoint.as_ref(), &position);
             if self.sharing.is_none() {
                 partition.state = State::Open;
             } else if self.may_write(index) {
@@ -364,6 +372,25 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.metrics.count_opening(self.partitions[index].opening);
             self.source.open(id, S::Completion::start(position));
         }
+    }
+}
+
+/// What a partition that is opened there has done.
+fn placed(checkpoint: Option<&Checkpoint>, position: &StartPosition) -> Position {
+    let number = checkpoint.and_then(|checkpoint| checkpoint.sequence_number);
+    match (number, position) {
+        (Some(number), _) => Position::After(number),
+        (None, StartPosition::AfterSequenceNumber(number)) => Position::After(*number),
+        (None, StartPosition::AtSequenceNumber(number)) => {
+            Position::After(number.saturating_sub(1))
+        }
+        (None, StartPosition::Earliest) => Position::Beginning,
+        (
+            None,
+            StartPosition::Latest
+            | StartPosition::AfterOffset(_)
+            | StartPosition::AtEnqueuedTime(_),
+        ) => Position::Unknown,
     }
 }
 

@@ -195,7 +195,9 @@ impl Sends {
             let send = &self.sends[index as usize];
             match send.stage {
                 Stage::Over => send.start..send.end,
-                Stage::Waiting | Stage::Blocked | Stage::Sent | Stage::BackingOff => send.start..send.next,
+                Stage::Waiting | Stage::Blocked | Stage::Sent | Stage::BackingOff => {
+                    send.start..send.next
+                }
             }
         })
     }

@@ -22,6 +22,7 @@ use units::{Random, mix};
 
 use super::partition::State;
 use super::{Relay, RelayError};
+use crate::health::Place;
 use crate::metrics::{Closing, Loss, Opening, record_duration};
 use crate::options::RelayOptions;
 use crate::ownership::lease::{Lease, LeaseInstant};
@@ -98,6 +99,11 @@ impl Sharing {
     /// How many partitions are owned.
     pub(super) fn owned(&self) -> usize {
         self.held.len()
+    }
+
+    /// Whether it is known what other relays own.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.answered
     }
 
     /// Whether nothing is owned, or about to be.
@@ -294,7 +300,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             Err(error) if !sharing.answered => return Err(error.into()),
             Err(error) => {
                 self.metrics.failed_renewals += sharing.held.len() as u64;
-                tracing::warn!(%error, "the claims cannot be read");
+                self.troubles.outage(Place::Ownership, Some(&error), now);
                 sharing.unsettled = true;
                 sharing.rest(now);
                 return Ok(());
@@ -360,12 +366,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
             Ok(won) => won.into_iter().map(|own| (own.partition, own)).collect(),
             Err(error) => {
                 self.metrics.failed_renewals += renewed.len() as u64;
-                tracing::warn!(%error, "the claims cannot be renewed");
+                self.troubles.outage(Place::Ownership, Some(&error), now);
                 sharing.unsettled = true;
                 sharing.rest(now);
                 return Ok(());
             }
         };
+        self.troubles.outage(Place::Ownership, None, now);
         self.metrics.ownership_cycles += 1;
         record_duration(
             &mut self.metrics.ownership_cycle_us,
@@ -437,7 +444,14 @@ impl<S: Source, K: Sink> Relay<S, K> {
         sharing.look_at_leases();
         sharing.hurry(now);
         self.metrics.count_loss(loss);
-        tracing::warn!(partition = partition.0, %cause, "the partition is lost");
+        self.troubles.forget(partition, now);
+        match loss {
+            // That is how relays come to equal shares.
+            Loss::Taken => {
+                tracing::info!(partition = partition.0, %cause, "the partition is another relay's now");
+            }
+            Loss::Expired => self.troubles.occurs(Place::Ownership, &EXPIRED, now),
+        }
         let index = self.indices[&partition];
         if self.partitions[index].state.takes_batches() {
             self.metrics.count_closing(Closing::Loss);
@@ -462,6 +476,9 @@ impl fmt::Debug for Sharing {
             .finish_non_exhaustive()
     }
 }
+
+/// Why a partition is lost that nobody has taken.
+const EXPIRED: &str = "a claim was not renewed in time";
 
 /// What is to be settled soon is settled in this part of an interval.
 const SOON: u32 = 4;

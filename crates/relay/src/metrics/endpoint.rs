@@ -1,17 +1,21 @@
-//! `/metrics` and `/health` of a relay that runs on its own.
+//! `/metrics`, `/health` and `/ready` of a relay that runs on its own.
+//!
+//! `/health` is about the process: it is 200 while the relay's loop answers, whatever its services do, since starting it anew
+//! would not help. `/ready` is about its work: 503 with the reasons while events can't be carried.
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use listen::{Acceptor, serve_http};
 use tokio::net::TcpListener;
 
-use super::{MetricsHandle, prometheus};
+use super::{Metrics, MetricsHandle, prometheus};
 
 /// Serves the metrics over HTTP until `shutdown` is ready.
 pub async fn serve(
@@ -22,13 +26,14 @@ pub async fn serve(
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/health", get(health))
+        .route("/ready", get(ready))
         .with_state(handle);
     let acceptor = Acceptor::new(listener, "metrics", Arc::default());
     serve_http(acceptor, router, CONNECTIONS_MAX, shutdown).await;
 }
 
 async fn metrics(State(handle): State<MetricsHandle>) -> Response {
-    match handle.metrics().await {
+    match asked(&handle).await {
         Some(metrics) => (
             [(header::CONTENT_TYPE, OPEN_METRICS)],
             prometheus::render(metrics),
@@ -40,7 +45,7 @@ async fn metrics(State(handle): State<MetricsHandle>) -> Response {
 
 /// Healthy is a relay whose loop answers.
 async fn health(State(handle): State<MetricsHandle>) -> Response {
-    match handle.metrics().await {
+    match asked(&handle).await {
         Some(metrics) => {
             format!("ok, {} partitions open\n", metrics.open_partitions).into_response()
         }
@@ -48,9 +53,46 @@ async fn health(State(handle): State<MetricsHandle>) -> Response {
     }
 }
 
-fn ended() -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, "the relay has ended\n").into_response()
+/// Ready is a relay that carries events, as far as there are any.
+async fn ready(State(handle): State<MetricsHandle>, headers: HeaderMap) -> Response {
+    let Some(Metrics { health, .. }) = asked(&handle).await else {
+        return ended();
+    };
+    let status = match health.is_ready() {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let accepts = headers.get(header::ACCEPT);
+    let wants_json = accepts.is_some_and(|accepts| {
+        let accepts = accepts.to_str().unwrap_or_default();
+        accepts.contains("application/json")
+    });
+    match wants_json {
+        true => (
+            status,
+            [(header::CONTENT_TYPE, "application/json")],
+            super::health::json(&health),
+        )
+            .into_response(),
+        false => (status, super::health::text(&health)).into_response(),
+    }
 }
+
+/// The metrics, unless the relay has ended or its loop stands still.
+async fn asked(handle: &MetricsHandle) -> Option<Metrics> {
+    tokio::time::timeout(PATIENCE, handle.metrics())
+        .await
+        .ok()
+        .flatten()
+}
+
+fn ended() -> Response {
+    let reason = "the relay has ended, or does not answer\n";
+    (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+}
+
+/// A loop that does not answer for so long stands still.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connections at once; a new one takes the place of the oldest.
 const CONNECTIONS_MAX: u64 = 32;
@@ -64,9 +106,9 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::metrics::{Metrics, MetricsRequests};
+    use crate::metrics::MetricsRequests;
 
-    async fn asked(listener: &std::net::SocketAddr, path: &str) -> String {
+    async fn fetched(listener: &std::net::SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(listener)
             .await
             .expect("somebody listens");
@@ -92,7 +134,7 @@ mod tests {
                 _ = request.send(Metrics::new());
             }
         });
-        let metrics = asked(&address, "/metrics").await;
+        let metrics = fetched(&address, "/metrics").await;
         assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
         assert!(
             metrics.contains("content-type: application/openmetrics-text"),
@@ -102,13 +144,17 @@ mod tests {
             metrics.contains("parshall_relay_received_events_total 0"),
             "{metrics}"
         );
-        let health = asked(&address, "/health").await;
+        let health = fetched(&address, "/health").await;
         assert!(
             health.starts_with("HTTP/1.1 200") && health.ends_with("ok, 0 partitions open\n"),
             "{health}"
         );
         relay.await.expect("both were answered");
-        assert!(asked(&address, "/health").await.starts_with("HTTP/1.1 503"));
+        assert!(
+            fetched(&address, "/health")
+                .await
+                .starts_with("HTTP/1.1 503")
+        );
         stop.send(()).expect("the server waits for it");
         server.await.expect("no panic");
     }

@@ -15,9 +15,11 @@ use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, oneshot};
 
 pub mod endpoint;
+mod health;
 pub mod names;
 pub mod prometheus;
 
+use crate::health::{Health, LogEnds};
 use crate::ownership::{ClaimKind, OwnershipOptions};
 
 /// Counters, gauges and distributions of one relay since it was made.
@@ -88,6 +90,8 @@ pub struct Metrics {
     pub failed_batches: u64,
     /// Partitions that were closed by the service.
     pub closed_partitions: u64,
+    /// Those of them that were closed because a quota was used up.
+    pub throttled_partitions: u64,
     /// Partitions that were opened, for every reason.
     pub opened_partitions: u64,
     /// Partitions that were opened when the relay began.
@@ -161,6 +165,8 @@ pub struct Metrics {
     pub held_bytes: u64,
     /// Partitions that are open at the moment.
     pub open_partitions: u64,
+    /// Whether the relay carries events at the moment, and how far it is.
+    pub health: Health,
     /// When the first send was accepted.
     pub first_forwarded_at: Option<Instant>,
     /// When the last one was.
@@ -240,6 +246,7 @@ pub(crate) enum Wait {
 #[derive(Clone, Debug)]
 pub struct MetricsHandle {
     requests: mpsc::Sender<oneshot::Sender<Metrics>>,
+    ends: LogEnds,
 }
 
 /// The relay's end of its handles.
@@ -248,6 +255,7 @@ pub(crate) struct MetricsRequests {
     pub(crate) receiver: mpsc::Receiver<oneshot::Sender<Metrics>>,
     /// Kept for making handles, so the receiver never ends.
     sender: mpsc::Sender<oneshot::Sender<Metrics>>,
+    ends: LogEnds,
 }
 
 impl Metrics {
@@ -284,6 +292,7 @@ impl Metrics {
             injected_failures: 0,
             failed_batches: 0,
             closed_partitions: 0,
+            throttled_partitions: 0,
             opened_partitions: 0,
             opened_at_start: 0,
             opened_after_rest: 0,
@@ -320,6 +329,7 @@ impl Metrics {
             batches_in_flight: 0,
             held_bytes: 0,
             open_partitions: 0,
+            health: Health::default(),
             first_forwarded_at: None,
             last_forwarded_at: None,
             source_age_us: sizes(),
@@ -448,19 +458,36 @@ impl MetricsHandle {
     pub async fn metrics(&self) -> Option<Metrics> {
         let (answer, answered) = oneshot::channel();
         self.requests.send(answer).await.ok()?;
-        answered.await.ok()
+        let mut metrics = answered.await.ok()?;
+        let progress = metrics.health.partitions.iter();
+        let now = SystemTime::now();
+        metrics.health.lags = progress
+            .filter_map(|progress| Some((progress.partition, self.ends.lag(progress, now)?)))
+            .collect();
+        Some(metrics)
+    }
+
+    /// What is known of the ends of the partitions, which somebody else finds out.
+    #[must_use]
+    pub fn log_ends(&self) -> LogEnds {
+        self.ends.clone()
     }
 }
 
 impl MetricsRequests {
     pub(crate) fn new() -> Self {
         let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
-        Self { receiver, sender }
+        Self {
+            receiver,
+            sender,
+            ends: LogEnds::default(),
+        }
     }
 
     pub(crate) fn handle(&self) -> MetricsHandle {
         MetricsHandle {
             requests: self.sender.clone(),
+            ends: self.ends.clone(),
         }
     }
 }

@@ -150,6 +150,11 @@ pub const COUNTERS: &[Plain] = &[
         |metrics| metrics.closed_partitions,
     ),
     (
+        "parshall_relay_throttled_partitions",
+        "Partitions closed by the service because a quota was used up",
+        |metrics| metrics.throttled_partitions,
+    ),
+    (
         "parshall_relay_opened_partitions",
         "Partitions opened, restarts included",
         |metrics| metrics.opened_partitions,
@@ -330,6 +335,60 @@ pub const GAUGES: &[Plain] = &[
     ),
 ];
 
+/// What the relay is built from.
+pub const BUILD_INFO: &str = "parshall_build_info";
+
+/// Whether there is a connection, by `side`.
+pub const CONNECTED: &str = "parshall_relay_connected";
+
+/// Whether the relay is ready.
+pub const READY: &str = "parshall_relay_ready";
+
+/// The last error by `place`, with its `class` and `condition`.
+pub const LAST_ERROR: &str = "parshall_relay_last_error_timestamp_seconds";
+
+/// How far each `partition` is done.
+pub const POSITION: &str = "parshall_relay_position_sequence_number";
+
+/// How far each `partition` reaches.
+pub const LAST_ENQUEUED: &str = "parshall_relay_last_enqueued_sequence_number";
+
+/// How much of each `partition` is not done, in events.
+pub const LAG_EVENTS: &str = "parshall_relay_lag_events";
+
+/// How old the oldest event of each `partition` is that is not done.
+pub const LAG_SECONDS: &str = "parshall_relay_lag_seconds";
+
+/// The gauges of the relay's health: name and help.
+pub const HEALTH: &[(&str, &str)] = &[
+    (
+        BUILD_INFO,
+        "What the relay is built from, which is always 1",
+    ),
+    (
+        CONNECTED,
+        "Whether there is a connection to the source and to the sink",
+    ),
+    (READY, "Whether the relay is ready, as /ready says"),
+    (
+        LAST_ERROR,
+        "When each place had its last error, in seconds since the Unix epoch",
+    ),
+    (
+        POSITION,
+        "The sequence number up to which every event of the partition is done",
+    ),
+    (
+        LAST_ENQUEUED,
+        "The sequence number of the newest event of the partition",
+    ),
+    (LAG_EVENTS, "Events of the partition that are not done"),
+    (
+        LAG_SECONDS,
+        "How long ago the oldest event of the partition was appended that is not done",
+    ),
+];
+
 /// The distributions.
 pub const DISTRIBUTIONS: &[Distribution] = &[
     (
@@ -488,6 +547,8 @@ mod tests {
         let mut names: Vec<_> = plain
             .chain(DISTRIBUTIONS.iter().map(|metric| metric.0))
             .chain(CAUSES.iter().map(|metric| metric.0))
+            .chain(HEALTH.iter().map(|metric| metric.0))
+            .filter(|name| *name != BUILD_INFO)
             .collect();
         names.sort_unstable();
         let all = names.len();
@@ -524,6 +585,7 @@ mod tests {
         let others = others.map(|metric| metric.0);
         let others = others.chain(DISTRIBUTIONS.iter().map(|metric| metric.0));
         let mut names: Vec<String> = counters.chain(others.map(str::to_owned)).collect();
+        names.extend(HEALTH.iter().map(|metric| metric.0.to_owned()));
         names.sort_unstable();
         documented.sort_unstable();
         assert_eq!(documented, names);

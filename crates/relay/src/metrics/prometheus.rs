@@ -11,8 +11,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::Metrics;
 use super::names::{CAUSES, COUNTERS, DISTRIBUTIONS, GAUGES, INTERVALS};
+use super::{Metrics, health};
 
 /// The metrics in the OpenMetrics text format.
 #[must_use]
@@ -58,6 +58,7 @@ impl Collector for Copied {
                 .encode_descriptor(name, help, None, MetricType::Histogram)?
                 .encode_histogram::<NoLabelSet>(sum, histogram.len(), &buckets, None)?;
         }
+        health::encode(&metrics.health, &mut encoder)?;
         Ok(())
     }
 }

@@ -279,11 +279,7 @@ impl Pipeline {
                     .store;
                 SourceConfig::EventHubs(Box::new(EventHubsSourceConfig {
                     adapt_prefetch,
-                    ..source.into_config(
-                        options,
-                        store.into_config(),
-                        self.ownership.into_config(),
-                    )
+                    ..source.into_config(options, store.into_config(), self.ownership.into_config())
                 }))
             }
             Source::ServiceBus(source) => SourceConfig::ServiceBus(Box::new(source.into_config())),

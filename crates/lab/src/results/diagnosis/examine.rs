@@ -154,9 +154,7 @@ pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial)
                 .stages
                 .get(&Stage::BatchSend)
                 .and_then(|send| send.p50),
-            prefetch: settings
-                .prefetch
-                .filter(|_| !settings.is_between_queues()),
+            prefetch: settings.prefetch.filter(|_| !settings.is_between_queues()),
         },
         "destination" => WaitingFor::Destination { percent },
         "memory" => WaitingFor::Memory { percent },

@@ -18,6 +18,7 @@ use crate::route::Route;
 mod delivery;
 mod failure;
 mod gaps;
+mod health;
 mod metrics;
 mod outage;
 mod poison;

@@ -1,0 +1,272 @@
+//! What is wrong at either end, at the store or with the claims: what ends the relay, what is waited for, and how a partition
+//! comes back.
+//!
+//! An error that trying again can't change ends the relay: a right that is missing, a hub or consumer group that was never
+//! there, a partition that does not exist. Sources and sinks know what had been there before, and call its absence
+//! retryable; so does the sink's side here, whose links were all attached when the relay began.
+
+use std::time::Duration;
+
+use connect::event::PartitionId;
+use connect::retry::{RetryMode, RetryPolicy};
+use connect::sink::{ErrorClass, SendError, Sink, SinkError};
+use connect::source::{Completion as _, Settlement, Source, SourceError};
+
+use super::partition::{Completes, Partition, State};
+use super::{Relay, RelayError};
+use crate::health::troubles::{Cause, News};
+use crate::health::{Health, LastError, PartitionProgress, Place, Position, Reason};
+use crate::metrics::{Closing, Loss};
+
+impl<S: Source, K: Sink> Relay<S, K> {
+    /// The service has closed a partition, or would not open it.
+    pub(super) fn close_by_service(
+        &mut self,
+        partition: PartitionId,
+        error: SourceError,
+    ) -> Result<(), RelayError> {
+        self.metrics.closed_partitions += 1;
+        if matches!(error.class, ErrorClass::Throttled { .. }) {
+            self.metrics.throttled_partitions += 1;
+        }
+        if S::Completion::settlement(Settlement::Release).is_some() {
+            // It makes its links again by itself; one that cannot has nothing more to say.
+            return Err(error.into());
+        }
+        let index = self.indices.get(&partition).copied();
+        if index.is_some_and(|index| self.position_refused(index, &error)) {
+            return Ok(());
+        }
+        // An event that can't be read is one event; the partition is there.
+        if error.class == ErrorClass::Fatal && error.condition != DECODE_ERROR {
+            return Err(error.into());
+        }
+        if self.sharing.is_some() && error.is_stolen() {
+            self.lose(partition, Loss::Taken, &error);
+        } else if let Some(index) = index {
+            self.stop_partition(index, Closing::Service, &error);
+        }
+        Ok(())
+    }
+
+    /// A send was refused, or came to nothing.
+    #[cold]
+    pub(super) fn note_refusal(&mut self, error: &SendError) {
+        self.troubles.occurs(Place::Sink, error, self.now);
+        if error.class == ErrorClass::Fatal && error.condition == UNAUTHORIZED {
+            let SendError {
+                condition,
+                description,
+                ..
+            } = error.clone();
+            self.ends_with = Some(RelayError::Sink(SinkError {
+                condition,
+                description,
+            }));
+        }
+    }
+
+    /// A partition has stopped for this reason. Returns how long it rests.
+    pub(super) fn note_stop(
+        &mut self,
+        index: usize,
+        closing: Closing,
+        cause: &dyn Cause,
+    ) -> Duration {
+        let now = self.now;
+        let partition = &mut self.partitions[index];
+        tracing::debug!(partition = partition.id.0, %cause, "the partition stops");
+        let place = match closing {
+            Closing::Service => Place::Source,
+            Closing::Batch => Place::Sink,
+            Closing::Checkpoint => Place::Checkpoints,
+            Closing::Loss | Closing::Fence => Place::Ownership,
+            Closing::Stop => Place::Relay,
+        };
+        if place == Place::Source && self.source.outage().is_some() {
+            // The connection is made again with delays of its own, and told of as one.
+            return self.options.restart_after;
+        }
+        self.troubles.holds(place, partition.id, cause, now);
+        partition.rests = partition.rests.saturating_add(1);
+        let policy = RetryPolicy {
+            attempts: u32::MAX,
+            mode: RetryMode::Exponential,
+            delay: self.options.restart_after,
+            max_delay: self.options.restart_after.max(REST_MAX),
+            jitter: match partition.rests {
+                1 => 0.0,
+                _ => REST_JITTER,
+            },
+            seed: self.options.seed,
+            try_timeout: Duration::ZERO,
+        };
+        policy
+            .delay_after(partition.rests, u64::from(partition.id.0))
+            .unwrap_or(self.options.restart_after)
+    }
+
+    /// Batches of a partition come to their end again.
+    #[cold]
+    pub(super) fn note_progress(&mut self, index: usize) {
+        let partition = &mut self.partitions[index];
+        partition.rests = 0;
+        self.troubles.heals(Place::Sink, partition.id, self.now);
+    }
+
+    /// Looks at both ends, and tells the log what has changed.
+    pub(super) fn poll_health(&mut self) -> Result<(), RelayError> {
+        let now = self.now;
+        let source = self.source.outage().map(|error| error as &dyn Cause);
+        self.troubles.outage(Place::Source, source, now);
+        let sink = self.sink.outage().map(|error| error as &dyn Cause);
+        self.troubles.outage(Place::Sink, sink, now);
+        if self.troubles.is_empty() {
+            return Ok(());
+        }
+        self.heal_attached();
+        for news in self.troubles.news(now) {
+            tell(&news);
+        }
+        self.ends_with.take().map_or(Ok(()), Err)
+    }
+
+    /// What the service had closed is well as soon as it is attached again.
+    fn heal_attached(&mut self) {
+        for partition in self.troubles.held(Place::Source) {
+            let index = self.indices[&partition];
+            if self.partitions[index].state.takes_batches() && self.source.is_attached(partition) {
+                self.partitions[index].rests = 0;
+                self.troubles.heals(Place::Source, partition, self.now);
+            }
+        }
+    }
+
+    /// How the relay is, for who asked.
+    pub(super) fn health(&self) -> Health {
+        let wall = self.store.now();
+        let last_errors = self.troubles.last_errors().iter();
+        Health {
+            source_connected: self.source.outage().is_none(),
+            sink_connected: self.sink.outage().is_none(),
+            reasons: self.reasons(),
+            last_errors: last_errors
+                .map(|(place, class, condition, at)| LastError {
+                    place: *place,
+                    class: *class,
+                    condition: condition.clone(),
+                    at: wall - self.now.saturating_duration_since(*at),
+                })
+                .collect(),
+            partitions: self
+                .partitions
+                .iter()
+                .filter(|partition| partition.completion == Completes::ByCheckpoint)
+                .filter(|partition| partition.state != State::Unowned)
+                .map(|partition| self.progress_of(partition))
+                .collect(),
+            // The handles know more of that.
+            lags: Vec::new(),
+        }
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        let mut reasons = self.troubles.reasons(self.now);
+        let mut own = |place, condition: &str, description: &str, partitions| {
+            reasons.push(Reason {
+                place,
+                condition: condition.to_owned(),
+                description: description.to_owned(),
+                lasted: self.now.saturating_duration_since(self.began),
+                partitions,
+            });
+        };
+        if self.stop_by.is_some() {
+            own(Place::Relay, "stopping", "it stops", Vec::new());
+        } else if self
+            .sharing
+            .as_ref()
+            .is_some_and(|sharing| !sharing.has_begun())
+        {
+            let description = "the claims of other relays are being read";
+            own(Place::Ownership, "starting", description, Vec::new());
+        } else {
+            let opening = self.opening();
+            if !opening.is_empty() {
+                let description = "partitions are being opened";
+                own(Place::Source, "opening", description, opening);
+            }
+        }
+        reasons
+    }
+
+    /// Partitions that are ours and not open, without anything being known to be wrong.
+    fn opening(&self) -> Vec<PartitionId> {
+        if self.source.outage().is_some() {
+            return Vec::new();
+        }
+        let places = [Place::Source, Place::Sink, Place::Checkpoints];
+        let held = places.map(|place| self.troubles.held(place));
+        let is_open = |partition: &Partition| {
+            partition.state == State::Unowned
+                || partition.state.takes_batches() && self.source.is_attached(partition.id)
+        };
+        self.partitions
+            .iter()
+            .filter(|partition| !is_open(partition))
+            .map(|partition| partition.id)
+            .filter(|id| !held.iter().any(|held| held.contains(id)))
+            .collect()
+    }
+
+    fn progress_of(&self, partition: &Partition) -> PartitionProgress {
+        let under_way = partition.in_flight.first();
+        let oldest = under_way
+            .map(|&slot| &self.slots.in_flight(slot).batch)
+            .or_else(|| partition.parked.front().map(|parked| &parked.batch));
+        PartitionProgress {
+            partition: partition.id,
+            position: match partition.watermark.position() {
+                Some(position) => Position::After(position.sequence_number),
+                None => partition.placed,
+            },
+            oldest_held: oldest
+                .and_then(|batch| batch.events().first())
+                .map(|event| event.enqueued_time),
+        }
+    }
+}
+
+fn tell(news: &News) {
+    match news {
+        News::Began {
+            place,
+            condition,
+            text,
+            partitions,
+        } => {
+            let partitions = (!partitions.is_empty()).then_some(partitions);
+            tracing::warn!(%place, condition, partitions, "{text}");
+        }
+        News::Over {
+            place,
+            condition,
+            lasted,
+            count,
+        } => {
+            tracing::info!(%place, condition, count, "over after {:.1} s", lasted.as_secs_f64());
+        }
+    }
+}
+
+/// No partition that fails again and again rests for longer, unless the options have it rest that long at once.
+const REST_MAX: Duration = Duration::from_secs(30);
+
+/// By what part of itself a rest may be shortened: partitions that failed together do not come back together.
+const REST_JITTER: f64 = 0.2;
+
+/// The right is missing, or the key is wrong.
+const UNAUTHORIZED: &str = "amqp:unauthorized-access";
+
+/// An event can't be read.
+const DECODE_ERROR: &str = "amqp:decode-error";

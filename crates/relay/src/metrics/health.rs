@@ -1,0 +1,271 @@
+//! The relay's health as gauges, and as the answer to whether it is ready.
+
+use std::fmt;
+use std::time::UNIX_EPOCH;
+
+use connect::event::PartitionId;
+use connect::sink::ErrorClass;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::names::{
+    BUILD_INFO, CONNECTED, HEALTH, LAG_EVENTS, LAG_SECONDS, LAST_ENQUEUED, LAST_ERROR, POSITION,
+    READY,
+};
+use crate::health::{Health, Position, Reason};
+
+/// Writes the gauges, in the order of their list.
+pub(super) fn encode(health: &Health, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    for (name, help) in HEALTH {
+        let mut gauge = Gauge {
+            encoder: &mut *encoder,
+            name,
+            help,
+        };
+        match *name {
+            BUILD_INFO => {
+                gauge.series([(&[("version", env!("CARGO_PKG_VERSION"))][..], 1.0)])?;
+            }
+            CONNECTED => {
+                let [source, sink] = [health.source_connected, health.sink_connected].map(number);
+                gauge.series([
+                    (&[("side", "source")][..], source),
+                    (&[("side", "sink")][..], sink),
+                ])?;
+            }
+            READY => {
+                let ready = ConstGauge::new(number(health.is_ready()));
+                ready.encode(gauge.descriptor()?)?;
+            }
+            LAST_ERROR => {
+                let labels: Vec<_> = health
+                    .last_errors
+                    .iter()
+                    .map(|error| {
+                        let labels = [
+                            ("place", error.place.name()),
+                            ("class", class(error.class)),
+                            ("condition", error.condition.as_str()),
+                        ];
+                        let since_epoch = error.at.duration_since(UNIX_EPOCH);
+                        (labels, since_epoch.unwrap_or_default().as_secs_f64())
+                    })
+                    .collect();
+                gauge.series(labels.iter().map(|(labels, at)| (&labels[..], *at)))?;
+            }
+            POSITION => {
+                let positions = health.partitions.iter();
+                gauge.by_partition(positions.map(|progress| {
+                    let number = match progress.position {
+                        Position::After(number) => Some(number as f64),
+                        Position::Beginning | Position::Unknown => None,
+                    };
+                    (progress.partition, number)
+                }))?;
+            }
+            LAST_ENQUEUED => {
+                let lags = health.lags.iter();
+                gauge.by_partition(
+                    lags.map(|(partition, lag)| {
+                        (*partition, Some(lag.last_sequence_number as f64))
+                    }),
+                )?;
+            }
+            LAG_EVENTS => {
+                let lags = health.lags.iter();
+                gauge.by_partition(
+                    lags.map(|(partition, lag)| (*partition, lag.events.map(|lag| lag as f64))),
+                )?;
+            }
+            LAG_SECONDS => {
+                let lags = health.lags.iter();
+                gauge.by_partition(
+                    lags.map(|(partition, lag)| (*partition, lag.age.map(|age| age.as_secs_f64()))),
+                )?;
+            }
+            unknown => unreachable!("{unknown} is in the list of the relay's health"),
+        }
+    }
+    Ok(())
+}
+
+/// The relay's readiness as text, one reason per line.
+pub(super) fn text(health: &Health) -> String {
+    if health.is_ready() {
+        return "ready\n".to_owned();
+    }
+    let mut text = "not ready\n".to_owned();
+    for reason in &health.reasons {
+        text.push_str(&reason.to_string());
+        text.push('\n');
+    }
+    text
+}
+
+/// The relay's readiness as JSON.
+pub(super) fn json(health: &Health) -> String {
+    let reason = |reason: &Reason| {
+        let ids = reason.partitions.iter();
+        serde_json::json!({
+            "place": reason.place.name(),
+            "condition": reason.condition,
+            "description": reason.description,
+            "lasted_seconds": reason.lasted.as_secs_f64(),
+            "partitions": ids.map(|partition| partition.0).collect::<Vec<_>>(),
+        })
+    };
+    let reasons: Vec<_> = health.reasons.iter().map(reason).collect();
+    serde_json::json!({"ready": health.is_ready(), "reasons": reasons}).to_string()
+}
+
+struct Gauge<'a, 'e> {
+    encoder: &'a mut DescriptorEncoder<'e>,
+    name: &'static str,
+    help: &'static str,
+}
+
+impl Gauge<'_, '_> {
+    fn descriptor(&mut self) -> Result<prometheus_client::encoding::MetricEncoder<'_>, fmt::Error> {
+        self.encoder
+            .encode_descriptor(self.name, self.help, None, MetricType::Gauge)
+    }
+
+    fn series<'l>(
+        &mut self,
+        series: impl IntoIterator<Item = (&'l [(&'l str, &'l str)], f64)>,
+    ) -> fmt::Result {
+        let mut family = self.descriptor()?;
+        for (labels, value) in series {
+            let labels = Labels(labels);
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn by_partition(
+        &mut self,
+        series: impl Iterator<Item = (PartitionId, Option<f64>)>,
+    ) -> fmt::Result {
+        let mut family = self.descriptor()?;
+        for (partition, value) in series {
+            if let Some(value) = value {
+                let labels = [("partition", partition.0)];
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Labels whose number is not known beforehand.
+#[derive(Debug)]
+struct Labels<'a>(&'a [(&'a str, &'a str)]);
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(
+        &self,
+        encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>,
+    ) -> fmt::Result {
+        for label in self.0 {
+            prometheus_client::encoding::EncodeLabel::encode(label, encoder.encode_label())?;
+        }
+        Ok(())
+    }
+}
+
+fn number(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+const fn class(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Retryable => "retryable",
+        ErrorClass::Throttled { .. } => "throttled",
+        ErrorClass::Fatal => "fatal",
+        ErrorClass::TooLarge => "too-large",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::health::lag::Lag;
+    use crate::health::{LastError, PartitionProgress, Place};
+    use crate::metrics::{Metrics, prometheus};
+
+    fn unwell() -> Health {
+        Health {
+            source_connected: true,
+            sink_connected: false,
+            reasons: vec![Reason {
+                place: Place::Sink,
+                condition: "connection:lost".to_owned(),
+                description: "connection:lost: reset".to_owned(),
+                lasted: Duration::from_secs(3),
+                partitions: vec![PartitionId(1)],
+            }],
+            last_errors: vec![LastError {
+                place: Place::Sink,
+                class: ErrorClass::Retryable,
+                condition: "a \"name\"".to_owned(),
+                at: SystemTime::UNIX_EPOCH + Duration::from_secs(7),
+            }],
+            partitions: vec![PartitionProgress {
+                partition: PartitionId(1),
+                position: Position::After(41),
+                oldest_held: None,
+            }],
+            lags: vec![(
+                PartitionId(1),
+                Lag {
+                    last_sequence_number: 50,
+                    events: Some(9),
+                    age: Some(Duration::from_millis(1_500)),
+                },
+            )],
+        }
+    }
+
+    #[test]
+    fn health_is_written_as_gauges() {
+        let metrics = Metrics {
+            health: unwell(),
+            ..Metrics::new()
+        };
+        let text = prometheus::render(metrics);
+        for line in [
+            r#"parshall_relay_connected{side="source"} 1.0"#,
+            r#"parshall_relay_connected{side="sink"} 0.0"#,
+            "parshall_relay_ready 0.0",
+            r#"parshall_relay_last_error_timestamp_seconds{place="sink",class="retryable",condition="a \"name\""} 7.0"#,
+            r#"parshall_relay_position_sequence_number{partition="1"} 41.0"#,
+            r#"parshall_relay_last_enqueued_sequence_number{partition="1"} 50.0"#,
+            r#"parshall_relay_lag_events{partition="1"} 9.0"#,
+            r#"parshall_relay_lag_seconds{partition="1"} 1.5"#,
+        ] {
+            assert!(
+                text.lines().any(|have| have == line),
+                "{line} is not in:\n{text}"
+            );
+        }
+        let build = format!(
+            "parshall_build_info{{version=\"{}\"}} 1.0",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert!(text.contains(&build), "{text}");
+    }
+
+    #[test]
+    fn readiness_has_its_reasons_as_text_and_as_json() {
+        let expected = "not ready\nsink: connection:lost: reset (for 3 s; partitions 1)\n";
+        assert_eq!(text(&unwell()), expected);
+        let json: serde_json::Value = serde_json::from_str(&json(&unwell())).expect("JSON");
+        assert_eq!(json["ready"], false);
+        assert_eq!(json["reasons"][0]["condition"], "connection:lost");
+        assert_eq!(json["reasons"][0]["partitions"][0], 1);
+        assert_eq!(text(&Health::default()), "ready\n");
+    }
+}
