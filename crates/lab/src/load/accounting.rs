@@ -4,6 +4,7 @@
 //! was sent and not acknowledged is *unknown*: it may have arrived. It is not sent again, since that
 //! would hide what the service did.
 
+use connect::sink::ErrorClass;
 use serde::{Deserialize, Serialize};
 
 use super::{plan::LoadPlan, schedule::Run};
@@ -42,6 +43,12 @@ pub struct LoadCounts {
     pub acknowledged: u64,
     /// Refused by the service, or without an answer when the connection ended.
     pub failed: u64,
+    /// Of these, refused by the service.
+    #[serde(default)]
+    pub refused: u64,
+    /// Of these, refused because a quota was used up.
+    #[serde(default)]
+    pub throttled: u64,
     /// Sent later than intended by more than the tolerance.
     pub late: u64,
 }
@@ -86,6 +93,8 @@ impl std::ops::AddAssign for LoadCounts {
         self.sent += other.sent;
         self.acknowledged += other.acknowledged;
         self.failed += other.failed;
+        self.refused += other.refused;
+        self.throttled += other.throttled;
         self.late += other.late;
     }
 }
@@ -150,9 +159,24 @@ impl Accounting {
         }
     }
 
-    /// Books that a send was refused, or that nobody will ever answer it.
+    /// Books that nobody will ever answer a send.
     pub fn failed(&mut self, pending: &PendingSend) {
         self.counts.failed += u64::from(pending.run.count());
+    }
+
+    /// Books that a send came to nothing with an error of this class. One that could be made again at once may have been
+    /// accepted: it broke off, or had no answer in time.
+    pub fn refused(&mut self, pending: &PendingSend, class: ErrorClass) {
+        let events = u64::from(pending.run.count());
+        self.counts.failed += events;
+        match class {
+            ErrorClass::Retryable => {}
+            ErrorClass::Throttled { .. } => {
+                self.counts.refused += events;
+                self.counts.throttled += events;
+            }
+            ErrorClass::Fatal | ErrorClass::TooLarge => self.counts.refused += events,
+        }
     }
 
     /// The counts so far.
@@ -255,6 +279,28 @@ mod tests {
         assert_eq!(
             (counts.sent, counts.acknowledged, counts.failed),
             (60, 40, 10)
+        );
+    }
+
+    #[test]
+    fn refusals_are_told_apart_from_sends_that_nobody_answered() {
+        let plan = plan(Pace::Backlog { events: 40 });
+        let mut accounting = Accounting::new(&plan, 0);
+        let pending: Vec<_> = runs(plan, 1)
+            .into_iter()
+            .map(|run| accounting.sent(run, at(2)))
+            .collect();
+        let busy = ErrorClass::Throttled {
+            retry_after: std::time::Duration::from_secs(4),
+        };
+        accounting.refused(&pending[0], busy);
+        accounting.refused(&pending[1], ErrorClass::Fatal);
+        accounting.refused(&pending[2], ErrorClass::Retryable);
+        accounting.failed(&pending[3]);
+        let counts = accounting.counts();
+        assert_eq!(
+            (counts.failed, counts.refused, counts.throttled),
+            (40, 20, 10)
         );
     }
 

@@ -297,6 +297,7 @@ fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
         findings.extend(trial.findings.iter().cloned().map(of_trial));
         findings.extend(delivery_findings(plan, trial).into_iter().map(of_trial));
         findings.extend(dead_letter_finding(plan, trial).map(of_trial));
+        findings.extend(refusal_finding(trial).map(of_trial));
         findings.extend(clock_finding(trial).map(of_trial));
         let symptoms = examine(&settings, &subject, plan.measured_role, trial).into_iter();
         findings.extend(symptoms.map(Finding::from).map(of_trial));
@@ -343,7 +344,11 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
             delivery.lost,
             missing,
             FindingKind::EventsLost,
-            of_sent("were acknowledged and never arrived"),
+            format!(
+                "{}{}",
+                of_sent("were acknowledged and never arrived"),
+                taken_by_retention(trial, delivery.lost)
+            ),
         ),
         (
             delivery.corrupted,
@@ -365,7 +370,10 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
         ),
         (
             delivery.unknown.unwrap_or(0),
-            Severity::Warning,
+            match is_tenth(delivery.unknown.unwrap_or(0), delivery.sent) && !trial.interrupted {
+                true => Severity::Failure,
+                false => Severity::Warning,
+            },
             FindingKind::OutcomeUnknown,
             of_sent("were never acknowledged, so nothing is claimed about them"),
         ),
@@ -380,6 +388,42 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
         )
     })
     .collect()
+}
+
+/// A relay of which the service refused a tenth of the sends was not measured at what it can do.
+fn refusal_finding(trial: &Trial) -> Option<Finding> {
+    let refusals = trial.refusals.get(&Role::Relay)?;
+    let total = refusals.total?;
+    (is_tenth(refusals.refused, total) && !trial.interrupted).then(|| {
+        Finding::new(
+            Severity::Failure,
+            FindingKind::SendErrors,
+            format!(
+                "the service refused {} of the relay's {}, {} of them because a quota was used up",
+                figure::count(refusals.refused),
+                figure::counted(total, "send", "sends"),
+                figure::count(refusals.throttled)
+            ),
+        )
+        .with_hint("relay.log has each of its reasons once")
+    })
+}
+
+/// A tenth and more is no accident.
+const fn is_tenth(part: u64, whole: u64) -> bool {
+    part > 0 && part.saturating_mul(10) >= whole
+}
+
+/// Why events are missing that the relay never had.
+fn taken_by_retention(trial: &Trial, lost: u64) -> String {
+    let relay = trial.relay.as_ref();
+    match relay.map_or(0, |relay| relay.whole_trial.missed_events.min(lost)) {
+        0 => String::new(),
+        missed => format!(
+            "; the source's retention took {} of them before the relay read them",
+            figure::count(missed)
+        ),
+    }
 }
 
 /// Messages that came to nothing so often that the service has put them aside. If no send was to fail on purpose, what is
@@ -441,7 +485,7 @@ fn status(plan: &CasePlan, trials: &[Trial], findings: &[Finding]) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Distributions, GeneratorHealth};
+    use super::super::{Distributions, GeneratorHealth, Refusals};
     use super::*;
 
     fn plan(trials: u32) -> CasePlan {
@@ -531,6 +575,67 @@ mod tests {
             (case.findings[0].kind, case.findings[0].trial),
             (FindingKind::EventsLost, Some(2))
         );
+    }
+
+    #[test]
+    fn a_tenth_of_sends_without_an_outcome_fails_a_case_and_less_does_not() {
+        let unknown = |unknown| {
+            let mut record = record(1, 1.0, []);
+            record.trial.delivery.as_mut().unwrap().unknown = Some(unknown);
+            Case::from_trials(&plan(1), &[record]).status
+        };
+        assert_eq!((unknown(9), unknown(10)), (Status::Passed, Status::Failed));
+    }
+
+    #[test]
+    fn a_throttled_case_says_so_by_what_its_clients_counted_and_advises_to_raise_nothing() {
+        let mut throttled = record(1, 1.0, []);
+        let refusals = |refused| Refusals {
+            refused,
+            throttled: refused,
+            total: Some(1_000),
+        };
+        throttled.trial.refusals.insert(Role::Load, refusals(50));
+        throttled.trial.refusals.insert(Role::Relay, refusals(99));
+        throttled.trial.relay = Some(RelayActivity::default());
+        let case = Case::from_trials(&plan(1), &[throttled.clone()]);
+        assert_eq!(case.status, Status::Passed);
+        let quota = &case.findings[0];
+        assert_eq!(quota.kind, FindingKind::LimitedByQuota);
+        assert!(
+            quota.message.contains("load: 50, relay: 99"),
+            "{}",
+            quota.message
+        );
+        let hints = case
+            .findings
+            .iter()
+            .filter_map(|finding| finding.hint.as_deref());
+        assert!(hints.clone().all(|hint| !hint.contains("raise")));
+
+        throttled.trial.refusals.insert(Role::Relay, refusals(100));
+        let case = Case::from_trials(&plan(1), &[throttled]);
+        assert_eq!(case.status, Status::Failed);
+        assert_eq!(case.findings[0].kind, FindingKind::SendErrors);
+    }
+
+    #[test]
+    fn events_that_retention_took_fail_a_case_and_are_not_the_relays_loss() {
+        let mut missed = record(1, 1.0, []);
+        missed.trial.delivery.as_mut().unwrap().lost = 30;
+        let mut relay = RelayActivity::default();
+        relay.whole_trial.missed_events = 25;
+        missed.trial.relay = Some(relay);
+        let case = Case::from_trials(&plan(1), &[missed]);
+        assert_eq!(case.status, Status::Failed);
+        let of = |kind| {
+            let mut findings = case.findings.iter();
+            let finding = findings.find(|finding| finding.kind == kind);
+            finding.expect("there is one").message.clone()
+        };
+        let expected = "the source's retention took 25 events before the relay read them";
+        assert_eq!(of(FindingKind::EventsMissed), expected);
+        assert!(of(FindingKind::EventsLost).contains("retention took 25 of them"));
     }
 
     #[test]

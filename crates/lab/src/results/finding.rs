@@ -40,6 +40,8 @@ pub enum Severity {
 pub enum FindingKind {
     /// Acknowledged events never arrived.
     EventsLost,
+    /// The source's retention took events before the relay read them.
+    EventsMissed,
     /// Events arrived with other content than they were sent with.
     EventsCorrupted,
     /// Events arrived that were never sent.
@@ -150,6 +152,7 @@ mod tests {
         ));
         let kinds = [
             FindingKind::EventsLost,
+            FindingKind::EventsMissed,
             FindingKind::EventsCorrupted,
             FindingKind::EventsUnexpected,
             FindingKind::EventsReordered,

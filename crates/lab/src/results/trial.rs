@@ -50,6 +50,9 @@ pub struct Trial {
     /// The service's own counters over the measured phase, by entity name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hub: BTreeMap<String, HubCounters>,
+    /// What services refused the roles in the whole trial, by what the roles counted themselves.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refusals: BTreeMap<Role, Refusals>,
     /// What went on inside our own relay; absent for a system that is measured from the outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayActivity>,
@@ -71,6 +74,19 @@ pub struct Trial {
     /// The course of the trial, one entry per second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
+}
+
+/// What a service refused a role.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusals {
+    /// Events of sends that the service refused (load), sends that it refused (relay), partitions that it closed (sink).
+    pub refused: u64,
+    /// Of these, because a quota was used up.
+    pub throttled: u64,
+    /// Of how many; absent where that says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 /// What the service itself counted for one hub, queue or topic.
@@ -160,6 +176,26 @@ pub struct TrialRecord {
     pub trial: Trial,
     /// What they come from.
     pub distributions: Distributions,
+}
+
+impl Trial {
+    /// What was throttled, and where: by the service's own counters, or else by what its clients were told.
+    #[must_use]
+    pub fn throttled(&self) -> Vec<(String, u64)> {
+        let of_service = self.hub.iter();
+        let of_service: Vec<_> = of_service
+            .filter_map(|(name, counters)| Some((name.clone(), counters.throttled?)))
+            .filter(|(_, throttled)| *throttled > 0)
+            .collect();
+        if !of_service.is_empty() {
+            return of_service;
+        }
+        let of_clients = self.refusals.iter();
+        of_clients
+            .map(|(role, refusals)| (role.to_string(), refusals.throttled))
+            .filter(|(_, throttled)| *throttled > 0)
+            .collect()
+    }
 }
 
 impl TrialRecord {

@@ -10,6 +10,7 @@
 //! A role is one process of this program (and a command's processes below one), so that the CPU time and the memory of each are its own.
 
 pub mod amqp_relay;
+mod causes;
 mod channel;
 pub mod embedded;
 pub mod event_hubs;

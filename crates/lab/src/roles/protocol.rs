@@ -411,6 +411,12 @@ pub struct SinkCounters {
     /// Different events that are in the dead-letter queue of the source.
     #[serde(default)]
     pub dead_lettered: u64,
+    /// Partitions that the service closed because a quota was used up.
+    #[serde(default)]
+    pub throttled: u64,
+    /// Partitions that the service closed, for whatever reason.
+    #[serde(default)]
+    pub closed: u64,
     /// Acknowledged events that have not been seen yet; known after [`Command::Expect`].
     pub missing: Option<u64>,
 }

@@ -18,8 +18,8 @@ use crate::{
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
         Delivery, Distributions, Finding, FindingKind, HubCounters, IntervalDistribution,
-        LatencyDistribution, OwnFigures, RelayActivity, Role, RoleUsage, Severity, Size, Stage,
-        Subject, Trial, TrialRecord,
+        LatencyDistribution, OwnFigures, Refusals, RelayActivity, Role, RoleUsage, Severity, Size,
+        Stage, Subject, Trial, TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters},
     scenario::LoadMode,
@@ -74,8 +74,11 @@ pub(super) fn collect(
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
     }
     let hub = hub_growth(crew);
+    let relay = RelayActivity::sum(outcomes.activities.iter().copied());
+    let refusals = refusals(crew, relay.as_ref());
     let throttled = hub.values().filter_map(|counters| counters.throttled);
-    let is_throttled = throttled.sum::<u64>() > 0;
+    let is_throttled =
+        throttled.sum::<u64>() > 0 || refusals.values().any(|refusals| refusals.throttled > 0);
     let (generator, generator_findings) = judge(&LoadFacts {
         mode: plan.mode(),
         subject,
@@ -105,6 +108,8 @@ pub(super) fn collect(
         let remaining = generator_findings.into_iter();
         findings.extend(remaining.filter(|finding| !is_explained(finding)));
     }
+    // What is throttled is bound by its quota, and by nothing else that could be raised.
+    findings.retain(|finding| !is_throttled || finding.kind != FindingKind::LimitedByConcurrency);
     let of_roles: f64 = roles.values().map(|usage| usage.cpu_seconds).sum();
     let other_cpu_seconds = monitor
         .machine_cpu
@@ -120,7 +125,8 @@ pub(super) fn collect(
             .delivery
             .map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
         hub,
-        relay: RelayActivity::sum(outcomes.activities.iter().copied()),
+        relay,
+        refusals,
         machine_cores: u32::try_from(machine_cores()).ok(),
         other_cpu_seconds,
         own_figures: own_figures(crew, rates.forwarded_per_s),
@@ -307,6 +313,41 @@ fn begin_of(crew: &Crew) -> Option<crate::clock::RunTime> {
         .all()
         .filter_map(|(_, running)| running.marks.get(&Edge::Begin));
     begins.map(|counted| counted.at).min()
+}
+
+/// What services refused the roles, as far as anything was.
+fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusals> {
+    let load = load_counters(crew).events;
+    let sink = sink_counters(crew);
+    let mut all = BTreeMap::from([
+        (
+            Role::Load,
+            Refusals {
+                refused: load.refused,
+                throttled: load.throttled,
+                total: Some(load.sent),
+            },
+        ),
+        (
+            Role::Sink,
+            Refusals {
+                refused: sink.closed,
+                throttled: sink.throttled,
+                total: None,
+            },
+        ),
+    ]);
+    if let Some(relay) = relay {
+        let sends = relay.sends;
+        let refusals = Refusals {
+            refused: sends.failed.saturating_sub(sends.timed_out),
+            throttled: sends.throttled,
+            total: Some(sends.made),
+        };
+        all.insert(Role::Relay, refusals);
+    }
+    all.retain(|_, refusals| refusals.refused > 0);
+    all
 }
 
 /// How much the service's counters grew in the measured phase.

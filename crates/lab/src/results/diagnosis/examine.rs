@@ -25,8 +25,19 @@ pub fn examine(
         return symptoms;
     }
     let usage = trial.roles.get(&measured_role);
-    symptoms.extend(bound_by_quota(trial));
+    let quota = bound_by_quota(trial);
+    let is_throttled = quota.is_some();
+    symptoms.extend(quota);
     symptoms.extend(machine_shared(trial));
+    symptoms.extend(missed_events(trial));
+    if is_throttled {
+        // Whatever else stands out follows from that, and nothing is gained by raising anything.
+        if let Some(relay) = &trial.relay {
+            symptoms.extend(checkpoint_errors(relay));
+            symptoms.extend(duplicates_after_loss(relay, trial));
+        }
+        return symptoms;
+    }
     symptoms.extend(usage.and_then(|usage| memory_near_limit(subject, usage)));
     let bound = usage.and_then(|usage| bound_by_concurrency(settings, subject, usage, trial));
     if bound.is_none() {
@@ -60,16 +71,17 @@ fn generator_unhealthy(trial: &Trial) -> Option<Symptom> {
 }
 
 fn bound_by_quota(trial: &Trial) -> Option<Symptom> {
-    let throttled: Vec<(String, u64)> = trial
-        .hub
-        .iter()
-        .filter_map(|(name, counters)| Some((name.clone(), counters.throttled?)))
-        .filter(|(_, throttled)| *throttled > 0)
-        .collect();
+    let throttled = trial.throttled();
     (!throttled.is_empty()).then_some(Symptom::BoundByQuota {
         throttled,
         duration_s: trial.duration_s,
     })
+}
+
+/// What retention took is missing at the destination, and the relay never had it.
+fn missed_events(trial: &Trial) -> Option<Symptom> {
+    let missed = trial.relay.as_ref()?.whole_trial.missed_events;
+    (missed > 0).then_some(Symptom::EventsMissed { missed })
 }
 
 fn memory_near_limit(subject: &Subject, usage: &RoleUsage) -> Option<Symptom> {

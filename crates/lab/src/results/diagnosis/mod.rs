@@ -127,6 +127,11 @@ pub enum Symptom {
         /// Events that never left.
         never_sent: Option<u64>,
     },
+    /// The source's retention took events before the relay read them.
+    EventsMissed {
+        /// How many.
+        missed: u64,
+    },
     /// The service refused sends because a quota was used up.
     BoundByQuota {
         /// Refused sends by entity.
@@ -226,6 +231,7 @@ impl Symptom {
             Self::DuplicatesAfterLoss { .. } => FindingKind::DuplicatesAfterLoss,
             Self::GeneratorUnhealthy { .. } => FindingKind::GeneratorOverloaded,
             Self::BoundByQuota { .. } => FindingKind::LimitedByQuota,
+            Self::EventsMissed { .. } => FindingKind::EventsMissed,
             Self::MachineShared { .. } => FindingKind::MachineShared,
         }
     }
@@ -234,6 +240,7 @@ impl Symptom {
     #[must_use]
     pub const fn severity(&self) -> Severity {
         match self {
+            Self::EventsMissed { .. } => Severity::Failure,
             Self::GeneratorUnhealthy { .. } => Severity::Invalid,
             Self::SendErrors { .. }
             | Self::ProcessingErrors { .. }
@@ -379,6 +386,11 @@ impl Symptom {
                 ),
                 count(never_sent.unwrap_or(0))
             ),
+            Self::EventsMissed { missed } => format!(
+                "the source's retention took {} before the relay read {}",
+                counted(*missed, "event", "events"),
+                if *missed == 1 { "it" } else { "them" }
+            ),
             Self::BoundByQuota {
                 throttled,
                 duration_s,
@@ -455,11 +467,14 @@ impl Symptom {
                                                  they are"
                 .to_owned(),
             Self::MachineShared { .. } => "run it again while nothing else runs".to_owned(),
+            Self::EventsMissed { .. } => "keep more in the source (embedded.log.bytes, or the hub's retention), or offer less"
+                .to_owned(),
             Self::GeneratorUnhealthy { .. } => {
                 "offer less, or give the generator more cores".to_owned()
             }
             Self::BoundByQuota { .. } => {
-                "raise the quota of embedded.profile or the log of the hubs, or offer less".to_owned()
+                "offer less, or measure where the quota is higher (embedded.profile, throughput units)"
+                    .to_owned()
             }
         }
     }

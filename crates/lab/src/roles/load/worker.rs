@@ -17,6 +17,7 @@ use crate::{
     record::LatencyRecording,
     roles::{
         RoleError,
+        causes::Causes,
         fabric::{Fabric, MessageCodec, REPORT_EVERY},
         protocol::{Edge, LoadConfig, LoadCounters},
         timer::Timer,
@@ -131,6 +132,7 @@ pub(super) async fn work<F: Fabric>(
         overdue_at_stop: None,
         latency_recording: config.latency_recording,
         answers_until: None,
+        causes: Causes::default(),
     };
     poll_fn(|context| generator.poll(context)).await
 }
@@ -157,6 +159,7 @@ struct Generator<S, C> {
     latency_recording: LatencyRecording,
     /// Until when a stopped load waits for answers.
     answers_until: Option<Instant>,
+    causes: Causes,
 }
 
 impl<S: Sink, C: MessageCodec> Generator<S, C> {
@@ -166,6 +169,10 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
             let now = self.clock.now();
             while self.ticks.poll_tick(context).is_ready() {
                 self.accounting.tick(now);
+                if let Some(error) = self.sink.outage() {
+                    self.causes
+                        .tell(&error.condition, error, "there is no connection");
+                }
                 self.channel.say(Said::Progress(now, self.counters(now)));
             }
             if self
@@ -270,8 +277,9 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
             match outcome.result {
                 Ok(()) => self.accounting.acknowledged(&pending, now),
                 Err(error) => {
-                    tracing::warn!(%error, stream = pending.run.stream, "a send was refused");
-                    self.accounting.failed(&pending);
+                    self.accounting.refused(&pending, error.class);
+                    self.causes
+                        .tell(&error.condition, &error, "sends are refused");
                 }
             }
         }

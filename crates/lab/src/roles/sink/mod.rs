@@ -137,6 +137,8 @@ impl Watch {
             sum.distinct += worker.counters.distinct;
             sum.opened += worker.counters.opened;
             sum.dead_lettered += worker.counters.dead_lettered;
+            sum.throttled += worker.counters.throttled;
+            sum.closed += worker.counters.closed;
             seen = seen
                 .zip(worker.acknowledged_seen)
                 .map(|(sum, seen)| sum + seen);
@@ -202,6 +204,16 @@ impl Watch {
                     .map(|worker| worker.counters.opened)
                     .sum(),
                 dead_lettered: dead_letters.len() as u64,
+                throttled: self
+                    .latest
+                    .iter()
+                    .map(|worker| worker.counters.throttled)
+                    .sum(),
+                closed: self
+                    .latest
+                    .iter()
+                    .map(|worker| worker.counters.closed)
+                    .sum(),
                 missing: accounted
                     .zip(streams)
                     .map(|(accounted, streams)| accounted.missing(streams)),

@@ -25,6 +25,7 @@ use crate::{
     record::{LatencyRecording, Recorder, Recording, Window},
     roles::{
         RoleError,
+        causes::Causes,
         fabric::{Fabric, MessageCodec, REPORT_EVERY},
         protocol::{Edge, SinkConfig, SinkCounters},
         workers::WorkerChannel,
@@ -116,6 +117,9 @@ pub(super) async fn work<F: Fabric>(
         reopen: Vec::new(),
         is_started: false,
         opened: 0,
+        closed: 0,
+        throttled: 0,
+        causes: Causes::default(),
         expected: None,
         completed: Vec::new(),
         quiet: None,
@@ -140,6 +144,11 @@ struct Receiver<S, C> {
     is_started: bool,
     /// Partitions opened, those opened again included.
     opened: u64,
+    /// Partitions that the service closed.
+    closed: u64,
+    /// Those of them that it closed because a quota was used up.
+    throttled: u64,
+    causes: Causes,
     expected: Option<Arc<Vec<StreamSends>>>,
     /// Scratch: the events of a batch, by their indices, where each is to be completed.
     completed: Vec<u32>,
@@ -195,7 +204,14 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                     if error.class == ErrorClass::Fatal {
                         return Poll::Ready(Err(RoleError::Receive(error)));
                     }
-                    tracing::warn!(%error, %partition, "a partition was closed and will be opened again");
+                    self.closed += 1;
+                    self.throttled +=
+                        u64::from(matches!(error.class, ErrorClass::Throttled { .. }));
+                    self.causes.tell(
+                        &error.condition,
+                        &error,
+                        "a partition was closed and will be opened again",
+                    );
                     self.reopen.push((Instant::now() + REOPEN_AFTER, partition));
                 }
                 SourceEvent::Settled(settled) => tell_of_failure(&settled),
@@ -332,6 +348,8 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                 distinct: self.verifier.distinct(),
                 opened: self.opened,
                 dead_lettered: self.dead_letters().len() as u64,
+                throttled: self.throttled,
+                closed: self.closed,
                 missing: None,
             },
             acknowledged_seen: self.expected.as_ref().map(|streams| {

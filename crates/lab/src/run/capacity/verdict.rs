@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::search::{Attempt, Outcome};
 use crate::{
     figure,
-    results::{Case, CasePlan, HubCounters, Probe, Severity, TrialRecord},
+    results::{Case, CasePlan, Probe, Severity, TrialRecord},
     statistics::Trend,
 };
 
@@ -35,11 +35,9 @@ pub(super) fn judge(
     let trial = &record.trial;
     let trend = trial_trend(record);
     let delivery = trial.delivery.as_ref();
-    let throttled = trial
-        .hub
-        .values()
-        .filter_map(|hub: &HubCounters| hub.throttled)
-        .reduce(|sum, hub| sum + hub);
+    let told = trial.hub.values().any(|hub| hub.throttled.is_some());
+    let throttled = trial.throttled().iter().map(|(_, sends)| sends).sum();
+    let throttled = (told || throttled > 0).then_some(throttled);
     let latency = trial.latency_us.as_ref();
     let bounded = bounded_us(latency_bound.percentile, record);
     let mut probe = Probe {
@@ -196,7 +194,8 @@ mod tests {
 
     use super::{super::search::Purpose, *};
     use crate::results::{
-        Delivery, Distributions, Finding, FindingKind, Interval, OrderExpectation, Role, Trial,
+        Delivery, Distributions, Finding, FindingKind, HubCounters, Interval, OrderExpectation,
+        Refusals, Role, Trial,
     };
 
     fn record(latencies: impl IntoIterator<Item = i64>, lag_growth: u64) -> TrialRecord {
@@ -324,6 +323,19 @@ mod tests {
         assert_eq!(
             (outcome, &*reason),
             (Outcome::Failed, "the service throttled 7 sends")
+        );
+        let mut elsewhere = overloaded(record([900; 1_000], 0));
+        let refusals = Refusals {
+            refused: 9,
+            throttled: 9,
+            total: Some(10_000),
+        };
+        elsewhere.trial.refusals.insert(Role::Load, refusals);
+        let (outcome, reason) = verdict(&elsewhere, None);
+        assert_eq!(
+            (outcome, &*reason),
+            (Outcome::Failed, "the service throttled 9 sends"),
+            "a service that tells nothing of itself"
         );
         let dead = verdict(&overloaded(record([], 0)), Some("the relay failed"));
         assert_eq!(dead.0, Outcome::Failed);
