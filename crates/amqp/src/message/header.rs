@@ -21,7 +21,7 @@ pub struct Header {
 /// An encoded header section.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodedHeader {
-    bytes: [u8; EncodedHeader::LENGTH_MAX],
+    bytes: [u8; Self::LENGTH_MAX],
     length: u8,
 }
 
