@@ -111,7 +111,6 @@ fn activity(metrics: &Metrics) -> RelayActivity {
             gained_partitions: metrics.claimed_partitions,
             missed_events: metrics.missed_events,
             restarted_partitions: metrics.restarted_partitions,
-            ..WholeTrial::default()
         },
         ..RelayActivity::default()
     }
