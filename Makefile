@@ -7,7 +7,7 @@ JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
 # The same for queues. One version of the study can't be had any more; scenarios/queue-forward.yaml says what stands for it.
 SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
 SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
-FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter
+FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-rust test-python test-java test-javascript test-go test-azurite bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus

@@ -52,8 +52,9 @@ class Service:
         self.tls_connection_string = next(
             string for string in strings if string not in plain and "EntityPath" not in string
         )
-        # With `--blob` among the arguments.
-        self.storage_connection_string = next((string for string in strings if "BlobEndpoint=" in string), None)
+        # With `--blob` and `--blob-tls` among the arguments.
+        self.storage_connection_string = next((string for string in strings if "BlobEndpoint=http:" in string), None)
+        self.storage_tls_connection_string = next((string for string in strings if "BlobEndpoint=https:" in string), None)
 
     def unused_hub(self) -> str:
         return next(self._unused)

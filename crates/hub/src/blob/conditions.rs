@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use super::error::BlobError;
+use super::lease::LeaseId;
 
 /// The tag of one version of a blob or container. No two versions ever have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +39,8 @@ pub struct Conditions {
     pub if_modified_since: Option<SystemTime>,
     /// `If-Unmodified-Since`
     pub if_unmodified_since: Option<SystemTime>,
+    /// `x-ms-lease-id`: there must be a lease with this id. Without it, none must lock what is written.
+    pub lease: Option<LeaseId>,
 }
 
 impl Etag {
@@ -106,22 +109,33 @@ impl Conditions {
         }
     }
 
-    /// Whether a blob may be put in the place of the one that is there, or where there is none.
+    /// Whether a blob may be put in the place of the one that is there, or where there is none. A blob of which there are
+    /// uncommitted blocks alone does not exist for tags, but has a time: that of its first block, `staged_at`.
     ///
     /// # Errors
     /// [`BlobAlreadyExists`](BlobError::BlobAlreadyExists) if there must be none, otherwise
     /// [`ConditionNotMet`](BlobError::ConditionNotMet).
-    pub fn check_replace(&self, current: Option<Version>) -> Result<(), BlobError> {
+    pub fn check_replace(
+        &self,
+        current: Option<Version>,
+        staged_at: Option<SystemTime>,
+    ) -> Result<(), BlobError> {
         match current {
             Some(_) if self.if_none_match == Some(EtagCondition::Any) => {
                 Err(BlobError::BlobAlreadyExists)
             }
             Some(current) => self.check_change(current),
-            // What is not there has no tag, and was not left unmodified.
-            None if self.if_match.is_some() || self.if_unmodified_since.is_some() => {
-                Err(BlobError::ConditionNotMet)
+            None => {
+                let is_old = |instant| staged_at.is_some_and(|at| at <= instant);
+                // What is not there has no tag, and was not left unmodified.
+                let is_met = self.if_match.is_none()
+                    && self.if_unmodified_since.is_none_or(is_old)
+                    && !self.if_modified_since.is_some_and(is_old);
+                match is_met {
+                    true => Ok(()),
+                    false => Err(BlobError::ConditionNotMet),
+                }
             }
-            None => Ok(()),
         }
     }
 
@@ -195,9 +209,9 @@ mod tests {
             if_none_match: Some(EtagCondition::Any),
             ..Conditions::default()
         };
-        assert_eq!(conditions.check_replace(None), Ok(()));
+        assert_eq!(conditions.check_replace(None, None), Ok(()));
         assert_eq!(
-            conditions.check_replace(Some(version())),
+            conditions.check_replace(Some(version()), None),
             Err(BlobError::BlobAlreadyExists)
         );
         assert_eq!(
@@ -213,10 +227,43 @@ mod tests {
             ..Conditions::default()
         };
         assert_eq!(
-            conditions.check_replace(None),
+            conditions.check_replace(None, None),
             Err(BlobError::ConditionNotMet)
         );
         assert_eq!(conditions.check_change(version()), Ok(()));
+    }
+
+    #[test]
+    fn a_blob_of_uncommitted_blocks_has_a_time_and_no_tag() {
+        let since = |seconds| Conditions {
+            if_modified_since: Some(at(seconds)),
+            ..Conditions::default()
+        };
+        let until = |seconds| Conditions {
+            if_unmodified_since: Some(at(seconds)),
+            ..Conditions::default()
+        };
+        let matching = |if_match, if_none_match| Conditions {
+            if_match,
+            if_none_match,
+            ..Conditions::default()
+        };
+        let any = Some(EtagCondition::Any);
+        // Blocks since second 100, and nothing at all.
+        for (conditions, uncommitted, nothing) in [
+            (since(99), true, true),
+            (since(100), false, true),
+            (since(110), false, true),
+            (until(99), false, false),
+            (until(100), true, false),
+            (matching(any.clone(), None), false, false),
+            (matching(None, any), true, true),
+        ] {
+            let staged = conditions.check_replace(None, Some(at(100)));
+            assert_eq!(staged.is_ok(), uncommitted, "{conditions:?}");
+            let missing = conditions.check_replace(None, None);
+            assert_eq!(missing.is_ok(), nothing, "{conditions:?}");
+        }
     }
 
     fn condition() -> impl Strategy<Value = Option<EtagCondition>> {
@@ -242,6 +289,7 @@ mod tests {
                 if_none_match: if_none_match.clone(),
                 if_modified_since: modified.map(at),
                 if_unmodified_since: unmodified.map(at),
+                lease: None,
             };
             let current = Version { etag: Etag(etag), modified_at: at(100) };
             let names = |condition: &Option<EtagCondition>| match condition {
@@ -255,7 +303,7 @@ mod tests {
                 && unmodified.is_none_or(|since| 100 <= since);
             prop_assert_eq!(conditions.check_change(current).is_ok(), holds);
             prop_assert_eq!(conditions.check_read(current).is_ok(), holds);
-            prop_assert_eq!(conditions.check_replace(Some(current)).is_ok(), holds);
+            prop_assert_eq!(conditions.check_replace(Some(current), None).is_ok(), holds);
         }
     }
 }

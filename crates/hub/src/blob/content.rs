@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::budget::Charge;
-use super::disk::PieceFile;
+use super::disk::{Health, PieceFile};
 use super::error::BlobError;
 
 /// A block of a blob. A blob that was put as a whole has one, without an id; so has an append blob in a file.
@@ -32,10 +32,22 @@ pub(super) enum Piece {
 }
 
 /// Reads a range of a blob as it was when the reader was made, whatever happens to the blob meanwhile.
+///
+/// Nothing is given of a content on the disk whose checksum is wrong. The checksum is of a whole block, so the first read of
+/// any part of a block that an earlier process wrote reads all of it.
 #[derive(Debug)]
 pub struct ContentReader {
     /// What is still to be read of each piece.
-    parts: VecDeque<(Piece, Range<u64>)>,
+    parts: VecDeque<Part>,
+}
+
+/// What is to be read of one block.
+#[derive(Debug)]
+struct Part {
+    block: Block,
+    range: Range<u64>,
+    /// The checksum of what has been read, if the part is the whole block.
+    read: Option<u32>,
 }
 
 impl ContentReader {
@@ -48,7 +60,12 @@ impl ContentReader {
             let wanted = range.start.max(start)..range.end.min(end);
             if wanted.start < wanted.end {
                 let part = wanted.start - start..wanted.end - start;
-                parts.push_back((block.piece.clone(), part));
+                let is_whole = part == (0..block.length);
+                parts.push_back(Part {
+                    block: block.clone(),
+                    range: part,
+                    read: is_whole.then_some(0),
+                });
             }
             start = end;
         }
@@ -60,26 +77,72 @@ impl ContentReader {
     pub fn is_in_memory(&self) -> bool {
         self.parts
             .iter()
-            .all(|(piece, _)| matches!(piece, Piece::Memory(..)))
+            .all(|part| matches!(part.block.piece, Piece::Memory(..)))
+    }
+
+    /// Whether [`check`](Self::check) would have nothing to do.
+    #[must_use]
+    pub fn is_checked(&self) -> bool {
+        self.parts.iter().all(|part| match &part.block.piece {
+            Piece::Memory(..) => true,
+            Piece::File(file) => file.health() == Health::Sound,
+        })
+    }
+
+    /// Compares everything of which a part is to be read with its checksum, unless that was done since the start. May wait
+    /// for the disk, and for long if the blob is large.
+    ///
+    /// # Errors
+    /// Something is damaged, or the disk does not give it.
+    pub fn check(&self) -> Result<(), BlobError> {
+        self.parts.iter().try_for_each(|part| part.block.check())
     }
 
     /// The next bytes, at most `most` of them; `None` at the end. May wait for the disk.
     ///
     /// # Errors
-    /// The disk does not give what it should have.
+    /// The disk does not give what it should have, or what it gives is damaged.
     pub fn next_chunk(&mut self, most: usize) -> Result<Option<Bytes>, BlobError> {
-        let Some((piece, range)) = self.parts.front_mut() else {
+        let Some(part) = self.parts.front_mut() else {
             return Ok(None);
         };
-        let end = range.end.min(range.start.saturating_add(most as u64));
-        let chunk = match piece {
-            Piece::Memory(bytes, _) => bytes.slice(range.start as usize..end as usize),
-            Piece::File(file) => file.read(range.start..end)?,
+        let range = part.range.start
+            ..part
+                .range
+                .end
+                .min(part.range.start.saturating_add(most as u64));
+        part.block.check()?;
+        let chunk = match &part.block.piece {
+            Piece::Memory(bytes, _) => bytes.slice(range.start as usize..range.end as usize),
+            Piece::File(file) => {
+                let chunk = file.read(range.clone())?;
+                part.read = part.read.map(|crc| crc32c::crc32c_append(crc, &chunk));
+                let is_last = range.end == part.range.end;
+                // Changed on the disk since it was checked.
+                if is_last && part.read.is_some_and(|crc| crc != part.block.crc) {
+                    file.set_damaged();
+                    return Err(BlobError::Damaged);
+                }
+                chunk
+            }
         };
-        range.start = end;
-        if range.is_empty() {
+        part.range.start = range.end;
+        if part.range.is_empty() {
             self.parts.pop_front();
         }
         Ok(Some(chunk))
+    }
+}
+
+impl Block {
+    /// Compares it with its checksum, unless that was done since the start.
+    ///
+    /// # Errors
+    /// It is damaged, or the disk does not give it.
+    pub(super) fn check(&self) -> Result<(), BlobError> {
+        match &self.piece {
+            Piece::Memory(..) => Ok(()),
+            Piece::File(file) => file.check(self.length, self.crc),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use units::ByteSize;
 
+use super::lease::LeaseError;
 use crate::log::disk::Unavailable;
 
 /// Why an operation changed nothing, or gave nothing.
@@ -63,6 +64,15 @@ pub enum BlobError {
         /// What they may take.
         limit: ByteSize,
     },
+    /// A lease prevents it.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// What is on the disk is not what was written. Trying again is of no use.
+    #[error(
+        "the content is damaged on the service's disk, whose log names the file; write the blob again, or restore the file \
+         and restart the service"
+    )]
+    Damaged,
     /// The disk does not take it, or does not give it. Trying again may help.
     #[error("{0}")]
     Unavailable(#[from] Unavailable),

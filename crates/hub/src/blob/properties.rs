@@ -20,7 +20,7 @@ pub enum BlobKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContentHeaders {
-    /// `Content-Type`
+    /// `Content-Type`. None is the type of a blob whose writer gave none; an empty one was taken away, so it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// `Content-Encoding`

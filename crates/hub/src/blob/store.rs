@@ -12,13 +12,12 @@ use std::time::SystemTime;
 use units::ByteSize;
 
 use super::budget::Budget;
-use super::container::{Container, Shared};
-use super::disk::{
-    BlobFiles, Disk, Folder, KeptContainer, Safety, Suspicion, SystemFiles, recover,
-};
+use super::conditions::Conditions;
+use super::container::{Container, NewProperties, Shared};
+use super::disk::{BlobFiles, Disk, Folder, Safety, Suspicion, SystemFiles, recover};
 use super::error::BlobError;
 use super::limits::BlobLimits;
-use super::properties::{Metadata, unix_s};
+use super::properties::Metadata;
 use crate::log::disk::SyncPolicy;
 use crate::owner_only;
 
@@ -50,7 +49,7 @@ pub struct BlobStoreFigures {
     pub memory_bytes: u64,
     /// Operations that the disk failed.
     pub storage_failures: u64,
-    /// Files that were found damaged at the start and set aside.
+    /// Files that were found damaged, at the start or when they were read.
     pub damaged_files: u64,
 }
 
@@ -162,24 +161,24 @@ impl BlobStore {
         if self.container(name).is_ok() {
             return Err(BlobError::ContainerAlreadyExists);
         }
-        let version = self.shared.next_version(now);
+        let properties = NewProperties {
+            version: self.shared.next_version(now),
+            metadata,
+            lease: None,
+        };
         let folder = match &self.kept {
             None => None,
             Some(kept) => {
                 let folder = Folder::new(kept.directory.join(name), Arc::clone(&kept.disk));
-                let description = KeptContainer {
-                    etag: version.etag.0,
-                    modified_unix_s: unix_s(version.modified_at),
-                    metadata: metadata.clone(),
-                };
                 owner_only::create_directories(&folder.path)?;
-                folder.write_container(&description)?;
+                folder.write_container(&properties.kept())?;
+                folder.sync_names()?;
                 File::open(&kept.directory)?.sync_all()?;
                 Some(folder)
             }
         };
         let shared = Arc::clone(&self.shared);
-        let container = Container::new(name.to_owned(), metadata, version, shared, folder)?;
+        let container = Container::new(name.to_owned(), properties, shared, folder)?;
         let container = Arc::new(container);
         self.write().insert(name.to_owned(), Arc::clone(&container));
         Ok(container)
@@ -188,12 +187,18 @@ impl BlobStore {
     /// Deletes a container with all its blobs.
     ///
     /// # Errors
-    /// There is none, or the disk does not let go of it.
-    pub fn delete_container(&self, name: &str) -> Result<(), BlobError> {
+    /// There is none, a condition does not hold, or the disk does not let go of it.
+    pub fn delete_container(
+        &self,
+        name: &str,
+        conditions: &Conditions,
+        now: SystemTime,
+    ) -> Result<(), BlobError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let container = self.container(name)?;
         let mut condemned = None;
         container.end(|| {
+            container.check_delete(conditions, now)?;
             if let (Some(kept), Some(folder)) = (&self.kept, container.folder()) {
                 // No container's name has this character, and no two have one number.
                 let number = kept.disk.next_number();

@@ -374,7 +374,7 @@ const fn blob_figures(
         (
             "parshall_blob_damaged_files_total",
             "counter",
-            "Files of blobs found damaged at the start and set aside.",
+            "Files of blobs found damaged, at the start or when they were read.",
             store.damaged_files,
         ),
     ]

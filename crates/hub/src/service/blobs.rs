@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use access::storage::{StorageConnectionString, StorageCredential};
 use listen::AcceptFailures;
+use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -19,8 +20,25 @@ use crate::namespace::{NamespaceConfig, NamespaceError, SignaturePolicy};
 /// A storage account at work.
 #[derive(Debug)]
 pub(super) struct BlobEndpoint {
-    pub(super) address: SocketAddr,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) tls_address: Option<SocketAddr>,
     pub(super) front: Arc<BlobFront>,
+}
+
+/// Where an account is to be served.
+#[derive(Debug)]
+pub(super) struct BlobListeners {
+    /// Over plain HTTP.
+    pub(super) plain: Option<Bound>,
+    /// Over TLS, with a certificate.
+    pub(super) tls: Option<(Bound, Arc<ServerConfig>)>,
+}
+
+impl BlobListeners {
+    /// Whether it is served nowhere.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.plain.is_none() && self.tls.is_none()
+    }
 }
 
 impl BlobEndpoint {
@@ -28,27 +46,47 @@ impl BlobEndpoint {
     pub(super) fn start(
         config: &NamespaceConfig,
         front: Arc<BlobFront>,
-        bound: Bound,
+        listeners: BlobListeners,
         tasks: &mut JoinSet<()>,
         stop: &watch::Receiver<bool>,
     ) -> Self {
-        tasks.spawn(Arc::clone(&front).serve(bound.listener, stop.clone()));
+        let mut serve = |bound: Bound, tls| {
+            tasks.spawn(Arc::clone(&front).serve(bound.listener, tls, stop.clone()));
+            bound.address
+        };
+        let address = listeners.plain.map(|bound| serve(bound, None));
+        let tls_address = listeners.tls.map(|(bound, tls)| serve(bound, Some(tls)));
         if let Some(period) = sync_period(config) {
             let store = Arc::clone(front.store());
             tasks.spawn(sync(store, period, stop.clone()));
         }
         Self {
-            address: bound.address,
+            address,
+            tls_address,
             front,
         }
     }
 
     /// What a client connects with, where the namespace is known as `host`.
-    pub(super) fn connection_string(&self, host: &str) -> StorageConnectionString {
+    pub(super) fn connection_string(&self, host: &str) -> Option<StorageConnectionString> {
+        Some(self.connection_string_of("http", self.address?, host))
+    }
+
+    /// The same over TLS.
+    pub(super) fn tls_connection_string(&self, host: &str) -> Option<StorageConnectionString> {
+        Some(self.connection_string_of("https", self.tls_address?, host))
+    }
+
+    fn connection_string_of(
+        &self,
+        scheme: &str,
+        address: SocketAddr,
+        host: &str,
+    ) -> StorageConnectionString {
         let key = self.front.key();
         // Clients take a name for the account's where it has a dot; an address is safe.
-        let host = match client_host(host, self.address) {
-            host if host == "localhost" => match self.address.ip() {
+        let host = match client_host(host, address) {
+            host if host == "localhost" => match address.ip() {
                 ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
                 ip => ip.to_string(),
             },
@@ -59,7 +97,7 @@ impl BlobEndpoint {
             false => host,
         };
         StorageConnectionString {
-            blob_endpoint: format!("http://{host}:{}/{}", self.address.port(), key.account()),
+            blob_endpoint: format!("{scheme}://{host}:{}/{}", address.port(), key.account()),
             credential: StorageCredential::Key(key.clone()),
         }
     }

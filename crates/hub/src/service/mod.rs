@@ -37,7 +37,7 @@ use tokio::task::JoinSet;
 
 pub use amqp_tokio::WEB_SOCKET_PATH;
 
-use blobs::BlobEndpoint;
+use blobs::{BlobEndpoint, BlobListeners};
 use descriptors::{Needs, Shares};
 use listen::AcceptFailures;
 
@@ -64,6 +64,8 @@ pub struct ServiceConfig {
     pub http: Option<SocketAddr>,
     /// The address for blobs over HTTP; none, if `None`.
     pub blob: Option<SocketAddr>,
+    /// The address for blobs over HTTPS, with its certificate; none, if `None`.
+    pub blob_tls: Option<(SocketAddr, Arc<ServerConfig>)>,
     /// Whether addresses that other machines reach may be listened on although everyone knows how to get in: inside of a
     /// container, say.
     pub open_to_anyone: bool,
@@ -82,6 +84,7 @@ impl ServiceConfig {
             web_socket_tls: None,
             http: None,
             blob: None,
+            blob_tls: None,
             open_to_anyone: false,
         }
     }
@@ -163,6 +166,8 @@ pub enum Protocol {
     Http,
     /// HTTP, for blobs.
     Blob,
+    /// HTTP over TLS, for blobs.
+    BlobTls,
 }
 
 /// What lets everyone in who knows no more than public documentation.
@@ -212,14 +217,17 @@ impl Service {
             Some(address) => Some(listen(Protocol::Http, address).await?),
             None => None,
         };
+        let blob_openness = match config.open_to_anyone {
+            true => None,
+            false => blobs::openness(&config.namespace),
+        };
+        let listen = |protocol, address| self::listen(blob_openness.as_ref(), protocol, address);
         let blob = match config.blob {
-            Some(address) => {
-                let openness = match config.open_to_anyone {
-                    true => None,
-                    false => blobs::openness(&config.namespace),
-                };
-                Some(self::listen(openness.as_ref(), Protocol::Blob, address).await?)
-            }
+            Some(address) => Some(listen(Protocol::Blob, address).await?),
+            None => None,
+        };
+        let blob_tls = match config.blob_tls {
+            Some((address, tls)) => Some((listen(Protocol::BlobTls, address).await?, tls)),
             None => None,
         };
 
@@ -242,15 +250,19 @@ impl Service {
         let amqps = amqps.map(|(bound, tls)| serve(bound, Some(tls), false));
         let web_socket = web_socket.map(|bound| serve(bound, None, true));
         let web_socket_tls = web_socket_tls.map(|(bound, tls)| serve(bound, Some(tls), true));
-        let blob = match blob {
-            Some(bound) => {
+        let listeners = BlobListeners {
+            plain: blob,
+            tls: blob_tls,
+        };
+        let blob = match listeners.is_empty() {
+            true => None,
+            false => {
                 let config = &config.namespace;
                 let front = blobs::front(config, shares.blob, &accept_failures)?;
                 Some(BlobEndpoint::start(
-                    config, front, bound, &mut tasks, &stopped,
+                    config, front, listeners, &mut tasks, &stopped,
                 ))
             }
-            None => None,
         };
         let unserved_containers = match blob {
             Some(_) => 0,
@@ -324,10 +336,16 @@ impl Service {
         self.http
     }
 
-    /// Where blobs are served, if anywhere.
+    /// Where blobs are served over plain HTTP, if anywhere.
     #[must_use]
     pub fn blob_address(&self) -> Option<SocketAddr> {
-        self.blob.as_ref().map(|blob| blob.address)
+        self.blob.as_ref()?.address
+    }
+
+    /// Where blobs are served over TLS, if anywhere.
+    #[must_use]
+    pub fn blob_tls_address(&self) -> Option<SocketAddr> {
+        self.blob.as_ref()?.tls_address
     }
 
     /// How many containers there are in the data directory that are not served, since there is no address for blobs.
@@ -343,11 +361,18 @@ impl Service {
         self.blob.as_ref().map(|blob| blob.front.faults())
     }
 
-    /// What a client of blob storage connects with, where blobs are served.
+    /// What a client of blob storage connects with over plain HTTP, where that is served.
     #[must_use]
     pub fn storage_connection_string(&self) -> Option<StorageConnectionString> {
         let blob = self.blob.as_ref()?;
-        Some(blob.connection_string(self.namespace.host()))
+        blob.connection_string(self.namespace.host())
+    }
+
+    /// The same over TLS, where that is served.
+    #[must_use]
+    pub fn storage_tls_connection_string(&self) -> Option<StorageConnectionString> {
+        let blob = self.blob.as_ref()?;
+        blob.tls_connection_string(self.namespace.host())
     }
 
     /// What a client connects with over plain TCP: for one hub, or for the whole namespace without `hub`. It has the
@@ -417,6 +442,7 @@ impl Protocol {
             Self::WebSocketTls => "AMQP over WebSocket and TLS",
             Self::Http => "HTTP",
             Self::Blob => "blob storage",
+            Self::BlobTls => "blob storage over TLS",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use access::storage::{StorageAccountKey, StorageCredential, StorageRequest};
 use hub::service::Service;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use units::date::http_date;
 
@@ -14,6 +14,8 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     head: String,
     pub(crate) body: String,
+    /// The same, whether it is text or not.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Reply {
@@ -104,7 +106,7 @@ pub(crate) async fn connect(service: &Service) -> TcpStream {
 }
 
 /// Reads a reply up to the end of the connection.
-pub(crate) async fn read(socket: &mut TcpStream) -> Reply {
+pub(crate) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> Reply {
     let mut bytes = Vec::new();
     // Who refuses a body closes the connection while it is still coming.
     let _ = socket.read_to_end(&mut bytes).await;
@@ -118,6 +120,10 @@ pub(crate) async fn read(socket: &mut TcpStream) -> Reply {
         status: status.unwrap_or_default(),
         head: head.to_owned(),
         body: body.to_owned(),
+        bytes: bytes
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .map_or_else(Vec::new, |at| bytes[at + 4..].to_vec()),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Blobs over HTTP, byte by byte: what the official clients rely on, what hostile ones get, and faults on purpose.
 
 mod client;
+mod leases;
+mod protection;
+mod tls;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -27,6 +30,15 @@ async fn service() -> Service {
     Service::start(config())
         .await
         .expect("the configuration is good")
+}
+
+/// What the service tells of itself.
+async fn metrics(service: &Service) -> String {
+    let address = service.http_address().unwrap();
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    socket.write_all(request).await.unwrap();
+    read(&mut socket).await.body
 }
 
 const BLOCK: (&str, &str) = ("x-ms-blob-type", "BlockBlob");
@@ -198,6 +210,16 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
             "/box/a",
             vec![BLOCK, ("x-ms-lease-id", "1")],
             b"",
+            (400, "InvalidHeaderValue"),
+        ),
+        (
+            "PUT",
+            "/box/a",
+            vec![
+                BLOCK,
+                ("x-ms-lease-id", "c820a799-76d7-4ee2-6e15-546f19325c2c"),
+            ],
+            b"",
             (412, "LeaseNotPresentWithBlobOperation"),
         ),
         (
@@ -219,7 +241,7 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
             "/box/a?comp=lease",
             vec![],
             b"",
-            (501, "NotImplemented"),
+            (400, "MissingRequiredHeader"),
         ),
         (
             "PUT",
@@ -347,11 +369,7 @@ async fn a_directory_that_takes_no_writes_is_a_busy_service_that_recovers() {
     std::fs::rename(&aside, &folder).unwrap();
     let kept = signed(&service, "GET", "/box/a", &[], b"").await;
     assert_eq!(kept.body, "first");
-    let metrics = service.http_address().unwrap();
-    let mut socket = tokio::net::TcpStream::connect(metrics).await.unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    socket.write_all(request).await.unwrap();
-    let told = read(&mut socket).await.body;
+    let told = metrics(&service).await;
     for line in [
         "parshall_blob_requests_total 3",
         "parshall_blob_requests_failed_total 1",

@@ -42,6 +42,9 @@ impl fmt::Display for Announcement<'_> {
         if let Some(address) = service.blob_address() {
             writeln!(f, "Blobs              http://{address}")?;
         }
+        if let Some(address) = service.blob_tls_address() {
+            writeln!(f, "Blobs over TLS     https://{address}")?;
+        }
         match service.unserved_containers() {
             0 => {}
             count => writeln!(
@@ -67,6 +70,10 @@ impl fmt::Display for Announcement<'_> {
         }
         if let Some(string) = service.storage_connection_string() {
             writeln!(f, "\nConnection string for blobs\n  {}", string.reveal())?;
+        }
+        if let Some(string) = service.storage_tls_connection_string() {
+            let string = string.reveal();
+            writeln!(f, "\nConnection string for blobs with TLS\n  {string}")?;
         }
         writeln!(f, "\nReady.")
     }

@@ -128,6 +128,17 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Addresses")]
     blob: Option<SocketAddr>,
 
+    /// The address for clients of blob storage with TLS [default: none]
+    ///
+    /// It serves the same account as --blob. Example: --blob-tls 127.0.0.1:10443
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        group = "encrypted",
+        help_heading = "Addresses"
+    )]
+    blob_tls: Option<SocketAddr>,
+
     /// Listen beyond loopback although everyone knows the key, or nothing is verified: whoever reaches the address can
     /// do everything. For containers and closed networks
     #[arg(long, help_heading = "Addresses")]
@@ -269,7 +280,8 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         false => arguments.amqps,
     };
     let mut authority = None;
-    let certificate = match amqps.or(arguments.websocket_tls) {
+    let encrypted = amqps.or(arguments.websocket_tls).or(arguments.blob_tls);
+    let certificate = match encrypted {
         None => None,
         Some(_) => {
             let server = match (&arguments.certificate, &arguments.key) {
@@ -305,6 +317,7 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
         web_socket_tls: with_certificate(arguments.websocket_tls),
         http: Some(arguments.http),
         blob: arguments.blob,
+        blob_tls: with_certificate(arguments.blob_tls),
         open_to_anyone: arguments.open_to_anyone,
     };
     let service = Service::start(config).await.map_err(|error| match error {

@@ -28,6 +28,8 @@ pub struct StorageResource<'a> {
     pub blob: Option<&'a str>,
     /// Who asks, where that is known.
     pub address: Option<IpAddr>,
+    /// Whether the request came over TLS.
+    pub is_encrypted: bool,
 }
 
 /// An account signature to be made.
@@ -155,8 +157,12 @@ impl StorageSignature {
         if is_early || now >= expires_at {
             return Err(StorageSignatureError::NotNow);
         }
+        let used = match resource.is_encrypted {
+            true => "https",
+            false => "http",
+        };
         if let Some(protocols) = self.field("spr")
-            && !protocols.split(',').any(|protocol| protocol == "http")
+            && !protocols.split(',').any(|protocol| protocol == used)
         {
             return Err(StorageSignatureError::Protocol);
         }

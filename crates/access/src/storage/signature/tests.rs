@@ -46,6 +46,7 @@ fn blob<'a>(container: &'a str, blob: &'a str) -> StorageResource<'a> {
         container: Some(container),
         blob: Some(blob),
         address: None,
+        is_encrypted: false,
     }
 }
 
@@ -99,6 +100,11 @@ fn a_signature_is_for_its_time_protocol_and_addresses() {
         verify(OLD_CONTAINER, blob("ck", "a"), now()),
         Err(StorageSignatureError::Protocol)
     );
+    let encrypted = StorageResource {
+        is_encrypted: true,
+        ..blob("ck", "a")
+    };
+    assert!(verify(OLD_CONTAINER, encrypted, now()).is_ok());
     for (address, expected) in [
         ("10.0.0.1", true),
         ("10.0.0.9", true),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{Absent, Change, Container, NewBlob, StagedBlocks};
 use crate::blob::conditions::{Conditions, Version};
 use crate::blob::content::{Block, Piece};
+use crate::blob::disk::Health;
 use crate::blob::error::BlobError;
 use crate::blob::properties::BlobKind;
 
@@ -47,11 +48,10 @@ impl Container {
         now: SystemTime,
     ) -> Result<Appended, BlobError> {
         self.change(name, Absent::Refused, |change| {
-            let current = change.existing()?.clone();
-            if current.kind != BlobKind::Append {
+            if change.existing()?.kind != BlobKind::Append {
                 return Err(BlobError::InvalidBlobType);
             }
-            request.conditions.check_change(current.version)?;
+            let current = change.changeable(&request.conditions, now)?.clone();
             let offset = current.length;
             let length = offset + request.content.len() as u64;
             if request.position.is_some_and(|position| position != offset) {
@@ -69,7 +69,7 @@ impl Container {
             let new = NewBlob {
                 kind: BlobKind::Append,
                 description: current.description.clone(),
-                blocks: longer(change, &current.blocks, request.content)?,
+                blocks: longer(change, &current.blocks, request.content, now)?,
                 appended_blocks: current.appended_blocks + 1,
                 staged: StagedBlocks::Kept,
             };
@@ -85,16 +85,25 @@ impl Container {
 
 /// The blocks of the blob with `content` at their end. In a file the content goes after what counts of it so far, so that an
 /// attempt that failed is written over.
-fn longer(change: &Change<'_>, blocks: &[Block], content: Bytes) -> Result<Vec<Block>, BlobError> {
+fn longer(
+    change: &Change<'_>,
+    blocks: &[Block],
+    content: Bytes,
+    now: SystemTime,
+) -> Result<Vec<Block>, BlobError> {
     let mut blocks = blocks.to_vec();
     if let Some(last) = blocks.last_mut()
         && let Piece::File(file) = &last.piece
     {
+        // What is appended could not be read. That the file is sound is not asked for, which would read all of it.
+        if file.health() == Health::Damaged {
+            return Err(BlobError::Damaged);
+        }
         file.write_at(last.length, &content)?;
         last.length += content.len() as u64;
         last.crc = crc32c::crc32c_append(last.crc, &content);
     } else if !content.is_empty() {
-        blocks.push(change.keep(content, None)?);
+        blocks.push(change.keep(content, None, now)?);
     }
     Ok(blocks)
 }

@@ -11,8 +11,9 @@ use super::{Absent, Change, Container, NewBlob, Replacing, StagedBlocks, lock, r
 use crate::blob::conditions::{Conditions, Version};
 use crate::blob::content::Block;
 use crate::blob::error::BlobError;
+use crate::blob::lease::{self, LeaseId, Leased};
 use crate::blob::limits::BLOCK_ID_BYTES;
-use crate::blob::properties::{BlobKind, Description};
+use crate::blob::properties::{BlobKind, Description, whole_seconds};
 
 /// Where a block of a list is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +59,15 @@ impl Container {
     /// Takes a block that can be committed from then on, in the place of any of its id that waits.
     ///
     /// # Errors
-    /// The id makes no sense, the blob is none of blocks, or there is no room.
-    pub fn put_block(&self, name: &str, id: &str, content: Bytes) -> Result<(), BlobError> {
+    /// The id makes no sense, the blob is none of blocks, a lease locks it, or there is no room.
+    pub fn put_block(
+        &self,
+        name: &str,
+        id: &str,
+        content: Bytes,
+        lease: Option<LeaseId>,
+        now: SystemTime,
+    ) -> Result<(), BlobError> {
         let is_id = STANDARD
             .decode(id)
             .is_ok_and(|bytes| !bytes.is_empty() && bytes.len() <= BLOCK_ID_BYTES);
@@ -72,6 +80,11 @@ impl Container {
             {
                 return Err(BlobError::InvalidBlobType);
             }
+            let conditions = Conditions {
+                lease,
+                ..Conditions::default()
+            };
+            change.check_lease(&conditions, now)?;
             let waiting = &change.staged.blocks;
             if waiting
                 .keys()
@@ -83,7 +96,9 @@ impl Container {
             if waiting.len() >= self.shared.limits.uncommitted_blocks && !waiting.contains_key(id) {
                 return Err(BlobError::TooManyBlocks);
             }
-            let block = change.keep(content, Some(id))?;
+            let block = change.keep(content, Some(id), now)?;
+            let staged = &mut change.staged;
+            staged.since = staged.since.or_else(|| Some(whole_seconds(now)));
             if let Some(replaced) = change.staged.blocks.insert(id.to_owned(), block) {
                 let current = change.current.clone();
                 change.condemn_all_but(&[replaced], current.as_deref());
@@ -95,7 +110,7 @@ impl Container {
     /// Makes a blob of blocks, in the place of any that has its name. Blocks that wait and are not in the list are dropped.
     ///
     /// # Errors
-    /// A block is not there, a condition does not hold, or there is no room. Nothing has changed then.
+    /// A block is not there or damaged, a condition does not hold, or there is no room. Nothing has changed then.
     pub fn put_block_list(
         &self,
         name: &str,
@@ -109,11 +124,12 @@ impl Container {
             return Err(BlobError::TooManyBlocks);
         }
         self.change(name, Absent::Made, |change| {
-            change.check_replace(conditions, replacing)?;
+            change.check_replace(conditions, replacing, now)?;
+            let blocks = chosen(change, list)?;
             let new = NewBlob {
                 kind: BlobKind::Block,
                 description,
-                blocks: chosen(change, list)?,
+                blocks,
                 appended_blocks: 0,
                 staged: StagedBlocks::Dropped,
             };
@@ -124,8 +140,13 @@ impl Container {
     /// Which blocks a blob has.
     ///
     /// # Errors
-    /// There are neither blob nor blocks of this name, or the blob is none of blocks.
-    pub fn block_lists(&self, name: &str) -> Result<BlockLists, BlobError> {
+    /// There are neither blob nor blocks of this name, the blob is none of blocks, or the lease id is wrong.
+    pub fn block_lists(
+        &self,
+        name: &str,
+        lease: Option<LeaseId>,
+        now: SystemTime,
+    ) -> Result<BlockLists, BlobError> {
         let slot = read(&self.slots).get(name).cloned();
         let slot = slot.ok_or(BlobError::BlobNotFound)?;
         let staged = lock(&slot.staged);
@@ -139,6 +160,8 @@ impl Container {
         if blob.is_none() && staged.blocks.is_empty() {
             return Err(BlobError::BlobNotFound);
         }
+        let current = blob.as_ref().and_then(|blob| blob.lease());
+        lease::check_read(current, lease, Leased::Blob, now)?;
         let listed = |block: &Block| ListedBlock {
             id: block.id.clone(),
             length: block.length,
@@ -175,7 +198,15 @@ fn chosen(change: &Change<'_>, list: &[BlockChoice]) -> Result<Vec<Block>, BlobE
             BlockSource::Uncommitted => waiting.get(id),
             BlockSource::Latest => waiting.get(id).or_else(|| committed.get(id).copied()),
         };
-        block.cloned().ok_or(BlobError::InvalidBlockList)
+        let block = block.ok_or(BlobError::InvalidBlockList)?;
+        // Its writer still has it, and can put it again. What is committed already is found when it is read.
+        if waiting
+            .get(id)
+            .is_some_and(|waiting| std::ptr::eq(waiting, block))
+        {
+            block.check()?;
+        }
+        Ok(block.clone())
     };
     list.iter().map(found).collect()
 }

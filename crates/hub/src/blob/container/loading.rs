@@ -2,35 +2,49 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
-use super::{Blob, Container, Shared, lock, write};
+use super::{Blob, Container, NewProperties, Shared, lock, write};
 use crate::blob::content::{Block, Piece};
 use crate::blob::disk::{FoundContainer, KeptBlob, PieceFile};
 use crate::blob::error::BlobError;
 use crate::blob::limits::ENTRY_BYTES;
-use crate::blob::properties::{Description, from_unix_s, version};
+use crate::blob::properties::{Description, Metadata, from_unix_s, version};
 
 impl Container {
     /// The container that was found.
     ///
     /// # Errors
-    /// Its descriptions don't fit into memory.
+    /// Its descriptions don't fit into memory, or one that is missing can't be written.
     pub(in crate::blob) fn load(
         found: FoundContainer,
         shared: Arc<Shared>,
     ) -> Result<Self, BlobError> {
         let seen = |etag| shared.last_etag.fetch_max(etag, Ordering::Relaxed);
-        seen(found.kept.etag);
         for (_, kept, _) in &found.blobs {
             seen(kept.etag);
         }
-        let container = Self::new(
-            found.name,
-            found.kept.metadata,
-            version(found.kept.etag, found.kept.modified_unix_s),
-            shared,
-            Some(found.folder),
-        )?;
+        let properties = match found.kept {
+            Some(kept) => {
+                seen(kept.etag);
+                NewProperties {
+                    version: version(kept.etag, kept.modified_unix_s),
+                    metadata: kept.metadata,
+                    lease: kept.lease,
+                }
+            }
+            None => {
+                let made_anew = NewProperties {
+                    version: shared.next_version(SystemTime::now()),
+                    metadata: Metadata::new(),
+                    lease: None,
+                };
+                found.folder.write_container(&made_anew.kept())?;
+                found.folder.sync_names()?;
+                made_anew
+            }
+        };
+        let container = Self::new(found.name, properties, shared, Some(found.folder))?;
         for (number, kept, pieces) in found.blobs {
             let name = kept.name.clone();
             let blob = Arc::new(container.loaded(number, kept, pieces)?);
@@ -45,11 +59,14 @@ impl Container {
                 crc: head.crc,
                 piece: Piece::File(piece),
             };
+            let mut staged = lock(&slot.staged);
+            let staged_at = from_unix_s(head.staged_unix_s);
+            staged.since = Some(staged.since.map_or(staged_at, |since| since.min(staged_at)));
             // The earlier one was about to go when the process ended.
             if let Some(Block {
                 piece: Piece::File(earlier),
                 ..
-            }) = lock(&slot.staged).blocks.insert(head.id, block)
+            }) = staged.blocks.insert(head.id, block)
             {
                 earlier.condemn();
             }
@@ -91,6 +108,7 @@ impl Container {
             length: blocks.iter().map(|block| block.length).sum(),
             appended_blocks: kept.appended_blocks,
             staged_after: kept.staged_after,
+            lease: kept.lease,
             blocks,
             _charge: self.shared.budget.charge(bytes)?,
         })

@@ -3,16 +3,21 @@
 //! Each blob has a [`Slot`]. Whoever changes the blob holds the slot's lock from the evaluation of conditions until what is
 //! new is kept and visible, so each change happens as one; readers take what is visible and wait for nobody.
 //!
+//! * `change` is one change of one blob, however it is made.
 //! * `put` writes whole blobs, metadata and headers, and deletes.
 //! * `blocks` puts blobs together from blocks, `append` makes them longer.
 //! * `listing` says what there is.
+//! * `leasing` locks blobs and the container for clients; `state` is what is known of the container itself.
 //! * `loading` is what was found in a data directory.
 
 mod append;
 mod blocks;
+mod change;
+mod leasing;
 mod listing;
 mod loading;
 mod put;
+mod state;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,27 +25,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-
 pub use append::{AppendRequest, Appended};
 pub use blocks::{BlockChoice, BlockLists, BlockSource, ListedBlock};
 pub use listing::{ListRequest, Listed, Listing};
 pub use put::{PutRequest, Replacing};
+pub use state::ContainerProperties;
+pub(super) use state::NewProperties;
 
 use super::budget::{Budget, Charge};
 use super::conditions::{Conditions, Etag, Version};
 use super::content::{Block, ContentReader, Piece};
-use super::disk::{Folder, KeptBlob, KeptBlock, PieceHead, StagedHead};
+use super::disk::{Folder, KeptBlob, KeptBlock};
 use super::error::BlobError;
+use super::lease::{self, Lease, Leased};
 use super::limits::{BlobLimits, ENTRY_BYTES};
-use super::properties::{BlobKind, Description, Metadata, unix_s, whole_seconds};
+use super::properties::{BlobKind, Description, unix_s, whole_seconds};
+use change::{Change, NewBlob, StagedBlocks};
 
 /// A container.
 #[derive(Debug)]
 pub struct Container {
     name: String,
-    version: Version,
-    metadata: Metadata,
+    /// Replaced as a whole by whoever holds `changing`.
+    properties: RwLock<Arc<ContainerProperties>>,
+    changing: Mutex<()>,
     shared: Arc<Shared>,
     /// Where it is kept, if it is.
     folder: Option<Folder>,
@@ -71,6 +79,7 @@ pub struct Blob {
     appended_blocks: u32,
     /// Uncommitted blocks in pieces up to this number are void.
     staged_after: u64,
+    lease: Option<Lease>,
     blocks: Vec<Block>,
     _charge: Charge,
 }
@@ -87,17 +96,10 @@ struct Slot {
 struct Staged {
     /// Blocks that wait to be committed, by their ids.
     blocks: BTreeMap<String, Block>,
+    /// When the first of them came.
+    since: Option<SystemTime>,
     /// The slot is no container's any longer.
     is_removed: bool,
-}
-
-/// One change of one blob.
-struct Change<'a> {
-    container: &'a Container,
-    name: &'a str,
-    staged: MutexGuard<'a, Staged>,
-    slot: &'a Slot,
-    current: Option<Arc<Blob>>,
 }
 
 /// Whether a change may make the blob that it is about.
@@ -144,6 +146,21 @@ impl Blob {
         self.appended_blocks
     }
 
+    /// The lease on it, which may have ended.
+    #[must_use]
+    pub const fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// Whether it may be read.
+    ///
+    /// # Errors
+    /// A condition does not hold, or the lease id is wrong.
+    pub fn check_read(&self, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
+        lease::check_read(self.lease.as_ref(), conditions.lease, Leased::Blob, now)?;
+        conditions.check_read(self.version)
+    }
+
     /// A reader of a part of the content; what lies beyond its end is left out.
     #[must_use]
     pub fn read(&self, range: Range<u64>) -> ContentReader {
@@ -152,23 +169,19 @@ impl Blob {
 }
 
 impl Container {
-    /// A container that has just been made.
+    /// A container that has just been made, or found.
     pub(super) fn new(
         name: String,
-        metadata: Metadata,
-        version: Version,
+        properties: NewProperties,
         shared: Arc<Shared>,
         folder: Option<Folder>,
     ) -> Result<Self, BlobError> {
-        let entries = metadata
-            .iter()
-            .map(|(name, value)| name.len() + value.len());
-        let bytes = ENTRY_BYTES + (name.len() + entries.sum::<usize>()) as u64;
-        let charge = shared.budget.charge(bytes)?;
+        let charge = shared.budget.charge(ENTRY_BYTES + name.len() as u64)?;
+        let properties = properties.charged(&shared)?;
         Ok(Self {
             name,
-            version,
-            metadata,
+            properties: RwLock::new(Arc::new(properties)),
+            changing: Mutex::default(),
             shared,
             folder,
             is_there: RwLock::new(true),
@@ -183,16 +196,10 @@ impl Container {
         &self.name
     }
 
-    /// Which version this is; it has only one.
+    /// What is known of it, as it is now.
     #[must_use]
-    pub const fn version(&self) -> Version {
-        self.version
-    }
-
-    /// The metadata that it was made with.
-    #[must_use]
-    pub const fn metadata(&self) -> &Metadata {
-        &self.metadata
+    pub fn properties(&self) -> Arc<ContainerProperties> {
+        Arc::clone(&read(&self.properties))
     }
 
     /// The blob of this name.
@@ -310,178 +317,6 @@ impl Shared {
     }
 }
 
-/// What is to become visible.
-struct NewBlob {
-    kind: BlobKind,
-    description: Description,
-    blocks: Vec<Block>,
-    appended_blocks: u32,
-    /// What becomes of the blocks that wait to be committed.
-    staged: StagedBlocks,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StagedBlocks {
-    Kept,
-    Dropped,
-}
-
-impl Change<'_> {
-    /// The blob that is there.
-    fn existing(&self) -> Result<&Arc<Blob>, BlobError> {
-        self.current.as_ref().ok_or(BlobError::BlobNotFound)
-    }
-
-    /// Whether a whole blob may be written.
-    fn check_replace(
-        &self,
-        conditions: &Conditions,
-        replacing: Replacing,
-    ) -> Result<(), BlobError> {
-        let current = self.current.as_ref().map(|blob| blob.version);
-        conditions.check_replace(current)?;
-        match (current, replacing) {
-            (Some(_), Replacing::Forbidden) => Err(BlobError::MayNotReplace),
-            _ => Ok(()),
-        }
-    }
-
-    /// Keeps bytes, as those of a block that waits to be committed if it has an `id`. They go again unless a blob or a
-    /// list of waiting blocks names them.
-    fn keep(&self, content: Bytes, id: Option<&str>) -> Result<Block, BlobError> {
-        let length = content.len() as u64;
-        let (crc, piece) = match &self.container.folder {
-            None => {
-                let charge = self.container.shared.budget.charge(length + ENTRY_BYTES)?;
-                (0, Piece::Memory(content, Arc::new(charge)))
-            }
-            Some(folder) => {
-                let crc = crc32c::crc32c(&content);
-                let staged = |id: &str| StagedHead {
-                    id: id.to_owned(),
-                    length,
-                    crc,
-                };
-                let head = PieceHead {
-                    blob: self.name.to_owned(),
-                    block: id.map(staged),
-                };
-                (crc, Piece::File(folder.write_piece(&head, &content)?))
-            }
-        };
-        Ok(Block {
-            id: id.unwrap_or_default().to_owned(),
-            length,
-            crc,
-            piece,
-        })
-    }
-
-    /// Puts a blob in the place of the one that is there, and lets go of what is not part of it any longer.
-    fn publish(&mut self, new: NewBlob, now: SystemTime) -> Result<Arc<Blob>, BlobError> {
-        let published = self.prepare(new, now);
-        let (blob, staged) = match published {
-            Ok(published) => published,
-            Err((error, blocks)) => {
-                // What was written for it is nobody's, unless the blob that is there has it as well.
-                self.condemn_all_but(&blocks, self.current.as_deref());
-                return Err(error);
-            }
-        };
-        *write(&self.slot.visible) = Some(Arc::clone(&blob));
-        if let Some(old) = self.current.replace(Arc::clone(&blob)) {
-            self.condemn_all_but(&old.blocks, Some(&blob));
-        }
-        if staged == StagedBlocks::Dropped {
-            self.drop_staged(Some(&blob));
-        }
-        self.sync_names()?;
-        Ok(blob)
-    }
-
-    /// Comes last: the change is there, whatever this comes to, and whoever asked for it is told if it may not last.
-    fn sync_names(&self) -> Result<(), BlobError> {
-        match &self.container.folder {
-            Some(folder) => Ok(folder.sync_names()?),
-            None => Ok(()),
-        }
-    }
-
-    fn prepare(
-        &self,
-        new: NewBlob,
-        now: SystemTime,
-    ) -> Result<(Arc<Blob>, StagedBlocks), (BlobError, Vec<Block>)> {
-        let shared = &self.container.shared;
-        let bytes = ENTRY_BYTES
-            + self.name.len() as u64
-            + new.description.bytes()
-            + new.blocks.len() as u64 * size_of::<Block>() as u64;
-        let charge = match shared.budget.charge(bytes) {
-            Ok(charge) => charge,
-            Err(error) => return Err((error, new.blocks)),
-        };
-        let disk = self.container.folder.as_ref().map(Folder::disk);
-        let current = self.current.as_deref();
-        let number = match (current, disk) {
-            (Some(current), _) => current.number,
-            (None, Some(disk)) => disk.next_number(),
-            (None, None) => 0,
-        };
-        let version = shared.next_version(now);
-        let blob = Blob {
-            number,
-            kind: new.kind,
-            version,
-            created_at: current.map_or(version.modified_at, |current| current.created_at),
-            description: new.description,
-            length: new.blocks.iter().map(|block| block.length).sum(),
-            appended_blocks: new.appended_blocks,
-            staged_after: match (new.staged, disk) {
-                (StagedBlocks::Dropped, Some(disk)) => disk.last_number(),
-                _ => current.map_or(0, |current| current.staged_after),
-            },
-            blocks: new.blocks,
-            _charge: charge,
-        };
-        if let Some(folder) = &self.container.folder
-            && let Err(error) = folder.write_blob(number, &blob.kept(self.name))
-        {
-            return Err((error.into(), blob.blocks));
-        }
-        Ok((Arc::new(blob), new.staged))
-    }
-
-    /// Lets go of the blocks that wait to be committed, except for those that are part of `blob`.
-    fn drop_staged(&mut self, blob: Option<&Blob>) {
-        let dropped: Vec<Block> = std::mem::take(&mut self.staged.blocks)
-            .into_values()
-            .collect();
-        self.condemn_all_but(&dropped, blob);
-    }
-
-    /// Condemns the pieces of `blocks` that neither are part of `blob` nor wait to be committed.
-    fn condemn_all_but(&self, blocks: &[Block], blob: Option<&Blob>) {
-        let number = |block: &Block| match &block.piece {
-            Piece::File(file) => Some(file.number()),
-            Piece::Memory(..) => None,
-        };
-        let kept: std::collections::HashSet<u64> = blob
-            .map_or(&[][..], |blob| &blob.blocks)
-            .iter()
-            .chain(self.staged.blocks.values())
-            .filter_map(number)
-            .collect();
-        for block in blocks {
-            if let Piece::File(file) = &block.piece
-                && !kept.contains(&file.number())
-            {
-                file.condemn();
-            }
-        }
-    }
-}
-
 impl Blob {
     /// What is written of it to the disk.
     fn kept(&self, name: &str) -> KeptBlob {
@@ -504,6 +339,7 @@ impl Blob {
             metadata: self.description.metadata.clone(),
             appended_blocks: self.appended_blocks,
             staged_after: self.staged_after,
+            lease: self.lease,
             blocks: self.blocks.iter().filter_map(block).collect(),
         }
     }

@@ -46,10 +46,10 @@ impl Container {
         now: SystemTime,
     ) -> Result<Version, BlobError> {
         self.change(name, Absent::Made, |change| {
-            change.check_replace(&request.conditions, request.replacing)?;
+            change.check_replace(&request.conditions, request.replacing, now)?;
             let blocks = match request.content.is_empty() {
                 true => Vec::new(),
-                false => vec![change.keep(request.content, None)?],
+                false => vec![change.keep(request.content, None, now)?],
             };
             let new = NewBlob {
                 kind: request.kind,
@@ -102,8 +102,7 @@ impl Container {
         describe: impl FnOnce(&mut Description),
     ) -> Result<Version, BlobError> {
         self.change(name, Absent::Refused, |change| {
-            let current = change.existing()?;
-            conditions.check_change(current.version)?;
+            let current = change.changeable(conditions, now)?;
             let mut description = current.description.clone();
             describe(&mut description);
             let new = NewBlob {
@@ -121,10 +120,14 @@ impl Container {
     ///
     /// # Errors
     /// There is no such blob, a condition does not hold, or the disk does not let go of it.
-    pub fn delete(&self, name: &str, conditions: &Conditions) -> Result<(), BlobError> {
+    pub fn delete(
+        &self,
+        name: &str,
+        conditions: &Conditions,
+        now: SystemTime,
+    ) -> Result<(), BlobError> {
         self.change(name, Absent::Refused, |change| {
-            let current = change.existing()?.clone();
-            conditions.check_change(current.version)?;
+            let current = change.changeable(conditions, now)?.clone();
             if let Some(folder) = &self.folder {
                 folder.remove_blob(current.number)?;
             }

@@ -19,6 +19,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::blob::lease::Lease;
 use crate::blob::properties::{BlobKind, ContentHeaders, Metadata};
 
 /// `container.json`
@@ -27,6 +28,8 @@ pub(in crate::blob) struct KeptContainer {
     pub(in crate::blob) etag: u64,
     pub(in crate::blob) modified_unix_s: u64,
     pub(in crate::blob) metadata: Metadata,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::blob) lease: Option<Lease>,
 }
 
 /// `<number>.blob`
@@ -43,6 +46,8 @@ pub(in crate::blob) struct KeptBlob {
     pub(in crate::blob) appended_blocks: u32,
     /// Uncommitted blocks in pieces up to this number are void.
     pub(in crate::blob) staged_after: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::blob) lease: Option<Lease>,
     pub(in crate::blob) blocks: Vec<KeptBlock>,
 }
 
@@ -71,6 +76,9 @@ pub(in crate::blob) struct StagedHead {
     pub(in crate::blob) id: String,
     pub(in crate::blob) length: u64,
     pub(in crate::blob) crc: u32,
+    /// When it came; 0 in files of versions that did not keep it.
+    #[serde(default)]
+    pub(in crate::blob) staged_unix_s: u64,
 }
 
 /// The line of a description, with the line feed at its end.

@@ -3,6 +3,7 @@
 //! * `form` is what the files look like.
 //! * `files` is what is done with them, so that tests can let it fail.
 //! * `recover` finds out what is there at the start.
+//! * `piece` is the file of one content, which is compared with its checksum before anything of it is read.
 //!
 //! Nothing is acknowledged before its files have their names. A content is written before the description that names it, and
 //! what a description does not name any longer is removed after it; so whatever instant the process is killed at, each
@@ -10,20 +11,17 @@
 
 mod files;
 mod form;
+mod piece;
 mod recover;
 
-use std::fs::File;
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bytes::Bytes;
-
 pub(super) use files::{BlobFiles, Safety, SystemFiles};
 pub(super) use form::{KeptBlob, KeptBlock, KeptContainer, PieceHead, StagedHead};
+pub(super) use piece::{Health, PieceFile};
 pub(super) use recover::{FoundContainer, Suspicion, recover};
 
 /// What all containers share.
@@ -42,17 +40,6 @@ pub(super) struct Disk {
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    disk: Arc<Disk>,
-}
-
-/// A file with the bytes of a blob or block. It is removed when it is condemned and nobody reads it any longer.
-#[derive(Debug)]
-pub(super) struct PieceFile {
-    number: u64,
-    path: PathBuf,
-    /// Where the content begins.
-    content_at: u64,
-    condemned: AtomicBool,
     disk: Arc<Disk>,
 }
 
@@ -97,7 +84,7 @@ impl Disk {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Files that were found damaged and set aside.
+    /// Files that were found damaged.
     pub(super) fn damaged(&self) -> u64 {
         self.damaged.load(Ordering::Relaxed)
     }
@@ -146,13 +133,8 @@ impl Folder {
         let path = self.piece_path(number);
         let line = form::line(head)?;
         self.disk.replace(&path, &[&line, content])?;
-        let piece = Arc::new(PieceFile {
-            number,
-            path,
-            content_at: line.len() as u64,
-            condemned: AtomicBool::new(false),
-            disk: Arc::clone(&self.disk),
-        });
+        let content_at = line.len() as u64;
+        let piece = PieceFile::new(number, path, content_at, Health::Sound, &self.disk);
         if head.block.is_some()
             && let Err(error) = self.sync_names()
         {
@@ -175,11 +157,10 @@ impl Folder {
         self.disk.counted(removed)
     }
 
-    /// Describes the container itself.
+    /// Describes the container itself. [`sync_names`](Self::sync_names) is to follow.
     pub(super) fn write_container(&self, container: &KeptContainer) -> io::Result<()> {
         let line = form::line(container)?;
-        self.disk.replace(&self.path.join(CONTAINER), &[&line])?;
-        self.sync_names()
+        self.disk.replace(&self.path.join(CONTAINER), &[&line])
     }
 
     /// Brings names that were given and taken away to the device, where that is wished at once. They are given and taken
@@ -199,47 +180,6 @@ impl Folder {
 
     fn blob_path(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number}{BLOB}"))
-    }
-}
-
-impl PieceFile {
-    pub(super) const fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Writes at `position` of the content. What was there before it stays as it was.
-    pub(super) fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        self.disk.set_unsynced();
-        let position = self.content_at + position;
-        let written = self
-            .disk
-            .files
-            .write_at(&self.path, position, bytes, self.disk.safety);
-        self.disk.counted(written)
-    }
-
-    /// Reads a part of the content that must be there.
-    pub(super) fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let read = || {
-            let mut bytes = vec![0; (range.end - range.start) as usize];
-            File::open(&self.path)?.read_exact_at(&mut bytes, self.content_at + range.start)?;
-            Ok(Bytes::from(bytes))
-        };
-        self.disk.counted(read())
-    }
-
-    /// It is not part of any blob any longer.
-    pub(super) fn condemn(&self) {
-        self.condemned.store(true, Ordering::Release);
-    }
-}
-
-impl Drop for PieceFile {
-    fn drop(&mut self) {
-        if *self.condemned.get_mut() {
-            // What stays goes at the next start.
-            let _ = self.disk.files.remove(&self.path);
-        }
     }
 }
 

@@ -7,20 +7,21 @@
 //! Files that were being written, folders of deleted containers, and after a crash pieces that no description names are
 //! removed: their writer got no acknowledgement, or a client deleted them. After a close there are no such pieces, so one
 //! that is found then has lost its description, and is set aside.
+//!
+//! After a process that ended in good order, contents are not compared with their checksums here but when they are read first.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::sync::atomic::Ordering;
 
 use crate::blob::names;
-use crate::blob::properties::unix_s;
 
+use super::piece::Content;
 use super::{
-    BLOB, CONTAINER, DAMAGED, Disk, Folder, KeptBlob, KeptContainer, NEW, PIECE, PieceFile,
+    BLOB, CONTAINER, DAMAGED, Disk, Folder, Health, KeptBlob, KeptContainer, NEW, PIECE, PieceFile,
     PieceHead, StagedHead, form,
 };
 
@@ -29,7 +30,8 @@ use super::{
 pub(in crate::blob) struct FoundContainer {
     pub(in crate::blob) name: String,
     pub(in crate::blob) folder: Folder,
-    pub(in crate::blob) kept: KeptContainer,
+    /// Its description; none, if that is damaged.
+    pub(in crate::blob) kept: Option<KeptContainer>,
     /// Its blobs, each with the number of its description and the pieces of its blocks.
     pub(in crate::blob) blobs: Vec<(u64, KeptBlob, Vec<Arc<PieceFile>>)>,
     /// Blocks that wait to be committed: of which blob, and in which piece.
@@ -121,6 +123,10 @@ impl Scan {
             Ok((kept, _)) => Some(kept),
             Err(error) => {
                 self.set_aside(&path, &error);
+                tracing::error!(
+                    container = %self.folder.path.display(),
+                    "the description of a container is lost; its blobs are served, without its metadata and lease"
+                );
                 None
             }
         };
@@ -161,38 +167,13 @@ impl Scan {
         }
         // Of two blocks with one id the later one counts.
         staged.sort_by_key(|(number, _)| *number);
-        let kept = match description {
-            Some(kept) => kept,
-            None => self.describe_again(&blobs)?,
-        };
         Ok(FoundContainer {
             name,
             folder: self.folder.clone(),
-            kept,
+            kept: description,
             blobs,
             staged: staged.into_iter().map(|(_, staged)| staged).collect(),
         })
-    }
-
-    /// Describes a container whose description is lost, without the metadata that it had.
-    fn describe_again(
-        &self,
-        blobs: &[(u64, KeptBlob, Vec<Arc<PieceFile>>)],
-    ) -> io::Result<KeptContainer> {
-        let last = blobs.iter().map(|(_, kept, _)| kept.etag).max();
-        let kept = KeptContainer {
-            // It was made before its blobs, so this is none that it had.
-            etag: last.unwrap_or_default() + 1,
-            modified_unix_s: unix_s(SystemTime::now()),
-            metadata: Vec::new(),
-        };
-        self.folder.write_container(&kept)?;
-        tracing::error!(
-            container = %self.folder.path.display(),
-            blobs = blobs.len(),
-            "the description of a container is lost; its blobs are served, and its metadata is gone"
-        );
-        Ok(kept)
     }
 
     /// The numbers of descriptions, and the pieces by their numbers; leftovers are removed.
@@ -270,38 +251,19 @@ impl Scan {
 
     /// Whether a piece has the content that it should have.
     fn check(&self, path: &Path, content_at: u64, length: u64, crc: u32) -> io::Result<()> {
-        let damaged = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        let mut file = File::open(path)?;
-        if file.metadata()?.len() < content_at.saturating_add(length) {
-            return damaged("its content breaks off");
-        }
-        if self.suspicion == Suspicion::Lengths {
-            return Ok(());
-        }
-        file.seek(SeekFrom::Start(content_at))?;
-        let mut rest = file.take(length);
-        let mut buffer = vec![0; 1 << 16];
-        let mut found = 0;
-        loop {
-            match rest.read(&mut buffer)? {
-                0 => break,
-                count => found = crc32c::crc32c_append(found, &buffer[..count]),
-            }
-        }
-        match found == crc {
-            true => Ok(()),
-            false => damaged("the checksum of its content is another"),
+        let content = Content { path, content_at };
+        match self.suspicion {
+            Suspicion::Lengths => content.check_length(length),
+            Suspicion::Contents => content.check(length, crc),
         }
     }
 
     fn piece(&self, number: u64, path: PathBuf, content_at: u64) -> Arc<PieceFile> {
-        Arc::new(PieceFile {
-            number,
-            path,
-            content_at,
-            condemned: AtomicBool::new(false),
-            disk: Arc::clone(&self.folder.disk),
-        })
+        let health = match self.suspicion {
+            Suspicion::Lengths => Health::Unknown,
+            Suspicion::Contents => Health::Sound,
+        };
+        PieceFile::new(number, path, content_at, health, &self.folder.disk)
     }
 
     fn set_aside(&self, path: &Path, reason: &dyn std::fmt::Display) {

@@ -74,7 +74,8 @@ fn changes(container: &Container, marker: &str) -> Result<(), BlobError> {
     container.put("a", put(marker.as_bytes()), now())?;
     container.set_metadata("a", metadata, &Conditions::default(), now())?;
     append(container, b"+")?;
-    container.put_block("b", "QUE=", Bytes::copy_from_slice(marker.as_bytes()))
+    let block = Bytes::copy_from_slice(marker.as_bytes());
+    container.put_block("b", "QUE=", block, None, now())
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The account as a whole: one suite for memory and disk, and what faults of the disk come to.
 
+mod damage;
 mod faults;
+mod leases;
 mod model;
 mod restarts;
 mod suite;

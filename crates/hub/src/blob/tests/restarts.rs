@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::blob::{AppendRequest, BlockChoice, BlockSource};
 
-fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
+pub(super) fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -35,11 +35,15 @@ fn fill(store: &BlobStore) {
     }
     for (id, content) in [("QUE=", &b"11"[..]), ("QUI=", b"22")] {
         let content = Bytes::from_static(content);
-        container.put_block("blocks", id, content).unwrap();
+        container
+            .put_block("blocks", id, content, None, now())
+            .unwrap();
     }
     commit(&container, &["QUI=", "QUE="]);
     let waiting = Bytes::from_static(b"waits");
-    container.put_block("blocks", "QUM=", waiting).unwrap();
+    container
+        .put_block("blocks", "QUM=", waiting, None, now())
+        .unwrap();
 }
 
 fn append(container: &Container, content: &'static [u8]) -> Result<u64, BlobError> {
@@ -76,7 +80,7 @@ fn commit(container: &Container, ids: &[&str]) {
 
 fn check(store: &BlobStore) {
     let container = store.container("box").unwrap();
-    assert_eq!(container.metadata()[0].1, "by test");
+    assert_eq!(container.properties().metadata()[0].1, "by test");
     assert_eq!(content(&container, "a/whole").unwrap(), b"whole");
     let whole = container.blob("a/whole").unwrap();
     let description = whole.description();
@@ -88,7 +92,7 @@ fn check(store: &BlobStore) {
     assert_eq!(content(&container, "empty").unwrap(), b"");
     assert_eq!(content(&container, "log").unwrap(), b"one two");
     assert_eq!(content(&container, "blocks").unwrap(), b"2211");
-    let lists = container.block_lists("blocks").unwrap();
+    let lists = container.block_lists("blocks", None, now()).unwrap();
     assert_eq!(lists.uncommitted.len(), 1);
 }
 
@@ -125,7 +129,7 @@ fn everything_outlives_the_process_that_closes_and_the_one_that_does_not() {
     let container = store.container("box").unwrap();
     assert_eq!(content(&container, "log").unwrap(), b"one two three");
     assert_eq!(content(&container, "blocks").unwrap(), b"waits11");
-    let lists = container.block_lists("blocks").unwrap();
+    let lists = container.block_lists("blocks", None, now()).unwrap();
     assert!(lists.uncommitted.is_empty());
 }
 
@@ -140,11 +144,15 @@ fn what_is_replaced_or_deleted_leaves_no_file() {
     container.put("a/whole", put(b""), now()).unwrap();
     assert_eq!(files(&folder, ".piece").len(), 2);
     for name in ["a/whole", "empty", "log", "blocks"] {
-        container.delete(name, &Conditions::default()).unwrap();
+        container
+            .delete(name, &Conditions::default(), now())
+            .unwrap();
     }
     assert!(files(&folder, ".piece").is_empty());
     assert!(files(&folder, ".blob").is_empty());
-    store.delete_container("box").unwrap();
+    store
+        .delete_container("box", &Conditions::default(), now())
+        .unwrap();
     assert!(!folder.exists());
 }
 

@@ -45,15 +45,19 @@ fn containers_come_and_go_with_their_blobs() {
         assert_eq!(again.unwrap_err(), BlobError::ContainerAlreadyExists);
         first.put("a", put(b"1"), now()).unwrap();
         assert_eq!(store.figures().blobs, 1);
-        store.delete_container("box").unwrap();
-        let gone = store.delete_container("box").unwrap_err();
+        store
+            .delete_container("box", &Conditions::default(), now())
+            .unwrap();
+        let gone = store
+            .delete_container("box", &Conditions::default(), now())
+            .unwrap_err();
         assert_eq!(gone, BlobError::ContainerNotFound);
         // Who has it still can't write into the one that has its name now.
         let second = store.create_container("box", Vec::new(), now()).unwrap();
         let late = first.put("a", put(b"2"), now()).unwrap_err();
         assert_eq!(late, BlobError::ContainerNotFound);
         assert_eq!(second.blob("a").unwrap_err(), BlobError::BlobNotFound);
-        assert!(second.version().etag > first.version().etag);
+        assert!(second.properties().version().etag > first.properties().version().etag);
     });
 }
 
@@ -87,8 +91,10 @@ fn a_blob_is_read_as_a_whole_and_in_part_and_every_version_has_its_tag() {
         assert!(replaced.description().metadata.is_empty());
         // Whoever reads goes on with the version that was there.
         assert_eq!(bytes(blob.read(0..10)), b"0123456789");
-        container.delete("a", &Conditions::default()).unwrap();
-        let gone = container.delete("a", &Conditions::default());
+        container
+            .delete("a", &Conditions::default(), now())
+            .unwrap();
+        let gone = container.delete("a", &Conditions::default(), now());
         assert_eq!(gone.unwrap_err(), BlobError::BlobNotFound);
         let missing = container.set_metadata("a", metadata, &conditions, now());
         assert_eq!(missing.unwrap_err(), BlobError::BlobNotFound);
@@ -115,12 +121,14 @@ fn blocks_become_a_blob_in_the_order_of_their_list() {
         let container = store.create_container("box", Vec::new(), now()).unwrap();
         for (id, content) in [("QUE=", b"11"), ("QUI=", b"22"), ("QUM=", b"33")] {
             let content = Bytes::from_static(content);
-            container.put_block("blob", id, content).unwrap();
+            container
+                .put_block("blob", id, content, None, now())
+                .unwrap();
         }
         // Nothing is to be seen before it is committed.
         assert_eq!(container.blob("blob").unwrap_err(), BlobError::BlobNotFound);
         assert_eq!(container.list(&everything()).entries.len(), 0);
-        let fourth = container.put_block("blob", "QUQ=", Bytes::new());
+        let fourth = container.put_block("blob", "QUQ=", Bytes::new(), None, now());
         assert_eq!(fourth.unwrap_err(), BlobError::TooManyBlocks);
         assert_eq!(
             commit(&container, &["QUX="]),
@@ -134,13 +142,13 @@ fn blocks_become_a_blob_in_the_order_of_their_list() {
             Err(BlobError::InvalidBlockList)
         );
         container
-            .put_block("blob", "QUE=", Bytes::from_static(b"newer"))
+            .put_block("blob", "QUE=", Bytes::from_static(b"newer"), None, now())
             .unwrap();
         let listed = |id: &str, length| ListedBlock {
             id: id.to_owned(),
             length,
         };
-        let lists = container.block_lists("blob").unwrap();
+        let lists = container.block_lists("blob", None, now()).unwrap();
         let expected = [listed("QUM=", 2), listed("QUE=", 2), listed("QUM=", 2)];
         assert_eq!(lists.committed, expected);
         assert_eq!(lists.uncommitted, [listed("QUE=", 5)]);
@@ -151,12 +159,12 @@ fn blocks_become_a_blob_in_the_order_of_their_list() {
             Err(BlobError::TooManyBlocks)
         );
         for id in ["", "?", "QUEQ", &"QUFB".repeat(22)] {
-            let wrong = container.put_block("blob", id, Bytes::new());
+            let wrong = container.put_block("blob", id, Bytes::new(), None, now());
             if id != "QUEQ" {
                 assert_eq!(wrong.unwrap_err(), BlobError::InvalidBlockId, "{id}");
             }
         }
-        let mixed = container.put_block("blob", "QUFBQUFB", Bytes::new());
+        let mixed = container.put_block("blob", "QUFBQUFB", Bytes::new(), None, now());
         assert_eq!(mixed.unwrap_err(), BlobError::InvalidBlockId);
     });
 }
@@ -186,7 +194,7 @@ fn what_is_appended_is_at_the_end_and_conditions_are_of_the_moment() {
         assert_eq!(append(b"x", Some(4), None), Err(BlobError::AppendPosition));
         assert_eq!(append(b"x", None, Some(7)), Err(BlobError::MaximumSize));
         assert_eq!(content(&container, "log").unwrap(), b"one two");
-        let block = container.put_block("log", "QUE=", Bytes::new());
+        let block = container.put_block("log", "QUE=", Bytes::new(), None, now());
         assert_eq!(block.unwrap_err(), BlobError::InvalidBlobType);
         append(b"!", None, None).unwrap();
         append(b"!", None, None).unwrap();
@@ -215,10 +223,15 @@ fn memory_is_bounded_and_given_back() {
     let full = BlobError::OutOfMemory { limit: MEMORY };
     assert_eq!(container.put("d", put(&mebibyte), now()), Err(full));
     let waiting = Bytes::from(mebibyte.clone());
-    assert_eq!(container.put_block("e", "QUE=", waiting), Err(full));
+    assert_eq!(
+        container.put_block("e", "QUE=", waiting, None, now()),
+        Err(full)
+    );
     assert_eq!(container.blob("d").unwrap_err(), BlobError::BlobNotFound);
     for name in ["a", "b", "c"] {
-        container.delete(name, &Conditions::default()).unwrap();
+        container
+            .delete(name, &Conditions::default(), now())
+            .unwrap();
     }
     assert_eq!(store.figures().memory_bytes, before);
     let mut names = (0..).map(|number| format!("blob-{number}"));

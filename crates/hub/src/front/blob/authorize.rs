@@ -50,7 +50,8 @@ impl Granted {
         let resource = StorageResource {
             container: request.target.container.as_deref(),
             blob: request.target.blob.as_deref(),
-            address: Some(request.address),
+            address: Some(request.peer.address),
+            is_encrypted: request.peer.is_encrypted,
         };
         let rights = signature
             .verify(key, resource, now)

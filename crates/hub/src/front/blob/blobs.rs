@@ -1,6 +1,5 @@
 //! Whole blobs: written, read, described, deleted.
 
-use std::ops::Range;
 use std::time::SystemTime;
 
 use access::storage::{StorageLevel, StorageRight};
@@ -12,10 +11,11 @@ use units::ByteSize;
 use super::BlobFront;
 use super::authorize::Granted;
 use super::body::ReplyBody;
+use super::checksums::{self, Expected, crc64_text, set_structured_body, wants_structured_body};
 use super::refusal::Refusal;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
-use crate::blob::{BlobError, BlobKind, Description, PutRequest, md5};
+use crate::blob::{BlobError, BlobKind, ContentReader, Description, PutRequest, crc64, md5};
 
 impl BlobFront {
     pub(super) async fn put_blob(
@@ -41,7 +41,7 @@ impl BlobFront {
             return Err(Refusal::NotImplemented);
         }
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
-        let conditions = request.conditions()?;
+        let (conditions, expected) = (request.conditions()?, Expected::of(request)?);
         let mut description = described(request)?;
         let most = match kind {
             BlobKind::Block => ByteSize::from_bytes(u64::MAX),
@@ -50,18 +50,18 @@ impl BlobFront {
         };
         // Who can't know better sends gigabytes to a container that is not there.
         self.store.container(&container)?;
-        let arrived = self.bodies.collect(body, most).await?;
-        let content = arrived.bytes.clone();
-        let checksum = request.header("content-md5").map(str::to_owned);
-        let (version, checksum) = self
+        let structured = expected.structured;
+        let arrived = self.bodies.collect(body, most, structured).await?;
+        let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
+        let (version, checksums) = self
             .run(content.len(), move |store| {
-                let computed = md5_text(md5(&content));
-                if checksum.is_some_and(|checksum| checksum != computed) {
-                    return Ok(Err(Refusal::Checksum));
-                }
+                let checksums = match expected.verify(&content, crc64) {
+                    Ok(checksums) => checksums,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
                 if kind == BlobKind::Block {
                     let own = &mut description.headers.content_md5;
-                    own.get_or_insert_with(|| computed.clone());
+                    own.get_or_insert_with(|| checksums.md5.clone());
                 }
                 let put = PutRequest {
                     kind,
@@ -71,11 +71,11 @@ impl BlobFront {
                     replacing,
                 };
                 let version = store.container(&container)?.put(&name, put, now)?;
-                Ok(Ok((version, computed)))
+                Ok(Ok((version, checksums)))
             })
             .await??;
         let mut reply = reply::written(StatusCode::CREATED, version);
-        reply::set(reply.headers_mut(), "content-md5", &checksum);
+        checksums.set(reply.headers_mut());
         Ok(reply)
     }
 
@@ -83,13 +83,14 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let container = self.store.container(request.container()?)?;
         let blob = container.blob(request.blob()?)?;
-        request.conditions()?.check_read(blob.version())?;
+        blob.check_read(&request.conditions()?, now)?;
         let mut reply = reply::empty(StatusCode::OK);
-        reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, false);
+        reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, now, false);
         // Clients take it from here; that nothing follows goes without saying.
         if *request.method() == hyper::Method::HEAD {
             let length = blob.length().to_string();
@@ -102,66 +103,83 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let container = self.store.container(request.container()?)?;
         let blob = container.blob(request.blob()?)?;
-        request.conditions()?.check_read(blob.version())?;
-        let wanted = match (request.header("x-ms-range"), request.header("range")) {
-            (Some(own), _) => Some(range(own).ok_or(Refusal::header("x-ms-range"))?),
-            // One that can't be read does not count, as the standard has it.
-            (None, Some(plain)) => range(plain),
-            (None, None) => None,
-        };
+        blob.check_read(&request.conditions()?, now)?;
+        let is_structured = wants_structured_body(request)?;
+        let summed = Summed::of(request, is_structured)?;
         let length = blob.length();
-        let Some((first, last)) = wanted else {
-            let mut reply = Response::new(ReplyBody::content(blob.read(0..length), length));
-            reply::set_blob(reply.headers_mut(), &blob, &granted.overrides, false);
-            return Ok(reply);
-        };
-        if first >= length {
-            return Err(BlobError::InvalidRange { length }.into());
-        }
-        let last = last.map_or(length - 1, |last| last.min(length - 1));
-        let part = first..last + 1;
-        let wants_checksum = request.header("x-ms-range-get-content-md5") == Some("true");
-        let (body, checksum) = match wants_checksum {
-            true => self.summed(blob.clone(), part.clone()).await?,
-            false => {
-                let body = ReplyBody::content(blob.read(part.clone()), part.end - part.start);
-                (body, None)
+        let (range, part) = match wanted_range(request)? {
+            None => (None, 0..length),
+            Some((first, _)) if first >= length => {
+                return Err(BlobError::InvalidRange { length }.into());
+            }
+            Some((first, last)) => {
+                let last = last.map_or(length - 1, |last| last.min(length - 1));
+                let told = format!("bytes {first}-{last}/{length}");
+                (Some(told), first..last + 1)
             }
         };
+        let part_length = part.end - part.start;
+        let reader = self.checked(blob.read(part)).await?;
+        let mut checksum = None;
+        let body = match summed {
+            Some(kind) if range.is_some() => {
+                let (body, text) = self.summed(reader, part_length, kind).await?;
+                checksum = Some((kind.reply_header(), text));
+                body
+            }
+            _ if is_structured => ReplyBody::structured(reader, part_length),
+            _ => ReplyBody::content(reader, part_length),
+        };
         let mut reply = Response::new(body);
-        *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
         let headers = reply.headers_mut();
-        reply::set_blob(headers, &blob, &granted.overrides, true);
-        let told = format!("bytes {first}-{last}/{length}");
-        reply::set(headers, "content-range", &told);
-        if let Some(checksum) = checksum {
-            reply::set(headers, "content-md5", &checksum);
+        reply::set_blob(headers, &blob, &granted.overrides, now, range.is_some());
+        if is_structured {
+            set_structured_body(headers, part_length);
+        }
+        if let Some((name, text)) = checksum {
+            reply::set(headers, name, &text);
+        }
+        if let Some(told) = range {
+            reply::set(headers, "content-range", &told);
+            *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
         Ok(reply)
+    }
+
+    /// The reader, once everything that it reads of is known to be what was written.
+    async fn checked(&self, reader: ContentReader) -> Result<ContentReader, Refusal> {
+        if reader.is_checked() {
+            return Ok(reader);
+        }
+        self.run(0, move |_| {
+            reader.check()?;
+            Ok(reader)
+        })
+        .await
     }
 
     /// A part of a blob with its checksum.
     async fn summed(
         &self,
-        blob: std::sync::Arc<crate::blob::Blob>,
-        part: Range<u64>,
-    ) -> Result<(ReplyBody, Option<String>), Refusal> {
-        let length = part.end - part.start;
+        mut reader: ContentReader,
+        length: u64,
+        kind: Summed,
+    ) -> Result<(ReplyBody, String), Refusal> {
         if length > SUMMED_BYTES {
-            return Err(Refusal::header("x-ms-range-get-content-md5"));
+            return Err(Refusal::header(kind.header()));
         }
         self.run(length as usize, move |_| {
-            let mut reader = blob.read(part);
             let mut bytes = Vec::with_capacity(length as usize);
             while let Some(chunk) = reader.next_chunk(usize::MAX)? {
                 bytes.extend_from_slice(&chunk);
             }
-            let checksum = md5_text(md5(&bytes));
-            Ok((ReplyBody::from(Bytes::from(bytes)), Some(checksum)))
+            let checksum = kind.text(&bytes);
+            Ok((ReplyBody::from(Bytes::from(bytes)), checksum))
         })
         .await
     }
@@ -191,7 +209,7 @@ impl BlobFront {
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Object, &[StorageRight::Write])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
-        let (headers, conditions) = (request.content_headers(), request.conditions()?);
+        let (headers, conditions) = (request.replaced_headers(), request.conditions()?);
         let version = self
             .run_in(container, 0, move |container| {
                 container.set_headers(&name, headers, &conditions, now)
@@ -204,6 +222,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Object, &[StorageRight::Delete])?;
         if request.header("x-ms-delete-snapshots") == Some("only") {
@@ -212,10 +231,55 @@ impl BlobFront {
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
         self.run_in(container, 0, move |container| {
-            container.delete(&name, &conditions)
+            container.delete(&name, &conditions, now)
         })
         .await?;
         Ok(reply::empty(StatusCode::ACCEPTED))
+    }
+}
+
+/// The checksums that a reader may ask for with a part of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Summed {
+    Md5,
+    Crc64,
+}
+
+impl Summed {
+    /// The one that `request` asks for.
+    ///
+    /// # Errors
+    /// It asks for more than one.
+    fn of(request: &Request, is_structured: bool) -> Result<Option<Self>, Refusal> {
+        let mut asked = [Self::Md5, Self::Crc64]
+            .into_iter()
+            .filter(|kind| request.header(kind.header()) == Some("true"));
+        match (asked.next(), asked.next()) {
+            (Some(kind), None) if is_structured => Err(Refusal::header(kind.header())),
+            (_, Some(second)) => Err(Refusal::header(second.header())),
+            (kind, None) => Ok(kind),
+        }
+    }
+
+    const fn header(self) -> &'static str {
+        match self {
+            Self::Md5 => "x-ms-range-get-content-md5",
+            Self::Crc64 => "x-ms-range-get-content-crc64",
+        }
+    }
+
+    const fn reply_header(self) -> &'static str {
+        match self {
+            Self::Md5 => "content-md5",
+            Self::Crc64 => checksums::CRC64,
+        }
+    }
+
+    fn text(self, bytes: &[u8]) -> String {
+        match self {
+            Self::Md5 => md5_text(md5(bytes)),
+            Self::Crc64 => crc64_text(crc64(bytes)),
+        }
     }
 }
 
@@ -225,6 +289,16 @@ pub(super) fn described(request: &Request) -> Result<Description, Refusal> {
         headers: request.content_headers(),
         metadata: request.metadata()?,
     })
+}
+
+/// The range that a request asks for.
+fn wanted_range(request: &Request) -> Result<Option<(u64, Option<u64>)>, Refusal> {
+    match (request.header("x-ms-range"), request.header("range")) {
+        (Some(own), _) => Ok(Some(range(own).ok_or(Refusal::header("x-ms-range"))?)),
+        // One that can't be read does not count, as the standard has it.
+        (None, Some(plain)) => Ok(range(plain)),
+        (None, None) => Ok(None),
+    }
 }
 
 /// The first byte of a range, and the last one if it has one: `bytes=a-b`, `bytes=a-`.

@@ -10,11 +10,12 @@ use units::ByteSize;
 use super::BlobFront;
 use super::authorize::Granted;
 use super::blobs::described;
+use super::checksums::Expected;
 use super::refusal::Refusal;
-use super::reply::{self, Reply, md5_text};
+use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml;
-use crate::blob::{AppendRequest, BlobLimits, md5};
+use crate::blob::{AppendRequest, BlobLimits};
 
 impl BlobFront {
     pub(super) async fn put_block(
@@ -22,6 +23,7 @@ impl BlobFront {
         request: &Request,
         body: Incoming,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.writing()?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
@@ -32,26 +34,28 @@ impl BlobFront {
         if request.header("x-ms-copy-source").is_some() {
             return Err(Refusal::NotImplemented);
         }
+        let lease = request.lease_id("x-ms-lease-id")?;
+        let expected = Expected::of(request)?;
         self.store.container(&container)?;
         let whole = ByteSize::from_bytes(u64::MAX);
-        let arrived = self.bodies.collect(body, whole).await?;
-        let content = arrived.bytes.clone();
-        let checksum = request.header("content-md5").map(str::to_owned);
-        let computed = self
+        let structured = expected.structured;
+        let arrived = self.bodies.collect(body, whole, structured).await?;
+        let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
+        let checksums = self
             .run(content.len(), move |store| {
-                let computed = md5_text(md5(&content));
-                if checksum.is_some_and(|checksum| checksum != computed) {
-                    return Ok(Err(Refusal::Checksum));
-                }
+                let checksums = match expected.verify(&content, crc64) {
+                    Ok(checksums) => checksums,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
                 store
                     .container(&container)?
-                    .put_block(&name, &id, content)?;
-                Ok(Ok(computed))
+                    .put_block(&name, &id, content, lease, now)?;
+                Ok(Ok(checksums))
             })
             .await??;
         let mut reply = reply::empty(StatusCode::CREATED);
         let headers = reply.headers_mut();
-        reply::set(headers, "content-md5", &computed);
+        checksums.set(headers);
         reply::set(headers, "x-ms-request-server-encrypted", "true");
         Ok(reply)
     }
@@ -74,13 +78,9 @@ impl BlobFront {
         description.headers.content_language = own("x-ms-blob-content-language").map(str::to_owned);
         let arrived = self
             .bodies
-            .collect(body, ByteSize::from_mebibytes(8))
+            .collect(body, ByteSize::from_mebibytes(8), None)
             .await?;
-        if let Some(checksum) = request.header("content-md5")
-            && checksum != md5_text(md5(&arrived.bytes))
-        {
-            return Err(Refusal::Checksum);
-        }
+        Expected::of(request)?.verify(&arrived.bytes, None)?;
         let most = BlobLimits::default().blocks + 1;
         let list = xml::read_block_list(&arrived.bytes, most).ok_or(Refusal::Xml)?;
         let version = self
@@ -95,6 +95,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Object, &[StorageRight::Read])?;
         let kind = request.parameter("blocklisttype").unwrap_or("committed");
@@ -109,10 +110,11 @@ impl BlobFront {
             }
         };
         let container = self.store.container(request.container()?)?;
-        let lists = container.block_lists(request.blob()?)?;
+        let (name, conditions) = (request.blob()?, request.conditions()?);
+        let lists = container.block_lists(name, conditions.lease, now)?;
         let mut reply = reply::document(xml::block_lists(&lists, committed, uncommitted));
         if let Some((version, length)) = lists.blob {
-            request.conditions()?.check_read(version)?;
+            conditions.check_read(version)?;
             let headers = reply.headers_mut();
             reply::set_version(headers, version);
             reply::set(headers, "x-ms-blob-content-length", &length.to_string());
@@ -139,26 +141,27 @@ impl BlobFront {
             return Err(Refusal::NotImplemented);
         }
         self.store.container(&container)?.blob(&name)?;
-        let arrived = self.bodies.collect(body, APPENDED).await?;
+        let expected = Expected::of(request)?;
+        let structured = expected.structured;
+        let arrived = self.bodies.collect(body, APPENDED, structured).await?;
         if arrived.bytes.is_empty() {
             return Err(Refusal::header("content-length"));
         }
-        let content = arrived.bytes.clone();
-        let checksum = request.header("content-md5").map(str::to_owned);
-        let appended = self
+        let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
+        let (appended, checksums) = self
             .run(content.len(), move |store| {
-                if checksum.is_some_and(|checksum| checksum != md5_text(md5(&content))) {
-                    return Ok(Err(Refusal::Checksum));
-                }
+                let checksums = match expected.verify(&content, crc64) {
+                    Ok(checksums) => checksums,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
                 let append = AppendRequest {
                     content,
                     position,
                     maximum_length,
                     conditions,
                 };
-                Ok(Ok(store
-                    .container(&container)?
-                    .append(&name, append, now)?))
+                let container = store.container(&container)?;
+                Ok(Ok((container.append(&name, append, now)?, checksums)))
             })
             .await??;
         let mut reply = reply::written(StatusCode::CREATED, appended.version);
@@ -167,6 +170,7 @@ impl BlobFront {
         reply::set(headers, "x-ms-blob-append-offset", &offset);
         let blocks = appended.blocks.to_string();
         reply::set(headers, "x-ms-blob-committed-block-count", &blocks);
+        checksums.set(headers);
         Ok(reply)
     }
 }

@@ -1,5 +1,6 @@
 //! The bodies of requests and replies.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,6 +14,7 @@ use tokio::task::JoinHandle;
 use units::ByteSize;
 
 use super::refusal::Refusal;
+use crate::blob::structured::{Decoder, Encoder, longest_message};
 use crate::blob::{BlobError, ContentReader};
 
 /// Memory for the bodies of requests that are under way.
@@ -27,6 +29,8 @@ pub(super) struct BodyMemory {
 #[derive(Debug)]
 pub(super) struct Arrived<'a> {
     pub(super) bytes: Bytes,
+    /// The checksum of the bytes, if they came as a structured message, which was verified.
+    pub(super) crc64: Option<u64>,
     _memory: SemaphorePermit<'a>,
 }
 
@@ -44,23 +48,28 @@ impl BodyMemory {
         }
     }
 
-    /// Waits for a body, of which there are at most `most` bytes.
+    /// Waits for a body, of whose content there are at most `most` bytes. If it is a structured message, its content has
+    /// `structured` bytes.
     ///
     /// # Errors
-    /// It is longer, has no length, breaks off, or there is no memory for it.
+    /// It is longer, has no length, breaks off, is no structured message, or there is no memory for it.
     pub(super) async fn collect(
         &self,
         mut body: Incoming,
         most: ByteSize,
+        structured: Option<u64>,
     ) -> Result<Arrived<'_>, Refusal> {
         let limit = self.limit.min(most);
         let hint = body.size_hint();
-        let length = hint.exact().ok_or(Refusal::MissingHeader {
+        let message_length = hint.exact().ok_or(Refusal::MissingHeader {
             name: "content-length",
         })?;
-        if length > limit.bytes() {
+        let length = structured.unwrap_or(message_length);
+        let longest = structured.map_or(length, longest_message);
+        if length > limit.bytes() || message_length > longest {
             return Err(Refusal::BodySize { limit });
         }
+        let mut decoder = structured.map(|length| Decoder::new(message_length, length));
         let kibibytes = u32::try_from(length.div_ceil(1024)).map_err(|_| Refusal::Busy)?;
         let memory = self.free.acquire_many(kibibytes);
         let Ok(Ok(memory)) = tokio::time::timeout(MEMORY_PATIENCE, memory).await else {
@@ -76,11 +85,16 @@ impl BodyMemory {
             bytes
                 .try_reserve_exact((length as usize).saturating_sub(bytes.len()))
                 .map_err(|_full| Refusal::Busy)?;
-            bytes.extend_from_slice(&data);
+            match &mut decoder {
+                Some(decoder) => decoder.push(&data, &mut bytes)?,
+                None => bytes.extend_from_slice(&data),
+            }
         }
+        let crc64 = decoder.map(Decoder::finish).transpose()?;
         match bytes.len() as u64 == length {
             true => Ok(Arrived {
                 bytes: bytes.into(),
+                crc64,
                 _memory: memory,
             }),
             false => Err(Refusal::Body),
@@ -97,6 +111,14 @@ pub(super) enum ReplyBody {
     Content {
         reader: Reader,
         /// What is still to come.
+        remaining: u64,
+    },
+    /// The same as a structured message.
+    Structured {
+        reader: Reader,
+        encoder: Box<Encoder>,
+        /// What can be sent at once.
+        ready: VecDeque<Bytes>,
         remaining: u64,
     },
 }
@@ -117,6 +139,19 @@ impl ReplyBody {
         Self::Content {
             reader: Reader::Idle(Some(reader)),
             remaining: length,
+        }
+    }
+
+    pub(super) fn structured(reader: ContentReader, length: u64) -> Self {
+        let mut encoder = Encoder::new(length);
+        let remaining = encoder.message_length();
+        let mut ready = VecDeque::new();
+        encoder.start(&mut ready);
+        Self::Structured {
+            reader: Reader::Idle(Some(reader)),
+            encoder: Box::new(encoder),
+            ready,
+            remaining,
         }
     }
 }
@@ -182,20 +217,36 @@ impl Body for ReplyBody {
                     Err(error) => Some(Err(error)),
                 })
             }
+            Self::Structured {
+                reader,
+                encoder,
+                ready,
+                remaining,
+            } => loop {
+                if let Some(part) = ready.pop_front() {
+                    *remaining = remaining.saturating_sub(part.len() as u64);
+                    return Poll::Ready(Some(Ok(Frame::data(part))));
+                }
+                match ready!(reader.poll_chunk(cx)) {
+                    Ok(Some(chunk)) => encoder.encode(chunk, ready),
+                    Ok(None) => return Poll::Ready(None),
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
+            },
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Content { remaining, .. } => *remaining == 0,
+            Self::Content { remaining, .. } | Self::Structured { remaining, .. } => *remaining == 0,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(match self {
             Self::Whole(bytes) => bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
-            Self::Content { remaining, .. } => *remaining,
+            Self::Content { remaining, .. } | Self::Structured { remaining, .. } => *remaining,
         })
     }
 }

@@ -32,7 +32,8 @@ impl BlobFront {
             .run(0, move |store| store.create_container(&name, metadata, now))
             .await?;
         let mut reply = reply::empty(StatusCode::CREATED);
-        reply::set_version(reply.headers_mut(), container.version());
+        let version = container.properties().version();
+        reply::set_version(reply.headers_mut(), version);
         Ok(reply)
     }
 
@@ -40,14 +41,15 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Container, &[StorageRight::Read])?;
-        let container = self.store.container(request.container()?)?;
+        let container = self.store.container(request.container()?)?.properties();
+        container.check_read(&request.conditions()?, now)?;
         let mut reply = reply::empty(StatusCode::OK);
         let headers = reply.headers_mut();
         reply::set_version(headers, container.version());
-        reply::set(headers, "x-ms-lease-status", "unlocked");
-        reply::set(headers, "x-ms-lease-state", "available");
+        reply::set_lease(headers, container.lease(), now);
         reply::set(headers, "x-ms-has-immutability-policy", "false");
         reply::set(headers, "x-ms-has-legal-hold", "false");
         reply::set_metadata(headers, container.metadata());
@@ -58,20 +60,42 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Container, &[StorageRight::Delete])?;
         let name = request.container()?.to_owned();
         let conditions = request.conditions()?;
-        conditions.check_change(self.store.container(&name)?.version())?;
-        self.run(0, move |store| store.delete_container(&name))
-            .await?;
+        self.run(0, move |store| {
+            store.delete_container(&name, &conditions, now)
+        })
+        .await?;
         Ok(reply::empty(StatusCode::ACCEPTED))
+    }
+
+    pub(super) async fn set_container_metadata(
+        &self,
+        request: &Request,
+        granted: &Granted,
+        now: SystemTime,
+    ) -> Result<Reply, Refusal> {
+        granted.need(StorageLevel::Container, &[StorageRight::Write])?;
+        let container = request.container()?;
+        let (metadata, conditions) = (request.metadata()?, request.conditions()?);
+        let version = self
+            .run_in(container, 0, move |container| {
+                container.set_container_metadata(metadata, &conditions, now)
+            })
+            .await?;
+        let mut reply = reply::empty(StatusCode::OK);
+        reply::set_version(reply.headers_mut(), version);
+        Ok(reply)
     }
 
     pub(super) fn list_containers(
         &self,
         request: &Request,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Service, &[StorageRight::List])?;
         let prefix = request.parameter("prefix").unwrap_or_default();
@@ -89,12 +113,14 @@ impl BlobFront {
             marker,
             maximum,
             next: next.as_deref().unwrap_or_default(),
+            with_metadata: includes_metadata(request),
+            now,
         };
+        let endpoint = self.endpoint(request);
         Ok(reply::document(xml::containers(
-            &self.endpoint(request),
+            &endpoint,
             &page,
             &containers,
-            includes_metadata(request),
         )))
     }
 
@@ -102,6 +128,7 @@ impl BlobFront {
         &self,
         request: &Request,
         granted: &Granted,
+        now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Container, &[StorageRight::List])?;
         let name = request.container()?;
@@ -121,6 +148,7 @@ impl BlobFront {
             marker,
             next: next.as_deref().unwrap_or_default(),
             with_metadata: includes_metadata(request),
+            now,
         };
         Ok(reply::document(xml::blobs(&page, &listed, &listing)))
     }
@@ -128,7 +156,11 @@ impl BlobFront {
     /// The address of the account, as the client knows it.
     fn endpoint(&self, request: &Request) -> String {
         let host = request.header("host").unwrap_or("localhost");
-        format!("http://{host}/{}", self.key.account())
+        let scheme = match request.peer.is_encrypted {
+            true => "https",
+            false => "http",
+        };
+        format!("{scheme}://{host}/{}", self.key.account())
     }
 }
 

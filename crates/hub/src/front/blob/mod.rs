@@ -1,8 +1,9 @@
 //! Blob storage over HTTP, as the official clients speak it.
 //!
 //! * `operation` says what a request is, `request` takes it apart, `authorize` finds out what it may do.
-//! * `containers`, `blobs` and `blocks` carry it out: each is a call of the store.
+//! * `containers`, `blobs`, `blocks` and `leases` carry it out: each is a call of the store.
 //! * `reply`, `refusal` and `xml` are what goes back; every refusal has a code that clients go by.
+//! * `checksums` verifies contents that come, and says so in replies.
 //! * `body` bounds the memory for what is under way; `deadlines` ends connections on which nothing moves.
 //! * [`BlobFaults`] let things go wrong on purpose, [`BlobFrontCounters`] say what passed through.
 
@@ -10,10 +11,12 @@ mod authorize;
 mod blobs;
 mod blocks;
 mod body;
+mod checksums;
 mod containers;
 mod counters;
 mod deadlines;
 mod fault;
+mod leases;
 mod operation;
 mod refusal;
 mod reply;
@@ -33,6 +36,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Method};
 use hyper_util::rt::TokioIo;
 use listen::{AcceptFailures, Acceptor, Place, Places};
+use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -46,11 +50,12 @@ use crate::namespace::SignaturePolicy;
 use crate::profile::ProfileConfig;
 use authorize::Granted;
 use body::BodyMemory;
+use checksums::STRUCTURED;
 use deadlines::Deadlines;
 use operation::Operation;
 use refusal::Refusal;
 use reply::Reply;
-use request::Request;
+use request::{Peer, Request};
 
 /// The front end of a storage account.
 #[derive(Debug)]
@@ -125,7 +130,13 @@ impl BlobFront {
     }
 
     /// Serves requests until `stop` becomes true. Those that are under way are answered then.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    /// With `tls`, they come over TLS.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let failures = Arc::clone(&self.accept_failures);
         let mut acceptor = Acceptor::new(listener, "blob storage", failures);
         let mut connections = JoinSet::new();
@@ -139,11 +150,11 @@ impl BlobFront {
                 place = self.places.admit_or_wait() => place,
                 _ = stop.wait_for(|stop| *stop) => break,
             };
-            let (front, stop) = (Arc::clone(&self), stop.clone());
+            let (front, tls, stop) = (Arc::clone(&self), tls.clone(), stop.clone());
             connections.spawn(async move {
                 let lost = place.lost();
                 tokio::select! {
-                    () = front.connection(socket, peer, &place, stop) => {}
+                    () = front.connection(socket, tls, peer, &place, stop) => {}
                     () = lost => {}
                     () = overdue(&place) => tracing::debug!(%peer, "nothing was granted in time"),
                 }
@@ -156,13 +167,30 @@ impl BlobFront {
     async fn connection(
         self: Arc<Self>,
         socket: TcpStream,
+        tls: Option<Arc<ServerConfig>>,
         peer: SocketAddr,
         place: &Place,
         mut stop: watch::Receiver<bool>,
     ) {
-        let _ = socket.set_nodelay(true);
         let _open = self.counters.opened();
-        let socket = TokioIo::new(Deadlines::new(socket, READ_PATIENCE, WRITE_PATIENCE));
+        let peer = Peer {
+            address: peer.ip(),
+            is_encrypted: tls.is_some(),
+        };
+        let stream = match tls {
+            None => amqp_tokio::accept(socket),
+            Some(tls) => tokio::select! {
+                accepted = amqp_tokio::accept_tls(socket, tls, TLS_HANDSHAKE_PATIENCE) => accepted,
+                _ = stop.wait_for(|stop| *stop) => return,
+            },
+        };
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                return tracing::debug!(peer = %peer.address, %error, "the handshake of TLS failed");
+            }
+        };
+        let socket = TokioIo::new(Deadlines::new(stream, READ_PATIENCE, WRITE_PATIENCE));
         let answer = service_fn(|request| async {
             Ok::<_, Infallible>(Arc::clone(&self).answer(request, peer, place).await)
         });
@@ -179,7 +207,7 @@ impl BlobFront {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%peer, %error, "a connection for blobs ended early");
+            tracing::debug!(peer = %peer.address, %error, "a connection for blobs ended early");
         }
     }
 
@@ -187,7 +215,7 @@ impl BlobFront {
     async fn answer(
         self: Arc<Self>,
         request: hyper::Request<Incoming>,
-        peer: SocketAddr,
+        peer: Peer,
         place: &Place,
     ) -> Reply {
         let request_id = reply::next_request_id();
@@ -198,13 +226,13 @@ impl BlobFront {
             .received(body.size_hint().exact().unwrap_or_default());
         let answered = match self.faults.pass().await {
             false => Err(Refusal::OnPurpose),
-            true => match Request::new(parts, peer.ip()) {
+            true => match Request::new(parts, peer) {
                 Ok(request) => self.carry_out(&request, body, place).await,
                 Err(refusal) => Err(refusal),
             },
         };
         let mut reply = answered.unwrap_or_else(|refusal| {
-            tracing::debug!(%peer, %refusal, "refused");
+            tracing::debug!(peer = %peer.address, %refusal, "refused");
             reply::refused(&refusal, &request_id, !is_head)
         });
         let headers = reply.headers_mut();
@@ -224,25 +252,32 @@ impl BlobFront {
         let now = SystemTime::now();
         let granted = &Granted::to(request, &self.key, self.policy, now)?;
         place.prove();
-        if request.header("x-ms-lease-id").is_some() {
-            return Err(Refusal::NoLease);
+        let operation = Operation::of(request)?;
+        // What is not understood must not be taken for a content as it is.
+        if !operation.takes_structured_bodies() && request.header(STRUCTURED).is_some() {
+            return Err(Refusal::header(STRUCTURED));
         }
-        match Operation::of(request)? {
-            Operation::ListContainers => self.list_containers(request, granted),
+        match operation {
+            Operation::ListContainers => self.list_containers(request, granted, now),
             Operation::CreateContainer => self.create_container(request, granted, now).await,
-            Operation::ContainerProperties => self.container_properties(request, granted),
-            Operation::DeleteContainer => self.delete_container(request, granted).await,
-            Operation::ListBlobs => self.list_blobs(request, granted),
+            Operation::ContainerProperties => self.container_properties(request, granted, now),
+            Operation::DeleteContainer => self.delete_container(request, granted, now).await,
+            Operation::SetContainerMetadata => {
+                self.set_container_metadata(request, granted, now).await
+            }
+            Operation::LeaseContainer => self.lease_container(request, granted, now).await,
+            Operation::ListBlobs => self.list_blobs(request, granted, now),
             Operation::PutBlob => self.put_blob(request, body, granted, now).await,
-            Operation::Read => self.read(request, granted).await,
-            Operation::Properties => self.properties(request, granted),
+            Operation::Read => self.read(request, granted, now).await,
+            Operation::Properties => self.properties(request, granted, now),
             Operation::SetMetadata => self.set_metadata(request, granted, now).await,
             Operation::SetProperties => self.set_properties(request, granted, now).await,
-            Operation::Delete => self.delete(request, granted).await,
-            Operation::PutBlock => self.put_block(request, body, granted).await,
+            Operation::Delete => self.delete(request, granted, now).await,
+            Operation::PutBlock => self.put_block(request, body, granted, now).await,
             Operation::PutBlockList => self.put_block_list(request, body, granted, now).await,
-            Operation::BlockList => self.block_list(request, granted),
+            Operation::BlockList => self.block_list(request, granted, now),
             Operation::Append => self.append(request, body, granted, now).await,
+            Operation::LeaseBlob => self.lease_blob(request, granted, now).await,
         }
     }
 
@@ -314,6 +349,9 @@ const PROOF_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a connection may rest, and a body may stand still. Longer than clients keep connections that they don't use.
 const READ_PATIENCE: Duration = Duration::from_secs(300);
+
+/// How long a client may take for its part of the handshake.
+const TLS_HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a client may take nothing of what is sent to it.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);

@@ -12,6 +12,8 @@ pub(super) enum Operation {
     CreateContainer,
     ContainerProperties,
     DeleteContainer,
+    SetContainerMetadata,
+    LeaseContainer,
     ListBlobs,
     PutBlob,
     Read,
@@ -23,6 +25,7 @@ pub(super) enum Operation {
     PutBlockList,
     BlockList,
     Append,
+    LeaseBlob,
 }
 
 impl Operation {
@@ -55,6 +58,8 @@ impl Operation {
                 match (request.method(), component) {
                     (&Method::PUT, None) => Some(Self::CreateContainer),
                     (&Method::DELETE, None) => Some(Self::DeleteContainer),
+                    (&Method::PUT, Some("metadata")) => Some(Self::SetContainerMetadata),
+                    (&Method::PUT, Some("lease")) => Some(Self::LeaseContainer),
                     (&Method::GET, Some("list")) => Some(Self::ListBlobs),
                     (_, None | Some("metadata")) if is_read => Some(Self::ContainerProperties),
                     _ => None,
@@ -67,6 +72,7 @@ impl Operation {
                 (&Method::PUT, Some("block")) => Some(Self::PutBlock),
                 (&Method::PUT, Some("blocklist")) => Some(Self::PutBlockList),
                 (&Method::PUT, Some("appendblock")) => Some(Self::Append),
+                (&Method::PUT, Some("lease")) => Some(Self::LeaseBlob),
                 (&Method::GET, Some("blocklist")) => Some(Self::BlockList),
                 (&Method::GET, None) => Some(Self::Read),
                 (&Method::HEAD, None) => Some(Self::Properties),
@@ -76,5 +82,13 @@ impl Operation {
             },
         };
         operation.ok_or(Refusal::NotImplemented)
+    }
+
+    /// Whether contents of this operation may come or go as structured messages.
+    pub(super) const fn takes_structured_bodies(self) -> bool {
+        matches!(
+            self,
+            Self::PutBlob | Self::PutBlock | Self::Append | Self::Read
+        )
     }
 }

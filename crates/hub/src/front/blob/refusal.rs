@@ -4,7 +4,8 @@ use access::storage::{SharedKeyError, StorageSignatureError};
 use hyper::StatusCode;
 use units::ByteSize;
 
-use crate::blob::BlobError;
+use crate::blob::structured::StructuredError;
+use crate::blob::{BlobError, LeaseError, Leased};
 
 /// A request that does not get what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +70,12 @@ pub(super) enum Refusal {
     /// The body is not what its checksum is of.
     #[error("the body does not have the Content-MD5 that it should have")]
     Checksum,
+    /// The same of the other checksum.
+    #[error("the body does not have the x-ms-content-crc64 that it should have")]
+    Crc64,
+    /// The body is not the structured message that it should be.
+    #[error(transparent)]
+    Structured(#[from] StructuredError),
     /// The body ended early.
     #[error("the body ended before its end")]
     Body,
@@ -78,9 +85,6 @@ pub(super) enum Refusal {
     /// It was done on purpose.
     #[error("this service was told to refuse requests for a while")]
     OnPurpose,
-    /// Leases are not here, so nobody can have one.
-    #[error("the blob or container has no lease")]
-    NoLease,
     /// Something broke in here.
     #[error("the service made a mistake; its log has more")]
     Internal,
@@ -128,12 +132,13 @@ impl Refusal {
             Self::Xml => (StatusCode::BAD_REQUEST, "InvalidXmlDocument"),
             Self::BodySize { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge"),
             Self::Checksum => (StatusCode::BAD_REQUEST, "Md5Mismatch"),
+            Self::Crc64 => (StatusCode::BAD_REQUEST, CRC64_MISMATCH),
+            Self::Structured(error) => match error.is_mismatch() {
+                true => (StatusCode::BAD_REQUEST, CRC64_MISMATCH),
+                false => (StatusCode::BAD_REQUEST, "InvalidInput"),
+            },
             Self::Body => (StatusCode::BAD_REQUEST, "InvalidInput"),
             Self::Busy | Self::OnPurpose => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
-            Self::NoLease => (
-                StatusCode::PRECONDITION_FAILED,
-                "LeaseNotPresentWithBlobOperation",
-            ),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Self::NotImplemented => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
         }
@@ -163,6 +168,43 @@ const fn code_of(error: &BlobError) -> (StatusCode, &'static str) {
         BlobError::InvalidBlockId => (StatusCode::BAD_REQUEST, "InvalidBlobOrBlock"),
         BlobError::TooManyBlocks => (StatusCode::CONFLICT, "BlockCountExceedsLimit"),
         BlobError::OutOfMemory { .. } => (StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage"),
+        BlobError::Lease(error) => code_of_lease(error),
+        BlobError::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         BlobError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
     }
 }
+
+const fn code_of_lease(error: &LeaseError) -> (StatusCode, &'static str) {
+    match error {
+        LeaseError::IdMissing(_) => (StatusCode::PRECONDITION_FAILED, "LeaseIdMissing"),
+        LeaseError::IdMismatch(Leased::Blob) => (
+            StatusCode::PRECONDITION_FAILED,
+            "LeaseIdMismatchWithBlobOperation",
+        ),
+        LeaseError::IdMismatch(Leased::Container) => (
+            StatusCode::PRECONDITION_FAILED,
+            "LeaseIdMismatchWithContainerOperation",
+        ),
+        LeaseError::NotPresent(Leased::Blob) => (
+            StatusCode::PRECONDITION_FAILED,
+            "LeaseNotPresentWithBlobOperation",
+        ),
+        LeaseError::NotPresent(Leased::Container) => (
+            StatusCode::PRECONDITION_FAILED,
+            "LeaseNotPresentWithContainerOperation",
+        ),
+        LeaseError::Lost(_) => (StatusCode::PRECONDITION_FAILED, "LeaseLost"),
+        LeaseError::AlreadyPresent => (StatusCode::CONFLICT, "LeaseAlreadyPresent"),
+        LeaseError::BreakingNotAcquired => {
+            (StatusCode::CONFLICT, "LeaseIsBreakingAndCannotBeAcquired")
+        }
+        LeaseError::BreakingNotChanged => {
+            (StatusCode::CONFLICT, "LeaseIsBreakingAndCannotBeChanged")
+        }
+        LeaseError::BrokenNotRenewed => (StatusCode::CONFLICT, "LeaseIsBrokenAndCannotBeRenewed"),
+        LeaseError::ActionIdMismatch => (StatusCode::CONFLICT, "LeaseIdMismatchWithLeaseOperation"),
+        LeaseError::ActionNotPresent => (StatusCode::CONFLICT, "LeaseNotPresentWithLeaseOperation"),
+    }
+}
+
+const CRC64_MISMATCH: &str = "Crc64Mismatch";

@@ -1,6 +1,7 @@
 //! What goes back: headers that all replies have, those that tell of a blob, and refusals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use access::storage::ResponseOverrides;
 use base64::Engine as _;
@@ -11,8 +12,8 @@ use units::date::http_date;
 
 use super::body::ReplyBody;
 use super::refusal::Refusal;
-use super::xml;
-use crate::blob::{Blob, BlobError, BlobKind, Md5, Version};
+use super::xml::{self, LeaseWords};
+use crate::blob::{Blob, BlobError, BlobKind, Lease, Md5, Version};
 
 /// A reply.
 pub(super) type Reply = Response<ReplyBody>;
@@ -80,19 +81,29 @@ pub(super) fn set_metadata(headers: &mut HeaderMap, metadata: &[(String, String)
     }
 }
 
+/// Tells the state of a lease.
+pub(super) fn set_lease(headers: &mut HeaderMap, lease: Option<&Lease>, now: SystemTime) {
+    let told = LeaseWords::of(lease, now);
+    set(headers, "x-ms-lease-status", told.status);
+    set(headers, "x-ms-lease-state", told.state);
+    if let Some(duration) = told.duration {
+        set(headers, "x-ms-lease-duration", duration);
+    }
+}
+
 /// Tells everything that is known of a blob; `part` if it is a part of it that follows.
 pub(super) fn set_blob(
     headers: &mut HeaderMap,
     blob: &Blob,
     overrides: &ResponseOverrides,
+    now: SystemTime,
     part: bool,
 ) {
     set_version(headers, blob.version());
     set(headers, "accept-ranges", "bytes");
     set(headers, "x-ms-blob-type", xml::kind_name(blob.kind()));
     set(headers, "x-ms-creation-time", &http_date(blob.created_at()));
-    set(headers, "x-ms-lease-status", "unlocked");
-    set(headers, "x-ms-lease-state", "available");
+    set_lease(headers, blob.lease(), now);
     set(headers, "x-ms-server-encrypted", "true");
     if blob.kind() == BlobKind::Append {
         let blocks = blob.appended_blocks().to_string();
@@ -100,11 +111,10 @@ pub(super) fn set_blob(
     }
     let described = &blob.description().headers;
     let content_type = described.content_type.as_deref();
-    set(
-        headers,
-        "content-type",
-        content_type.unwrap_or(xml::DEFAULT_TYPE),
-    );
+    let content_type = content_type.unwrap_or(xml::DEFAULT_TYPE);
+    if !content_type.is_empty() {
+        set(headers, "content-type", content_type);
+    }
     let checksum = match part {
         true => "x-ms-blob-content-md5",
         false => "content-md5",

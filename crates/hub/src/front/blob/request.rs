@@ -9,17 +9,25 @@ use percent_encoding::percent_decode_str;
 use units::date::parse_http_date;
 
 use super::refusal::Refusal;
-use crate::blob::{Conditions, ContentHeaders, EtagCondition, Metadata, names};
+use crate::blob::{Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, names};
 
 /// The head of a request.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) parts: Parts,
     /// Who asks.
-    pub(super) address: IpAddr,
+    pub(super) peer: Peer,
     /// The query, decoded.
     query: Vec<(String, String)>,
     pub(super) target: Target,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    /// Whether the connection is over TLS.
+    pub(super) is_encrypted: bool,
 }
 
 /// What a path is about, decoded.
@@ -35,12 +43,12 @@ impl Request {
     ///
     /// # Errors
     /// The path is not text, or names no account.
-    pub(super) fn new(parts: Parts, address: IpAddr) -> Result<Self, Refusal> {
+    pub(super) fn new(parts: Parts, peer: Peer) -> Result<Self, Refusal> {
         let query = decoded_query(parts.uri.query().unwrap_or_default());
         let target = Target::of(parts.uri.path())?;
         Ok(Self {
             parts,
-            address,
+            peer,
             query,
             target,
         })
@@ -116,10 +124,23 @@ impl Request {
         }
     }
 
+    /// A header that is a lease id.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(super) fn lease_id(&self, name: &'static str) -> Result<Option<LeaseId>, Refusal> {
+        match self.header(name).filter(|text| !text.is_empty()) {
+            None => Ok(None),
+            Some(text) => LeaseId::parse(text)
+                .map(Some)
+                .ok_or_else(|| Refusal::header(name)),
+        }
+    }
+
     /// The conditions.
     ///
     /// # Errors
-    /// A date can't be read.
+    /// A date or the lease id can't be read.
     pub(super) fn conditions(&self) -> Result<Conditions, Refusal> {
         let date = |name| match self.header(name) {
             None => Ok(None),
@@ -132,6 +153,7 @@ impl Request {
             if_none_match: self.header("if-none-match").map(EtagCondition::parse),
             if_modified_since: date("if-modified-since")?,
             if_unmodified_since: date("if-unmodified-since")?,
+            lease: self.lease_id("x-ms-lease-id")?,
         })
     }
 
@@ -154,6 +176,22 @@ impl Request {
             content_language: either("x-ms-blob-content-language", "content-language"),
             content_disposition: own("x-ms-blob-content-disposition"),
             cache_control: either("x-ms-blob-cache-control", "cache-control"),
+            content_md5: own("x-ms-blob-content-md5"),
+        }
+    }
+
+    /// The headers that are to take the place of those of a blob. What is not given is emptied, the type included.
+    pub(super) fn replaced_headers(&self) -> ContentHeaders {
+        let own = |name| {
+            let value = self.header(name).filter(|it| !it.is_empty());
+            value.map(str::to_owned)
+        };
+        ContentHeaders {
+            content_type: own("x-ms-blob-content-type").or_else(|| Some(String::new())),
+            content_encoding: own("x-ms-blob-content-encoding"),
+            content_language: own("x-ms-blob-content-language"),
+            content_disposition: own("x-ms-blob-content-disposition"),
+            cache_control: own("x-ms-blob-cache-control"),
             content_md5: own("x-ms-blob-content-md5"),
         }
     }

@@ -1,13 +1,14 @@
 //! The few documents of the protocol: listings out, block lists in and out.
 
 use std::fmt::Write as _;
+use std::time::SystemTime;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use units::date::http_date;
 
 use crate::blob::{
-    Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, ListRequest, Listed,
-    ListedBlock, Listing,
+    Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, Lease, LeaseState,
+    ListRequest, Listed, ListedBlock, Listing, state_of,
 };
 
 /// What a list of containers was asked for with.
@@ -17,6 +18,9 @@ pub(super) struct ContainerPage<'a> {
     pub(super) marker: &'a str,
     pub(super) maximum: usize,
     pub(super) next: &'a str,
+    pub(super) with_metadata: bool,
+    /// Which leases are judged by.
+    pub(super) now: SystemTime,
 }
 
 /// What goes into a listing of blobs besides the blobs.
@@ -27,6 +31,8 @@ pub(super) struct BlobPage<'a> {
     pub(super) marker: &'a str,
     pub(super) next: &'a str,
     pub(super) with_metadata: bool,
+    /// Which leases are judged by.
+    pub(super) now: SystemTime,
 }
 
 /// The blobs of a container.
@@ -46,7 +52,7 @@ pub(super) fn blobs(page: &BlobPage<'_>, request: &ListRequest<'_>, listing: &Li
                 element(&mut text, "Name", prefix);
                 text.push_str("</BlobPrefix>");
             }
-            Listed::Blob { name, blob } => listed_blob(&mut text, name, blob, page.with_metadata),
+            Listed::Blob { name, blob } => listed_blob(&mut text, name, blob, page),
         }
     }
     text.push_str("</Blobs>");
@@ -55,7 +61,7 @@ pub(super) fn blobs(page: &BlobPage<'_>, request: &ListRequest<'_>, listing: &Li
     text
 }
 
-fn listed_blob(text: &mut String, name: &str, blob: &Blob, with_metadata: bool) {
+fn listed_blob(text: &mut String, name: &str, blob: &Blob, page: &BlobPage<'_>) {
     text.push_str("<Blob>");
     element(text, "Name", name);
     text.push_str("<Properties>");
@@ -77,15 +83,10 @@ fn listed_blob(text: &mut String, name: &str, blob: &Blob, with_metadata: bool) 
         element(text, name, value.as_deref().unwrap_or_default());
     }
     element(text, "BlobType", kind_name(blob.kind()));
-    element(text, "LeaseStatus", "unlocked");
-    element(text, "LeaseState", "available");
+    lease(text, blob.lease(), page.now);
     text.push_str("</Properties>");
-    if with_metadata {
-        text.push_str("<Metadata>");
-        for (name, value) in &blob.description().metadata {
-            element(text, name, value);
-        }
-        text.push_str("</Metadata>");
+    if page.with_metadata {
+        metadata(text, &blob.description().metadata);
     }
     text.push_str("</Blob>");
 }
@@ -95,7 +96,6 @@ pub(super) fn containers(
     endpoint: &str,
     page: &ContainerPage<'_>,
     containers: &[std::sync::Arc<Container>],
-    with_metadata: bool,
 ) -> String {
     let mut text = head(endpoint, None);
     element(&mut text, "Prefix", page.prefix);
@@ -106,18 +106,14 @@ pub(super) fn containers(
         text.push_str("<Container>");
         element(&mut text, "Name", container.name());
         text.push_str("<Properties>");
-        let version = container.version();
+        let properties = container.properties();
+        let version = properties.version();
         element(&mut text, "Last-Modified", &http_date(version.modified_at));
         element(&mut text, "Etag", &version.etag.to_string());
-        element(&mut text, "LeaseStatus", "unlocked");
-        element(&mut text, "LeaseState", "available");
+        lease(&mut text, properties.lease(), page.now);
         text.push_str("</Properties>");
-        if with_metadata {
-            text.push_str("<Metadata>");
-            for (name, value) in container.metadata() {
-                element(&mut text, name, value);
-            }
-            text.push_str("</Metadata>");
+        if page.with_metadata {
+            metadata(&mut text, properties.metadata());
         }
         text.push_str("</Container>");
     }
@@ -125,6 +121,23 @@ pub(super) fn containers(
     element(&mut text, "NextMarker", page.next);
     text.push_str("</EnumerationResults>");
     text
+}
+
+fn metadata(text: &mut String, metadata: &[(String, String)]) {
+    text.push_str("<Metadata>");
+    for (name, value) in metadata {
+        element(text, name, value);
+    }
+    text.push_str("</Metadata>");
+}
+
+fn lease(text: &mut String, lease: Option<&Lease>, now: SystemTime) {
+    let told = LeaseWords::of(lease, now);
+    element(text, "LeaseStatus", told.status);
+    element(text, "LeaseState", told.state);
+    if let Some(duration) = told.duration {
+        element(text, "LeaseDuration", duration);
+    }
 }
 
 /// The blocks of a blob, of one kind or both.
@@ -196,6 +209,35 @@ pub(super) fn read_block_list(document: &[u8], most: usize) -> Option<Vec<BlockC
         }
         let id = id.to_owned();
         list.push(BlockChoice { source, id });
+    }
+}
+
+/// What is told of a lease, in headers and listings alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeaseWords {
+    pub(super) status: &'static str,
+    pub(super) state: &'static str,
+    /// While a client holds it.
+    pub(super) duration: Option<&'static str>,
+}
+
+impl LeaseWords {
+    /// What is told of `lease` at `now`.
+    pub(super) fn of(lease: Option<&Lease>, now: SystemTime) -> Self {
+        let state = state_of(lease, now);
+        let status = match state.is_locked() {
+            true => "locked",
+            false => "unlocked",
+        };
+        let duration = match lease.is_some_and(Lease::is_infinite) {
+            true => "infinite",
+            false => "fixed",
+        };
+        Self {
+            status,
+            state: state.name(),
+            duration: (state == LeaseState::Leased).then_some(duration),
+        }
     }
 }
 

@@ -1,0 +1,147 @@
+//! How a content that a client sends is protected, and what the reply tells it of that.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::HeaderMap;
+
+use super::refusal::Refusal;
+use super::reply::{self, md5_text};
+use super::request::Request;
+use crate::blob::structured::{STRUCTURED_BODY, is_structured_body};
+use crate::blob::{crc64, md5};
+
+/// What a request tells of its content.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Expected {
+    md5: Option<String>,
+    crc64: Option<u64>,
+    /// How much content there is in a structured message.
+    pub(super) structured: Option<u64>,
+}
+
+/// What was computed of a content.
+#[derive(Clone, Debug)]
+pub(super) struct Checksums {
+    /// In base64.
+    pub(super) md5: String,
+    crc64: Option<u64>,
+    is_structured: bool,
+}
+
+impl Expected {
+    /// What `request` tells.
+    ///
+    /// # Errors
+    /// It can't be understood, or is too much: the service takes one kind of protection at a time.
+    pub(super) fn of(request: &Request) -> Result<Self, Refusal> {
+        let crc64 = match request.header(CRC64) {
+            None => None,
+            Some(text) => Some(read_crc64(text).ok_or(Refusal::header(CRC64))?),
+        };
+        let expected = Self {
+            md5: request.header("content-md5").map(str::to_owned),
+            crc64,
+            structured: structured_length(request)?,
+        };
+        match expected {
+            Self {
+                crc64: Some(_),
+                md5: Some(_),
+                ..
+            }
+            | Self {
+                crc64: Some(_),
+                structured: Some(_),
+                ..
+            } => Err(Refusal::header(CRC64)),
+            Self {
+                md5: Some(_),
+                structured: Some(_),
+                ..
+            } => Err(Refusal::header(STRUCTURED)),
+            expected => Ok(expected),
+        }
+    }
+
+    /// Whether a content has the checksums that it should have. It takes a while if the content is large.
+    ///
+    /// # Errors
+    /// It has others.
+    pub(super) fn verify(
+        &self,
+        content: &[u8],
+        decoded: Option<u64>,
+    ) -> Result<Checksums, Refusal> {
+        let computed = md5_text(md5(content));
+        if self.md5.as_ref().is_some_and(|md5| *md5 != computed) {
+            return Err(Refusal::Checksum);
+        }
+        let crc64 = match self.crc64 {
+            Some(expected) if crc64(content) != expected => return Err(Refusal::Crc64),
+            // The content of a structured message was verified as it came.
+            own => own.or(decoded),
+        };
+        Ok(Checksums {
+            md5: computed,
+            crc64,
+            is_structured: self.structured.is_some(),
+        })
+    }
+}
+
+impl Checksums {
+    /// Tells them in a reply.
+    pub(super) fn set(&self, headers: &mut HeaderMap) {
+        reply::set(headers, "content-md5", &self.md5);
+        if let Some(crc64) = self.crc64 {
+            reply::set(headers, CRC64, &crc64_text(crc64));
+        }
+        if self.is_structured {
+            reply::set(headers, STRUCTURED, STRUCTURED_BODY);
+        }
+    }
+}
+
+/// Whether the reply is to be a structured message.
+///
+/// # Errors
+/// It is to be one that is not known.
+pub(super) fn wants_structured_body(request: &Request) -> Result<bool, Refusal> {
+    match request.header(STRUCTURED) {
+        None => Ok(false),
+        Some(value) if is_structured_body(value) => Ok(true),
+        Some(_) => Err(Refusal::header(STRUCTURED)),
+    }
+}
+
+/// Says that the body of a reply is a structured message with so much content.
+pub(super) fn set_structured_body(headers: &mut HeaderMap, content_length: u64) {
+    reply::set(headers, STRUCTURED, STRUCTURED_BODY);
+    reply::set(headers, STRUCTURED_LENGTH, &content_length.to_string());
+}
+
+fn structured_length(request: &Request) -> Result<Option<u64>, Refusal> {
+    let length = request.number(STRUCTURED_LENGTH)?;
+    match (wants_structured_body(request)?, length) {
+        (true, Some(length)) => Ok(Some(length)),
+        (true, None) => Err(Refusal::MissingHeader {
+            name: STRUCTURED_LENGTH,
+        }),
+        (false, None) => Ok(None),
+        (false, Some(_)) => Err(Refusal::header(STRUCTURED_LENGTH)),
+    }
+}
+
+/// A checksum as headers have it: the bytes from the lowest on, in base64.
+pub(super) fn crc64_text(crc64: u64) -> String {
+    STANDARD.encode(crc64.to_le_bytes())
+}
+
+fn read_crc64(text: &str) -> Option<u64> {
+    let bytes = STANDARD.decode(text).ok()?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+pub(super) const CRC64: &str = "x-ms-content-crc64";
+pub(super) const STRUCTURED: &str = "x-ms-structured-body";
+const STRUCTURED_LENGTH: &str = "x-ms-structured-content-length";

@@ -1,0 +1,86 @@
+//! Blobs over TLS: the same account as without.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use amqp_tokio::ClientTls;
+use hub::service::{Protocol, Service, StartError};
+use hub::tls;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::client::{read, signed, signed_text};
+use crate::{BLOCK, config};
+
+#[tokio::test]
+async fn an_account_is_served_with_tls_and_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let development = tls::development(directory.path(), "localhost").unwrap();
+    let mut config = config();
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    config.blob_tls = Some((anywhere, Arc::clone(&development.server)));
+    let service = Service::start(config).await.unwrap();
+    let address = service.blob_tls_address().unwrap();
+    let text = service.storage_tls_connection_string().unwrap().reveal();
+    let endpoint = format!("BlobEndpoint=https://{address}/devstoreaccount1;");
+    assert!(text.contains(&endpoint), "{text}");
+    assert!(
+        text.starts_with("DefaultEndpointsProtocol=https;"),
+        "{text}"
+    );
+    signed(&service, "PUT", "/box/a", &[BLOCK], b"sealed").await;
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(&development.authority).unwrap();
+    roots.add(authority).unwrap();
+    let trusting =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    let tls = ClientTls {
+        config: Arc::new(trusting),
+        server_name: ServerName::try_from("127.0.0.1").unwrap(),
+    };
+    let patience = Duration::from_secs(10);
+    let mut stream = amqp_tokio::connect("127.0.0.1", address.port(), Some(tls), patience)
+        .await
+        .unwrap();
+    let request = signed_text(&service, "GET", "/box/a", &[], b"");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    let reply = read(&mut stream).await;
+    assert_eq!((reply.status, reply.body.as_str()), (200, "sealed"));
+    let list = "/box?restype=container&comp=list";
+    let listed = signed(&service, "GET", list, &[], b"").await;
+    assert!(listed.body.contains("ServiceEndpoint=\"http://"));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn tls_alone_serves_an_account_and_the_development_key_stays_on_this_machine() {
+    let directory = tempfile::tempdir().unwrap();
+    let development = tls::development(directory.path(), "localhost").unwrap();
+    let mut config = config();
+    config.blob = None;
+    config.blob_tls = Some((
+        "127.0.0.1:0".parse().unwrap(),
+        Arc::clone(&development.server),
+    ));
+    let service = Service::start(config.clone()).await.unwrap();
+    assert!(service.blob_address().is_none() && service.blob_tls_address().is_some());
+    assert!(service.storage_connection_string().is_none());
+    service.stop().await;
+    // The hubs' key is a secret; that of the blobs is not.
+    config.namespace.authorization_rules[0].key = "private".into();
+    config.blob_tls = Some(("0.0.0.0:0".parse().unwrap(), development.server));
+    let error = Service::start(config).await.unwrap_err();
+    let protocol = Protocol::BlobTls;
+    assert!(
+        matches!(error, StartError::OpenToAnyone { protocol: refused, .. } if refused == protocol),
+        "{error}"
+    );
+}
