@@ -1,0 +1,197 @@
+"""The suites of the Go modules: what they expect to find, and which of their helpers give way to ours.
+
+A helper that would create an entity or ask for a token is renamed in the copy, so that the one in `additions/` takes its place.
+"""
+
+from dataclasses import dataclass, field
+
+import service
+
+ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+AZURE = "github.com/Azure/azure-sdk-for-go/sdk"
+EACH_KIND = 8
+
+
+@dataclass
+class Suite:
+    module: str
+    # The file of `--config`, without host and keys.
+    namespace: str
+    # What the tests read from their environment; `{host}` is the service's address.
+    variables: dict[str, str] = field(default_factory=dict)
+    # Files (a `*` stands for any) and what is replaced in them.
+    changes: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    # Folders of `additions/`, and where their files go.
+    additions: dict[str, str] = field(default_factory=dict)
+    # Packages whose tests connect to nothing.
+    without_service: tuple[str, ...] = ()
+    # Whether the tests use the credentials of the SDKs' own module for tests.
+    shared_helpers: bool = True
+    # Whether the tests are methods: a package's only test `Test` runs all of them.
+    methods: bool = False
+    # How long one test may take.
+    seconds: int = 150
+
+    def environment(self, host: str) -> dict[str, str]:
+        variables = COMMON | self.variables
+        return {name: value.replace("{host}", host) for name, value in variables.items()}
+
+
+def _string(name: str, key: str) -> str:
+    return f"Endpoint=sb://{{host}}/;SharedAccessKeyName={name};SharedAccessKey={key}"
+
+
+def _kinds(kinds: dict[str, str]) -> list[tuple[str, str]]:
+    return [(f"{kind}-{number}", settings) for kind, settings in kinds.items() for number in range(EACH_KIND)]
+
+
+def _queues() -> str:
+    kinds = {
+        "queue": "",
+        "queue-sessions": ", requires_session: true",
+        "queue-PT5S": ", lock_duration: 5 s",
+        "queue-PT10S": ", lock_duration: 10 s",
+        "queue-PT5M": ", lock_duration: 5 min",
+    }
+    named = [("testQueue", ""), ("testQueueWithSessions", ", requires_session: true")]
+    return "queues:\n" + "".join(f"  - {{name: {name}{settings}}}\n" for name, settings in [*named, *_kinds(kinds)])
+
+
+def _topics() -> str:
+    kinds = {"topic": "", "topic-sessions": ", requires_session: true"}
+    return "topics:\n" + "".join(
+        f"  - {{name: {name}, subscriptions: [{{name: sub{settings}}}]}}\n" for name, settings in _kinds(kinds)
+    )
+
+
+COMMON = {
+    "AZURE_RECORD_MODE": "live",
+    "PARSHALL_HOST": "{host}",
+    "PARSHALL_KEY_NAME": service.KEY_NAME,
+    "PARSHALL_KEY": service.KEY,
+    "PARSHALL_ACCOUNT": service.ACCOUNT,
+    "PARSHALL_ACCOUNT_KEY": ACCOUNT_KEY,
+    "PARSHALL_EACH_KIND": str(EACH_KIND),
+}
+
+ALL = _string(service.KEY_NAME, service.KEY)
+SEND_ONLY = _string("sender", "SEND_KEY_VALUE")
+LISTEN_ONLY = _string("listener", "LISTEN_KEY_VALUE")
+
+SUITES = {
+    "go-amqp": Suite(
+        module="github.com/Azure/go-amqp",
+        namespace="queues:\n"
+        + "".join(f"  - {{name: queue-{number}}}\n" for number in range(400))
+        + "".join(
+            f"  - {{name: {name}}}\n"
+            for name in [
+                "TestIntegrationLinkName",
+                "TestIntegrationClose",
+                "TestReceiverModeFirst",
+                "TestReceiverModeFirstOther",
+                "TestSenderExactlyOnce",
+                "thesource",
+                "TestMultipleSendersSharedSession",
+                "TestSenderNullValue",
+            ]
+        ),
+        variables={"AMQP_BROKER_ADDR": f"amqps://{service.KEY_NAME}:{service.KEY}@{{host}}", "TEST_CORPUS": "1"},
+        changes={
+            "integration_test.go": [
+                ('fmt.Sprintf("%s %d", tt.label, rng.Uint64())', "unusedQueue()"),
+                ('fmt.Sprintf("TestIntegrationSessionHandleMax %d", rng.Uint64())', "unusedQueue()"),
+                ('fmt.Sprintf("TestReceivingLotsOfSettledMessages %d", rng.Uint64())', "unusedQueue()"),
+                ('fmt.Sprintf("TestDrainingLink-%d", rand.Int63())', "unusedQueue()"),
+            ]
+        },
+        additions={"go-amqp": "."},
+        without_service=("internal/bitmap", "internal/buffer", "internal/encoding", "internal/frames", "internal/queue"),
+        shared_helpers=False,
+    ),
+    "azeventhubs": Suite(
+        module=f"{AZURE}/messaging/azeventhubs/v2",
+        namespace="hubs:\n  - {name: hub, partitions: 4}\n  - {name: links, partitions: 1}\n",
+        variables={
+            "AZURE_SUBSCRIPTION_ID": "none",
+            "RESOURCE_GROUP": "none",
+            "CHECKPOINTSTORE_STORAGE_ENDPOINT": f"http://{{host}}:10000/{service.ACCOUNT}",
+            "EVENTHUB_NAME": "hub",
+            "EVENTHUB_LINKSONLY_NAME": "links",
+            "EVENTHUB_NAMESPACE": "{host}",
+            "EVENTHUB_CONNECTION_STRING": ALL,
+            "EVENTHUB_CONNECTION_STRING_SEND_ONLY": SEND_ONLY,
+            "EVENTHUB_CONNECTION_STRING_LISTEN_ONLY": LISTEN_ONLY,
+        },
+        changes={
+            file: [(f'"{AZURE}/storage/azblob/container"', f'"{AZURE}/messaging/azeventhubs/v2/internal/parshall/container"')]
+            for file in ("processor_test.go", "checkpoints/blob_store_test.go")
+        },
+        additions={"azeventhubs-container": "internal/parshall/container"},
+        without_service=("internal/amqpwrap", "internal/exported", "internal/sas", "internal/utils"),
+        seconds=240,
+    ),
+    "azservicebus": Suite(
+        module=f"{AZURE}/messaging/azservicebus",
+        namespace=_queues() + _topics(),
+        variables={
+            "SERVICEBUS_ENDPOINT": "{host}",
+            "SERVICEBUS_ENDPOINT_PREMIUM": "{host}",
+            "SERVICEBUS_CONNECTION_STRING": ALL,
+            "SERVICEBUS_CONNECTION_STRING_PREMIUM": ALL,
+            "SERVICEBUS_CONNECTION_STRING_NO_MANAGE": SEND_ONLY,
+            "SERVICEBUS_CONNECTION_STRING_SEND_ONLY": SEND_ONLY,
+            "SERVICEBUS_CONNECTION_STRING_LISTEN_ONLY": LISTEN_ONLY,
+        },
+        changes={
+            "liveTestHelpers_test.go": [
+                ("func createQueueUsingClient(", "func createQueueOverHTTP("),
+                ("func createSubscription(", "func createSubscriptionOverHTTP("),
+            ],
+            "internal/test/test_helpers.go": [("func CreateExpiringQueue(", "func CreateExpiringQueueOverHTTP(")],
+        },
+        additions={"azservicebus": ".", "azservicebus-internal-test": "internal/test"},
+        without_service=(
+            "internal/amqpwrap",
+            "internal/conn",
+            "internal/exported",
+            "internal/mock/emulation",
+            "internal/sas",
+            "internal/utils",
+        ),
+    ),
+    "azblob": Suite(
+        module=f"{AZURE}/storage/azblob",
+        namespace="hubs: []\n",
+        variables={
+            "AZURE_STORAGE_ACCOUNT_NAME": service.ACCOUNT,
+            "AZURE_STORAGE_ACCOUNT_KEY": ACCOUNT_KEY,
+            "PROXY_MANUAL_START": "true",
+        },
+        changes={
+            "internal/testcommon/clients_auth.go": [
+                ('"https://"+cred.AccountName()+".blob.core.windows.net/"', 'Endpoint+cred.AccountName()+"/"'),
+                (
+                    "DefaultEndpointsProtocol=https;AccountName=%s;AccountKey=%s;EndpointSuffix=core.windows.net/",
+                    "DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s%s",
+                ),
+                ("\t\taccountName, accountKey)\n", "\t\taccountName, accountKey, Endpoint, accountName)\n"),
+            ],
+            "**/client_test.go": [
+                ('"https://" + accountName + ".blob.core.windows.net', 'testcommon.Endpoint + accountName + "'),
+                ('"https://"+accountName+".blob.core.windows.net', 'testcommon.Endpoint+accountName+"'),
+                ('"https://" + cred.AccountName() + ".blob.core.windows.net', 'testcommon.Endpoint + cred.AccountName() + "'),
+                ('"https://"+cred.AccountName()+".blob.core.windows.net', 'testcommon.Endpoint+cred.AccountName()+"'),
+                ('"https://%s.blob.core.windows.net', 'testcommon.Endpoint+"%s'),
+                (
+                    '"https://" + accountName + "." + testcommon.DefaultBlobEndpointSuffix +',
+                    'testcommon.Endpoint + accountName + "/" +',
+                ),
+            ],
+        },
+        additions={"azblob": "internal/testcommon"},
+        without_service=("internal/arrow", "internal/base", "internal/exported", "internal/shared", "sas"),
+        methods=True,
+        seconds=60,
+    ),
+}
