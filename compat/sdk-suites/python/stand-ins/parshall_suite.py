@@ -24,7 +24,7 @@ results: dict[str, str] = {}
 
 def pytest_configure(config):
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    served = service.Service(WORK / "services" / str(number), ADDRESSES[number])
+    served = service.Service(WORK / "services" / SUITE / str(number), ADDRESSES[number])
     management.served = served
     authority = str(served.authority)
     # The clients trust what certifi has, their WebSockets what these name.
