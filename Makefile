@@ -10,7 +10,7 @@ SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter structured_message
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-rust test-python test-java test-javascript test-go test-azurite bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
+.PHONY: help run test test-rust test-python test-java test-javascript test-go test-azurite test-sdk-suites bench lint fuzz peers peers-java peers-rust peers-java-service-bus peers-spring-service-bus
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 32
@@ -36,6 +36,10 @@ test-javascript:
 
 test-go: ## the suite of the official Go client, which `test` leaves out: it needs go
 	compat/go/run
+
+test-sdk-suites: ## the official SDKs' own test suites, which `test` leaves out: they take half an hour and need go
+	compat/sdk-suites/go/run
+	compat/sdk-suites/python/run
 
 test-azurite:
 	compat/azurite/run

@@ -50,9 +50,10 @@ def passes(suite: str) -> set[str]:
     return set(_lines(suite, "passes"))
 
 
-def check(suite: str, results: dict[str, str], everything: bool, update: bool) -> bool:
+def check(suite: str, results: dict[str, str], served: set[str], everything: bool, update: bool) -> bool:
     """Compares what came of the tests with the lists, prints what differs, and says whether all is as listed.
 
+    `served` are the tests that the service had to do with; the others test nothing but the client.
     `everything` says that the whole suite was run, so that a listed test without a result is missing.
     """
     listed, known = passes(suite), reasons(suite)
@@ -76,7 +77,8 @@ def check(suite: str, results: dict[str, str], everything: bool, update: bool) -
                 print(f"  {test}" + (f"  ({results[test]})" if test in results and test not in passed else ""))
             if tests is new and len(new) > SHOWN:
                 print("  …")
-    print(f"\n{suite}: {len(passed)} of {len(results)} passed")
+    print(f"\n{suite}: {len(passed)} of {len(results)} passed", end="; ")
+    print(f"with the service: {len(passed & served)} of {len(served)}")
     return not (lost or missing or unknown)
 
 

@@ -9,6 +9,7 @@ import random
 import shutil
 import socket
 import subprocess
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,6 +17,9 @@ WORK = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "sdk-suites"
 KEY_NAME = "RootManageSharedAccessKey"
 KEY = "SAS_KEY_VALUE"
 ACCOUNT = "devstoreaccount1"
+# The key that everyone knows.
+ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+USES = ("parshall_amqp_connections_total", "parshall_blob_requests_total")
 START_SECONDS = 30
 STOP_SECONDS = 10
 
@@ -27,8 +31,9 @@ class Service:
         self.directory = directory
         self.address = address
         self.authority = directory / "tls" / "ca.pem"
-        self.blob_endpoint = f"http://{address}:10000/{ACCOUNT}"
         self._process = None
+        self._metrics = ""
+        self._used = False
         directory.mkdir(parents=True, exist_ok=True)
 
     def connection_string(self, name: str = KEY_NAME, key: str = KEY, path: str = "") -> str:
@@ -46,15 +51,32 @@ class Service:
         with open(self.directory / "service.log", "w") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         for line in self._process.stdout:
+            if line.startswith("Metrics "):
+                self._metrics = line.split()[-1]
             if line == "Ready.\n":
                 return
         status = self._process.wait(timeout=START_SECONDS)
         reason = (self.directory / "service.log").read_text()
         raise RuntimeError(f"the service did not start (status {status}): {reason}")
 
+    def was_used(self) -> bool:
+        """Whether anyone has connected to it since this was last asked, in a run that has been stopped."""
+        used, self._used = self._used, False
+        return used
+
+    def _note_use(self):
+        with urllib.request.urlopen(self._metrics, timeout=STOP_SECONDS) as response:
+            lines = [line for line in response.read().decode().splitlines() if not line.startswith("#")]
+        counted = dict(line.rsplit(" ", 1) for line in lines)
+        self._used |= any(float(counted.get(name, 0)) > 0 for name in USES)
+
     def stop(self):
         if self._process is None:
             return
+        if (status := self._process.poll()) is not None:
+            self._process = None
+            raise RuntimeError(f"the service ended by itself (status {status}): see {self.directory / 'service.log'}")
+        self._note_use()
         self._process.terminate()
         try:
             self._process.wait(timeout=STOP_SECONDS)

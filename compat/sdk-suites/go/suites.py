@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import service
 
-ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 AZURE = "github.com/Azure/azure-sdk-for-go/sdk"
 EACH_KIND = 8
 
@@ -70,7 +69,7 @@ COMMON = {
     "PARSHALL_KEY_NAME": service.KEY_NAME,
     "PARSHALL_KEY": service.KEY,
     "PARSHALL_ACCOUNT": service.ACCOUNT,
-    "PARSHALL_ACCOUNT_KEY": ACCOUNT_KEY,
+    "PARSHALL_ACCOUNT_KEY": service.ACCOUNT_KEY,
     "PARSHALL_EACH_KIND": str(EACH_KIND),
 }
 
@@ -96,7 +95,7 @@ SUITES = {
                 "TestSenderNullValue",
             ]
         ),
-        variables={"AMQP_BROKER_ADDR": f"amqps://{service.KEY_NAME}:{service.KEY}@{{host}}", "TEST_CORPUS": "1"},
+        variables={"AMQP_BROKER_ADDR": f"amqps://{service.KEY_NAME}:{service.KEY}@{{host}}"},
         changes={
             "integration_test.go": [
                 ('fmt.Sprintf("%s %d", tt.label, rng.Uint64())', "unusedQueue()"),
@@ -165,7 +164,7 @@ SUITES = {
         namespace="hubs: []\n",
         variables={
             "AZURE_STORAGE_ACCOUNT_NAME": service.ACCOUNT,
-            "AZURE_STORAGE_ACCOUNT_KEY": ACCOUNT_KEY,
+            "AZURE_STORAGE_ACCOUNT_KEY": service.ACCOUNT_KEY,
             "PROXY_MANUAL_START": "true",
         },
         changes={

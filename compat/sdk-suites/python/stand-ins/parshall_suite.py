@@ -17,9 +17,11 @@ import service  # noqa: E402
 SUITE = os.environ["PARSHALL_SUITE"]
 WORK = Path(os.environ["PARSHALL_WORK"])
 ADDRESSES = os.environ["PARSHALL_ADDRESSES"].split(",")
+SERVED = "served"
 OUTCOMES = {"passed": lists.PASSED, "failed": lists.FAILED, "skipped": lists.SKIPPED}
 
 results: dict[str, str] = {}
+served_tests: set[str] = set()
 
 
 def pytest_configure(config):
@@ -51,7 +53,24 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not reasons.forbids(item.nodeid)]
 
 
+def pytest_collectreport(report):
+    # A file that can't be read is a test that fails.
+    if report.failed:
+        results[report.nodeid] = lists.FAILED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    try:
+        return (yield)
+    finally:
+        management.served.stop()
+        item.user_properties.append((SERVED, management.served.was_used()))
+
+
 def pytest_runtest_logreport(report):
+    if dict(report.user_properties).get(SERVED):
+        served_tests.add(report.nodeid)
     known = results.get(report.nodeid)
     outcome = OUTCOMES[report.outcome]
     if report.failed and "Timeout (>" in report.longreprtext:
@@ -64,7 +83,8 @@ def pytest_runtest_logreport(report):
 
 def pytest_sessionfinish(session):
     if not os.environ.get("PYTEST_XDIST_WORKER"):
-        Path(os.environ["PARSHALL_RESULTS"]).write_text(json.dumps(results, indent=1, sort_keys=True))
+        came = {"outcomes": results, "served": sorted(served_tests)}
+        Path(os.environ["PARSHALL_RESULTS"]).write_text(json.dumps(came, indent=1, sort_keys=True))
 
 
 @pytest.fixture(scope="session")

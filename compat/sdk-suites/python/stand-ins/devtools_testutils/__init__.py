@@ -28,6 +28,10 @@ class FakeResource:
 class AzureRecordedTestCase:
     is_live = True
 
+    @staticmethod
+    def await_prepared_test(test):
+        return test
+
 
 class AzureMgmtRecordedTestCase(AzureRecordedTestCase):
     pass
