@@ -5,6 +5,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import sys
 import time
 import types
@@ -218,9 +219,10 @@ def _key(rights: list[str], path: str = "") -> Model:
 
 
 def _settings(entity: Model) -> dict:
+    number, unit = re.fullmatch(r"PT(\d+)([SM])", entity.lock_duration).groups()
     return {
         "requires_session": entity.requires_session,
-        "lock_duration": f"{int(entity.lock_duration.removeprefix('PT').removesuffix('S'))} s",
+        "lock_duration": f"{number} {'s' if unit == 'S' else 'min'}",
     }
 
 
