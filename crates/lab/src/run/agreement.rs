@@ -149,7 +149,7 @@ mod tests {
                     sent: 100,
                     acknowledged: 90,
                     failed: 10,
-                    late: 0,
+                    ..LoadCounts::default()
                 },
                 ..LoadCounters::default()
             },
