@@ -306,7 +306,12 @@ fn a_service_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
             said.strip_prefix("exit status: 3\n--- standard output\n--- standard error\n  x ");
         let lines = message.unwrap_or_else(|| panic!("{said}"));
         assert!(lines.starts_with(expected), "{said}");
-        assert_eq!(lines.lines().count(), 1, "{said}");
+        let (_reason, advice) = lines.split_once('\n').unwrap();
+        assert!(
+            advice.lines().all(|line| line.starts_with("  help: the s")),
+            "{said}"
+        );
+        assert!(advice.lines().count() <= 1, "{said}");
     };
     let checkpoints = served.folder.path().join("checkpoints");
     std::fs::write(&checkpoints, "a file").unwrap();
