@@ -43,10 +43,10 @@ pub struct LoadCounts {
     pub acknowledged: u64,
     /// Refused by the service, or without an answer when the connection ended.
     pub failed: u64,
-    /// Of these, refused by the service.
+    /// Sends, of one or more events each, that the service refused.
     #[serde(default)]
     pub refused: u64,
-    /// Of these, refused because a quota was used up.
+    /// Those of them that it refused because a quota was used up.
     #[serde(default)]
     pub throttled: u64,
     /// Sent later than intended by more than the tolerance.
@@ -167,15 +167,14 @@ impl Accounting {
     /// Books that a send came to nothing with an error of this class. One that could be made again at once may have been
     /// accepted: it broke off, or had no answer in time.
     pub fn refused(&mut self, pending: &PendingSend, class: ErrorClass) {
-        let events = u64::from(pending.run.count());
-        self.counts.failed += events;
+        self.failed(pending);
         match class {
             ErrorClass::Retryable => {}
             ErrorClass::Throttled { .. } => {
-                self.counts.refused += events;
-                self.counts.throttled += events;
+                self.counts.refused += 1;
+                self.counts.throttled += 1;
             }
-            ErrorClass::Fatal | ErrorClass::TooLarge => self.counts.refused += events,
+            ErrorClass::Fatal | ErrorClass::TooLarge => self.counts.refused += 1,
         }
     }
 
@@ -300,7 +299,7 @@ mod tests {
         let counts = accounting.counts();
         assert_eq!(
             (counts.failed, counts.refused, counts.throttled),
-            (40, 20, 10)
+            (40, 2, 1)
         );
     }
 

@@ -80,7 +80,7 @@ pub struct Trial {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusals {
-    /// Events of sends that the service refused (load), sends that it refused (relay), partitions that it closed (sink).
+    /// Sends that the service refused (load, relay), partitions that it closed (sink).
     pub refused: u64,
     /// Of these, because a quota was used up.
     pub throttled: u64,

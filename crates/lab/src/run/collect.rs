@@ -325,7 +325,7 @@ fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusa
             Refusals {
                 refused: load.refused,
                 throttled: load.throttled,
-                total: Some(load.sent),
+                total: None,
             },
         ),
         (
