@@ -208,27 +208,37 @@ impl Folder {
         durability::make_folder(&folder)?;
         let mut before = versions::of_folder(&folder)?;
         let seen = before.remove(&partition);
-        let mut generation = 0;
-        let mut current = None;
-        if let Some(version) = seen.as_ref().and_then(|seen| seen.newest) {
-            let Some(newest) = read_newest(&versions::path(&folder, partition, version))? else {
-                return lost;
+        let seen_version = seen.as_ref().and_then(|seen| seen.newest);
+        // Also asked right before the new version is made: the owner before may write until then.
+        let is_current = || {
+            let current = match seen_version {
+                None => None,
+                Some(version) => match read_newest(&versions::path(&folder, partition, version))? {
+                    None => return Ok(None),
+                    Some(newest) => Some(Writing {
+                        version,
+                        generation: newest.slot.generation,
+                    }),
+                },
             };
-            generation = newest.slot.generation;
-            let writing = Writing {
-                version,
-                generation,
-            };
-            current = Some(writing.etag());
-        }
-        if current != checkpoint.etag {
+            let generation = current.as_ref().map_or(0, |current| current.generation);
+            let is_expected = current.map(|current| current.etag()) == checkpoint.etag;
+            Ok::<_, StoreError>(is_expected.then_some(generation))
+        };
+        let Some(generation) = is_current()? else {
             return lost;
-        }
-        generation = generation.saturating_add(1);
+        };
+        let generation = generation.saturating_add(1);
         let content = slots::new_file(generation, checkpoint)?;
-        let Some(version) =
-            versions::make_next(&folder, partition, seen.as_ref(), &content, Sync::Now)?
-        else {
+        let made = versions::make_next(
+            &folder,
+            partition,
+            seen.as_ref(),
+            &content,
+            Sync::Now,
+            || Ok(is_current()?.is_some()),
+        );
+        let Some(version) = made? else {
             return lost;
         };
         durability::sync_folder(&folder)?;
@@ -274,8 +284,14 @@ impl Folder {
             None => {
                 let content = slots::new_file(1, checkpoint)?;
                 // If another process was faster, the file is there all the same.
-                let made =
-                    versions::make_next(&folder, partition, seen.as_ref(), &content, Sync::Now)?;
+                let made = versions::make_next(
+                    &folder,
+                    partition,
+                    seen.as_ref(),
+                    &content,
+                    Sync::Now,
+                    || Ok(true),
+                )?;
                 durability::sync_folder(&folder)?;
                 (0, made.is_some())
             }

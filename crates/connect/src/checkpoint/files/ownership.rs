@@ -109,7 +109,14 @@ fn write(
         names::word(&etag.0)
     );
     // No claim outlives a power cut: the processes that share the folder do not either.
-    let made = versions::make_next(folder, claim.partition, seen, text.as_bytes(), Sync::Later)?;
+    let made = versions::make_next(
+        folder,
+        claim.partition,
+        seen,
+        text.as_bytes(),
+        Sync::Later,
+        || Ok(true),
+    )?;
     let last_modified = u64::try_from(modified_ms).ok().and_then(at_unix_ms);
     Ok(made.map(|version| {
         let ownership = Ownership {

@@ -90,14 +90,16 @@ pub(super) fn read_newest<T>(
     })
 }
 
-/// Makes the version after those that were `seen`, with this content, and tells which it is; nothing if somebody else was
-/// faster. That it has become the highest is for [`is_newest`] to say.
+/// Makes the version after those that were `seen`, with this content, and returns which it is; nothing if another process was
+/// faster, or if what the content follows from does not hold any more. That is asked last, since writing the content may
+/// take as long as the disk likes. That the version has become the highest is for [`is_newest`] to say.
 pub(super) fn make_next(
     folder: &Path,
     partition: PartitionId,
     seen: Option<&Versions>,
     content: &[u8],
     sync: Sync,
+    still_holds: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<Option<u64>, StoreError> {
     let next = seen
         .and_then(|seen| seen.newest)
@@ -106,6 +108,11 @@ pub(super) fn make_next(
     let hidden = folder.join(format!(".{partition}.{}-{number}", process::id()));
     durability::write_new(&hidden, content, sync)?;
     let path = path(folder, partition, next);
+    let holds = still_holds();
+    if !matches!(holds, Ok(true)) {
+        let _ = std::fs::remove_file(&hidden);
+        return holds.map(|_| None);
+    }
     let linked = std::fs::hard_link(&hidden, &path);
     // It may have been taken for the remains of one that was interrupted.
     let _ = std::fs::remove_file(&hidden);
@@ -198,6 +205,7 @@ mod tests {
                 seen.get(&PARTITION),
                 content,
                 Sync::Later,
+                || Ok(true),
             )
             .expect("written")
         };
@@ -223,9 +231,16 @@ mod tests {
         let paused = of_folder(folder).expect("read");
         for _ in 0..2 {
             let seen = of_folder(folder).expect("read");
-            make_next(folder, PARTITION, seen.get(&PARTITION), b"new", Sync::Later)
-                .expect("written")
-                .expect("nobody else is there");
+            make_next(
+                folder,
+                PARTITION,
+                seen.get(&PARTITION),
+                b"new",
+                Sync::Later,
+                || Ok(true),
+            )
+            .expect("written")
+            .expect("nobody else is there");
             remove_remains(&seen[&PARTITION], folder, PARTITION);
         }
         let version = make_next(
@@ -234,6 +249,7 @@ mod tests {
             paused.get(&PARTITION),
             b"old",
             Sync::Later,
+            || Ok(true),
         )
         .expect("written")
         .expect("the name is free again");
