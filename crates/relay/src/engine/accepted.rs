@@ -51,6 +51,12 @@ impl Accepted {
         }
     }
 
+    /// Events were accepted after their batch had been given up.
+    pub(super) fn extend(&mut self, numbers: Vec<i64>) {
+        let room = REMEMBERED_MAX.saturating_sub(self.numbers.len());
+        self.numbers.extend(numbers.into_iter().take(room));
+    }
+
     /// The partition resumes from its checkpoint: batches that were complete beyond it come again.
     pub(super) fn go_back(&mut self) {
         self.batches.append(&mut self.ahead);

@@ -11,7 +11,8 @@
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
 //! | `lanes` | which group may be sent to a destination, and which waits |
 //! | `keys` | groups by partition key, where the sink keeps it |
-//! | `poison`, `accepted` | events that are refused for good, and what was accepted beside them |
+//! | `poison` | events that are refused for good |
+//! | `accepted`, `orphans` | what was accepted of a batch that failed, before that and after |
 //! | `gaps` | events that the source no longer has, and sources that number theirs again |
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
@@ -51,6 +52,7 @@ mod gaps;
 mod in_flight;
 mod keys;
 mod lanes;
+mod orphans;
 mod outcome;
 mod pacer;
 mod partition;
@@ -64,6 +66,7 @@ mod vacancies;
 
 use in_flight::Slots;
 use lanes::Lanes;
+use orphans::Orphans;
 use pacer::Pacer;
 use partition::{Completes, Partition, State};
 use poison::Poison;
@@ -94,6 +97,8 @@ pub struct Relay<S, K> {
     slots: Slots,
     sends: Sends,
     lanes: Lanes,
+    /// Sends of batches that were given up, which may be accepted all the same.
+    orphans: Orphans,
     /// Scratch: the events of a send that comes from several batches, and the positions 0, 1, … of them.
     gathered: EventBatch,
     positions: Vec<u32>,
@@ -349,6 +354,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 sink.sends_by_key(),
                 options.in_flight,
             ),
+            orphans: Orphans::default(),
             gathered: EventBatch::default(),
             positions: Vec::new(),
             partitions,

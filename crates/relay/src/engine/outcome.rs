@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use connect::sink::{ErrorClass, SendError, SendToken, Sink};
+use connect::sink::{ErrorClass, SendError, SendOutcome, SendToken, Sink};
 use connect::source::{Completion as _, Settled, Settlement, SettlementResult, Source};
 
 use super::partition::{Completes, State};
@@ -27,7 +27,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let mut alike = Alike::default();
         for outcome in outcomes.drain(..) {
             let Some(index) = self.sends.of_outcome(outcome.token) else {
-                self.metrics.late_outcomes += 1;
+                self.take_late(&outcome);
                 continue;
             };
             match outcome.result {
@@ -48,6 +48,20 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.record_sends(alike);
         self.outcomes = outcomes;
         Ok(progress)
+    }
+
+    /// An outcome of an attempt that was given up. What was accepted of a batch that failed is not sent again.
+    #[cold]
+    fn take_late(&mut self, outcome: &SendOutcome) {
+        self.metrics.late_outcomes += 1;
+        if let Some(orphan) = self.orphans.take(outcome.token, &self.partitions)
+            && outcome.result.is_ok()
+        {
+            self.metrics.forwarded_events += orphan.numbers.len() as u64;
+            self.partitions[orphan.partition]
+                .accepted
+                .extend(orphan.numbers);
+        }
     }
 
     /// Records how long sends took. They are told apart by when they would have been given up.
@@ -99,12 +113,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let send = *self.sends.send(index);
         let in_flight = self.slots.in_flight(self.sends.slot(index));
         let batch = &in_flight.batch;
-        // What rides with another group is whole.
-        let part_end = match send.stage {
-            Stage::Waiting => send.end,
-            _ => send.part_end,
-        };
-        let accepted = &in_flight.order[send.next as usize..part_end as usize];
+        let accepted = &in_flight.order[send.next as usize..send.attempted_end() as usize];
         if let Some(settlement) = S::Completion::settlement(Settlement::Complete) {
             self.source.settle(batch, accepted, settlement);
         }
@@ -337,6 +346,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     /// Gives up the batches of a partition that are under way or wait.
     pub(super) fn abandon(&mut self, index: usize) {
+        self.orphans
+            .adopt(index, &self.partitions[index], &self.slots, &self.sends);
         while let Some(slot) = self.partitions[index].in_flight.pop() {
             let partition = &mut self.partitions[index];
             partition

@@ -186,12 +186,16 @@ impl Sends {
         doubtful
     }
 
+    /// The sends of a batch, from its last one on.
+    pub(super) fn of_batch(&self, last: Option<u32>) -> impl Iterator<Item = u32> {
+        std::iter::successors(last, |&index| {
+            Some(self.sends[index as usize].next_of_batch).filter(|&next| next != NONE)
+        })
+    }
+
     /// The positions of the events that were accepted of a batch, from its last send on.
     pub(super) fn accepted(&self, last: Option<u32>) -> impl Iterator<Item = Range<u32>> {
-        let sends = std::iter::successors(last, |&index| {
-            Some(self.sends[index as usize].next_of_batch).filter(|&next| next != NONE)
-        });
-        sends.map(|index| {
+        self.of_batch(last).map(|index| {
             let send = &self.sends[index as usize];
             match send.stage {
                 Stage::Over => send.start..send.end,
@@ -227,6 +231,14 @@ impl Send {
     /// Events of the group that have not been accepted.
     pub(super) fn unsent(&self) -> u32 {
         self.end - self.next
+    }
+
+    /// One past the last event of the present attempt; what rides with another group does so as a whole.
+    pub(super) fn attempted_end(&self) -> u32 {
+        match self.stage {
+            Stage::Waiting => self.end,
+            _ => self.part_end,
+        }
     }
 
     /// Events of the present attempt.
