@@ -42,18 +42,16 @@ fn forwarded_per_s(case: &Value) -> f64 {
 fn a_relay_that_waits_for_far_sends_is_to_fetch_more_ahead_and_is_faster_then() {
     let near_sighted = run("relay.prefetch=128");
     let findings = near_sighted["findings"].as_array().unwrap();
-    let hints: Vec<_> = findings
-        .iter()
-        .filter(|finding| finding["kind"] == "low-utilisation")
-        .map(|finding| finding["hint"].as_str().unwrap())
-        .collect();
-    assert!(
-        hints
-            .iter()
-            .all(|hint| hint.starts_with("raise relay.prefetch (128)")),
-        "{findings:?}"
-    );
-    assert_eq!(hints.len(), 1, "{findings:?}");
+    let of_kind = |kind: &str| findings.iter().find(|finding| finding["kind"] == kind);
+    let hint = of_kind("low-utilisation").unwrap()["hint"]
+        .as_str()
+        .unwrap();
+    // Of a machine that others use up, the report says that instead.
+    let expected = match of_kind("machine-shared") {
+        None => "raise relay.prefetch (128)",
+        Some(_) => "free cores for it",
+    };
+    assert!(hint.starts_with(expected), "{findings:?}");
     let far_sighted = run("relay.prefetch=2048");
     let (before, after) = (
         forwarded_per_s(&near_sighted),
