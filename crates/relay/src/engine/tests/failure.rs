@@ -165,7 +165,7 @@ async fn batches_behind_a_failed_one_are_not_checkpointed() {
     pipe.run_while_appending(3, ms(4)).await;
     assert_eq!(pipe.sent_at(), [0, 4, 8, 554]);
     assert_eq!(pipe.written(), [3, 11], "not the third before the second");
-    assert_eq!(pipe.accepted_count(), 16, "the third batch twice");
+    assert_eq!(pipe.accepted_count(), 12, "nothing is sent twice");
 }
 
 #[tokio::test(start_paused = true)]

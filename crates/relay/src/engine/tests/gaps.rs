@@ -167,7 +167,12 @@ async fn a_source_that_is_made_anew_under_the_relay_is_read_from_its_first_event
         pipe.wait_until(|| pipe.checkpoint(0) == Some(19)).await;
         log.recreate(PARTITION);
         log.append(PARTITION, b"new");
-        log.fail_partition(PARTITION, refused("amqp:not-found"));
+        // What was there before is waited for, as sources say.
+        let gone = SourceError {
+            class: ErrorClass::Retryable,
+            ..refused("amqp:not-found")
+        };
+        log.fail_partition(PARTITION, gone);
         pipe.wait_until(|| pipe.checkpoint(0) == Some(0)).await;
     };
     let summary = relay.run(shutdown).await.expect("it is reported");

@@ -33,8 +33,14 @@ async fn a_partition_that_can_never_be_opened_ends_the_relay_with_the_reason() {
         let mut pipe = Pipe::new(2, 1);
         pipe.append(8);
         let error = closed(ErrorClass::Fatal, condition);
-        pipe.log.fail_partition(PartitionId(1), error.clone());
-        let ended = pipe.relay().run(std::future::pending()).await;
+        let relay = pipe.relay();
+        let (pipe, refusal) = (&pipe, error.clone());
+        let fail = async {
+            pipe.wait_until(|| pipe.log.opened().len() == 2).await;
+            pipe.log.fail_partition(PartitionId(1), refusal);
+            std::future::pending().await
+        };
+        let ended = relay.run(fail).await;
         assert!(
             matches!(ended, Err(RelayError::Source(reason)) if reason == error),
             "{condition}"
@@ -133,6 +139,11 @@ async fn before_the_first_batch_is_done_a_partition_stands_where_it_was_opened()
         (StartPosition::AtSequenceNumber(9), Position::After(8)),
     ] {
         let mut fresh = Pipe::new(1, 1);
+        if matches!(start, StartPosition::AtSequenceNumber(_)) {
+            // There has to be such an event, and none of its batch is done.
+            fresh.append(10);
+            fresh.script.reply_by_default(Reply::Lose);
+        }
         fresh.options.start_position = start;
         let summary = fresh.run_until(|pipe| pipe.start.elapsed() >= ms(50)).await;
         assert_eq!(summary.metrics.health.partitions[0].position, expected);
