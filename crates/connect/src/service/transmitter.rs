@@ -32,8 +32,6 @@ pub(crate) struct Transmitter {
     output_full: bool,
     next_tag: u32,
     links_attached: u64,
-    /// Whether the links that are to be there from the beginning were.
-    has_worked: bool,
 }
 
 /// Where messages can be sent.
@@ -85,7 +83,6 @@ impl Transmitter {
             output_full: false,
             next_tag: 0,
             links_attached: 0,
-            has_worked: false,
         };
         transmitter.attach_all();
         let attached = std::future::poll_fn(|context| transmitter.poll_attached(context));
@@ -96,7 +93,6 @@ impl Transmitter {
                     format!("the links to send through were not attached within {limit:?}");
                 Err(ServiceError::of_connection("timeout", description))
             })?;
-        transmitter.has_worked = true;
         Ok(transmitter)
     }
 
@@ -440,13 +436,9 @@ impl Transmitter {
     fn take_detach(&mut self, index: usize, error: &ServiceError) -> Result<(), ServiceError> {
         tracing::debug!(link = index, %error, "a link to send through is detached");
         let link = &mut self.links[index];
-        let error = &match link.state {
-            LinkState::Attached(_) if error.is_unauthorized() => {
-                return Err(error.clone().of_working_link());
-            }
-            _ if self.has_worked => error.clone().of_working_client(),
-            _ => error.clone(),
-        };
+        if matches!(link.state, LinkState::Attached(_)) && error.is_unauthorized() {
+            return Err(error.clone().of_working_link());
+        }
         link.state = match link.state {
             LinkState::Attaching(_) => LinkState::Refused(Box::new(error.clone())),
             LinkState::Detached | LinkState::Attached(_) | LinkState::Refused(_) => {

@@ -1,5 +1,7 @@
 //! Links and connections that break, and entities that are gone.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use amqp::performative::{Error, ErrorCondition};
@@ -118,14 +120,25 @@ async fn a_detached_link_is_attached_again_on_the_same_connection() {
 }
 
 #[tokio::test]
-async fn an_entity_that_is_deleted_is_asked_for_until_it_is_back() {
+async fn an_entity_that_is_deleted_is_waited_for() {
     let mut service = Service::start().await;
     let mut source = source(&service, 2, 0).await;
     source.open(ENTITY, ());
     while_quiet(&mut source, service.credit()).await;
     let gone = Error::new(ErrorCondition::NOT_FOUND, "the queue is gone");
     service.command(Command::Detach("queue".to_owned(), Some(gone)));
-    assert_eq!(while_quiet(&mut source, service.credit()).await, 2);
+    poll_fn(|context| {
+        assert!(source.poll_batch(context).is_pending());
+        match source.outage() {
+            Some(_) => Poll::Ready(()),
+            None => Poll::Pending,
+        }
+    })
+    .await;
+    let outage = source.outage().unwrap();
+    assert_eq!(outage.condition, "amqp:not-found");
+    while_quiet(&mut source, service.credit()).await;
+    assert!(source.outage().is_none(), "it is there again");
 }
 
 #[tokio::test]

@@ -53,7 +53,15 @@ impl<S: Source, K: Sink> Relay<S, K> {
     #[cold]
     pub(super) fn note_refusal(&mut self, error: &SendError) {
         self.troubles.occurs(Place::Sink, error, self.now);
-        if error.class == ErrorClass::Fatal && error.condition == UNAUTHORIZED {
+        // Where each message is settled, a destination that is gone would cost all of them a delivery, again and again, until
+        // they are dead letters.
+        let settles = S::Completion::settlement(Settlement::Release).is_some();
+        let is_lasting = match error.condition.as_str() {
+            UNAUTHORIZED => true,
+            NOT_FOUND | ENTITY_DISABLED => settles,
+            _ => false,
+        };
+        if error.class == ErrorClass::Fatal && is_lasting {
             let SendError {
                 condition,
                 description,
@@ -267,6 +275,12 @@ const REST_JITTER: f64 = 0.2;
 
 /// The right is missing, or the key is wrong.
 const UNAUTHORIZED: &str = "amqp:unauthorized-access";
+
+/// The entity is not there.
+const NOT_FOUND: &str = "amqp:not-found";
+
+/// The entity was switched off.
+const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
 
 /// An event can't be read.
 const DECODE_ERROR: &str = "amqp:decode-error";
