@@ -34,10 +34,12 @@ async fn service() -> Service {
 
 /// What the service tells of itself.
 async fn metrics(service: &Service) -> String {
-    let address = service.http_address().unwrap();
-    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let address = service.http_address().expect("it is served");
+    let mut socket = tokio::net::TcpStream::connect(address)
+        .await
+        .expect("it listens");
     let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    socket.write_all(request).await.unwrap();
+    socket.write_all(request).await.expect("it reads");
     read(&mut socket).await.body
 }
 
