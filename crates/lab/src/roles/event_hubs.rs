@@ -312,6 +312,14 @@ impl<S: Source> Source for Share<S> {
         self.source.is_exhausted()
     }
 
+    fn outage(&self) -> Option<&ServiceError> {
+        self.source.outage()
+    }
+
+    fn is_attached(&self, partition: PartitionId) -> bool {
+        self.source.is_attached(partition)
+    }
+
     #[inline]
     fn poll_batch(
         &mut self,

@@ -147,6 +147,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if ticket.is_some() {
             partition.in_flight.push(slot);
         }
+        let is_ordered = ticket.is_some() && self.sink.send_unit() == SendUnit::Batch;
         let mut sends = None;
         for &group in &groups {
             let send = self.sends.begin(slot, sends, group);
@@ -155,7 +156,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             {
                 self.metrics.injected_failures += 1;
                 self.failing.push(send);
-            } else if ticket.is_some() {
+            } else if is_ordered {
                 let lane = self.lanes.id(index, group.destination, self.key_of(send));
                 self.lanes.push(lane, send, &mut self.sends);
             } else {

@@ -275,9 +275,14 @@ impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
             Some(_) => State::Unowned,
             None => State::Unplaced,
         };
+        let under_way = match sink.send_unit() {
+            SendUnit::Batch => BATCHES_UNDER_WAY,
+            // Nothing keeps the order of single sends but that the batches before are done.
+            SendUnit::Event => options.in_flight.max(1),
+        };
         let partitions = source.partitions().into_iter();
         let partitions = partitions
-            .map(|id| Partition::new(id, state, Completes::ByCheckpoint))
+            .map(|id| Partition::new(id, state, Completes::ByCheckpoint, under_way))
             .collect();
         let mut relay = Self::idle(options, source, sink, store, partitions)?;
         relay.listing_wanted = sharing.is_none();
@@ -298,7 +303,7 @@ impl<S: Source<Completion = BySettlement>, K: Sink> Relay<S, K> {
     pub fn settling(options: SettlingOptions, source: S, sink: K) -> Result<Self, RelayError> {
         let partitions = source.partitions().into_iter();
         let partitions = partitions
-            .map(|id| Partition::new(id, State::Open, Completes::BySettlement))
+            .map(|id| Partition::new(id, State::Open, Completes::BySettlement, 1))
             .collect();
         let store = Arc::new(NoStore);
         let mut relay = Self::idle(options.into(), source, sink, store, partitions)?;
@@ -633,6 +638,10 @@ impl<S, K> std::fmt::Debug for Relay<S, K> {
             .finish_non_exhaustive()
     }
 }
+
+/// So many batches of a partition are under way at most; what comes meanwhile makes the next ones larger. With batches of
+/// the usual size that is more than is ever fetched, and small ones have far fewer events than memory for them.
+const BATCHES_UNDER_WAY: usize = 32;
 
 /// After this many turns others have theirs. One turn moves up to thousands of events; a yield costs about a microsecond.
 const TURNS_PER_POLL: usize = 16;

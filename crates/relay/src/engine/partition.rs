@@ -27,6 +27,7 @@ pub(super) struct Partition {
     pub(super) state: State,
     pub(super) completion: Completes,
     pub(super) watermark: Watermark,
+    batches_under_way: usize,
     /// Slots of its batches under way, oldest first.
     pub(super) in_flight: Vec<u32>,
     /// Batches that wait for their turn. Bounded, since unreleased events are credit not given back.
@@ -109,12 +110,19 @@ pub(super) struct Progress {
 }
 
 impl Partition {
-    pub(super) fn new(id: PartitionId, state: State, completion: Completes) -> Self {
+    /// A partition of which so many batches may be under way at once.
+    pub(super) fn new(
+        id: PartitionId,
+        state: State,
+        completion: Completes,
+        batches_under_way: usize,
+    ) -> Self {
         Self {
             id,
             state,
             completion,
-            watermark: Watermark::new(BATCHES_UNDER_WAY),
+            watermark: Watermark::new(batches_under_way),
+            batches_under_way,
             in_flight: Vec::new(),
             parked: VecDeque::new(),
             queued: false,
@@ -143,7 +151,7 @@ impl Partition {
     /// Forgets how far it got: from now on that is for another relay to say.
     pub(super) fn forget(&mut self, state: State) {
         self.state = state;
-        self.watermark = Watermark::new(BATCHES_UNDER_WAY);
+        self.watermark = Watermark::new(self.batches_under_way);
         self.progress = Progress::default();
         self.continuity = Continuity::default();
         self.accepted.clear();
@@ -184,10 +192,6 @@ impl Partition {
         })
     }
 }
-
-/// So many batches of a partition are under way at most; what comes meanwhile makes the next ones larger. With batches of
-/// the usual size that is more than is ever fetched, and small ones have far fewer events than memory for them.
-const BATCHES_UNDER_WAY: usize = 32;
 
 impl State {
     /// Whether batches come.

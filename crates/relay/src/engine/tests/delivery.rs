@@ -211,6 +211,17 @@ async fn a_service_that_takes_less_than_it_said_gets_half() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn single_events_of_a_batch_are_sent_without_waiting_and_the_next_batch_after_them() {
+    let mut pipe = Pipe::new(1, 1);
+    pipe.script.send_by(SendUnit::Event);
+    pipe.script.reply_by_default(Reply::Accept(ms(10)));
+    pipe.append(8);
+    pipe.run_to_the_end().await;
+    assert_eq!(pipe.sent_at(), [0, 0, 0, 0, 10, 10, 10, 10]);
+    assert_eq!(pipe.check_delivery(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_busy_sink_holds_everything_up_and_nothing_is_lost_or_reordered() {
     let mut pipe = Pipe::new(3, 4);
     pipe.script.limit_unanswered(2);
