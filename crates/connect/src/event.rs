@@ -292,6 +292,13 @@ impl EventBatch {
         self.largest_message
     }
 
+    /// Whether all messages are equally long, so that a sum over any selection of them needs no look at them.
+    #[inline]
+    #[must_use]
+    pub const fn has_equal_lengths(&self) -> bool {
+        self.largest_message * self.events.len() == self.message_bytes
+    }
+
     /// The chunks that the batch keeps alive. A chunk may be shared with other batches.
     #[must_use]
     pub fn chunks(&self) -> &[Bytes] {

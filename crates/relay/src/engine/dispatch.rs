@@ -242,7 +242,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     fn group_bytes(&self, index: u32) -> usize {
         let send = self.sends.send(index);
         let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
-        if batch.largest_message() * batch.len() == batch.message_bytes() {
+        if batch.has_equal_lengths() {
             let each = self.sink.encoded_len(batch.largest_message());
             return each.saturating_mul(send.unsent() as usize);
         }

@@ -117,7 +117,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if let Some(settlement) = S::Completion::settlement(Settlement::Complete) {
             self.source.settle(batch, accepted, settlement);
         }
-        let bytes = if batch.largest_message() * batch.len() == batch.message_bytes() {
+        let bytes = if batch.has_equal_lengths() {
             batch.largest_message() * accepted.len()
         } else {
             accepted

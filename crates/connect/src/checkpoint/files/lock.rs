@@ -20,9 +20,9 @@ use crate::event::PartitionId;
 /// What a process does with the checkpoints of a consumer group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage<'a> {
-    /// It writes all of them, and nobody else does.
+    /// It writes all of them, and no other process does.
     Alone,
-    /// It writes those of these partitions, and nobody else does.
+    /// It writes those of these partitions, and no other process does.
     Partitions(&'a [PartitionId]),
     /// It shares them with others by ownership.
     Shared,
