@@ -59,7 +59,10 @@ fn a_relay_that_waits_for_far_sends_is_to_fetch_more_ahead_and_is_faster_then() 
         forwarded_per_s(&far_sighted),
     );
     assert!(after > before, "{before} events/s, then {after}");
-    for case in [near_sighted, far_sighted] {
+    let adaptive = run("relay.prefetch=adaptive");
+    let adapted = forwarded_per_s(&adaptive);
+    assert!(adapted > before, "{before} events/s, then {adapted}");
+    for case in [near_sighted, far_sighted, adaptive] {
         let delivery = &case["delivery"];
         assert_eq!(
             (&delivery["lost"], &delivery["reordered"]),

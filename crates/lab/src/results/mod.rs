@@ -46,7 +46,7 @@ pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use carried::Carried;
 pub use case::{Case, CasePlan, OrderExpectation, Status};
 pub use delivery::Delivery;
-pub use diagnosis::{Settings, Symptom, WaitingFor, examine};
+pub use diagnosis::{Ahead, Settings, Symptom, WaitingFor, examine};
 pub use environment::{Environment, OuterLimits, RunIdentity};
 pub use finding::{Finding, FindingKind, Severity};
 pub use generator::GeneratorHealth;

@@ -108,9 +108,12 @@ impl Fabric for EventHubsFabric {
                 max_events: scenario.batch.events as usize,
                 max_wait: scenario.batch.wait,
             },
-            prefetch: scenario.prefetch as usize,
+            prefetch: prefetch_of(scenario),
         };
-        let OpenedSource { source, positions } = self
+        let OpenedSource {
+            mut source,
+            positions,
+        } = self
             .open_source(&config.source, options, config.read_from)
             .await?;
         let sink = self.open_sink(&config.destination).await?;
@@ -123,11 +126,13 @@ impl Fabric for EventHubsFabric {
             name: hub.consumer_group.as_str().into(),
         };
         let options = relay_options(config, group.clone());
+        if scenario.prefetch == scenario::Prefetch::Adaptive {
+            source.adapt_prefetch(options.max_held_bytes);
+        }
         let source = match &options.ownership {
             None => Share::new(source, config.instance, scenario.instances),
             Some(_) => {
                 // Who claims a partition also takes over its link.
-                let mut source = source;
                 source.set_owner_level(0);
                 Share::new(source, 0, 1)
             }
@@ -221,6 +226,12 @@ async fn checkpoint_store(config: &RelayConfig) -> Result<Arc<dyn CheckpointStor
             Arc::new(BlobCheckpointStore::open(options).await?)
         }
     })
+}
+
+/// Events per partition that a source fetches ahead, to begin with.
+pub(super) fn prefetch_of(relay: &scenario::Relay) -> usize {
+    let events = relay.prefetch.events().map(|events| events as usize);
+    events.unwrap_or(SourceOptions::default().prefetch)
 }
 
 fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {

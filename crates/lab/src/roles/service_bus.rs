@@ -37,7 +37,8 @@ impl Fabric for ServiceBusFabric {
     async fn connect_relay(&self, config: &RelayConfig) -> Result<ServiceBusRelay, FabricError> {
         let receive = ReceiveOptions {
             concurrency: config.relay.messages_at_once(),
-            prefetch: config.relay.prefetch,
+            // A scenario between queues has a number.
+            prefetch: config.relay.prefetch.events().unwrap_or(0),
             ..ReceiveOptions::default()
         };
         let source = ServiceBusSource::connect(client_options(&config.source)?, receive).await?;

@@ -21,6 +21,7 @@ mod glob;
 mod load;
 mod ownership;
 mod parameters;
+mod prefetch;
 mod relay;
 mod sweep;
 mod system;
@@ -36,5 +37,6 @@ pub use ownership::{Ownership, OwnershipMode};
 pub use parameters::{
     Embedded, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target, WhenFull,
 };
+pub use prefetch::Prefetch;
 pub use relay::{Batch, Checkpoint, CheckpointStore, Relay, Retry, Route};
 pub use system::{Readiness, SystemUnderTest, Transport};

@@ -6,6 +6,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::ownership::{Ownership, OwnershipMode};
+use super::prefetch::Prefetch;
 
 /// The section `relay`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,7 +19,7 @@ pub struct Relay {
     pub batch: Batch,
     /// Events per partition that the source may have on the way before they are asked for. From a queue: messages beyond
     /// those that are worked on, and 0 for none.
-    pub prefetch: u32,
+    pub prefetch: Prefetch,
     /// Queues: messages that are worked on at once, each from its receipt to its settlement; 1 unless it says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
@@ -121,7 +122,7 @@ impl Default for Relay {
         Self {
             instances: 1,
             batch: Batch::default(),
-            prefetch: 512,
+            prefetch: Prefetch::Events(512),
             concurrency: None,
             threads: None,
             route: Route::Random,

@@ -13,7 +13,7 @@ use units::{ByteSize, Rate};
 
 use super::{
     Capacity, Checkpoint, CheckpointStore, Entities, Hub, Hubs, LoadMode, Parameters, Payload,
-    Percent, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
+    Percent, Prefetch, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -281,7 +281,13 @@ impl Rules<'_> {
 
     fn between_queues(&self, relay: &Relay) -> Result<(), SettingsError> {
         self.within("relay.instances", relay.instances, 1..=MOST_INSTANCES)?;
-        self.within("relay.prefetch", relay.prefetch, 0..=100_000)?;
+        let Some(prefetch) = relay.prefetch.events() else {
+            let reason = "`adaptive` is for hubs: what is fetched of a queue is locked";
+            return Err(self
+                .document
+                .mistake("relay.prefetch", reason, "a number of messages"));
+        };
+        self.within("relay.prefetch", prefetch, 0..=100_000)?;
         self.within("relay.concurrency", relay.messages_at_once(), 1..=10_000)?;
         self.within("relay.threads", relay.threads.unwrap_or(1), 1..=10_000)
     }
@@ -292,7 +298,9 @@ impl Rules<'_> {
             relay.instances,
             1..=hubs.source.partitions,
         )?;
-        self.within("relay.prefetch", relay.prefetch, 1..=100_000)?;
+        if let Some(prefetch) = relay.prefetch.events() {
+            self.within("relay.prefetch", prefetch, 1..=100_000)?;
+        }
         let partitions = hubs.destination.partitions;
         if relay.fan_out > partitions {
             let reason = format!(
@@ -356,6 +364,10 @@ impl Rules<'_> {
             }
             return Ok(());
         };
+        if parameters.relay.prefetch == Prefetch::Adaptive {
+            let reason = "`adaptive` is for the relay of Parshall; a command gets a number";
+            return mistake("relay.prefetch", reason, "such as 512");
+        }
         if command.first().is_none_or(String::is_empty)
             || command.iter().any(|word| word.contains('\0'))
         {

@@ -10,7 +10,9 @@ mod schema;
 mod sweeps;
 mod systems;
 
-use lab::scenario::{CaseOptions, Checkpoint, LoadMode, Payload, Scenario, ScenarioError, Target};
+use lab::scenario::{
+    CaseOptions, Checkpoint, LoadMode, Payload, Prefetch, Scenario, ScenarioError, Target,
+};
 use serde_json::{Value, json};
 use units::ByteSize;
 
@@ -452,6 +454,35 @@ fn where_progress_is_recorded_and_who_owns_what_are_set_and_swept_like_any_param
         })
         .collect();
     assert_eq!(stored, ["file", "blob"]);
+}
+
+#[test]
+fn a_prefetch_is_a_number_or_adapts_to_the_distance() {
+    let text = "scenario: s\nsweeps: {a: {relay.prefetch: [100, adaptive]}}\n";
+    let cases = cases(text, &all_sweeps()).unwrap();
+    let prefetches: Vec<_> = cases
+        .iter()
+        .map(|case| {
+            (
+                case.parameters.relay.prefetch,
+                case.params()["relay"]["prefetch"].clone(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        prefetches,
+        [
+            (Prefetch::Events(100), json!(100)),
+            (Prefetch::Adaptive, json!("adaptive"))
+        ]
+    );
+    let none = told("relay: {prefetch: lots}\n", &[]);
+    assert!(none.contains("a number of events or `adaptive`"), "{none}");
+    let command = told(
+        "relay: {prefetch: adaptive}\nsut: {name: a, command: [a]}\n",
+        &[],
+    );
+    assert!(command.contains("a command gets a number"), "{command}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Scenarios between queues: the published study, and what only hubs have.
 
-use lab::scenario::{CaseOptions, Entities, Entity, LoadMode, Payload, Queue, Scenario, Transport};
+use lab::scenario::{
+    CaseOptions, Entities, Entity, LoadMode, Payload, Prefetch, Queue, Scenario, Transport,
+};
 use serde_json::json;
 use units::ByteSize;
 
@@ -24,7 +26,7 @@ fn the_published_study_is_the_first_sweep_of_queue_forward() {
         assert_eq!(parameters.load.mode, LoadMode::Saturate);
         let payload = Payload::Size(ByteSize::from_bytes(12));
         assert_eq!(parameters.load.payload, payload);
-        assert_eq!(parameters.relay.prefetch, 0);
+        assert_eq!(parameters.relay.prefetch, Prefetch::Events(0));
         assert!(case.published.is_some());
     }
     assert_eq!(cases[3].parameters.relay.messages_at_once(), 256);
@@ -109,6 +111,11 @@ fn what_does_not_fit_queues_is_told_with_its_place() {
     assert!(
         without_prefetch.contains("`relay.prefetch`: 0 is out of range"),
         "{without_prefetch}"
+    );
+    let adaptive = told("queues: {}\nrelay: {prefetch: adaptive}\n", &[]);
+    assert!(
+        adaptive.contains("`relay.prefetch`: `adaptive` is for hubs"),
+        "{adaptive}"
     );
     let idle = told("queues: {}\nrelay: {concurrency: 0}\n", &[]);
     assert!(idle.contains("relay.concurrency"), "{idle}");

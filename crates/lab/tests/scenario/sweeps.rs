@@ -1,6 +1,6 @@
 //! Sweeps: the tables of the published study, which cases a file and its arguments make, and what each is set to.
 
-use lab::scenario::{CaseOptions, Checkpoint, Payload, Scenario};
+use lab::scenario::{CaseOptions, Checkpoint, Payload, Prefetch, Scenario};
 use units::ByteSize;
 
 use super::{all_sweeps, cases, names, set};
@@ -91,7 +91,7 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
         Some(gibibytes(1)),
         "what one value needs is not set for the others"
     );
-    assert_eq!(case("prefetch=1").relay.prefetch, 1);
+    assert_eq!(case("prefetch=1").relay.prefetch, Prefetch::Events(1));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn sweeps_are_chosen_by_name_or_by_the_pattern_of_their_cases() {
 fn settings_of_a_sweep_hold_for_its_cases_only_and_arguments_have_the_last_word() {
     let text = "scenario: s\nsweeps:\n  a: {load.payload: 1 KiB, relay.batch.events: {name: batch, values: [32]}}\n  \
                 b: {load.payload: [16 B, {value: 8 KiB, limits.relay.memory: 3 GiB, relay.prefetch: 7}]}\n";
-    let found = |arguments: &[&str]| -> Vec<(String, String, u32, Option<ByteSize>)> {
+    let found = |arguments: &[&str]| -> Vec<(String, String, Prefetch, Option<ByteSize>)> {
         let options = CaseOptions {
             set: arguments.iter().map(ToString::to_string).collect(),
             ..all_sweeps()
@@ -170,19 +170,19 @@ fn settings_of_a_sweep_hold_for_its_cases_only_and_arguments_have_the_last_word(
         [
             row("batch=32", "1 KiB", prefetch, None),
             row("payload=16 B", "16 B", prefetch, None),
-            row("payload=8 KiB", "8 KiB", 7, Some(3)),
+            row("payload=8 KiB", "8 KiB", Prefetch::Events(7), Some(3)),
         ]
     );
     assert_eq!(
         found(&["load.payload=8 KiB", "limits.relay={memory: 1 GiB}"]),
         [
             row("batch=32", "8 KiB", prefetch, Some(1)),
-            row("payload=8 KiB", "8 KiB", 7, Some(1)),
+            row("payload=8 KiB", "8 KiB", Prefetch::Events(7), Some(1)),
         ]
     );
     assert_eq!(
         found(&["load.payload=2 KiB", "relay.prefetch=9"])[1],
-        row("payload=2 KiB", "2 KiB", 9, None)
+        row("payload=2 KiB", "2 KiB", Prefetch::Events(9), None)
     );
 }
 

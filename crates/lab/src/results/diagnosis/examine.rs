@@ -166,7 +166,7 @@ pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial)
                 .stages
                 .get(&Stage::BatchSend)
                 .and_then(|send| send.p50),
-            prefetch: settings.prefetch.filter(|_| !settings.is_between_queues()),
+            ahead: settings.ahead(),
         },
         "destination" => WaitingFor::Destination { percent },
         "memory" => WaitingFor::Memory { percent },
@@ -187,8 +187,7 @@ fn waiting_for_source(settings: &Settings, trial: &Trial, percent: f64) -> Waiti
         Some(lag_events) if lag_events > usual_lag(settings) => WaitingFor::Credit {
             percent,
             lag_events,
-            // Between queues it is the places that credit is given for.
-            prefetch: settings.prefetch.filter(|_| !settings.is_between_queues()),
+            ahead: settings.ahead(),
         },
         lag_events => WaitingFor::Generator {
             percent,

@@ -13,7 +13,7 @@ mod tests;
 mod thresholds;
 
 pub use examine::examine;
-pub use settings::Settings;
+pub use settings::{Ahead, Settings};
 
 use super::{Finding, FindingKind, Occupancy, Severity, Subject};
 use crate::figure::{bytes, count, counted, duration_us, percent, rate};
@@ -174,8 +174,8 @@ pub enum WaitingFor {
         percent: f64,
         /// Events that lay in the source, in the middle of the seconds of the trial.
         lag_events: u64,
-        /// Events per partition that may be on their way.
-        prefetch: Option<u64>,
+        /// What bounds how many are on their way.
+        ahead: Ahead,
     },
     /// Outcomes of sends, while as much was under way as may be.
     Sends {
@@ -183,8 +183,8 @@ pub enum WaitingFor {
         percent: f64,
         /// How long all sends of a batch took in the middle.
         p50_us: Option<u64>,
-        /// Events per partition that may be fetched and not yet accepted; absent between queues.
-        prefetch: Option<u64>,
+        /// What bounds how many are in flight.
+        ahead: Ahead,
     },
     /// A destination that took no more.
     Destination {
@@ -521,15 +521,16 @@ impl WaitingFor {
             Self::Sends {
                 percent: share,
                 p50_us,
-                prefetch,
+                ahead,
             } => {
                 let took = p50_us.map(|p50_us| format!(", {} per batch", time(p50_us)));
-                let most = prefetch.map(|prefetch| {
-                    format!(
+                let most = match *ahead {
+                    Ahead::Events(events) => Some(format!(
                         ", with all of the {} in flight that relay.prefetch allows per partition",
-                        counted(prefetch, "event", "events")
-                    )
-                });
+                        counted(events, "event", "events")
+                    )),
+                    Ahead::Adaptive | Ahead::Concurrency => None,
+                };
                 format!(
                     "it waited for sends {} % of the time{}{}",
                     percent(*share),
@@ -586,17 +587,23 @@ impl WaitingFor {
             Self::Generator { .. } => {
                 format!("offer more (load.workers, load.in_flight){or_backlog}")
             }
-            Self::Credit { prefetch: None, .. } => {
-                "raise relay.concurrency, or relay.prefetch, so that more of them are on their way".to_owned()
-            }
-            Self::Credit { prefetch, .. } => format!(
-                "raise relay.prefetch{} so that events are there when a batch is done, and lower relay.batch.wait",
-                prefetch.map_or_else(String::new, |prefetch| format!(" ({prefetch})"))
-            ),
-            Self::Sends { prefetch: None, .. } => "raise relay.concurrency".to_owned(),
-            Self::Sends { prefetch: Some(prefetch), .. } => {
-                format!("raise relay.prefetch ({prefetch}), or give the source more partitions")
-            }
+            Self::Credit { ahead, .. } => match ahead {
+                Ahead::Concurrency => {
+                    "raise relay.concurrency, or relay.prefetch, so that more of them are on their way".to_owned()
+                }
+                Ahead::Events(events) => format!(
+                    "raise relay.prefetch ({events}) so that events are there when a batch is done, and lower \
+                     relay.batch.wait"
+                ),
+                Ahead::Adaptive => "lower relay.batch.wait, or give the source more partitions".to_owned(),
+            },
+            Self::Sends { ahead, .. } => match ahead {
+                Ahead::Concurrency => "raise relay.concurrency".to_owned(),
+                Ahead::Events(events) => {
+                    format!("raise relay.prefetch ({events}), or give the source more partitions")
+                }
+                Ahead::Adaptive => "give the source or the destination more partitions".to_owned(),
+            },
             Self::Destination { .. } => "give the destination more partitions or throughput, or lower relay.fan_out so that \
                                          sends are larger"
                 .to_owned(),

@@ -13,7 +13,7 @@ pub struct Settings {
     pub batch_events: Option<u64>,
     /// How long a batch waits to be full, as it was written.
     pub batch_wait: Option<String>,
-    /// Events per partition that may be on their way.
+    /// Events per partition that may be on their way; none where the relay adapts that to the distance.
     pub prefetch: Option<u64>,
     /// Batches of one partition that are worked on at once.
     pub in_flight: Option<u64>,
@@ -25,6 +25,17 @@ pub struct Settings {
     pub messages_at_once: Option<u64>,
     /// Between queues: threads that a command may have for them, all of its instances together.
     pub threads: Option<u64>,
+}
+
+/// What bounds how much of the source is on its way or in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// So many events per partition: `relay.prefetch`.
+    Events(u64),
+    /// What the distance to the service asks for.
+    Adaptive,
+    /// Between queues: the messages that are worked on at once.
+    Concurrency,
 }
 
 impl Settings {
@@ -48,6 +59,16 @@ impl Settings {
             try_timeout: text("relay.try_timeout"),
             messages_at_once: between_queues("relay.concurrency"),
             threads: between_queues("relay.threads"),
+        }
+    }
+
+    /// What bounds how much is on its way or in flight.
+    pub(super) fn ahead(&self) -> Ahead {
+        match self.prefetch {
+            // Between queues it is the places that credit is given for.
+            _ if self.is_between_queues() => Ahead::Concurrency,
+            Some(events) => Ahead::Events(events),
+            None => Ahead::Adaptive,
         }
     }
 

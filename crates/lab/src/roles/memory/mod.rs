@@ -33,6 +33,7 @@ use connect::{
 };
 
 use self::relay::Kept;
+use super::event_hubs::prefetch_of;
 use super::{
     fabric::{DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource},
     protocol::{Endpoint, HubConfig, QueueEntity, ReadFrom, RelayConfig, TlsAccess},
@@ -226,7 +227,7 @@ impl Fabric for MemoryFabric {
                 max_events: config.relay.batch.events as usize,
                 max_wait: Duration::ZERO,
             },
-            prefetch: config.relay.prefetch as usize,
+            prefetch: prefetch_of(&config.relay),
         };
         let OpenedSource { source, positions } = self
             .open_source(&config.source, options, config.read_from)

@@ -33,6 +33,17 @@ fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
          60.0 % of the time, 1.00 ms per batch, with all of the 512 events in flight that relay.prefetch allows per partition"
     );
     assert!(symptom.advice().starts_with("raise relay.prefetch (512)"));
+    let adaptive = Settings {
+        prefetch: None,
+        ..settings()
+    };
+    let mut far = healthy();
+    idle(&mut far, sends);
+    let symptoms = examine(&adaptive, &Subject::Relay, Role::Relay, &far);
+    assert_eq!(
+        symptoms[0].advice(),
+        "give the source or the destination more partitions"
+    );
     nothing(|trial| {
         idle(trial, sends);
         trial.roles.insert(Role::Relay, usage(LOW_CPU_PERCENT));
@@ -71,7 +82,7 @@ fn what_a_relay_with_spare_cpu_waits_for_follows_from_how_it_slept() {
         WaitingFor::Credit {
             percent,
             lag_events,
-            prefetch: Some(512)
+            ahead: Ahead::Events(512)
         }
     );
     let destination = slept(|waits| &mut waits.destination);
