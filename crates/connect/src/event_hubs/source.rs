@@ -1,12 +1,13 @@
 //! Receives from the partitions of a hub.
 //!
 //! Backpressure is credit: a partition's link may deliver as many events as are neither in a batch of ours nor with the
-//! user. What is released is granted again in halves of the window, so that a flow frame goes out once for many batches.
+//! user. What is released is granted again in halves of the window, so that a flow frame goes out once for many batches;
+//! and in eighths once the service has run out of credit, since credit held back is time that the service waits.
 //!
 //! ```text
 //!   window (unreleased limit)
 //!   ├─ credit ───────────┼─ unreleased: open, sealed, handed over ─┼─ released, not granted again yet ─┤
-//!                                                                   granted when it is half the window
+//!                                                                   granted when it is half the window, or an eighth
 //! ```
 //!
 //! A window is as large as the options say or, with [`EventHubsSource::adapt_prefetch`], as large as the distance asks
@@ -79,6 +80,16 @@ struct Reader {
     credit: u32,
     /// Whether the service ran out of credit since the window last grew.
     ran_out: bool,
+    /// Whether it ever did.
+    has_run_out: bool,
+}
+
+impl Reader {
+    /// The fewest events that are granted at once.
+    fn smallest_grant(&self) -> u32 {
+        let parts = if self.has_run_out { 8 } else { 2 };
+        (self.window / parts).max(1)
+    }
 }
 
 impl EventHubsSource {
@@ -317,6 +328,7 @@ impl EventHubsSource {
                 reader.unreleased += 1;
                 reader.credit = reader.credit.saturating_sub(1);
                 reader.ran_out |= reader.credit == 0;
+                reader.has_run_out |= reader.ran_out;
             }
             if !delivery.settled {
                 // The service settles what it sends; where one does not, the engine makes ranges of these.
@@ -365,6 +377,7 @@ impl Source for EventHubsSource {
             unreleased: 0,
             credit: 0,
             ran_out: false,
+            has_run_out: false,
         });
         if self.connection.up().is_some() {
             self.attach(partition);
@@ -438,7 +451,7 @@ impl Source for EventHubsSource {
             reader.window = reader.window.saturating_mul(2).min(most).max(reader.window);
         }
         let entitled = reader.window.saturating_sub(reader.unreleased);
-        if entitled.saturating_sub(reader.credit) < (reader.window / 2).max(1) {
+        if entitled.saturating_sub(reader.credit) < reader.smallest_grant() {
             return;
         }
         if let (Some(link), Some(connection)) = (reader.link, self.connection.up()) {
