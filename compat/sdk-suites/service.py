@@ -47,6 +47,7 @@ class Service:
         config.write_text(f"host: {self.address}\n{RULES}{namespace}")
         command = [binary(), "serve", "--config", config, "--tls-directory", self.directory / "tls"]
         command += ["--amqp", f"{self.address}:0", "--http", f"{self.address}:0", "--blob", f"{self.address}:10000"]
+        command += ["--blob-tls", f"{self.address}:10443"]
         command += ["--amqps", f"{self.address}:5671", "--websocket-tls", f"{self.address}:443"]
         with open(self.directory / "service.log", "w") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

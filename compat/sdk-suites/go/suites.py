@@ -172,7 +172,7 @@ SUITES = {
                 ('"https://"+cred.AccountName()+".blob.core.windows.net/"', 'Endpoint+cred.AccountName()+"/"'),
                 (
                     "DefaultEndpointsProtocol=https;AccountName=%s;AccountKey=%s;EndpointSuffix=core.windows.net/",
-                    "DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s%s",
+                    "DefaultEndpointsProtocol=https;AccountName=%s;AccountKey=%s;BlobEndpoint=%s%s",
                 ),
                 ("\t\taccountName, accountKey)\n", "\t\taccountName, accountKey, Endpoint, accountName)\n"),
             ],
