@@ -19,7 +19,8 @@ pub use connection_string::{
 pub use rights::{StorageLevel, StorageRight, StorageRights};
 pub use shared_key::SharedKeyError;
 pub use signature::{
-    AccountSignature, ResponseOverrides, StorageResource, StorageSignature, StorageSignatureError,
+    AccountSignature, ResponseOverrides, StorageDenial, StorageResource, StorageSignature,
+    StorageSignatureError,
 };
 
 /// The account of the development emulator.

@@ -13,6 +13,19 @@ pub enum StorageLevel {
     Object,
 }
 
+impl StorageLevel {
+    pub(super) const EVERY: [Self; 3] = [Self::Service, Self::Container, Self::Object];
+
+    /// Its letter in an account signature.
+    pub(super) const fn letter(self) -> char {
+        match self {
+            Self::Service => 's',
+            Self::Container => 'c',
+            Self::Object => 'o',
+        }
+    }
+}
+
 /// One right, named by its letter in a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StorageRight {
@@ -86,11 +99,7 @@ impl StorageRight {
 impl fmt::Debug for StorageRights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        for level in [
-            StorageLevel::Service,
-            StorageLevel::Container,
-            StorageLevel::Object,
-        ] {
+        for level in StorageLevel::EVERY {
             let letters = StorageRight::EVERY
                 .into_iter()
                 .filter(|(right, _)| self.contains(level, *right))

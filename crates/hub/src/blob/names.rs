@@ -1,5 +1,10 @@
 //! What containers, blobs and metadata may be called.
 
+use std::ops::RangeInclusive;
+
+/// How many characters the name of a container may have.
+pub const CONTAINER_LENGTHS: RangeInclusive<usize> = 3..=63;
+
 /// Whether a container may have this name: 3 to 63 lower-case letters, digits, and single hyphens between them; or one
 /// of those that the service itself uses.
 #[must_use]
@@ -7,7 +12,7 @@ pub fn is_container(name: &str) -> bool {
     if matches!(name, "$root" | "$logs" | "$web") {
         return true;
     }
-    (3..=63).contains(&name.len())
+    CONTAINER_LENGTHS.contains(&name.len())
         && name
             .bytes()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')

@@ -91,9 +91,32 @@ pub enum StorageSignatureError {
     /// It is for HTTPS alone.
     #[error("the signature is for HTTPS alone")]
     Protocol,
+    /// It is for other services of the account.
+    #[error("the signature's field ss has no b, so it is not for blobs")]
+    Service,
+}
+
+/// Why a genuine signature does not grant a right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorageDenial {
+    /// The letter of the right is not in `sp`.
+    #[error("the signature does not grant the right to do this")]
+    Permission,
+    /// The kind of resource is not in `srt`.
+    #[error("the signature's field srt does not cover this kind of resource")]
+    ResourceType,
+    /// No service signature grants it, only the key and account signatures do.
+    #[error("no signature of a container or blob grants the right to do this; use one of the account, or the key")]
+    Operation,
 }
 
 impl StorageSignature {
+    /// Every field that a signature can have.
+    pub const FIELDS: [&str; 19] = [
+        "sv", "ss", "srt", "sr", "sp", "st", "se", "si", "sip", "spr", "ses", "skoid", "sdd",
+        "rscc", "rscd", "rsce", "rscl", "rsct", "sig",
+    ];
+
     /// The signature in a query, if there is one.
     ///
     /// # Errors
@@ -102,7 +125,7 @@ impl StorageSignature {
         let mut fields: Vec<(String, String)> = Vec::new();
         for parameter in query.split('&') {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let Some(field) = FIELDS.into_iter().find(|field| *field == name) else {
+            let Some(field) = Self::FIELDS.into_iter().find(|field| *field == name) else {
                 continue;
             };
             if fields.iter().any(|(other, _)| other == field) {
@@ -171,6 +194,25 @@ impl StorageSignature {
                 Err(StorageSignatureError::Address)
             }
             _ => Ok(rights),
+        }
+    }
+
+    /// Why it does not grant one of `rights` on `level`, given that it does not.
+    #[must_use]
+    pub fn denial(&self, level: StorageLevel, rights: &[StorageRight]) -> StorageDenial {
+        if self.field("sr").is_none() {
+            let types = self.field("srt").unwrap_or_default();
+            return match types.contains(level.letter()) {
+                true => StorageDenial::Permission,
+                false => StorageDenial::ResourceType,
+            };
+        }
+        match level {
+            StorageLevel::Object => StorageDenial::Permission,
+            StorageLevel::Container if rights.contains(&StorageRight::List) => {
+                StorageDenial::Permission
+            }
+            StorageLevel::Container | StorageLevel::Service => StorageDenial::Operation,
         }
     }
 
@@ -252,19 +294,11 @@ impl StorageSignature {
         let services = self.required("ss")?;
         let types = self.required("srt")?;
         if !services.contains('b') {
-            return Err(StorageSignatureError::Malformed {
-                field: "ss",
-                expected: "b, for blobs",
-            });
+            return Err(StorageSignatureError::Service);
         }
-        let levels: Vec<StorageLevel> = types
-            .chars()
-            .filter_map(|letter| match letter {
-                's' => Some(StorageLevel::Service),
-                'c' => Some(StorageLevel::Container),
-                'o' => Some(StorageLevel::Object),
-                _ => None,
-            })
+        let levels: Vec<StorageLevel> = StorageLevel::EVERY
+            .into_iter()
+            .filter(|level| types.contains(level.letter()))
             .collect();
         let value = |name| self.field(name).unwrap_or_default();
         let fields = [
@@ -336,12 +370,6 @@ fn covers(range: &str, address: IpAddr) -> Result<bool, StorageSignatureError> {
     let address = address.to_canonical();
     Ok(first.is_ipv4() == address.is_ipv4() && (first..=last).contains(&address))
 }
-
-/// Every field that a signature can have.
-const FIELDS: [&str; 19] = [
-    "sv", "ss", "srt", "sr", "sp", "st", "se", "si", "sip", "spr", "ses", "skoid", "sdd", "rscc",
-    "rscd", "rsce", "rscl", "rsct", "sig",
-];
 
 const OLDEST_VERSION: &str = "2015-04-05";
 

@@ -156,7 +156,6 @@ fn what_is_missing_repeated_or_not_here_is_named() {
         StorageSignatureError::Repeated { field: "sp" }
     );
     for (query, field) in [
-        (ACCOUNT.replace("ss=b", "ss=q"), "ss"),
         (ACCOUNT.replace("2026-10-06", "2014-02-14"), "sv"),
         (ACCOUNT.replace("2026-10-06", "newest"), "sv"),
         (CONTAINER.replace("sr=c", "sr=d"), "sr"),
@@ -168,7 +167,35 @@ fn what_is_missing_repeated_or_not_here_is_named() {
             other => panic!("{query}: {other}"),
         }
     }
+    assert_eq!(
+        refusal(&ACCOUNT.replace("ss=b", "ss=q")),
+        StorageSignatureError::Service
+    );
     assert!(StorageSignature::find("comp=list&sp=r").unwrap().is_none());
+}
+
+#[test]
+fn a_denial_says_what_the_signature_lacks() {
+    let denial = |query: &str, level, right| {
+        let signature = StorageSignature::find(query).unwrap().unwrap();
+        signature.denial(level, &[right])
+    };
+    let (container, object) = (StorageLevel::Container, StorageLevel::Object);
+    for (query, level, right, expected) in [
+        (OLD_ACCOUNT, object, StorageRight::Write, StorageDenial::Permission),
+        (
+            OLD_ACCOUNT,
+            StorageLevel::Service,
+            StorageRight::List,
+            StorageDenial::ResourceType,
+        ),
+        (CONTAINER, object, StorageRight::Write, StorageDenial::Permission),
+        (BLOB, container, StorageRight::List, StorageDenial::Permission),
+        (CONTAINER, container, StorageRight::Create, StorageDenial::Operation),
+        (CONTAINER, container, StorageRight::Read, StorageDenial::Operation),
+    ] {
+        assert_eq!(denial(query, level, right), expected, "{query} {right:?}");
+    }
 }
 
 #[test]

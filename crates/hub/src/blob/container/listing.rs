@@ -14,6 +14,8 @@ pub struct ListRequest<'a> {
     pub delimiter: Option<&'a str>,
     /// The name to begin with, from [`Listing::next`].
     pub from: Option<&'a str>,
+    /// The name before which the listing ends.
+    pub before: Option<&'a str>,
     /// How many entries at most; at least 1.
     pub maximum: usize,
 }
@@ -60,6 +62,9 @@ impl Container {
                 let Some(rest) = name.strip_prefix(request.prefix) else {
                     break 'rounds;
                 };
+                if request.before.is_some_and(|before| name.as_str() >= before) {
+                    break 'rounds;
+                }
                 let Some(blob) = slot.blob() else {
                     continue;
                 };

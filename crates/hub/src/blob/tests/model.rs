@@ -46,6 +46,7 @@ proptest! {
                 prefix: &prefix,
                 delimiter: delimiter.as_deref(),
                 from: from.as_deref(),
+                before: None,
                 maximum,
             });
             prop_assert!(listing.entries.len() <= maximum);

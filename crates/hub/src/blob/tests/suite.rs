@@ -244,6 +244,7 @@ fn everything() -> ListRequest<'static> {
         prefix: "",
         delimiter: None,
         from: None,
+        before: None,
         maximum: 5000,
     }
 }
@@ -330,6 +331,7 @@ fn listings_are_cut_at_delimiters() {
                 prefix,
                 delimiter: Some("/"),
                 from,
+                before: None,
                 maximum: 2,
             });
             let names: Vec<String> = listing

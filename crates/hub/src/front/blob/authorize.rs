@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use access::storage::{
-    ResponseOverrides, StorageAccountKey, StorageLevel, StorageRequest, StorageResource,
+    ResponseOverrides, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest, StorageResource,
     StorageRight, StorageRights, StorageSignature,
 };
 
@@ -16,6 +16,8 @@ use crate::namespace::SignaturePolicy;
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     rights: StorageRights,
+    /// The signature that grants them, unless the key does.
+    signature: Option<StorageSignature>,
     /// What its signature wants the headers of the reply to be.
     pub(super) overrides: ResponseOverrides,
 }
@@ -33,6 +35,7 @@ impl Granted {
     ) -> Result<Self, Refusal> {
         let everything = Self {
             rights: StorageRights::ALL,
+            signature: None,
             overrides: ResponseOverrides::default(),
         };
         if request.target.account != key.account() {
@@ -59,6 +62,7 @@ impl Granted {
         Ok(Self {
             rights,
             overrides: signature.overrides(),
+            signature: Some(signature),
         })
     }
 
@@ -72,7 +76,11 @@ impl Granted {
             .any(|right| self.rights.contains(level, *right))
         {
             true => Ok(()),
-            false => Err(Refusal::Permission),
+            false => {
+                let denial = self.signature.as_ref();
+                let denial = denial.map(|signature| signature.denial(level, rights));
+                Err(Refusal::Denied(denial.unwrap_or(StorageDenial::Permission)))
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use units::ByteSize;
 use super::BlobFront;
 use super::authorize::Granted;
 use super::body::ReplyBody;
-use super::checksums::{self, Expected, crc64_text, set_structured_body, wants_structured_body};
+use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wants_structured_body};
 use super::refusal::Refusal;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
@@ -37,9 +37,6 @@ impl BlobFront {
                 });
             }
         };
-        if request.header("x-ms-copy-source").is_some() {
-            return Err(Refusal::NotImplemented);
-        }
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
         let (conditions, expected) = (request.conditions()?, Expected::of(request)?);
         let mut description = described(request)?;
@@ -55,13 +52,13 @@ impl BlobFront {
         let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
         let (version, checksums) = self
             .run(content.len(), move |store| {
-                let checksums = match expected.verify(&content, crc64) {
+                let checksums = match expected.verify(&content, crc64, Md5::Always) {
                     Ok(checksums) => checksums,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
                 if kind == BlobKind::Block {
                     let own = &mut description.headers.content_md5;
-                    own.get_or_insert_with(|| checksums.md5.clone());
+                    *own = own.take().or_else(|| checksums.md5.clone());
                 }
                 let put = PutRequest {
                     kind,
@@ -112,7 +109,7 @@ impl BlobFront {
         let is_structured = wants_structured_body(request)?;
         let summed = Summed::of(request, is_structured)?;
         let length = blob.length();
-        let (range, part) = match wanted_range(request)? {
+        let (range, part) = match wanted_range(request) {
             None => (None, 0..length),
             Some((first, _)) if first >= length => {
                 return Err(BlobError::InvalidRange { length }.into());
@@ -225,9 +222,6 @@ impl BlobFront {
         now: SystemTime,
     ) -> Result<Reply, Refusal> {
         granted.need(StorageLevel::Object, &[StorageRight::Delete])?;
-        if request.header("x-ms-delete-snapshots") == Some("only") {
-            return Err(Refusal::NotImplemented);
-        }
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
         self.run_in(container, 0, move |container| {
@@ -291,14 +285,10 @@ pub(super) fn described(request: &Request) -> Result<Description, Refusal> {
     })
 }
 
-/// The range that a request asks for.
-fn wanted_range(request: &Request) -> Result<Option<(u64, Option<u64>)>, Refusal> {
-    match (request.header("x-ms-range"), request.header("range")) {
-        (Some(own), _) => Ok(Some(range(own).ok_or(Refusal::header("x-ms-range"))?)),
-        // One that can't be read does not count, as the standard has it.
-        (None, Some(plain)) => Ok(range(plain)),
-        (None, None) => Ok(None),
-    }
+/// The range that a request asks for. One that can't be read does not count, as in the service and in HTTP.
+fn wanted_range(request: &Request) -> Option<(u64, Option<u64>)> {
+    let own = request.header("x-ms-range");
+    range(own.or_else(|| request.header("range"))?)
 }
 
 /// The first byte of a range, and the last one if it has one: `bytes=a-b`, `bytes=a-`.

@@ -10,7 +10,7 @@ use units::ByteSize;
 use super::BlobFront;
 use super::authorize::Granted;
 use super::blobs::described;
-use super::checksums::Expected;
+use super::checksums::{Expected, Md5};
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::request::Request;
@@ -31,9 +31,6 @@ impl BlobFront {
             .parameter("blockid")
             .ok_or(Refusal::Parameter { name: "blockid" })?
             .to_owned();
-        if request.header("x-ms-copy-source").is_some() {
-            return Err(Refusal::NotImplemented);
-        }
         let lease = request.lease_id("x-ms-lease-id")?;
         let expected = Expected::of(request)?;
         self.store.container(&container)?;
@@ -43,7 +40,7 @@ impl BlobFront {
         let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
         let checksums = self
             .run(content.len(), move |store| {
-                let checksums = match expected.verify(&content, crc64) {
+                let checksums = match expected.verify(&content, crc64, Md5::WhenGiven) {
                     Ok(checksums) => checksums,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
@@ -80,7 +77,7 @@ impl BlobFront {
             .bodies
             .collect(body, ByteSize::from_mebibytes(8), None)
             .await?;
-        Expected::of(request)?.verify(&arrived.bytes, None)?;
+        let checksums = Expected::of(request)?.verify(&arrived.bytes, None, Md5::WhenGiven)?;
         let most = BlobLimits::default().blocks + 1;
         let list = xml::read_block_list(&arrived.bytes, most).ok_or(Refusal::Xml)?;
         let version = self
@@ -88,7 +85,9 @@ impl BlobFront {
                 container.put_block_list(&name, &list, description, &conditions, replacing, now)
             })
             .await?;
-        Ok(reply::written(StatusCode::CREATED, version))
+        let mut reply = reply::written(StatusCode::CREATED, version);
+        checksums.set(reply.headers_mut());
+        Ok(reply)
     }
 
     pub(super) fn block_list(
@@ -137,9 +136,6 @@ impl BlobFront {
         let conditions = request.conditions()?;
         let position = request.number("x-ms-blob-condition-appendpos")?;
         let maximum_length = request.number("x-ms-blob-condition-maxsize")?;
-        if request.header("x-ms-copy-source").is_some() {
-            return Err(Refusal::NotImplemented);
-        }
         self.store.container(&container)?.blob(&name)?;
         let expected = Expected::of(request)?;
         let structured = expected.structured;
@@ -150,7 +146,7 @@ impl BlobFront {
         let (content, crc64) = (arrived.bytes.clone(), arrived.crc64);
         let (appended, checksums) = self
             .run(content.len(), move |store| {
-                let checksums = match expected.verify(&content, crc64) {
+                let checksums = match expected.verify(&content, crc64, Md5::WhenGiven) {
                     Ok(checksums) => checksums,
                     Err(refusal) => return Ok(Err(refusal)),
                 };

@@ -22,10 +22,19 @@ pub(super) struct Expected {
 /// What was computed of a content.
 #[derive(Clone, Debug)]
 pub(super) struct Checksums {
-    /// In base64.
-    pub(super) md5: String,
-    crc64: Option<u64>,
+    /// In base64, where it is wanted.
+    pub(super) md5: Option<String>,
+    crc64: u64,
     is_structured: bool,
+}
+
+/// When the MD5 of a content is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Md5 {
+    /// With every content: it is kept.
+    Always,
+    /// With one that comes with its own.
+    WhenGiven,
 }
 
 impl Expected {
@@ -63,7 +72,8 @@ impl Expected {
         }
     }
 
-    /// Whether a content has the checksums that it should have. It takes a while if the content is large.
+    /// Whether a content has the checksums that it should have. It takes a while if the content is large. `decoded` is the
+    /// CRC-64 of one that was verified as it came.
     ///
     /// # Errors
     /// It has others.
@@ -71,19 +81,20 @@ impl Expected {
         &self,
         content: &[u8],
         decoded: Option<u64>,
+        wanted: Md5,
     ) -> Result<Checksums, Refusal> {
-        let computed = md5_text(md5(content));
-        if self.md5.as_ref().is_some_and(|md5| *md5 != computed) {
+        let is_wanted = wanted == Md5::Always || self.md5.is_some();
+        let computed = is_wanted.then(|| md5_text(md5(content)));
+        if self.md5.is_some() && self.md5 != computed {
             return Err(Refusal::Checksum);
         }
-        let crc64 = match self.crc64 {
-            Some(expected) if crc64(content) != expected => return Err(Refusal::Crc64),
-            // The content of a structured message was verified as it came.
-            own => own.or(decoded),
-        };
+        let computed_crc64 = decoded.unwrap_or_else(|| crc64(content));
+        if self.crc64.is_some_and(|expected| expected != computed_crc64) {
+            return Err(Refusal::Crc64);
+        }
         Ok(Checksums {
             md5: computed,
-            crc64,
+            crc64: computed_crc64,
             is_structured: self.structured.is_some(),
         })
     }
@@ -92,10 +103,10 @@ impl Expected {
 impl Checksums {
     /// Tells them in a reply.
     pub(super) fn set(&self, headers: &mut HeaderMap) {
-        reply::set(headers, "content-md5", &self.md5);
-        if let Some(crc64) = self.crc64 {
-            reply::set(headers, CRC64, &crc64_text(crc64));
+        if let Some(md5) = &self.md5 {
+            reply::set(headers, "content-md5", md5);
         }
+        reply::set(headers, CRC64, &crc64_text(self.crc64));
         if self.is_structured {
             reply::set(headers, STRUCTURED, STRUCTURED_BODY);
         }

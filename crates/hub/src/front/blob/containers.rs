@@ -113,7 +113,7 @@ impl BlobFront {
             marker,
             maximum,
             next: next.as_deref().unwrap_or_default(),
-            with_metadata: includes_metadata(request),
+            with_metadata: includes_metadata(request)?,
             now,
         };
         let endpoint = self.endpoint(request);
@@ -137,7 +137,9 @@ impl BlobFront {
         let listed = ListRequest {
             prefix: request.parameter("prefix").unwrap_or_default(),
             delimiter: request.parameter("delimiter"),
-            from: from.as_deref(),
+            // The later of the two, since the marker is from a page of the same listing.
+            from: from.as_deref().max(request.parameter("startfrom")),
+            before: request.parameter("endbefore"),
             maximum: maximum(request)?,
         };
         let listing = self.store.container(name)?.list(&listed);
@@ -147,7 +149,7 @@ impl BlobFront {
             container: name,
             marker,
             next: next.as_deref().unwrap_or_default(),
-            with_metadata: includes_metadata(request),
+            with_metadata: includes_metadata(request)?,
             now,
         };
         Ok(reply::document(xml::blobs(&page, &listed, &listing)))
@@ -164,10 +166,29 @@ impl BlobFront {
     }
 }
 
-fn includes_metadata(request: &Request) -> bool {
-    request
-        .parameter("include")
-        .is_some_and(|include| include.split(',').any(|word| word.trim() == "metadata"))
+/// Whether a listing is to have metadata too.
+///
+/// # Errors
+/// It is to have something that is not here, or that is not known.
+fn includes_metadata(request: &Request) -> Result<bool, Refusal> {
+    let name = "include";
+    let mut metadata = false;
+    let words = request.parameter(name).unwrap_or_default().split(',');
+    for word in words.map(str::trim).filter(|word| !word.is_empty()) {
+        match word.to_ascii_lowercase().as_str() {
+            "metadata" => metadata = true,
+            // There are none of these, so a listing with them is the same.
+            "snapshots" | "versions" | "deleted" | "deletedwithversions" | "tags" | "copy"
+            | "legalhold" | "immutabilitypolicy" | "system" => {}
+            "uncommittedblobs" | "permissions" => {
+                return Err(Refusal::UnservedParameter {
+                    name: format!("{name}={word}"),
+                });
+            }
+            _ => return Err(Refusal::Parameter { name }),
+        }
+    }
+    Ok(metadata)
 }
 
 fn maximum(request: &Request) -> Result<usize, Refusal> {

@@ -1,6 +1,7 @@
 //! Blob storage over HTTP, as the official clients speak it.
 //!
 //! * `operation` says what a request is, `request` takes it apart, `authorize` finds out what it may do.
+//! * `unserved` refuses requests that ask for more than is here.
 //! * `containers`, `blobs`, `blocks` and `leases` carry it out: each is a call of the store.
 //! * `reply`, `refusal` and `xml` are what goes back; every refusal has a code that clients go by.
 //! * `checksums` verifies contents that come, and says so in replies.
@@ -21,6 +22,7 @@ mod operation;
 mod refusal;
 mod reply;
 mod request;
+mod unserved;
 mod xml;
 
 use std::convert::Infallible;
@@ -253,6 +255,7 @@ impl BlobFront {
         let granted = &Granted::to(request, &self.key, self.policy, now)?;
         place.prove();
         let operation = Operation::of(request)?;
+        unserved::check(operation, request)?;
         // What is not understood must not be taken for a content as it is.
         if !operation.takes_structured_bodies() && request.header(STRUCTURED).is_some() {
             return Err(Refusal::header(STRUCTURED));

@@ -39,14 +39,11 @@ impl Operation {
         let component = parameter("comp");
         let component = component.as_deref();
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        // Snapshots and versions are of the real service, and never the same as what is there now.
-        if ["snapshot", "versionid"]
-            .iter()
-            .any(|name| request.parameter(name).is_some())
-        {
-            return Err(Refusal::NotImplemented);
-        }
         let operation = match (&target.container, &target.blob) {
+            // As a client has it that knows no name of the container.
+            (None, _) if parameter("restype").as_deref() == Some("container") => {
+                return Err(Refusal::Parameter { name: "restype" });
+            }
             (None, _) => match (request.method(), component) {
                 (&Method::GET, Some("list")) => Some(Self::ListContainers),
                 _ => None,
@@ -65,6 +62,7 @@ impl Operation {
                     _ => None,
                 }
             }
+            (Some(_), Some(_)) if parameter("restype").is_some() => None,
             (Some(_), Some(_)) => match (request.method(), component) {
                 (&Method::PUT, None) => Some(Self::PutBlob),
                 (&Method::PUT, Some("metadata")) => Some(Self::SetMetadata),

@@ -1,6 +1,6 @@
 //! Why a request is refused, and how clients are told.
 
-use access::storage::{SharedKeyError, StorageSignatureError};
+use access::storage::{SharedKeyError, StorageDenial, StorageSignatureError};
 use hyper::StatusCode;
 use units::ByteSize;
 
@@ -26,14 +26,17 @@ pub(super) enum Refusal {
     #[error(transparent)]
     Signature(StorageSignatureError),
     /// The signature does not allow this.
-    #[error("the signature does not grant the right to do this")]
-    Permission,
+    #[error(transparent)]
+    Denied(StorageDenial),
     /// The path can't be read.
     #[error("the path names no account, or is not UTF-8")]
     Uri,
     /// A container or blob has an impossible name.
     #[error("the name of the container or blob is impossible")]
     ResourceName,
+    /// The name of a container or blob is too short or too long.
+    #[error("container names have 3 to 63 characters, blob names 1 to 1,024")]
+    ResourceNameLength,
     /// A header can't be read.
     #[error("the value of the header {name} makes no sense")]
     Header {
@@ -89,8 +92,20 @@ pub(super) enum Refusal {
     #[error("the service made a mistake; its log has more")]
     Internal,
     /// An operation of the real service that is not here.
-    #[error("this operation is none of this service")]
+    #[error("this service does not implement this operation")]
     NotImplemented,
+    /// Headers ask for something that is not here.
+    #[error("this service does not implement what these headers ask for: {names}")]
+    UnservedHeaders {
+        /// Their names.
+        names: String,
+    },
+    /// A parameter of the query asks for something that is not here.
+    #[error("this service does not implement the parameter {name} for this operation")]
+    UnservedParameter {
+        /// Its name, and its value if others are served.
+        name: String,
+    },
 }
 
 impl Refusal {
@@ -102,9 +117,8 @@ impl Refusal {
     pub(super) const fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Blob(error) => code_of(error),
-            Self::NoAuthentication | Self::Account | Self::SharedKey(_) => {
-                (StatusCode::FORBIDDEN, "AuthenticationFailed")
-            }
+            Self::NoAuthentication => (StatusCode::UNAUTHORIZED, "NoAuthenticationInformation"),
+            Self::Account | Self::SharedKey(_) => (StatusCode::FORBIDDEN, "AuthenticationFailed"),
             Self::Signature(error) => match error {
                 StorageSignatureError::Protocol => {
                     (StatusCode::FORBIDDEN, "AuthorizationProtocolMismatch")
@@ -112,15 +126,27 @@ impl Refusal {
                 StorageSignatureError::Address => {
                     (StatusCode::FORBIDDEN, "AuthorizationSourceIPMismatch")
                 }
+                StorageSignatureError::Service => {
+                    (StatusCode::FORBIDDEN, "AuthorizationServiceMismatch")
+                }
                 StorageSignatureError::Repeated { .. }
                 | StorageSignatureError::Missing { .. }
                 | StorageSignatureError::Malformed { .. }
                 | StorageSignatureError::WrongSignature
                 | StorageSignatureError::NotNow => (StatusCode::FORBIDDEN, "AuthenticationFailed"),
             },
-            Self::Permission => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
+            Self::Denied(denial) => match denial {
+                StorageDenial::Permission => {
+                    (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch")
+                }
+                StorageDenial::ResourceType => {
+                    (StatusCode::FORBIDDEN, "AuthorizationResourceTypeMismatch")
+                }
+                StorageDenial::Operation => (StatusCode::FORBIDDEN, "AuthorizationFailure"),
+            },
             Self::Uri => (StatusCode::BAD_REQUEST, "InvalidUri"),
             Self::ResourceName => (StatusCode::BAD_REQUEST, "InvalidResourceName"),
+            Self::ResourceNameLength => (StatusCode::BAD_REQUEST, "OutOfRangeInput"),
             Self::Header { .. } => (StatusCode::BAD_REQUEST, "InvalidHeaderValue"),
             Self::MissingHeader { name } => match name.as_bytes() {
                 b"content-length" => (StatusCode::LENGTH_REQUIRED, "MissingContentLengthHeader"),
@@ -140,7 +166,9 @@ impl Refusal {
             Self::Body => (StatusCode::BAD_REQUEST, "InvalidInput"),
             Self::Busy | Self::OnPurpose => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
-            Self::NotImplemented => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
+            Self::NotImplemented
+            | Self::UnservedHeaders { .. }
+            | Self::UnservedParameter { .. } => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
         }
     }
 }

@@ -51,6 +51,10 @@ pub(super) fn refused(refusal: &Refusal, request_id: &str, has_body: bool) -> Re
     }
     let headers = reply.headers_mut();
     set(headers, "x-ms-error-code", code);
+    if status == StatusCode::UNAUTHORIZED {
+        // HTTP wants to know here how the request can be repeated.
+        set(headers, "www-authenticate", "SharedKey");
+    }
     if let Refusal::Blob(BlobError::InvalidRange { length }) = refusal {
         set(headers, "content-range", &format!("bytes */{length}"));
     }
@@ -105,9 +109,12 @@ pub(super) fn set_blob(
     set(headers, "x-ms-creation-time", &http_date(blob.created_at()));
     set_lease(headers, blob.lease(), now);
     set(headers, "x-ms-server-encrypted", "true");
-    if blob.kind() == BlobKind::Append {
-        let blocks = blob.appended_blocks().to_string();
-        set(headers, "x-ms-blob-committed-block-count", &blocks);
+    match blob.kind() {
+        BlobKind::Block => set(headers, "x-ms-access-tier", xml::ACCESS_TIER),
+        BlobKind::Append => {
+            let blocks = blob.appended_blocks().to_string();
+            set(headers, "x-ms-blob-committed-block-count", &blocks);
+        }
     }
     let described = &blob.description().headers;
     let content_type = described.content_type.as_deref();

@@ -109,6 +109,9 @@ impl Request {
     pub(super) fn container(&self) -> Result<&str, Refusal> {
         match &self.target.container {
             Some(name) if names::is_container(name) => Ok(name),
+            Some(name) if !names::CONTAINER_LENGTHS.contains(&name.chars().count()) => {
+                Err(Refusal::ResourceNameLength)
+            }
             _ => Err(Refusal::ResourceName),
         }
     }
@@ -120,7 +123,8 @@ impl Request {
     pub(super) fn blob(&self) -> Result<&str, Refusal> {
         match &self.target.blob {
             Some(name) if names::is_blob(name) => Ok(name),
-            _ => Err(Refusal::ResourceName),
+            Some(_) => Err(Refusal::ResourceNameLength),
+            None => Err(Refusal::ResourceName),
         }
     }
 

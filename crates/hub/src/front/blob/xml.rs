@@ -83,6 +83,9 @@ fn listed_blob(text: &mut String, name: &str, blob: &Blob, page: &BlobPage<'_>) 
         element(text, name, value.as_deref().unwrap_or_default());
     }
     element(text, "BlobType", kind_name(blob.kind()));
+    if blob.kind() == BlobKind::Block {
+        element(text, "AccessTier", ACCESS_TIER);
+    }
     lease(text, blob.lease(), page.now);
     text.push_str("</Properties>");
     if page.with_metadata {
@@ -297,6 +300,9 @@ fn escape(text: &mut String, value: &str) {
 }
 
 const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+
+/// The only tier that there is.
+pub(super) const ACCESS_TIER: &str = "Hot";
 
 /// What a blob is whose writer did not say.
 pub(super) const DEFAULT_TYPE: &str = "application/octet-stream";
