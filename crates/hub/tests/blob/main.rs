@@ -4,6 +4,7 @@ mod client;
 mod leases;
 mod protection;
 mod tls;
+mod unserved;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -24,6 +25,16 @@ fn config() -> ServiceConfig {
         http: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         ..ServiceConfig::loopback(namespace)
     }
+}
+
+/// The same, with a data directory.
+fn config_with(directory: &tempfile::TempDir) -> ServiceConfig {
+    let mut config = config();
+    config.namespace.storage = Some(StorageConfig {
+        directory: directory.path().join("data"),
+        options: hub::log::disk::StorageOptions::default(),
+    });
+    config
 }
 
 async fn service() -> Service {
@@ -147,6 +158,17 @@ async fn ranges_beyond_the_end_are_told_with_the_size() {
         Some("eB5eJF1ptWaXm4bijSPyxw==")
     );
     let etag = whole.header("etag").unwrap();
+    // What can't be read counts as none.
+    for senseless in ["bytes=-1-", "bytes=9-1", "bytes=-5", "bytes=x-", "7-9", ""] {
+        for name in ["x-ms-range", "Range"] {
+            let reply = signed(&service, "GET", "/box/ten", &[(name, senseless)], b"").await;
+            assert_eq!(
+                (reply.status, reply.body.as_str()),
+                (200, "0123456789"),
+                "{name}: {senseless}"
+            );
+        }
+    }
     let known = signed(&service, "GET", "/box/ten", &[("If-None-Match", etag)], b"").await;
     assert_eq!(known.outcome(), (304, "ConditionNotMet"));
     assert_eq!(known.body, "");
@@ -231,6 +253,21 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
             b"",
             (400, "InvalidResourceName"),
         ),
+        ("PUT", "/bo/a", vec![BLOCK], b"", (400, "OutOfRangeInput")),
+        (
+            "PUT",
+            "/foo%20bar?restype=container",
+            vec![],
+            b"",
+            (400, "InvalidResourceName"),
+        ),
+        (
+            "PUT",
+            "/?restype=container",
+            vec![("x-ms-blob-public-access", "blob")],
+            b"",
+            (400, "InvalidQueryParameterValue"),
+        ),
         (
             "PUT",
             "/other/a",
@@ -301,13 +338,19 @@ async fn nothing_is_to_be_had_without_a_signature() {
         assert!(
             matches!(
                 reply.outcome(),
-                (403, "AuthenticationFailed") | (400, "InvalidUri")
+                (403, "AuthenticationFailed")
+                    | (401, "NoAuthenticationInformation")
+                    | (400, "InvalidUri")
             ),
             "{reply:?}"
         );
         assert!(!reply.body.contains("secret"));
     }
     assert_eq!(raw(&service, good.as_bytes()).await.body, "secret");
+    let anonymous = good.replace("Authorization", "X-Authorization");
+    let reply = raw(&service, anonymous.as_bytes()).await;
+    assert_eq!(reply.outcome(), (401, "NoAuthenticationInformation"));
+    assert_eq!(reply.header("www-authenticate"), Some("SharedKey"));
     for garbage in [
         &b"\0\x01\x02\r\n\r\n"[..],
         b"GET",
@@ -356,11 +399,7 @@ async fn faults_happen_while_they_are_set() {
 #[tokio::test]
 async fn a_directory_that_takes_no_writes_is_a_busy_service_that_recovers() {
     let directory = tempfile::tempdir().unwrap();
-    let mut config = config();
-    config.namespace.storage = Some(StorageConfig {
-        directory: directory.path().join("data"),
-        options: hub::log::disk::StorageOptions::default(),
-    });
+    let config = config_with(&directory);
     let service = Service::start(config.clone()).await.unwrap();
     signed(&service, "PUT", "/box/a", &[BLOCK], b"first").await;
     let folder = directory.path().join("data/blob/box");

@@ -1,11 +1,10 @@
 //! Contents with checksums: structured messages, CRC-64, and bytes that changed on the service's disk.
 
 use hub::blob::structured::STRUCTURED_BODY;
-use hub::namespace::StorageConfig;
 use hub::service::Service;
 
 use crate::client::signed;
-use crate::{BLOCK, config, metrics, service};
+use crate::{BLOCK, config_with, metrics, service};
 
 /// "Hello World!" in segments of 5 bytes, as an official client sends it.
 const MESSAGE: &[u8] = b"\x01\x57\0\0\0\0\0\0\0\x01\0\x03\0\
@@ -282,13 +281,44 @@ async fn a_crc64_is_verified_and_answered_wherever_contents_come() {
 }
 
 #[tokio::test]
+async fn contents_are_answered_with_their_checksums() {
+    let service = service().await;
+    let append = ("x-ms-blob-type", "AppendBlob");
+    let md5 = ("Content-MD5", "7Qdih1MuhjZehB6Sv8UNjA==");
+    signed(&service, "PUT", "/box/log", &[append], b"").await;
+    for (target, always_with_md5) in [
+        ("/box/a", true),
+        ("/box/b?comp=block&blockid=QUE=", false),
+        ("/box/log?comp=appendblock", false),
+    ] {
+        for (headers, with_md5) in [(vec![BLOCK, md5], true), (vec![BLOCK], always_with_md5)] {
+            let written = signed(&service, "PUT", target, &headers, b"Hello World!").await;
+            assert_eq!(written.status, 201, "{target}: {}", written.body);
+            assert_eq!(
+                written.header("x-ms-content-crc64"),
+                Some(CRC64),
+                "{target}"
+            );
+            let expected = with_md5.then_some(md5.1);
+            assert_eq!(written.header("content-md5"), expected, "{target}");
+        }
+        let wrong = [BLOCK, ("Content-MD5", "eB5eJF1ptWaXm4bijSPyxw==")];
+        let refused = signed(&service, "PUT", target, &wrong, b"Hello World!").await;
+        assert_eq!(refused.outcome(), (400, "Md5Mismatch"), "{target}");
+    }
+    // Of a block list they are those of the list.
+    let list = b"<BlockList><Latest>QUE=</Latest></BlockList>";
+    let committed = signed(&service, "PUT", "/box/b?comp=blocklist", &[], list).await;
+    assert!(committed.header("x-ms-content-crc64").is_some());
+    assert_ne!(committed.header("x-ms-content-crc64"), Some(CRC64));
+    assert_eq!(committed.header("content-md5"), None);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn a_byte_that_changed_on_the_disk_is_a_server_error_with_a_reason() {
     let directory = tempfile::tempdir().unwrap();
-    let mut config = config();
-    config.namespace.storage = Some(StorageConfig {
-        directory: directory.path().join("data"),
-        options: hub::log::disk::StorageOptions::default(),
-    });
+    let config = config_with(&directory);
     let service = Service::start(config.clone()).await.unwrap();
     signed(&service, "PUT", "/box/a", &[BLOCK], b"Hello World!").await;
     signed(&service, "PUT", "/box/b", &[BLOCK], b"another").await;
