@@ -21,28 +21,19 @@ from azure.storage.blob import (
     BlobServiceClient,
     ContainerClient,
     ContentSettings,
+    CustomerProvidedEncryptionKey,
+    ImmutabilityPolicy,
+    StandardBlobTier,
     generate_account_sas,
     generate_blob_sas,
     generate_container_sas,
 )
 
+from blobs import refused
 from service import Service
 
 ACCOUNT = "devstoreaccount1"
 MEBIBYTE = 1 << 20
-
-
-@pytest.fixture(scope="module", params=["memory", "disk"])
-def blobs(request, tmp_path_factory):
-    """The whole account, in memory and in a data directory."""
-    directory = tmp_path_factory.mktemp("blobs")
-    arguments = ("--blob", "127.0.0.1:0")
-    if request.param == "disk":
-        arguments += ("--data-dir", str(directory / "data"))
-    running = Service(directory, 1, arguments=arguments)
-    with BlobServiceClient.from_connection_string(running.storage_connection_string) as client:
-        yield client
-    assert running.stop() == 0
 
 
 @pytest.fixture
@@ -216,7 +207,7 @@ def test_a_wrong_key_is_refused(blobs, container):
         assert (error.value.status_code, error.value.error_code) == (403, "AuthenticationFailed")
     with pytest.raises(HttpResponseError) as error:
         BlobClient.from_blob_url(f"{container.url}/blob").upload_blob(b"")
-    assert error.value.status_code == 403
+    assert (error.value.status_code, error.value.error_code) == (401, "NoAuthenticationInformation")
 
 
 def test_account_signatures_grant_what_they_say(blobs, container):
@@ -229,15 +220,15 @@ def test_account_signatures_grant_what_they_say(blobs, container):
     reader = client("rl")
     assert reader.download_blob("blob").readall() == b"content"
     assert [blob.name for blob in reader.list_blobs()] == ["blob"]
-    refused(lambda: reader.upload_blob("other", b""), "AuthorizationPermissionMismatch")
-    refused(lambda: client("r", types="o").exists(), "AuthorizationPermissionMismatch")
-    refused(lambda: client("r", later(-5)).download_blob("blob"), "AuthenticationFailed")
-    refused(lambda: client("r", start=later(5), expiry=later(9)).download_blob("blob"), "AuthenticationFailed")
-    refused(lambda: client("r", ip="192.0.2.1").download_blob("blob"), "AuthorizationSourceIPMismatch")
-    refused(lambda: client("r", protocol="https").download_blob("blob"), "AuthorizationProtocolMismatch")
+    refused(lambda: reader.upload_blob("other", b""), 403, "AuthorizationPermissionMismatch")
+    refused(lambda: client("r", types="o").exists(), 403, "AuthorizationResourceTypeMismatch")
+    refused(lambda: client("r", later(-5)).download_blob("blob"), 403, "AuthenticationFailed")
+    refused(lambda: client("r", start=later(5), expiry=later(9)).download_blob("blob"), 403, "AuthenticationFailed")
+    refused(lambda: client("r", ip="192.0.2.1").download_blob("blob"), 403, "AuthorizationSourceIPMismatch")
+    refused(lambda: client("r", protocol="https").download_blob("blob"), 403, "AuthorizationProtocolMismatch")
     creator = client("c")
     creator.upload_blob("created", b"1")
-    refused(lambda: creator.upload_blob("created", b"2", overwrite=True), "AuthorizationPermissionMismatch")
+    refused(lambda: creator.upload_blob("created", b"2", overwrite=True), 403, "AuthorizationPermissionMismatch")
     client("rwdlac").delete_blob("created")
 
 
@@ -251,9 +242,9 @@ def test_signatures_of_a_container_or_blob_are_for_it_alone(blobs, container):
     download = blob.download_blob()
     assert download.readall() == b"content"
     assert download.properties.content_settings.content_type == "x/y"
-    refused(blob.delete_blob, "AuthorizationPermissionMismatch")
+    refused(blob.delete_blob, 403, "AuthorizationPermissionMismatch")
     other = BlobClient.from_blob_url(f"{container.url}/other?{signature}")
-    refused(other.download_blob, "AuthenticationFailed")
+    refused(other.download_blob, 403, "AuthenticationFailed")
     signature = generate_container_sas(
         ACCOUNT, container.container_name, account_key=key(blobs), permission="rlw", expiry=later(5)
     )
@@ -261,13 +252,59 @@ def test_signatures_of_a_container_or_blob_are_for_it_alone(blobs, container):
     assert len(list(client.list_blobs())) == 2
     client.upload_blob("third", b"3")
     assert client.download_blob("third").readall() == b"3"
-    refused(lambda: client.delete_blob("third"), "AuthorizationPermissionMismatch")
+    refused(lambda: client.delete_blob("third"), 403, "AuthorizationPermissionMismatch")
+    # What is done to the container itself takes a signature of the account.
+    refused(client.get_container_properties, 403, "AuthorizationFailure")
+    refused(client.delete_container, 403, "AuthorizationFailure")
 
 
-def refused(request, code):
-    with pytest.raises(HttpResponseError) as error:
-        request()
-    assert (error.value.status_code, error.value.error_code) == (403, code)
+def test_what_is_not_served_is_refused_and_never_carried_out_without(container):
+    blob = container.get_blob_client("plain")
+
+    def unserved(request, named):
+        with pytest.raises(HttpResponseError) as error:
+            request()
+        assert (error.value.status_code, error.value.error_code) == (501, "NotImplemented")
+        assert named in error.value.message
+        assert list(container.list_blobs()) == []
+
+    content = b"content"
+    key = CustomerProvidedEncryptionKey(base64.b64encode(b"k" * 32).decode(), "hash")
+    policy = ImmutabilityPolicy(expiry_time=later(5), policy_mode="Unlocked")
+    unserved(lambda: blob.upload_blob(content, tags={"a": "b"}), "x-ms-tags")
+    unserved(lambda: blob.upload_blob(content, standard_blob_tier=StandardBlobTier.COOL), "x-ms-access-tier")
+    unserved(lambda: blob.upload_blob(content, encryption_scope="mine"), "x-ms-encryption-scope")
+    unserved(lambda: blob.upload_blob(content, legal_hold=True), "x-ms-legal-hold")
+    unserved(lambda: blob.upload_blob(content, immutability_policy=policy), "x-ms-immutability-policy-mode")
+    unserved(lambda: blob.start_copy_from_url(f"{container.url}/other"), "x-ms-copy-source")
+    unserved(lambda: blob.upload_blob_from_url(f"{container.url}/other"), "x-ms-copy-source")
+    unserved(lambda: blob.create_snapshot(), "does not implement")
+    unserved(lambda: list(container.list_blobs(include=["uncommittedblobs"])), "include=uncommittedblobs")
+    # The client sends such keys over TLS alone.
+    with pytest.raises(ValueError):
+        blob.upload_blob(content, cpk=key)
+    blob.upload_blob(content, standard_blob_tier=StandardBlobTier.HOT)
+    assert blob.get_blob_properties().blob_tier == "Hot"
+    assert next(iter(container.list_blobs())).blob_tier == "Hot"
+    refused(lambda: blob.set_standard_blob_tier(StandardBlobTier.COOL), 501, "NotImplemented")
+    refused(lambda: blob.set_blob_tags({"a": "b"}), 501, "NotImplemented")
+    refused(lambda: blob.get_blob_properties(if_tags_match_condition="\"a\" = 'b'"), 501, "NotImplemented")
+
+
+def test_listings_begin_where_they_are_told_to(container):
+    for name in ["a", "b", "c"]:
+        container.upload_blob(name, b"")
+    assert [blob.name for blob in container.list_blobs(start_from="b")] == ["b", "c"]
+    assert [blob.name for blob in container.list_blobs(start_from="b", results_per_page=1)] == ["b", "c"]
+
+
+def test_contents_are_answered_with_their_checksums(container):
+    blob = container.get_blob_client("log")
+    blob.create_append_blob()
+    answered = blob.append_block(b"content", validate_content="md5")
+    assert bytes(answered["content_md5"]) == hashlib.md5(b"content").digest()
+    assert blob.append_block(b"content")["content_crc64"] == answered["content_crc64"]
+    assert answered["content_crc64"]
 
 
 def test_blobs_outlive_a_service_that_is_killed(tmp_path):

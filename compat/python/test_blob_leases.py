@@ -3,33 +3,16 @@
 import uuid
 
 import pytest
-from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError
+from azure.core.exceptions import ResourceExistsError, ResourceModifiedError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings
 
+from blobs import refused
 from service import Service
-
-
-@pytest.fixture(scope="module", params=["memory", "disk"])
-def blobs(request, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("leases")
-    arguments = ("--blob", "127.0.0.1:0")
-    if request.param == "disk":
-        arguments += ("--data-dir", str(directory / "data"))
-    running = Service(directory, 1, arguments=arguments)
-    with BlobServiceClient.from_connection_string(running.storage_connection_string) as client:
-        yield client
-    assert running.stop() == 0
 
 
 @pytest.fixture
 def container(blobs):
     return blobs.create_container(f"test-{uuid.uuid4()}")
-
-
-def refused(request, status, code):
-    with pytest.raises(HttpResponseError) as error:
-        request()
-    assert (error.value.status_code, error.value.error_code) == (status, code)
 
 
 def test_one_host_is_elected_and_hands_over(container):

@@ -1,11 +1,6 @@
 //! Bytes that change on the disk: nothing of what they belong to is given to anyone, and everything else is served.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use super::restarts::files;
 use super::*;
-use crate::blob::{AppendRequest, BlockChoice, BlockSource};
 
 /// The one file of the container that ends so.
 fn file(directory: &TempDir, end: &str) -> PathBuf {
@@ -113,7 +108,7 @@ fn damage_of_one_block_spares_the_others() {
         let text = Bytes::from_static(text);
         container.put_block("blob", id, text, None, now()).unwrap();
     }
-    commit(&container, &["QUE=", "QUI="]).unwrap();
+    commit(&container, "blob", &["QUE=", "QUI="]).unwrap();
     store.close().unwrap();
     drop((store, container));
     let mut pieces = files(&directory.path().join("box"), ".piece");
@@ -142,12 +137,15 @@ fn a_damaged_block_that_waits_is_not_committed_and_can_be_put_again() {
     damage(&piece, length - 1);
     let store = open(&directory);
     let container = store.container("box").unwrap();
-    assert_eq!(commit(&container, &["QUE="]), Err(BlobError::Damaged));
+    assert_eq!(
+        commit(&container, "blob", &["QUE="]),
+        Err(BlobError::Damaged)
+    );
     assert_eq!(container.blob("blob").unwrap_err(), BlobError::BlobNotFound);
     container
         .put_block("blob", "QUE=", text, None, now())
         .unwrap();
-    commit(&container, &["QUE="]).unwrap();
+    commit(&container, "blob", &["QUE="]).unwrap();
     assert_eq!(content(&container, "blob").unwrap(), b"waits");
 }
 
@@ -270,34 +268,4 @@ fn a_container_whose_description_is_damaged_or_missing_keeps_its_blobs() {
         let container = store.container("box").unwrap();
         assert_eq!(content(&container, "blob").unwrap(), b"content");
     }
-}
-
-fn append(container: &Container, content: &'static [u8]) -> Result<(), BlobError> {
-    let request = AppendRequest {
-        content: Bytes::from_static(content),
-        position: None,
-        maximum_length: None,
-        conditions: Conditions::default(),
-    };
-    container.append("log", request, now()).map(drop)
-}
-
-fn commit(container: &Container, ids: &[&str]) -> Result<(), BlobError> {
-    let list: Vec<_> = ids
-        .iter()
-        .map(|id| BlockChoice {
-            source: BlockSource::Latest,
-            id: (*id).to_owned(),
-        })
-        .collect();
-    container
-        .put_block_list(
-            "blob",
-            &list,
-            Description::default(),
-            &Conditions::default(),
-            Replacing::Allowed,
-            now(),
-        )
-        .map(drop)
 }

@@ -1,13 +1,12 @@
 //! A disk that is full, or takes no writes: nothing is acknowledged, nothing is lost, and afterwards everything goes on.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::*;
+use crate::blob::Metadata;
 use crate::blob::disk::{BlobFiles, Safety, SystemFiles};
-use crate::blob::{AppendRequest, Metadata};
 use crate::log::disk::Unavailable;
 
 /// The system's files until a number of operations has been done; from then on a full disk.
@@ -56,16 +55,6 @@ impl BlobFiles for FullAfter {
         self.spend()?;
         SystemFiles.sync_directory(path)
     }
-}
-
-fn append(container: &Container, content: &'static [u8]) -> Result<(), BlobError> {
-    let request = AppendRequest {
-        content: Bytes::from_static(content),
-        position: None,
-        maximum_length: None,
-        conditions: Conditions::default(),
-    };
-    container.append("log", request, now()).map(drop)
 }
 
 /// One change of each kind; the first that fails ends it.

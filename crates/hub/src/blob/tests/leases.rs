@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::blob::{
-    AppendRequest, BlockChoice, BlockSource, EtagCondition, LeaseAction, LeaseDuration, LeaseError,
-    LeaseId, LeaseState, Leased, state_of,
+    EtagCondition, LeaseAction, LeaseDuration, LeaseError, LeaseId, LeaseState, Leased, state_of,
 };
 
 fn after(seconds: u64) -> SystemTime {
@@ -78,16 +77,11 @@ fn a_lease_locks_every_write_and_no_read() {
         let writes = |lease: Option<LeaseId>| {
             let conditions = with(lease);
             let append = AppendRequest {
-                content: Bytes::from_static(b"x"),
-                position: None,
-                maximum_length: None,
                 conditions: conditions.clone(),
+                ..appended(b"x")
             };
             let block = Bytes::from_static(b"block");
-            let list = [BlockChoice {
-                source: BlockSource::Latest,
-                id: "QUE=".to_owned(),
-            }];
+            let list = latest(&["QUE="]);
             let headers = Default::default();
             [
                 put_with(container, lease, now()),
@@ -332,10 +326,7 @@ fn blocks_that_wait_have_the_time_of_the_first_of_them_over_a_restart() {
             if_modified_since: Some(after(since)),
             ..Conditions::default()
         };
-        let list = ["QUE=", "QUI="].map(|id| BlockChoice {
-            source: BlockSource::Latest,
-            id: id.to_owned(),
-        });
+        let list = latest(&["QUE=", "QUI="]);
         let (described, replacing) = (Description::default(), Replacing::Allowed);
         container
             .put_block_list("blob", &list, described, &conditions, replacing, after(200))

@@ -7,6 +7,8 @@ mod model;
 mod restarts;
 mod suite;
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -14,8 +16,8 @@ use tempfile::TempDir;
 use units::ByteSize;
 
 use super::{
-    BlobError, BlobKind, BlobLimits, BlobStore, Conditions, Container, ContentReader, Description,
-    PutRequest, Replacing,
+    AppendRequest, BlobError, BlobKind, BlobLimits, BlobStore, BlockChoice, BlockSource,
+    Conditions, Container, ContentReader, Description, PutRequest, Replacing,
 };
 use crate::log::disk::SyncPolicy;
 
@@ -43,6 +45,54 @@ fn put(content: &[u8]) -> PutRequest {
         conditions: Conditions::default(),
         replacing: Replacing::Allowed,
     }
+}
+
+fn appended(content: &'static [u8]) -> AppendRequest {
+    AppendRequest {
+        content: Bytes::from_static(content),
+        position: None,
+        maximum_length: None,
+        conditions: Conditions::default(),
+    }
+}
+
+/// Appends to the blob `log`.
+fn append(container: &Container, content: &'static [u8]) -> Result<(), BlobError> {
+    let request = appended(content);
+    container.append("log", request, now()).map(drop)
+}
+
+fn latest(ids: &[&str]) -> Vec<BlockChoice> {
+    ids.iter()
+        .map(|id| BlockChoice {
+            source: BlockSource::Latest,
+            id: (*id).to_owned(),
+        })
+        .collect()
+}
+
+fn commit(container: &Container, name: &str, ids: &[&str]) -> Result<(), BlobError> {
+    container
+        .put_block_list(
+            name,
+            &latest(ids),
+            Description::default(),
+            &Conditions::default(),
+            Replacing::Allowed,
+            now(),
+        )
+        .map(drop)
+}
+
+/// The files of a directory that end so.
+fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().ends_with(end))
+        .collect();
+    files.sort();
+    files
 }
 
 fn bytes(mut reader: ContentReader) -> Vec<u8> {

@@ -1,20 +1,6 @@
 //! What is there after the process has ended, in good order or not.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use super::*;
-use crate::blob::{AppendRequest, BlockChoice, BlockSource};
-
-pub(super) fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().ends_with(end))
-        .collect();
-    files.sort();
-    files
-}
 
 /// A container with one blob of each kind, and a block that waits.
 fn fill(store: &BlobStore) {
@@ -39,42 +25,10 @@ fn fill(store: &BlobStore) {
             .put_block("blocks", id, content, None, now())
             .unwrap();
     }
-    commit(&container, &["QUI=", "QUE="]);
+    commit(&container, "blocks", &["QUI=", "QUE="]).unwrap();
     let waiting = Bytes::from_static(b"waits");
     container
         .put_block("blocks", "QUM=", waiting, None, now())
-        .unwrap();
-}
-
-fn append(container: &Container, content: &'static [u8]) -> Result<u64, BlobError> {
-    let request = AppendRequest {
-        content: Bytes::from_static(content),
-        position: None,
-        maximum_length: None,
-        conditions: Conditions::default(),
-    };
-    container
-        .append("log", request, now())
-        .map(|appended| appended.offset)
-}
-
-fn commit(container: &Container, ids: &[&str]) {
-    let list: Vec<_> = ids
-        .iter()
-        .map(|id| BlockChoice {
-            source: BlockSource::Latest,
-            id: (*id).to_owned(),
-        })
-        .collect();
-    container
-        .put_block_list(
-            "blocks",
-            &list,
-            Description::default(),
-            &Conditions::default(),
-            Replacing::Allowed,
-            now(),
-        )
         .unwrap();
 }
 
@@ -121,7 +75,7 @@ fn everything_outlives_the_process_that_closes_and_the_one_that_does_not() {
     assert_eq!(container.blob("log").unwrap().version(), etag);
     // And everything goes on from there.
     append(&container, b" three").unwrap();
-    commit(&container, &["QUM=", "QUE="]);
+    commit(&container, "blocks", &["QUM=", "QUE="]).unwrap();
     let later = container.blob("log").unwrap().version();
     assert!(later.etag > etag.etag);
     drop(store);

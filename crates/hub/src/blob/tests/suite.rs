@@ -1,38 +1,13 @@
 //! What holds in memory and on a disk alike.
 
 use super::*;
-use crate::blob::{
-    AppendRequest, BlockChoice, BlockSource, EtagCondition, ListRequest, Listed, ListedBlock,
-};
+use crate::blob::{EtagCondition, ListRequest, Listed, ListedBlock};
 
 /// Runs a test with an account in memory, and with one on a disk.
 fn everywhere(test: impl Fn(&BlobStore)) {
     test(&BlobStore::in_memory(MEMORY, LIMITS));
     let directory = tempfile::tempdir().unwrap();
     test(&open(&directory));
-}
-
-fn latest(ids: &[&str]) -> Vec<BlockChoice> {
-    ids.iter()
-        .map(|id| BlockChoice {
-            source: BlockSource::Latest,
-            id: (*id).to_owned(),
-        })
-        .collect()
-}
-
-fn commit(container: &Container, ids: &[&str]) -> Result<(), BlobError> {
-    let conditions = Conditions::default();
-    container
-        .put_block_list(
-            "blob",
-            &latest(ids),
-            Description::default(),
-            &conditions,
-            Replacing::Allowed,
-            now(),
-        )
-        .map(drop)
 }
 
 #[test]
@@ -131,14 +106,14 @@ fn blocks_become_a_blob_in_the_order_of_their_list() {
         let fourth = container.put_block("blob", "QUQ=", Bytes::new(), None, now());
         assert_eq!(fourth.unwrap_err(), BlobError::TooManyBlocks);
         assert_eq!(
-            commit(&container, &["QUX="]),
+            commit(&container, "blob", &["QUX="]),
             Err(BlobError::InvalidBlockList)
         );
-        commit(&container, &["QUM=", "QUE=", "QUM="]).unwrap();
+        commit(&container, "blob", &["QUM=", "QUE=", "QUM="]).unwrap();
         assert_eq!(content(&container, "blob").unwrap(), b"331133");
         // What was not in the list is gone; what is committed can be taken again.
         assert_eq!(
-            commit(&container, &["QUI="]),
+            commit(&container, "blob", &["QUI="]),
             Err(BlobError::InvalidBlockList)
         );
         container
@@ -152,10 +127,10 @@ fn blocks_become_a_blob_in_the_order_of_their_list() {
         let expected = [listed("QUM=", 2), listed("QUE=", 2), listed("QUM=", 2)];
         assert_eq!(lists.committed, expected);
         assert_eq!(lists.uncommitted, [listed("QUE=", 5)]);
-        commit(&container, &["QUE=", "QUM="]).unwrap();
+        commit(&container, "blob", &["QUE=", "QUM="]).unwrap();
         assert_eq!(content(&container, "blob").unwrap(), b"newer33");
         assert_eq!(
-            commit(&container, &["QUE="; 5]),
+            commit(&container, "blob", &["QUE="; 5]),
             Err(BlobError::TooManyBlocks)
         );
         for id in ["", "?", "QUEQ", &"QUFB".repeat(22)] {
@@ -175,10 +150,9 @@ fn what_is_appended_is_at_the_end_and_conditions_are_of_the_moment() {
         let container = store.create_container("box", Vec::new(), now()).unwrap();
         let append = |content: &'static [u8], position, maximum_length| {
             let request = AppendRequest {
-                content: Bytes::from_static(content),
                 position,
                 maximum_length,
-                conditions: Conditions::default(),
+                ..appended(content)
             };
             container.append("log", request, now())
         };
@@ -200,13 +174,7 @@ fn what_is_appended_is_at_the_end_and_conditions_are_of_the_moment() {
         append(b"!", None, None).unwrap();
         assert_eq!(append(b"!", None, None), Err(BlobError::TooManyBlocks));
         container.put("plain", put(b"1"), now()).unwrap();
-        let request = AppendRequest {
-            content: Bytes::from_static(b"2"),
-            position: None,
-            maximum_length: None,
-            conditions: Conditions::default(),
-        };
-        let wrong = container.append("plain", request, now());
+        let wrong = container.append("plain", appended(b"2"), now());
         assert_eq!(wrong, Err(BlobError::InvalidBlobType));
     });
 }
