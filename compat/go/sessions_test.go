@@ -99,4 +99,7 @@ func TestSessionsAreListed(t *testing.T) {
 		listed = append(listed, page.Sessions...)
 	}
 	equal(t, "the sessions", fmt.Sprint(listed), "[a b]")
+	past := time.Now().Add(-time.Hour)
+	pager := client.NewListSessionsForQueuePager(queue, &azservicebus.ListSessionsOptions{SessionStateUpdatedAfter: &past})
+	equal(t, "those with a state", len(must(pager.NextPage(within(t)))(t).Sessions), 0)
 }

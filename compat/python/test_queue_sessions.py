@@ -113,6 +113,18 @@ def test_sessions_with_messages_or_a_state_are_listed_however_many(queues):
         assert list(client.list_queue_sessions(queue)) == [*names, "stateful"]
 
 
+def test_sessions_are_listed_by_the_time_of_their_state(queues):
+    queue = queues.unused(SESSIONS)
+    with queues.client() as client:
+        with client.get_queue_sender(queue) as sender:
+            sender.send_messages(ServiceBusMessage("stateless", session_id="stateless"))
+        with client.get_queue_receiver(queue, session_id="stateful") as receiver:
+            receiver.session.set_state(b"half way")
+        now, hour = datetime.datetime.now(datetime.timezone.utc), datetime.timedelta(hours=1)
+        assert list(client.list_queue_sessions(queue, state_updated_after=now - hour)) == ["stateful"]
+        assert list(client.list_queue_sessions(queue, state_updated_after=now + hour)) == []
+
+
 def test_messages_and_receivers_without_a_session_are_refused(queues):
     queue = queues.unused(SESSIONS)
     with queues.client(retry_total=0) as client:

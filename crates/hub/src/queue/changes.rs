@@ -58,6 +58,7 @@ pub(super) enum Change {
         queue: u32,
         id: Arc<str>,
         state: Option<Box<[u8]>>,
+        set_at: i64,
     },
     /// This identifier was seen.
     Seen {

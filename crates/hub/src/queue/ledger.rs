@@ -391,6 +391,7 @@ impl Ledger {
         &mut self,
         place: u32,
         state: Option<Box<[u8]>>,
+        set_at: i64,
         effects: &mut Effects,
     ) {
         let size = |sessions: &Sessions| {
@@ -406,12 +407,16 @@ impl Ledger {
         };
         let before = size(&self.sessions);
         let set = state.clone();
-        self.change_session(place, effects, |session| session.state = set);
+        self.change_session(place, effects, |session| {
+            session.state = set;
+            session.state_set_at = set_at;
+        });
         self.bytes = self.bytes - before + size(&self.sessions);
         effects.changes.push(Change::SessionState {
             queue: self.queue,
             id,
             state,
+            set_at,
         });
     }
 

@@ -375,7 +375,7 @@ impl Queue {
             }
             let set = session_state.map(Into::into);
             let ledger = &mut state.queues[self.place].ledger;
-            ledger.set_session_state(place, set, &mut state.effects);
+            ledger.set_session_state(place, set, now, &mut state.effects);
             Ok(())
         })?;
         Ok(commit)
@@ -385,6 +385,14 @@ impl Queue {
     #[must_use]
     pub fn sessions(&self, skip: usize, top: usize) -> Vec<String> {
         self.entity.lock().queues[self.place].session_names(skip, top)
+    }
+
+    /// The sessions that have a state which was set after `after`, in the order of their names: `top` of them after the
+    /// first `skip`.
+    #[must_use]
+    pub fn sessions_by_state(&self, after: UnixTime, skip: usize, top: usize) -> Vec<String> {
+        let after = after.milliseconds();
+        self.entity.lock().queues[self.place].names_by_state(after, skip, top)
     }
 
     /// Adds messages to `deliveries` as they are, whatever their state, in the order of their numbers: up to `messages`

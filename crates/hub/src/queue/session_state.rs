@@ -124,4 +124,16 @@ impl QueueState {
             .map(|session| session.id.to_string())
             .collect()
     }
+
+    /// The names of the sessions whose state was set after an instant.
+    pub(super) fn names_by_state(&self, after: i64, skip: usize, top: usize) -> Vec<String> {
+        self.ledger
+            .sessions
+            .iter()
+            .filter(|session| session.state.is_some() && session.state_set_at > after)
+            .skip(skip)
+            .take(top)
+            .map(|session| session.id.to_string())
+            .collect()
+    }
 }

@@ -33,6 +33,8 @@ pub(super) struct Session {
     pub(super) nonce: u64,
     pub(super) locked_until: i64,
     pub(super) state: Option<Box<[u8]>>,
+    /// When its state was last set.
+    pub(super) state_set_at: i64,
     /// The waiter of whoever has locked it.
     pub(super) waiter: Option<usize>,
     /// Its place in the order of those that can be accepted; 0 if it can't be.
@@ -54,6 +56,7 @@ impl Sessions {
             nonce: 0,
             locked_until: NEVER,
             state: None,
+            state_set_at: 0,
             waiter: None,
             order: 0,
         };

@@ -338,16 +338,57 @@ async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
         answer.condition.as_deref(),
         Some("com.microsoft:session-lock-lost")
     );
+}
+
+#[tokio::test]
+async fn sessions_are_listed_by_the_time_of_their_state() {
+    let service = session_service().await;
+    let mut client = Client::connect(&service).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    send(&mut client, sender, "message", b"message").await;
+    for session in ["first", "second", "cleared"] {
+        let asked = session_filter(session.into());
+        client.ask_to_receive("orders", asked).await.unwrap();
+        let session = ("session-id", Value::from(session));
+        let state = ("session-state", Value::Binary(b"half way".to_vec()));
+        let body = [session.clone(), state];
+        let answer = client.request("orders", "set-session-state", &body).await;
+        assert_eq!(answer.status, 200);
+    }
     let body = [
-        ("last-updated-time", Value::Timestamp(0)),
-        ("skip", Value::Int(0)),
-        ("top", Value::Int(10)),
+        ("session-id", Value::from("cleared")),
+        ("session-state", Value::Null),
     ];
-    let answer = client
-        .request("orders", "get-message-sessions", &body)
-        .await;
-    let ids = Value::Array(vec!["one".into()]);
-    assert_eq!(answer.body.get("sessions-ids"), Some(&ids));
+    client.request("orders", "set-session-state", &body).await;
+    // As the clients of Go and Python, and that of .NET, say that they want all.
+    let every = ["first", "message", "second"];
+    let hour = 3_600_000;
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as i64;
+    for (after, skip, expected) in [
+        (253_402_300_800_000, 0, &every[..]),
+        (253_402_300_799_999, 1, &every[1..]),
+        (now - hour, 0, &["first", "second"]),
+        (now - hour, 1, &["second"]),
+        (now + hour, 0, &[]),
+    ] {
+        let body = [
+            ("last-updated-time", Value::Timestamp(after)),
+            ("skip", Value::Int(skip)),
+            ("top", Value::Int(10)),
+        ];
+        let answer = client
+            .request("orders", "get-message-sessions", &body)
+            .await;
+        let listed = answer.body.get("sessions-ids");
+        let expected = expected.iter().map(|name| Value::from(*name)).collect();
+        match answer.status {
+            204 => assert_eq!(Value::Array(expected), Value::Array(vec![]), "{after}"),
+            _ => assert_eq!(listed, Some(&Value::Array(expected)), "{after}"),
+        }
+    }
 }
 
 #[tokio::test]

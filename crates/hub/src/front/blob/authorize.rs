@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use access::storage::{
-    ResponseOverrides, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest, StorageResource,
-    StorageRight, StorageRights, StorageSignature,
+    ResponseOverrides, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest,
+    StorageResource, StorageRight, StorageRights, StorageSignature,
 };
 
 use super::refusal::Refusal;

@@ -11,7 +11,9 @@ use units::ByteSize;
 use super::BlobFront;
 use super::authorize::Granted;
 use super::body::ReplyBody;
-use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wants_structured_body};
+use super::checksums::{
+    self, Expected, Md5, crc64_text, set_structured_body, wants_structured_body,
+};
 use super::refusal::Refusal;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;

@@ -89,7 +89,10 @@ impl Expected {
             return Err(Refusal::Checksum);
         }
         let computed_crc64 = decoded.unwrap_or_else(|| crc64(content));
-        if self.crc64.is_some_and(|expected| expected != computed_crc64) {
+        if self
+            .crc64
+            .is_some_and(|expected| expected != computed_crc64)
+        {
             return Err(Refusal::Crc64);
         }
         Ok(Checksums {

@@ -178,8 +178,15 @@ fn includes_metadata(request: &Request) -> Result<bool, Refusal> {
         match word.to_ascii_lowercase().as_str() {
             "metadata" => metadata = true,
             // There are none of these, so a listing with them is the same.
-            "snapshots" | "versions" | "deleted" | "deletedwithversions" | "tags" | "copy"
-            | "legalhold" | "immutabilitypolicy" | "system" => {}
+            "snapshots"
+            | "versions"
+            | "deleted"
+            | "deletedwithversions"
+            | "tags"
+            | "copy"
+            | "legalhold"
+            | "immutabilitypolicy"
+            | "system" => {}
             "uncommittedblobs" | "permissions" => {
                 return Err(Refusal::UnservedParameter {
                     name: format!("{name}={word}"),

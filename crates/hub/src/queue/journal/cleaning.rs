@@ -147,6 +147,7 @@ impl Journal {
                         queue: place,
                         id: Arc::clone(&session.id),
                         state: session.state.clone(),
+                        set_at: session.state_set_at,
                     });
                 }
             }

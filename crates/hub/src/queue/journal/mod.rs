@@ -217,11 +217,17 @@ impl Encoding<'_, '_> {
                 stage: *stage,
                 delivery_count: *delivery_count,
             }),
-            Change::SessionState { queue, id, state } => {
+            Change::SessionState {
+                queue,
+                id,
+                state,
+                set_at,
+            } => {
                 let record = Record::SessionState {
                     queue: self.id(*queue),
                     session: id,
                     is_there: state.is_some(),
+                    set_at: *set_at,
                 };
                 self.push_with(&record, state.as_deref().unwrap_or_default());
             }

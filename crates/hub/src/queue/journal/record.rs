@@ -46,6 +46,8 @@ pub(super) enum Record<'a> {
         queue: u32,
         session: &'a str,
         is_there: bool,
+        /// 0 in records of versions that did not keep it.
+        set_at: i64,
     },
     /// An identifier was seen.
     Identifier {
@@ -148,11 +150,13 @@ impl Record<'_> {
                 queue,
                 session,
                 is_there,
+                set_at,
             } => {
-                out.push(SESSION_STATE);
+                out.push(SESSION_STATE_SET);
                 out.extend_from_slice(&queue.to_le_bytes());
                 put_text(out, session);
                 out.push(u8::from(*is_there));
+                out.extend_from_slice(&set_at.to_le_bytes());
             }
             Self::Identifier {
                 queue,
@@ -248,6 +252,13 @@ impl<'a> Record<'a> {
                 queue: reader.u32()?,
                 session: reader.text()?,
                 is_there: reader.flag()?,
+                set_at: 0,
+            },
+            SESSION_STATE_SET => Self::SessionState {
+                queue: reader.u32()?,
+                session: reader.text()?,
+                is_there: reader.flag()?,
+                set_at: reader.i64()?,
             },
             IDENTIFIER => Self::Identifier {
                 queue: reader.u32()?,
@@ -370,6 +381,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 const MESSAGE: u8 = 1;
 const REMOVED: u8 = 2;
 const CHANGED: u8 = 3;
+/// Of versions that did not keep when a state was set.
 const SESSION_STATE: u8 = 4;
 const IDENTIFIER: u8 = 5;
 const NEXT_NUMBER: u8 = 6;
@@ -377,6 +389,7 @@ const QUEUES: u8 = 7;
 const RULES_KEPT: u8 = 8;
 const RULE_PUT: u8 = 9;
 const RULE_REMOVED: u8 = 10;
+const SESSION_STATE_SET: u8 = 11;
 
 /// Bytes of a message's record before its session.
 const MESSAGE_LENGTH: usize = 55;
@@ -422,6 +435,7 @@ mod tests {
                 queue: 1,
                 session: "s",
                 is_there: true,
+                set_at: -2,
             },
             Record::Identifier {
                 queue: 1,
@@ -479,6 +493,14 @@ mod tests {
             assert_eq!(Record::decode(&bytes), None, "{record:?}");
         }
         assert_eq!(Record::decode(&[99]), None);
+        let old = [SESSION_STATE, 1, 0, 0, 0, 1, 0, 0, 0, b's', 1];
+        let state = Record::SessionState {
+            queue: 1,
+            session: "s",
+            is_there: true,
+            set_at: 0,
+        };
+        assert_eq!(Record::decode(&old), Some(state));
         // A count that nothing follows reserves nothing.
         let endless = [QUEUES, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
         assert_eq!(Record::decode(&endless), None);

@@ -112,7 +112,8 @@ struct Told {
 struct ToldOfQueue {
     messages: BTreeMap<u64, ToldMessage>,
     next_number: u64,
-    session_states: BTreeMap<String, Box<[u8]>>,
+    /// With the instants at which they were set.
+    session_states: BTreeMap<String, (Box<[u8]>, i64)>,
     identifiers: Vec<(i64, MessageIdDigest, u64)>,
     rules: Option<KeptRules>,
 }
@@ -390,11 +391,12 @@ impl Told {
                 queue,
                 session,
                 is_there,
+                set_at,
             } => {
                 let states = &mut self.queue(queue).session_states;
                 match is_there {
                     true => {
-                        states.insert(session.to_owned(), bytes.into());
+                        states.insert(session.to_owned(), (bytes.into(), set_at));
                     }
                     false => {
                         states.remove(session);
@@ -493,10 +495,10 @@ impl ToldOfQueue {
         }
         let next_number = self.next_number.max(state.pages.next_sequence_number());
         state.pages.skip_to(next_number + SKIPPED_NUMBERS);
-        for (session, bytes) in self.session_states {
+        for (session, (bytes, set_at)) in self.session_states {
             let place = state.ledger.sessions.place_of(&session);
             let ledger = &mut state.ledger;
-            ledger.set_session_state(place, Some(bytes), &mut effects);
+            ledger.set_session_state(place, Some(bytes), set_at, &mut effects);
         }
         if let Some(history) = &mut state.ledger.history {
             self.identifiers.sort_by_key(|(seen, ..)| *seen);

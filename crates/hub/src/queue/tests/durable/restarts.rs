@@ -175,7 +175,7 @@ fn sessions_keep_their_messages_and_states() {
     }
     let lock = queue.accept_session(at(0), Some("two")).unwrap().unwrap();
     queue
-        .set_session_state(at(0), "two", Some(b"state"))
+        .set_session_state(at(7), "two", Some(b"state"))
         .unwrap();
     let empty = queue.accept_session(at(0), Some("empty")).unwrap().unwrap();
     queue
@@ -193,6 +193,8 @@ fn sessions_keep_their_messages_and_states() {
     let queue = running.queue("orders", options);
     assert_eq!(queue.sessions(0, 9), ["one", "two"]);
     assert_eq!(queue.counts().bytes, bytes);
+    assert_eq!(queue.sessions_by_state(at(6), 0, 9), ["two"]);
+    assert_eq!(queue.sessions_by_state(at(7), 0, 9), Vec::<String>::new());
     let lock = queue.accept_session(at(1), Some("two")).unwrap().unwrap();
     let state = queue.session_state(at(1), "two").unwrap();
     assert_eq!(state.as_deref(), Some(&b"state"[..]));

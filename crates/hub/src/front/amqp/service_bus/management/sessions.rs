@@ -3,6 +3,8 @@
 use amqp::Value;
 
 use super::arguments::{Arguments, mistyped};
+use crate::unix_time::UnixTime;
+
 use super::{Answer, Outcome, Request, done, nothing, refusal, single};
 
 impl Request<'_> {
@@ -44,7 +46,14 @@ impl Request<'_> {
         let queue = self.listened_queue()?;
         let skip = arguments.count("skip")?;
         let top = arguments.count("top")?.min(SESSIONS_MAX);
-        let sessions = queue.sessions(skip, top);
+        let sessions = match arguments.find(SET_AFTER) {
+            None => queue.sessions(skip, top),
+            Some(Value::Timestamp(after)) if *after >= EVERY_SESSION => queue.sessions(skip, top),
+            Some(Value::Timestamp(after)) => {
+                queue.sessions_by_state(UnixTime::from_milliseconds(*after), skip, top)
+            }
+            Some(_) => return Err(mistyped(SET_AFTER, "a timestamp")),
+        };
         if sessions.is_empty() {
             return Ok(nothing());
         }
@@ -57,6 +66,13 @@ impl Request<'_> {
         Ok(Answer::granted(200, body))
     }
 }
+
+/// Asks for sessions whose state was set later.
+const SET_AFTER: &str = "last-updated-time";
+
+/// With the last second of the year 9999 or later, clients ask for all sessions: with the greatest instant that .NET knows,
+/// in milliseconds, which some of them round up.
+const EVERY_SESSION: i64 = 253_402_300_799_000;
 
 /// Most sessions that are told at once.
 const SESSIONS_MAX: usize = 1_000;
