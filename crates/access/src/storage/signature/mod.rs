@@ -106,7 +106,9 @@ pub enum StorageDenial {
     #[error("the signature's field srt does not cover this kind of resource")]
     ResourceType,
     /// No service signature grants it, only the key and account signatures do.
-    #[error("no signature of a container or blob grants the right to do this; use one of the account, or the key")]
+    #[error(
+        "no signature of a container or blob grants the right to do this; use one of the account, or the key"
+    )]
     Operation,
 }
 

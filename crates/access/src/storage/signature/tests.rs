@@ -182,17 +182,42 @@ fn a_denial_says_what_the_signature_lacks() {
     };
     let (container, object) = (StorageLevel::Container, StorageLevel::Object);
     for (query, level, right, expected) in [
-        (OLD_ACCOUNT, object, StorageRight::Write, StorageDenial::Permission),
+        (
+            OLD_ACCOUNT,
+            object,
+            StorageRight::Write,
+            StorageDenial::Permission,
+        ),
         (
             OLD_ACCOUNT,
             StorageLevel::Service,
             StorageRight::List,
             StorageDenial::ResourceType,
         ),
-        (CONTAINER, object, StorageRight::Write, StorageDenial::Permission),
-        (BLOB, container, StorageRight::List, StorageDenial::Permission),
-        (CONTAINER, container, StorageRight::Create, StorageDenial::Operation),
-        (CONTAINER, container, StorageRight::Read, StorageDenial::Operation),
+        (
+            CONTAINER,
+            object,
+            StorageRight::Write,
+            StorageDenial::Permission,
+        ),
+        (
+            BLOB,
+            container,
+            StorageRight::List,
+            StorageDenial::Permission,
+        ),
+        (
+            CONTAINER,
+            container,
+            StorageRight::Create,
+            StorageDenial::Operation,
+        ),
+        (
+            CONTAINER,
+            container,
+            StorageRight::Read,
+            StorageDenial::Operation,
+        ),
     ] {
         assert_eq!(denial(query, level, right), expected, "{query} {right:?}");
     }
