@@ -291,6 +291,11 @@ def test_what_is_not_served_is_refused_and_never_carried_out_without(container):
     refused(lambda: blob.get_blob_properties(if_tags_match_condition="\"a\" = 'b'"), 501, "NotImplemented")
 
 
+def test_the_account_says_of_which_kind_it_is(blobs, container):
+    for client in (blobs, container, container.get_blob_client("blob")):
+        assert client.get_account_information()["sku_name"] == "Standard_LRS"
+
+
 def test_listings_begin_where_they_are_told_to(container):
     for name in ["a", "b", "c"]:
         container.upload_blob(name, b"")

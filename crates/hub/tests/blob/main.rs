@@ -321,6 +321,21 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
 }
 
 #[tokio::test]
+async fn the_account_says_of_which_kind_it_is() {
+    let service = service().await;
+    for path in ["/", "/box", "/box/a"] {
+        for method in ["GET", "HEAD"] {
+            let target = format!("{path}?restype=account&comp=properties");
+            let reply = signed(&service, method, &target, &[], b"").await;
+            assert_eq!(reply.status, 200, "{method} {path}");
+            assert_eq!(reply.header("x-ms-sku-name"), Some("Standard_LRS"));
+            assert_eq!(reply.header("x-ms-account-kind"), Some("StorageV2"));
+        }
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn nothing_is_to_be_had_without_a_signature() {
     let service = service().await;
     signed(&service, "PUT", "/box/a", &[BLOCK], b"secret").await;

@@ -261,6 +261,7 @@ impl BlobFront {
             return Err(Refusal::header(STRUCTURED));
         }
         match operation {
+            Operation::AccountInformation => Ok(reply::account_information()),
             Operation::ListContainers => self.list_containers(request, granted, now),
             Operation::CreateContainer => self.create_container(request, granted, now).await,
             Operation::ContainerProperties => self.container_properties(request, granted, now),

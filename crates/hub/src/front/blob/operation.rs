@@ -8,6 +8,7 @@ use super::request::Request;
 /// An operation of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
+    AccountInformation,
     ListContainers,
     CreateContainer,
     ContainerProperties,
@@ -39,6 +40,11 @@ impl Operation {
         let component = parameter("comp");
         let component = component.as_deref();
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        // Whatever the path is of, the account answers.
+        let is_of_account = parameter("restype").as_deref() == Some("account");
+        if is_of_account && component == Some("properties") && is_read {
+            return Ok(Self::AccountInformation);
+        }
         let operation = match (&target.container, &target.blob) {
             // As a client has it that knows no name of the container.
             (None, _) if parameter("restype").as_deref() == Some("container") => {

@@ -32,6 +32,16 @@ pub(super) fn document(text: String) -> Reply {
     reply
 }
 
+/// What kind of account this is: the plainest that there is.
+pub(super) fn account_information() -> Reply {
+    let mut reply = empty(StatusCode::OK);
+    let headers = reply.headers_mut();
+    set(headers, "x-ms-sku-name", "Standard_LRS");
+    set(headers, "x-ms-account-kind", "StorageV2");
+    set(headers, "x-ms-is-hns-enabled", "false");
+    reply
+}
+
 /// A reply to something that was written.
 pub(super) fn written(status: StatusCode, version: Version) -> Reply {
     let mut reply = empty(status);

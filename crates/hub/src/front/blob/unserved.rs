@@ -67,7 +67,8 @@ const fn parameters(operation: Operation) -> &'static [&'static str] {
         ],
         Operation::PutBlock => &["blockid"],
         Operation::BlockList => &["blocklisttype"],
-        Operation::CreateContainer
+        Operation::AccountInformation
+        | Operation::CreateContainer
         | Operation::ContainerProperties
         | Operation::DeleteContainer
         | Operation::SetContainerMetadata
