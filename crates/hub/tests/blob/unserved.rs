@@ -41,6 +41,10 @@ async fn headers_that_are_not_served_are_refused_by_name_and_nothing_is_done() {
         (vec![("x-ms-access-tier", "Archive")], "x-ms-access-tier"),
         (vec![copied], "x-ms-copy-source"),
         (vec![("x-ms-seal-blob", "true")], "x-ms-seal-blob"),
+        (
+            vec![("x-ms-access-tier", "Hot"), ("x-ms-access-tier", "Cool")],
+            "x-ms-access-tier",
+        ),
         // Of a version of the protocol that is yet to come.
         (vec![("x-ms-made-up", "1")], "x-ms-made-up"),
     ] {

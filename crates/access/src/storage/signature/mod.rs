@@ -159,6 +159,12 @@ impl StorageSignature {
         if !is_date || version < OLDEST_VERSION {
             return Err(malformed("sv", "a version from 2015-04-05 on"));
         }
+        if self.field("ses").is_some() {
+            return Err(malformed(
+                "ses",
+                "absent: there are no encryption scopes here",
+            ));
+        }
         let signature = self.required("sig")?;
         let (signed, rights) = match self.field("sr") {
             Some(kind) => self.service_signature(kind, key, resource, version)?,
@@ -280,7 +286,7 @@ impl StorageSignature {
             lines.extend([kind, ""]);
         }
         if version >= WITH_ENCRYPTION_SCOPE {
-            lines.push(value("ses"));
+            lines.push("");
         }
         lines.extend(["rscc", "rscd", "rsce", "rscl", "rsct"].map(value));
         Ok((lines.join("\n"), rights))
@@ -312,7 +318,7 @@ impl StorageSignature {
             value("sip"),
             value("spr"),
         ];
-        let signed = account_text(key, fields, version, value("ses"));
+        let signed = account_text(key, fields, version);
         let rights = StorageRights::NONE.with_letters(&levels, letters);
         Ok((signed, rights))
     }
@@ -337,7 +343,7 @@ impl StorageAccountKey {
     pub fn sign_account(&self, signature: AccountSignature<'_>) -> String {
         let expiry = iso_date(signature.expires_at);
         let fields = [signature.rights, "b", "sco", "", &expiry, "", "https,http"];
-        let text = account_text(self, fields, MADE_VERSION, "");
+        let text = account_text(self, fields, MADE_VERSION);
         let tag = STANDARD.encode(self.sign_text(&text));
         let escaped = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
         let (expiry, sig) = (escaped(&expiry), escaped(&tag));
@@ -349,10 +355,9 @@ impl StorageAccountKey {
 }
 
 /// `fields` are `sp`, `ss`, `srt`, `st`, `se`, `sip` and `spr`.
-fn account_text(key: &StorageAccountKey, fields: [&str; 7], version: &str, scope: &str) -> String {
+fn account_text(key: &StorageAccountKey, fields: [&str; 7], version: &str) -> String {
     let mut text = format!("{}\n{}\n{version}\n", key.account(), fields.join("\n"));
     if version >= WITH_ENCRYPTION_SCOPE {
-        text.push_str(scope);
         text.push('\n');
     }
     text
@@ -378,7 +383,7 @@ const OLDEST_VERSION: &str = "2015-04-05";
 /// From this version on the kind of resource and the snapshot are signed.
 const WITH_RESOURCE: &str = "2018-11-09";
 
-/// From this version on the encryption scope is signed.
+/// From this version on the encryption scope is signed, which is always empty here.
 const WITH_ENCRYPTION_SCOPE: &str = "2020-12-06";
 
 /// The version of signatures that are made here: one that every service of the last years knows.

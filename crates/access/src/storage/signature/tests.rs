@@ -161,6 +161,8 @@ fn what_is_missing_repeated_or_not_here_is_named() {
         (CONTAINER.replace("sr=c", "sr=d"), "sr"),
         (format!("{CONTAINER}&si=policy"), "si"),
         (format!("{CONTAINER}&skoid=user"), "skoid"),
+        (format!("{ACCOUNT}&ses=scope"), "ses"),
+        (format!("{CONTAINER}&ses=scope"), "ses"),
     ] {
         match refusal(&query) {
             StorageSignatureError::Malformed { field: named, .. } => assert_eq!(named, field),

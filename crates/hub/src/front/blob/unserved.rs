@@ -45,10 +45,11 @@ fn is_served(name: &str, request: &Request) -> bool {
         return true;
     }
     let mut neutral = NEUTRAL.iter().filter(|(other, _)| *other == name);
-    neutral.any(|(_, value)| {
-        request
-            .header(name)
-            .is_some_and(|own| own.eq_ignore_ascii_case(value))
+    neutral.any(|(_, neutral)| {
+        let values = request.parts.headers.get_all(name);
+        values
+            .iter()
+            .all(|value| value.as_bytes().eq_ignore_ascii_case(neutral.as_bytes()))
     })
 }
 
