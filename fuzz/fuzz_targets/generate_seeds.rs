@@ -4,9 +4,11 @@
 #[allow(dead_code, reason = "the tests use the rest of it")]
 mod list;
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::{fs, io};
 
+use hub::blob::structured::Encoder;
 use hub::log::disk::sidecar::{Assurance, Sidecar};
 use list::{Meaning, vectors};
 
@@ -42,7 +44,8 @@ fn main() -> io::Result<()> {
         seed("conversation", &vector.bytes)?;
     }
     seed_sql(&corpus.join("sql_filter"))?;
-    seed_sidecar(&corpus.join("sidecar"))
+    seed_sidecar(&corpus.join("sidecar"))?;
+    seed_structured_message(&corpus.join("structured_message"))
 }
 
 /// A bit of everything that rules can say.
@@ -73,6 +76,43 @@ fn seed_sidecar(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("synced"), sidecar.encode())
 }
+
+/// Messages of one segment and of three, after the length of their content and that of the parts in which they come.
+fn seed_structured_message(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let encoded = |content_length: u16| {
+        let content: Vec<u8> = (0..content_length).map(|byte| byte as u8).collect();
+        let mut encoder = Encoder::new(content_length.into());
+        let mut message = VecDeque::new();
+        encoder.start(&mut message);
+        encoder.encode(content.into(), &mut message);
+        let message: Vec<u8> = message.into_iter().flatten().collect();
+        (content_length, message)
+    };
+    let messages = [
+        encoded(0),
+        encoded(1),
+        encoded(300),
+        (12, THREE_SEGMENTS.to_vec()),
+    ];
+    for (content_length, message) in messages {
+        for part_bytes in [1_u8, 7, 255] {
+            let seed = [&content_length.to_le_bytes()[..], &[part_bytes], &message].concat();
+            fs::write(
+                folder.join(format!("message-{content_length}-{part_bytes}")),
+                seed,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// "Hello World!" in segments of 5 bytes, as an official client sends it.
+const THREE_SEGMENTS: &[u8] = b"\x01\x57\0\0\0\0\0\0\0\x01\0\x03\0\
+    \x01\0\x05\0\0\0\0\0\0\0Hello\xed\x8a\x28\x47\x6b\xee\x03\x6e\
+    \x02\0\x05\0\0\0\0\0\0\0 Worl\xef\x59\xfc\x9b\x3e\x2e\xa0\x22\
+    \x03\0\x02\0\0\0\0\0\0\0d!\xcd\x66\xe3\xee\xd9\x39\xb8\x4e\
+    \xa5\xe1\xfc\x5e\xc8\x1c\xe5\x02";
 
 /// What it takes until links can be attached.
 fn opened() -> Vec<u8> {

@@ -90,7 +90,7 @@ const PREFIX: &str = "x-ms-";
 const METADATA: &str = "x-ms-meta-";
 
 /// Headers that are understood wherever they have a meaning, and those that change nothing.
-const SERVED: [&str; 29] = [
+const SERVED: [&str; 30] = [
     "x-ms-blob-cache-control",
     "x-ms-blob-condition-appendpos",
     "x-ms-blob-condition-maxsize",
@@ -113,6 +113,7 @@ const SERVED: [&str; 29] = [
     "x-ms-range-get-content-crc64",
     "x-ms-range-get-content-md5",
     "x-ms-request-id",
+    "x-ms-request-root-id",
     "x-ms-return-client-request-id",
     "x-ms-structured-body",
     "x-ms-structured-content-length",
