@@ -60,6 +60,7 @@ def test_an_update_adds_what_passes_and_forgets_its_failure(lists, tmp_path):
 
 
 def test_a_reason_without_tests_goes_with_its_last_one(lists, tmp_path):
-    (tmp_path / "suite.failures").write_text("# first\nc\n\n# second\nd\n\n# third\ng\n")
-    check(lists, {"a": "passed", "b": "passed", "d": "passed", "g": "passed", "c": "failed"}, update=True)
-    assert (tmp_path / "suite.failures").read_text() == "# first\nc\n"
+    (tmp_path / "suite.failures").write_text("# first\nc\n\n# second\nd\n\n# third\ng\n\n# fourth\nh\n\n# fifth\ni\n")
+    results = {"a": "passed", "b": "passed", "c": "failed", "d": "passed", "g": "passed", "h": "failed", "i": "passed"}
+    check(lists, results, update=True)
+    assert (tmp_path / "suite.failures").read_text() == "# first\nc\n\n# fourth\nh\n"

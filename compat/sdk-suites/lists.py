@@ -93,17 +93,13 @@ def _forget(suite: str, passed: set[str]):
     path = DIRECTORY / f"{suite}.failures"
     if not path.exists():
         return
-    kept: list[str] = []
-    for line in path.read_text().splitlines():
-        if line in passed:
-            continue
-        if line.startswith("# ") or not line:
-            while kept and (kept[-1].startswith("# ") and line.startswith("# ") or not kept[-1] and not line):
-                kept.pop()
-        kept.append(line)
-    while kept and (not kept[-1] or kept[-1].startswith("# ")):
-        kept.pop()
-    path.write_text("".join(f"{line}\n" for line in kept))
+    groups: list[list[str]] = []
+    for line in _lines(suite, "failures"):
+        if line.startswith("# "):
+            groups.append([line])
+        elif line not in passed:
+            groups[-1].append(line)
+    path.write_text("\n".join("".join(f"{line}\n" for line in group) for group in groups if len(group) > 1))
 
 
 def _lines(suite: str, kind: str) -> list[str]:
