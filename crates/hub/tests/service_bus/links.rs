@@ -115,6 +115,9 @@ async fn a_session_is_asked_for_exactly_where_there_are_sessions() {
     let mut client = Client::connect(&service).await;
     let refusal = client.ask_to_receive("sessions", |_| {}).await.unwrap_err();
     assert_eq!(refusal.condition.as_str(), "amqp:not-allowed");
+    // People and clients look for this sentence.
+    let sentence = "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.";
+    assert!(refusal.description.contains(sentence), "{refusal:?}");
     for session in [amqp::Value::Null, "one".into()] {
         let asked = session_filter(session);
         let refusal = client.ask_to_receive("plain", asked).await.unwrap_err();
