@@ -384,6 +384,7 @@ fn activity(events: u64, number: u32) -> RelayActivity {
             gained_partitions: 3,
             missed_events: 0,
             restarted_partitions: 0,
+            ..WholeTrial::default()
         },
         sizes: BTreeMap::new(),
     }

@@ -256,6 +256,15 @@ counts! {
         /// Partitions whose events the source had begun to number again.
         #[serde(default)]
         restarted_partitions,
+        /// Sends made, each try by itself.
+        #[serde(default)]
+        sends,
+        /// Sends that the destination refused.
+        #[serde(default)]
+        refused_sends,
+        /// Refused sends for which the destination asked to slow down.
+        #[serde(default)]
+        throttled_sends,
     }
 }
 

@@ -250,7 +250,11 @@ fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
             scenario::Checkpoint::EachBatch => CheckpointPolicy::EachBatch,
             scenario::Checkpoint::Every(interval) => CheckpointPolicy::Every(interval),
         },
-        start_position: StartPosition::Earliest,
+        start_position: match config.read_from {
+            // All events of the run's own hub are to be read, so that it is noticed if the first ones are gone.
+            ReadFrom::Beginning => StartPosition::AtSequenceNumber(0),
+            ReadFrom::Now => StartPosition::Earliest,
+        },
         failure_ratio: scenario.failure_ratio,
         restart_after: scenario.restart_after,
         ownership: ownership(scenario, config.instance),

@@ -392,6 +392,9 @@ pub struct RelayCounters {
     pub opened: u64,
     /// Partitions owned at present; all that the instance has where they are not shared.
     pub owned: u64,
+    /// Events that the source's retention took before they were read. They will never be completed.
+    #[serde(default)]
+    pub missed: u64,
     /// When the first send was accepted.
     pub first_forwarded: Option<RunTime>,
     /// When the last one was.

@@ -46,6 +46,7 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
             completed: metrics.completed_events,
             opened: metrics.opened_partitions,
             owned: metrics.owned_partitions,
+            missed: metrics.missed_events,
             first_forwarded: metrics.first_forwarded_at.map(run_time),
             last_forwarded: metrics.last_forwarded_at.map(run_time),
         },
@@ -111,6 +112,9 @@ fn activity(metrics: &Metrics) -> RelayActivity {
             gained_partitions: metrics.claimed_partitions,
             missed_events: metrics.missed_events,
             restarted_partitions: metrics.restarted_partitions,
+            sends: metrics.sends,
+            refused_sends: metrics.failed_sends.saturating_sub(metrics.timed_out_sends),
+            throttled_sends: metrics.throttled_sends,
         },
         ..RelayActivity::default()
     }

@@ -138,6 +138,7 @@ mod tests {
         completed: 0,
         opened: 0,
         owned: 0,
+        missed: 0,
         first_forwarded: None,
         last_forwarded: None,
     };

@@ -315,7 +315,7 @@ fn begin_of(crew: &Crew) -> Option<crate::clock::RunTime> {
     begins.map(|counted| counted.at).min()
 }
 
-/// What services refused the roles, as far as anything was.
+/// What services refused the roles in the whole trial, as far as anything was.
 fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusals> {
     let load = load_counters(crew).events;
     let sink = sink_counters(crew);
@@ -338,11 +338,11 @@ fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusa
         ),
     ]);
     if let Some(relay) = relay {
-        let sends = relay.sends;
+        let trial = relay.whole_trial;
         let refusals = Refusals {
-            refused: sends.failed.saturating_sub(sends.timed_out),
-            throttled: sends.throttled,
-            total: Some(sends.made),
+            refused: trial.refused_sends,
+            throttled: trial.throttled_sends,
+            total: Some(trial.sends),
         };
         all.insert(Role::Relay, refusals);
     }

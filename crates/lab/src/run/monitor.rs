@@ -154,11 +154,12 @@ impl<'a> Monitor<'a> {
         // A sink that falls behind holds the load back, too: otherwise the destination's log would overflow, and the
         // pipeline be blamed for the loss.
         let sink = sink_counters(crew);
-        // What is in the dead-letter queue waits for nobody any more.
-        let done = |events: u64| events.saturating_add(sink.dead_lettered);
-        let seen = done(sink.distinct).saturating_add(lead);
-        let completed = done(self.pipeline.counters(crew).completed);
-        let events = completed.min(seen).saturating_add(lead);
+        let relay = self.pipeline.counters(crew);
+        // These will never arrive: the dead letters, what retention took, and what the service refused to take.
+        let gone = sink.dead_lettered + relay.missed + load_counters(crew).events.failed;
+        let seen = sink.distinct.saturating_add(lead);
+        let events = relay.completed.min(seen).saturating_add(lead);
+        let events = events.saturating_add(gone);
         Some((Role::Load, Command::Allow { events }))
     }
 
@@ -192,7 +193,7 @@ impl<'a> Monitor<'a> {
             load_counters(crew)
                 .events
                 .acknowledged
-                .saturating_sub(relay.completed + sink.dead_lettered),
+                .saturating_sub(relay.completed + relay.missed + sink.dead_lettered),
         );
         for (role, probe) in &mut self.probes {
             let present = probe.sample(now);
@@ -329,6 +330,7 @@ impl RelayCounters {
             completed: self.completed + other.completed,
             opened: self.opened + other.opened,
             owned: self.owned + other.owned,
+            missed: self.missed + other.missed,
             first_forwarded: earliest,
             last_forwarded: self.last_forwarded.max(other.last_forwarded),
         }

@@ -336,12 +336,13 @@ impl<L: RoleLauncher> Trial<'_, L> {
                     stalled: Some(STANDSTILL),
                 },
                 |crew| {
-                    let completed =
-                        relay_counters(crew).completed + sink_counters(crew).dead_lettered;
-                    if completed >= backlog {
+                    let relay = relay_counters(crew);
+                    // What retention took is not there to be drained.
+                    let done = relay.completed + relay.missed + sink_counters(crew).dead_lettered;
+                    if done >= backlog {
                         State::Met
                     } else {
-                        State::At(completed)
+                        State::At(done)
                     }
                 },
                 |crew| monitor.tick(crew),
@@ -355,7 +356,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
         Ok(streams)
     }
 
-    /// Waits for every acknowledged event to be seen, or for the time that the scenario allows for it.
+    /// Waits for every acknowledged event to be seen that retention has left, or for the time that the scenario allows
+    /// for it.
     async fn let_everything_arrive(&mut self, streams: Vec<StreamSends>) -> Result<(), TrialError> {
         self.crew
             .tell(Role::Sink, &Command::Expect { streams })
@@ -372,6 +374,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
                 patience,
                 |crew| match sink_counters(crew).missing {
                     Some(0) => State::Met,
+                    Some(missing) if nothing_more_comes(crew, missing) => State::Met,
                     missing => State::At(missing.unwrap_or(u64::MAX)),
                 },
                 |crew| monitor.tick(crew),
@@ -506,6 +509,19 @@ impl<L: RoleLauncher> Trial<'_, L> {
                 });
         Ok(outcomes.into_iter().next().unwrap_or_default())
     }
+}
+
+/// Whether the `missing` events are those that retention took before the relay read them: it has done everything else, and
+/// the sink has seen all of that.
+fn nothing_more_comes(crew: &Crew, missing: u64) -> bool {
+    let (load, relay, sink) = (
+        load_counters(crew).events,
+        relay_counters(crew),
+        sink_counters(crew),
+    );
+    missing <= relay.missed
+        && relay.completed + relay.missed >= load.acknowledged
+        && sink.events.received >= relay.forwarded
 }
 
 /// A group for each role, with the CPUs that it runs on.

@@ -10,6 +10,8 @@
 
 mod deaths;
 mod overload;
+mod missed;
 mod ownership;
 mod rig;
 mod stalls;
+mod throttling;

@@ -3,7 +3,9 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,6 +29,8 @@ pub(crate) struct Finished {
     pub(crate) report: String,
     /// The text of `latency.hlog`.
     pub(crate) latency_log: String,
+    /// The relay's own log, of all trials.
+    pub(crate) relay_log: String,
 }
 
 /// How long a process was stopped, as the test saw it.
@@ -37,6 +41,9 @@ pub(crate) struct Pause {
     /// At most: from the moment before it was told to stop to the one after it was told to go on.
     pub(crate) most: Duration,
 }
+
+/// Far longer than any of these runs takes.
+const LONGEST_RUN: Duration = Duration::from_secs(180);
 
 impl Run {
     pub(crate) fn start(scenario: &str) -> Self {
@@ -91,8 +98,18 @@ impl Run {
         ids.filter(|id| stat(*id).is_some_and(is_child)).collect()
     }
 
+    /// Waits for its end; one that does not come fails the test.
     pub(crate) fn finish(mut self) -> Finished {
+        let id = Pid::from_child(&self.child);
+        let (ended, wait) = mpsc::channel::<()>();
+        let watchdog = thread::spawn(move || {
+            if wait.recv_timeout(LONGEST_RUN) == Err(RecvTimeoutError::Timeout) {
+                kill_process(id, Signal::KILL).unwrap();
+            }
+        });
         self.stderr.read_to_string(&mut self.said).unwrap();
+        drop(ended);
+        watchdog.join().unwrap();
         let status = self.child.wait().unwrap().code();
         assert_eq!(
             self.children(),
@@ -103,6 +120,11 @@ impl Run {
             let path: PathBuf = self.folder.path().join("results").join(name);
             std::fs::read_to_string(path).unwrap()
         };
+        let mut relay_log = String::new();
+        for trial in std::fs::read_dir(self.folder.path().join("results/logs")).unwrap() {
+            let log = trial.unwrap().path().join("relay.log");
+            relay_log += &std::fs::read_to_string(log).unwrap_or_default();
+        }
         let results = serde_json::from_str(&read("results.json")).unwrap();
         assert_valid(&results);
         Finished {
@@ -111,6 +133,7 @@ impl Run {
             results,
             report: read("report.html"),
             latency_log: read("latency.hlog"),
+            relay_log,
         }
     }
 }
@@ -122,12 +145,23 @@ impl Finished {
 
     /// The messages of the case's findings of a kind.
     pub(crate) fn findings(&self, kind: &str) -> Vec<&str> {
-        let findings = self.case()["findings"].as_array().unwrap();
+        let findings = self.all_findings().iter();
         findings
-            .iter()
             .filter(|finding| finding["kind"] == kind)
             .map(|finding| finding["message"].as_str().unwrap())
             .collect()
+    }
+
+    /// What the case's findings advise to do.
+    pub(crate) fn hints(&self) -> Vec<&str> {
+        let findings = self.all_findings().iter();
+        findings
+            .filter_map(|finding| finding["hint"].as_str())
+            .collect()
+    }
+
+    fn all_findings(&self) -> &Vec<Value> {
+        self.case()["findings"].as_array().unwrap()
     }
 }
 

@@ -103,7 +103,12 @@ impl Continuity {
             }
             (Some(after), _) => (Opened::Number, after),
             (None, _) => {
-                self.expected = self.first;
+                self.expected = match start {
+                    StartPosition::AtSequenceNumber(number) if !self.restarted => {
+                        self.first.or(Some(*number))
+                    }
+                    _ => self.first,
+                };
                 self.opened = Opened::StartPosition;
                 return match self.first {
                     // Whatever the options say: what was begun is carried to its end.

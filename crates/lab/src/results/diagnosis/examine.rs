@@ -25,7 +25,7 @@ pub fn examine(
         return symptoms;
     }
     let usage = trial.roles.get(&measured_role);
-    let quota = bound_by_quota(trial);
+    let quota = bound_by_quota(settings, trial);
     let is_throttled = quota.is_some();
     symptoms.extend(quota);
     symptoms.extend(machine_shared(trial));
@@ -70,11 +70,12 @@ fn generator_unhealthy(trial: &Trial) -> Option<Symptom> {
     })
 }
 
-fn bound_by_quota(trial: &Trial) -> Option<Symptom> {
+fn bound_by_quota(settings: &Settings, trial: &Trial) -> Option<Symptom> {
     let throttled = trial.throttled();
     (!throttled.is_empty()).then_some(Symptom::BoundByQuota {
         throttled,
         duration_s: trial.duration_s,
+        full_log_throttles: settings.full_log_throttles,
     })
 }
 
@@ -103,7 +104,7 @@ fn low_utilisation(
     usage: &RoleUsage,
     trial: &Trial,
 ) -> Option<Symptom> {
-    let is_throttled = bound_by_quota(trial).is_some();
+    let is_throttled = !trial.throttled().is_empty();
     if usage.cpu_percent >= LOW_CPU_PERCENT || is_throttled || !has_more(settings, trial) {
         return None;
     }

@@ -138,6 +138,8 @@ pub enum Symptom {
         throttled: Vec<(String, u64)>,
         /// Seconds of the measured phase.
         duration_s: f64,
+        /// Whether a full log refuses sends, too.
+        full_log_throttles: bool,
     },
 }
 
@@ -394,15 +396,20 @@ impl Symptom {
             Self::BoundByQuota {
                 throttled,
                 duration_s,
+                full_log_throttles,
             } => {
                 let all = throttled.iter().map(|(_, throttled)| throttled).sum();
                 let places = throttled
                     .iter()
                     .map(|(name, throttled)| format!("{name}: {}", count(*throttled)));
                 format!(
-                    "the service throttled {} in {duration_s:.0} s ({}): its quota limits the figures",
+                    "the service throttled {} in {duration_s:.0} s ({}): {} limits the figures",
                     counted(all, "send", "sends"),
-                    places.collect::<Vec<_>>().join(", ")
+                    places.collect::<Vec<_>>().join(", "),
+                    match full_log_throttles {
+                        true => "its quota, or a log that is full,",
+                        false => "its quota",
+                    }
                 )
             }
         }
@@ -472,6 +479,12 @@ impl Symptom {
             Self::GeneratorUnhealthy { .. } => {
                 "offer less, or give the generator more cores".to_owned()
             }
+            Self::BoundByQuota {
+                full_log_throttles: true,
+                ..
+            } => "offer less, give the logs more room (embedded.log_per_hub) or let the oldest events go \
+                  (embedded.when_full=retention), or measure where the quota is higher (embedded.profile)"
+                .to_owned(),
             Self::BoundByQuota { .. } => {
                 "offer less, or measure where the quota is higher (embedded.profile, throughput units)"
                     .to_owned()

@@ -21,6 +21,8 @@ pub struct Settings {
     pub partitions: Option<u64>,
     /// How long one try of a send may take, as it was written.
     pub try_timeout: Option<String>,
+    /// Whether a full log of the embedded service refuses sends.
+    pub full_log_throttles: bool,
     /// Between queues: messages that all instances together work on at once.
     pub messages_at_once: Option<u64>,
     /// Between queues: threads that a command may have for them, all of its instances together.
@@ -57,6 +59,7 @@ impl Settings {
             in_flight: number("relay.in_flight"),
             partitions: number("hubs.source.partitions"),
             try_timeout: text("relay.try_timeout"),
+            full_log_throttles: text("embedded.when_full").is_some_and(|what| what == "throttle"),
             messages_at_once: between_queues("relay.concurrency"),
             threads: between_queues("relay.threads"),
         }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use connect::sink::{OutgoingBatch, SendOutcome, SendToken, Sink};
+use connect::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink};
 use tokio::time::{Instant, Interval};
 
 use super::encoder::Encoder;
@@ -132,6 +132,7 @@ pub(super) async fn work<F: Fabric>(
         overdue_at_stop: None,
         latency_recording: config.latency_recording,
         answers_until: None,
+        paused_until: None,
         causes: Causes::default(),
     };
     poll_fn(|context| generator.poll(context)).await
@@ -159,6 +160,8 @@ struct Generator<S, C> {
     latency_recording: LatencyRecording,
     /// Until when a stopped load waits for answers.
     answers_until: Option<Instant>,
+    /// Until when a load without a plan in time sends nothing, because the service asked to slow down.
+    paused_until: Option<Instant>,
     causes: Causes,
 }
 
@@ -226,7 +229,11 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
 
     /// Sends what is due. Returns whether anything left.
     fn send(&mut self, context: &mut Context<'_>, now: RunTime) -> Result<bool, RoleError> {
-        if self.overdue_at_stop.is_none() && self.waiting.is_empty() {
+        if self.paused_until.is_some_and(|until| Instant::now() >= until) {
+            self.paused_until = None;
+        }
+        let may_release = self.overdue_at_stop.is_none() && self.paused_until.is_none();
+        if may_release && self.waiting.is_empty() {
             self.schedule
                 .release(now, EVENTS_PER_ROUND, &mut self.released);
             self.waiting.extend(self.released.drain(..));
@@ -278,6 +285,10 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
                 Ok(()) => self.accounting.acknowledged(&pending, now),
                 Err(error) => {
                     self.accounting.refused(&pending, error.class);
+                    let is_throttled = matches!(error.class, ErrorClass::Throttled { .. });
+                    if is_throttled && !self.schedule.has_plan() {
+                        self.paused_until = Some(Instant::now() + THROTTLED_PAUSE);
+                    }
                     self.causes
                         .tell(&error.condition, &error, "sends are refused");
                 }
@@ -295,11 +306,13 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
         if self.overdue_at_stop.is_some() || !self.waiting.is_empty() {
             return Ok(Poll::Pending);
         }
-        let Some(due) = self.schedule.next_due() else {
-            return Ok(Poll::Pending);
-        };
         // Events closer together than this leave together: each wake-up costs more than it.
-        let after = due.saturating_since(self.clock.now()).max(COALESCE);
+        let after = match (self.paused_until, self.schedule.next_due()) {
+            (Some(until), _) => until.saturating_duration_since(Instant::now()),
+            (None, Some(due)) => due.saturating_since(self.clock.now()),
+            (None, None) => return Ok(Poll::Pending),
+        };
+        let after = after.max(COALESCE);
         self.timer.set(after).map_err(failed)?;
         match self.timer.poll_elapsed(context) {
             Poll::Ready(elapsed) => elapsed.map(Poll::Ready).map_err(failed),
@@ -357,5 +370,9 @@ const ROUNDS_PER_POLL: u32 = 64;
 
 /// Events released per round, so that answers are booked between.
 const EVENTS_PER_ROUND: u32 = 4_096;
+
+/// A load that sends as fast as it can tries again after this when it was throttled. It gets all that the quota gives in
+/// that way, since that is a share of a second's worth, and does not flood the service with sends that it refuses.
+const THROTTLED_PAUSE: Duration = Duration::from_millis(10);
 
 const COALESCE: Duration = Duration::from_micros(50);

@@ -51,6 +51,28 @@ async fn what_retention_took_while_no_relay_ran_is_counted_and_never_completed()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_first_event_that_was_asked_for_by_its_number_is_missed_if_it_is_gone() {
+    for (start, missed) in [
+        (StartPosition::AtSequenceNumber(5), 7),
+        (StartPosition::Earliest, 0),
+    ] {
+        let mut pipe = Pipe::new(1, 1);
+        pipe.options.start_position = start;
+        pipe.append(20);
+        pipe.log.take_before(PARTITION, 12);
+        let summary = pipe
+            .run_unaudited(|pipe| pipe.checkpoint(0) == Some(19))
+            .await
+            .expect("a gap is reported");
+        let metrics = summary.metrics;
+        assert_eq!(
+            (metrics.missed_events, metrics.completed_events),
+            (missed, 8)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_retention_took_from_a_link_that_stays_is_counted_and_never_completed() {
     let mut pipe = Pipe::new(1, 1);
     pipe.append(4);
