@@ -9,8 +9,8 @@
 )]
 
 mod deaths;
-mod overload;
 mod missed;
+mod overload;
 mod ownership;
 mod rig;
 mod stalls;

@@ -45,7 +45,10 @@ fn assert_throttled(finished: &Finished) {
         "{case:#}"
     );
     let hints = finished.hints();
-    assert!(hints.iter().all(|hint| !hint.contains("raise")), "{hints:?}");
+    assert!(
+        hints.iter().all(|hint| !hint.contains("raise")),
+        "{hints:?}"
+    );
     assert!(throttled(finished, "relay") > 0, "{case:#}");
     let log = &finished.relay_log;
     assert_eq!(

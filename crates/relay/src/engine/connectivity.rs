@@ -20,33 +20,30 @@ use crate::metrics::{Closing, Loss};
 
 impl<S: Source, K: Sink> Relay<S, K> {
     /// The service has closed a partition, or would not open it.
-    pub(super) fn close_by_service(
-        &mut self,
-        partition: PartitionId,
-        error: SourceError,
-    ) -> Result<(), RelayError> {
+    pub(super) fn close_by_service(&mut self, partition: PartitionId, error: SourceError) {
         self.metrics.closed_partitions += 1;
         if matches!(error.class, ErrorClass::Throttled { .. }) {
             self.metrics.throttled_partitions += 1;
         }
         if S::Completion::settlement(Settlement::Release).is_some() {
             // It makes its links again by itself; one that cannot has nothing more to say.
-            return Err(error.into());
+            self.fail_source(error);
+            return;
         }
         let index = self.indices.get(&partition).copied();
         if index.is_some_and(|index| self.position_refused(index, &error)) {
-            return Ok(());
+            return;
         }
         // An event that can't be read is one event; the partition is there.
         if error.class == ErrorClass::Fatal && error.condition != DECODE_ERROR {
-            return Err(error.into());
+            self.fail(error.into());
+            return;
         }
         if self.sharing.is_some() && error.is_stolen() {
             self.lose(partition, Loss::Taken, &error);
         } else if let Some(index) = index {
             self.stop_partition(index, Closing::Service, &error);
         }
-        Ok(())
     }
 
     /// A send was refused, or came to nothing.
@@ -67,7 +64,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 description,
                 ..
             } = error.clone();
-            self.ends_with = Some(RelayError::Sink(SinkError {
+            self.fail(RelayError::Sink(SinkError {
                 condition,
                 description,
             }));
@@ -123,20 +120,19 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// Looks at both ends, and tells the log what has changed.
-    pub(super) fn poll_health(&mut self) -> Result<(), RelayError> {
+    pub(super) fn poll_health(&mut self) {
         let now = self.now;
         let source = self.source.outage().map(|error| error as &dyn Cause);
         self.troubles.outage(Place::Source, source, now);
         let sink = self.sink.outage().map(|error| error as &dyn Cause);
         self.troubles.outage(Place::Sink, sink, now);
         if self.troubles.is_empty() {
-            return Ok(());
+            return;
         }
         self.heal_attached();
         for news in self.troubles.news(now) {
             tell(&news);
         }
-        self.ends_with.take().map_or(Ok(()), Err)
     }
 
     /// What the service had closed is well as soon as it is attached again.

@@ -7,12 +7,12 @@ use connect::event::EventBatch;
 use connect::sink::{OutgoingBatch, SendUnit, Sink};
 use connect::source::{Completion as _, Settlement, Source};
 
+use super::Relay;
 use super::in_flight::InFlight;
 use super::keys::split_by_key;
 use super::lanes::LaneId;
 use super::partition::{Completes, Parked, State};
 use super::sends::{NONE, Stage};
-use super::{Relay, RelayError};
 use crate::metrics::{record_count, record_duration};
 use crate::regroup::Group;
 
@@ -344,11 +344,16 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// Offers what the sink was too busy for again, once it says that this is worth it.
-    pub(super) fn poll_blocked(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+    pub(super) fn poll_blocked(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
         while !self.blocked.is_empty() {
-            if self.sink.poll_ready(context)?.is_pending() {
-                return Ok(progress);
+            match self.sink.poll_ready(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => return progress,
+                Poll::Ready(Err(error)) => {
+                    self.fail_sink(error);
+                    return true;
+                }
             }
             let mut moved = false;
             for _ in 0..self.blocked.len() {
@@ -365,14 +370,18 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress |= moved;
             if !moved {
                 // Ready, but not for any of these: asked again, but not at once.
-                if let Poll::Ready(ready) = self.sink.poll_ready(context) {
-                    ready?;
-                    context.waker().wake_by_ref();
+                match self.sink.poll_ready(context) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(())) => context.waker().wake_by_ref(),
+                    Poll::Ready(Err(error)) => {
+                        self.fail_sink(error);
+                        return true;
+                    }
                 }
-                return Ok(progress);
+                return progress;
             }
         }
-        Ok(progress)
+        progress
     }
 }
 

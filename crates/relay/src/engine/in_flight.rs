@@ -47,6 +47,11 @@ impl Slots {
         self.len() == 0
     }
 
+    /// The batches under way, in no order.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = &InFlight> {
+        self.slots.iter().flatten()
+    }
+
     /// Memory for the order of the next batch.
     pub(super) fn take_order(&mut self) -> Vec<u32> {
         self.orders.pop().unwrap_or_default()

@@ -17,37 +17,37 @@
 //! | `progress` | checkpoints: writing, coalescing, reading at a start |
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
 //! | `connectivity` | what is wrong at either end: what ends the relay, what is waited for |
+//! | `ending`, `error` | how it ends, and why |
 //! | `partition`, `in_flight`, `sends`, `timers`, `pacer`, `vacancies` | the state that these work on |
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
-use std::io;
-use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use connect::checkpoint::{Checkpoint, CheckpointStore, StoreError, StoreFuture};
+use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::{EventBatch, PartitionId};
-use connect::sink::{SendError, SendOutcome, SendToken, SendUnit, Sink, SinkError};
+use connect::sink::{SendOutcome, SendToken, SendUnit, Sink};
 use connect::source::{
-    ByCheckpoint, BySettlement, Completion as _, Settlement, Source, SourceError, SourceEvent,
+    ByCheckpoint, BySettlement, Completion as _, Settlement, Source, SourceEvent,
 };
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use units::Random;
 
 use crate::health::troubles::Troubles;
-use crate::metrics::{Closing, Metrics, MetricsHandle, MetricsRequests, Wait};
+use crate::metrics::{Metrics, MetricsHandle, MetricsRequests, Wait};
 use crate::options::{CheckpointPolicy, RelayOptions, SettlingOptions};
-use crate::ownership::OwnershipOptionsError;
 use crate::regroup::{Group, Regroup};
 use crate::route::Router;
 
 mod accepted;
 mod connectivity;
 mod dispatch;
+mod ending;
+mod error;
 mod gaps;
 mod in_flight;
 mod keys;
@@ -63,6 +63,9 @@ mod sharing;
 mod store;
 mod timers;
 mod vacancies;
+
+pub use ending::{Ended, Summary};
+pub use error::RelayError;
 
 use in_flight::Slots;
 use lanes::Lanes;
@@ -131,6 +134,10 @@ pub struct Relay<S, K> {
     stop_by: Option<Instant>,
     /// Why the relay stops, if nobody asked it to.
     failure: Option<RelayError>,
+    /// Whether the source failed as a whole, so that it is not polled any more.
+    failed_source: bool,
+    /// The same of the sink.
+    failed_sink: bool,
     poison: Poison,
     /// Whether the source numbers the events of a partition without a hole.
     contiguous: bool,
@@ -141,8 +148,6 @@ pub struct Relay<S, K> {
     failures: Random,
     metrics: Metrics,
     troubles: Troubles,
-    /// Why the relay cannot go on, once that is known.
-    ends_with: Option<RelayError>,
     /// When the relay was made.
     began: Instant,
     /// How many batches wait for their turn.
@@ -150,104 +155,6 @@ pub struct Relay<S, K> {
     /// What the loop sleeps for, and since when.
     asleep: Option<(Wait, Instant)>,
     requests: MetricsRequests,
-}
-
-/// Why a relay could not go on, or not begin.
-#[derive(Debug, thiserror::Error)]
-pub enum RelayError {
-    /// Fewer destinations than the options ask for, or none asked for.
-    #[error("a fan-out of {fan_out} is not possible: the sink has {destinations} destinations")]
-    FanOut {
-        /// What was asked for.
-        fan_out: u32,
-        /// What the sink has.
-        destinations: u32,
-    },
-    /// The source failed as a whole.
-    #[error("the source cannot go on")]
-    Source(#[from] SourceError),
-    /// The sink failed as a whole.
-    #[error("the sink cannot go on")]
-    Sink(#[from] SinkError),
-    /// Checkpoints or claims could not be read at the start.
-    #[error("the checkpoints cannot be read")]
-    Store(#[from] StoreError),
-    /// The partitions cannot be shared in this way.
-    #[error("the partitions cannot be shared")]
-    Ownership(#[from] OwnershipOptionsError),
-    /// The source no longer has events that were not read yet, and the relay is to stop then.
-    #[error(
-        "{missing} events of partition {partition} are missing: event {expected} was expected and {first} came, the source \
-         no longer has those before it; `missed_events: report` counts them and goes on"
-    )]
-    MissedEvents {
-        /// The partition.
-        partition: PartitionId,
-        /// The sequence number that was expected.
-        expected: i64,
-        /// The first one that came instead.
-        first: i64,
-        /// How many events are missing, as far as is known.
-        missing: u64,
-    },
-    /// The file of dead letters cannot be opened.
-    #[error("the file of dead letters {} cannot be opened", path.display())]
-    DeadLetters {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A destination refuses an event for good, and the relay is to stop then.
-    #[error(
-        "the destination refuses {} of {bytes} bytes for good ({error}); `poison_events: {{dead_letter: <file>}}` puts \
-         such events aside and goes on",
-        poison::place(*partition, *sequence_number, offset)
-    )]
-    Poison {
-        /// The partition.
-        partition: PartitionId,
-        /// The event's sequence number.
-        sequence_number: i64,
-        /// Its offset; empty where the source has none.
-        offset: String,
-        /// How many bytes would have been forwarded.
-        bytes: usize,
-        /// What the destination says.
-        error: Box<SendError>,
-    },
-    /// The source has begun to number the events of a partition again, and the relay is to stop then.
-    #[error(
-        "the source has begun to number the events of partition {partition} again ({cause}), so the checkpoint does not hold \
-         any more; remove it to start over, or let `missed_events: report` start at the oldest event"
-    )]
-    Restarted {
-        /// The partition.
-        partition: PartitionId,
-        /// What shows it.
-        cause: String,
-    },
-}
-
-/// What a relay did, told when it has stopped.
-#[derive(Clone, Debug)]
-pub struct Summary {
-    /// How it ended.
-    pub ended: Ended,
-    /// Everything it counted.
-    pub metrics: Metrics,
-}
-
-/// How a graceful stop ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Everything that was under way was accepted or failed, and the progress is written.
-    Finished,
-    /// The time for stopping was over before that. What was under way will be read and sent again by the next relay.
-    TimedOut {
-        /// Batches that were still under way.
-        batches: usize,
-    },
 }
 
 impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
@@ -381,6 +288,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
             now: now.into_std(),
             stop_by: None,
             failure: None,
+            failed_source: false,
+            failed_sink: false,
             poison: Poison::of(&options.poison_events)?,
             contiguous: source.has_contiguous_numbers(),
             outcomes: Vec::new(),
@@ -388,7 +297,6 @@ impl<S: Source, K: Sink> Relay<S, K> {
             failures: Random::for_concern(options.seed, INJECTED_FAILURES),
             metrics: Metrics::of(options.ownership.as_ref()),
             troubles: Troubles::default(),
-            ends_with: None,
             began: now.into_std(),
             parked: 0,
             asleep: None,
@@ -410,13 +318,27 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// options allow, writes the progress, and tells what was done.
     ///
     /// # Errors
-    /// When the source or the sink fails as a whole, or the checkpoints cannot be read at the start. What was under way
-    /// then is read and sent again by the next relay.
+    /// What kept the relay from going on. It has stopped in good order all the same, as far as that was possible; what was
+    /// under way and could not be finished is read and sent again by the next relay.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Summary, RelayError> {
         let mut shutdown = pin!(shutdown);
-        let summary = poll_fn(|context| self.poll(context, shutdown.as_mut())).await?;
-        tokio::join!(self.source.shut_down(), self.sink.shut_down());
-        Ok(summary)
+        let ended = poll_fn(|context| self.poll(context, shutdown.as_mut())).await;
+        // An end that failed has nobody to say goodbye to.
+        let source = (!self.failed_source).then_some(self.source);
+        let sink = (!self.failed_sink).then_some(self.sink);
+        tokio::join!(
+            async {
+                if let Some(source) = source {
+                    source.shut_down().await;
+                }
+            },
+            async {
+                if let Some(sink) = sink {
+                    sink.shut_down().await;
+                }
+            }
+        );
+        ended
     }
 
     fn poll(
@@ -435,14 +357,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
                     .count_wait(wait, self.now.saturating_duration_since(since));
             }
             self.expire_leases();
-            let mut progress = self.poll_outcomes(context)?;
-            progress |= self.poll_blocked(context)?;
+            let mut progress = self.poll_outcomes(context);
+            progress |= self.poll_blocked(context);
             progress |= self.start_parked();
-            progress |= self.poll_source(context)?;
+            progress |= self.poll_source(context);
             progress |= self.transmit_ready();
-            progress |= self.poll_progress(context)?;
-            progress |= self.poll_sharing(context)?;
-            self.poll_health()?;
+            progress |= self.poll_progress(context);
+            progress |= self.poll_sharing(context);
+            self.poll_health();
+            if self.failure.is_some() {
+                progress |= self.give_up_hopeless();
+            }
             progress |= self.poll_clock(context);
             if let Some(ended) = self.ended() {
                 if let Some(failure) = self.failure.take() {
@@ -465,34 +390,44 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// Takes new batches from the source, unless enough is held.
-    fn poll_source(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+    fn poll_source(&mut self, context: &mut Context<'_>) -> bool {
+        if self.failed_source {
+            return false;
+        }
         self.now = tokio::time::Instant::now().into_std();
         let by_event = self.sink.send_unit() == SendUnit::Event;
         let mut events = 0;
         for taken in 0..BATCHES_PER_TURN {
             if self.held_bytes >= self.options.max_held_bytes.max(1) {
-                return Ok(taken > 0);
+                return taken > 0;
             }
-            match self.source.poll_batch(context)? {
-                Poll::Pending => return Ok(taken > 0),
-                Poll::Ready(SourceEvent::Batch(batch)) => {
+            let event = match self.source.poll_batch(context) {
+                Poll::Pending => return taken > 0,
+                Poll::Ready(Err(error)) => {
+                    self.fail_source(error);
+                    return true;
+                }
+                Poll::Ready(Ok(event)) => event,
+            };
+            match event {
+                SourceEvent::Batch(batch) => {
                     events += batch.len();
                     self.receive(batch);
                     if by_event && events >= SENDS_PER_TURN {
                         break;
                     }
                 }
-                Poll::Ready(SourceEvent::Settled(settled)) => self.count_settled(&settled),
-                Poll::Ready(SourceEvent::LocksRenewed { renewed, failed }) => {
+                SourceEvent::Settled(settled) => self.count_settled(&settled),
+                SourceEvent::LocksRenewed { renewed, failed } => {
                     self.metrics.lock_renewals += u64::from(renewed);
                     self.metrics.failed_lock_renewals += u64::from(failed);
                 }
-                Poll::Ready(SourceEvent::PartitionClosed { partition, error }) => {
-                    self.close_by_service(partition, error)?;
+                SourceEvent::PartitionClosed { partition, error } => {
+                    self.close_by_service(partition, error);
                 }
             }
         }
-        Ok(true)
+        true
     }
 
     /// Does what is due, and sees to it that the task is woken for what comes next.
@@ -580,54 +515,6 @@ impl<S: Source, K: Sink> Relay<S, K> {
             None => self.partitions.len(),
         } as u64;
         self.metrics.health = self.health();
-    }
-
-    /// Stops in good order because of an error, which [`run`](Self::run) returns in the end.
-    fn fail(&mut self, error: RelayError) {
-        self.failure.get_or_insert(error);
-        if self.stop_by.is_none() {
-            self.begin_stop();
-        }
-    }
-
-    fn begin_stop(&mut self) {
-        self.now = tokio::time::Instant::now().into_std();
-        self.stop_by = Some(self.now + self.options.stop_timeout);
-        for index in 0..self.partitions.len() {
-            if self.partitions[index].state.takes_batches() {
-                self.source.close(self.partitions[index].id);
-                self.release_parked(index);
-                self.partitions[index].state = State::Ending;
-                self.metrics.count_closing(Closing::Stop);
-            } else {
-                self.partitions[index].state = State::Closed;
-            }
-            self.write_soon(index);
-        }
-    }
-
-    /// How the relay has ended, once it is to stop and either nothing is left to do or its time is over.
-    fn ended(&self) -> Option<Ended> {
-        let stop_by = self.stop_by?;
-        if self.slots.is_empty()
-            && self.source.is_settled()
-            && self
-                .partitions
-                .iter()
-                .all(|partition| partition.progress.is_settled())
-            && self
-                .sharing
-                .as_ref()
-                .is_none_or(|sharing| sharing.is_over())
-        {
-            Some(Ended::Finished)
-        } else if self.now >= stop_by {
-            Some(Ended::TimedOut {
-                batches: self.slots.len(),
-            })
-        } else {
-            None
-        }
     }
 }
 

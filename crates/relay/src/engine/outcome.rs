@@ -6,24 +6,23 @@ use std::time::{Duration, Instant};
 use connect::sink::{ErrorClass, SendError, SendOutcome, SendToken, Sink};
 use connect::source::{Completion as _, Settled, Settlement, SettlementResult, Source};
 
+use super::Relay;
 use super::partition::{Completes, State};
 use super::poison::is_about_events;
 use super::sends::{NONE, Stage};
 use super::timers::Due;
-use super::{Relay, RelayError};
 use crate::health::troubles::Cause;
 use crate::metrics::{Closing, Opening, record_count, record_duration, record_durations};
 use crate::options::CheckpointPolicy;
 
 impl<S: Source, K: Sink> Relay<S, K> {
     /// Flushes the sink and takes the outcomes that have arrived.
-    pub(super) fn poll_outcomes(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+    pub(super) fn poll_outcomes(&mut self, context: &mut Context<'_>) -> bool {
+        if self.failed_sink {
+            return false;
+        }
         let mut outcomes = std::mem::take(&mut self.outcomes);
         let polled = self.sink.poll_outcomes(context, &mut outcomes);
-        let progress = polled.is_ready();
-        if let Poll::Ready(result) = polled {
-            result?;
-        }
         let mut alike = Alike::default();
         for outcome in outcomes.drain(..) {
             let Some(index) = self.sends.of_outcome(outcome.token) else {
@@ -47,7 +46,14 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
         self.record_sends(alike);
         self.outcomes = outcomes;
-        Ok(progress)
+        match polled {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(error)) => {
+                self.fail_sink(error);
+                true
+            }
+        }
     }
 
     /// An outcome of an attempt that was given up. What was accepted of a batch that failed is not sent again.
@@ -219,7 +225,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
             ErrorClass::TooLarge | ErrorClass::Fatal => None,
         };
         let failures = send.failures + 1;
-        let delay = self.options.retry.delay_after(failures, u64::from(index));
+        let delay = match self.failure {
+            None => self.options.retry.delay_after(failures, u64::from(index)),
+            // Who stops for an error waits for nothing but outcomes.
+            Some(_) => None,
+        };
         if let (Some(least_delay), Some(delay)) = (least_delay, delay) {
             self.sends.end_attempt(index, Stage::BackingOff);
             self.sends.send_mut(index).failures = failures;
@@ -258,12 +268,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.transmit(index);
     }
 
-    /// What is left of a group cannot be forwarded: its messages are abandoned, and the others go on.
+    /// What is left of a group cannot be forwarded: its messages are abandoned, and the others go on. When the relay stops
+    /// for an error the messages are not to blame, and are given back.
     pub(super) fn give_up(&mut self, index: u32) {
         let send = *self.sends.send(index);
         let in_flight = self.slots.in_flight_mut(self.sends.slot(index));
         in_flight.failed = true;
-        if let Some(settlement) = S::Completion::settlement(Settlement::Abandon) {
+        let settlement = match self.failure {
+            None => Settlement::Abandon,
+            Some(_) => Settlement::Release,
+        };
+        if let Some(settlement) = S::Completion::settlement(settlement) {
             let left = &in_flight.order[send.next as usize..send.end as usize];
             self.source.settle(&in_flight.batch, left, settlement);
         }

@@ -17,9 +17,9 @@ use connect::event::PartitionId;
 use connect::sink::Sink;
 use connect::source::{Completion as _, Source, StartPosition};
 
+use super::Relay;
 use super::partition::State;
 use super::timers::Due;
-use super::{Relay, RelayError};
 use crate::health::{Place, Position};
 use crate::metrics::{Closing, Loss, record_duration};
 use crate::options::CheckpointPolicy;
@@ -73,7 +73,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// Begins and ends writings, and the listing that tells where partitions start.
-    pub(super) fn poll_progress(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+    pub(super) fn poll_progress(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
         while let Poll::Ready(Some(joined)) = self.writes.poll_join_next(context) {
             progress = true;
@@ -91,8 +91,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress = true;
             self.write(index, context);
         }
-        progress |= self.poll_listing(context)?;
-        Ok(progress)
+        progress | self.poll_listing(context)
     }
 
     fn write(&mut self, index: usize, context: &mut Context<'_>) {
@@ -286,7 +285,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.listing_wanted = true;
     }
 
-    fn poll_listing(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+    fn poll_listing(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
         loop {
             if self.listing.is_none() && self.listing_wanted && self.stop_by.is_none() {
@@ -301,10 +300,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.listing = Some(self.store.list_checkpoints(&self.options.group));
             }
             let Some(listing) = &mut self.listing else {
-                return Ok(progress);
+                return progress;
             };
             let Poll::Ready(listed) = listing.as_mut().poll(context) else {
-                return Ok(progress);
+                return progress;
             };
             progress = true;
             self.listing = None;
@@ -315,7 +314,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                     self.open_partitions(checkpoints, context);
                 }
                 // Before anything was carried, nothing is lost by giving up.
-                Err(error) if !self.listed => return Err(error.into()),
+                Err(error) if !self.listed => self.fail(error.into()),
                 Err(error) => {
                     self.troubles
                         .outage(Place::Checkpoints, Some(&error), self.now);

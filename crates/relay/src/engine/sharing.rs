@@ -20,8 +20,8 @@ use connect::sink::Sink;
 use connect::source::Source;
 use units::{Random, mix};
 
+use super::Relay;
 use super::partition::State;
-use super::{Relay, RelayError};
 use crate::health::Place;
 use crate::metrics::{Closing, Loss, Opening, record_duration};
 use crate::options::RelayOptions;
@@ -196,29 +196,29 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// Begins and ends cycles, and gives back what a graceful stop has finished.
-    pub(super) fn poll_sharing(&mut self, context: &mut Context<'_>) -> Result<bool, RelayError> {
+    pub(super) fn poll_sharing(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
         loop {
             let Some(sharing) = &mut self.sharing else {
-                return Ok(progress);
+                return progress;
             };
             let pending = match std::mem::replace(&mut sharing.work, Work::Idle) {
                 Work::Idle => {
                     if !self.begin_work() {
-                        return Ok(progress);
+                        return progress;
                     }
                     None
                 }
                 Work::Listing(mut listing) => match listing.as_mut().poll(context) {
                     Poll::Ready(listed) => {
-                        self.end_listing(listed)?;
+                        self.end_listing(listed);
                         None
                     }
                     Poll::Pending => Some(Work::Listing(listing)),
                 },
                 Work::Claiming(mut claiming) => match claiming.claimed.as_mut().poll(context) {
                     Poll::Ready(won) => {
-                        self.end_claiming(*claiming, won)?;
+                        self.end_claiming(*claiming, won);
                         None
                     }
                     Poll::Pending => Some(Work::Claiming(claiming)),
@@ -235,7 +235,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 if let Some(sharing) = &mut self.sharing {
                     sharing.work = pending;
                 }
-                return Ok(progress);
+                return progress;
             }
             progress = true;
         }
@@ -285,31 +285,31 @@ impl<S: Source, K: Sink> Relay<S, K> {
         true
     }
 
-    fn end_listing(
-        &mut self,
-        listed: Result<Vec<Ownership>, StoreError>,
-    ) -> Result<(), RelayError> {
+    fn end_listing(&mut self, listed: Result<Vec<Ownership>, StoreError>) {
         let now = self.now;
         let store_now = self.store.now();
         let Some(sharing) = &mut self.sharing else {
-            return Ok(());
+            return;
         };
         let listed = match listed {
             Ok(listed) => listed,
             // Before anything was carried, nothing is lost by giving up.
-            Err(error) if !sharing.answered => return Err(error.into()),
+            Err(error) if !sharing.answered => {
+                self.fail(error.into());
+                return;
+            }
             Err(error) => {
                 self.metrics.failed_renewals += sharing.held.len() as u64;
                 self.troubles.outage(Place::Ownership, Some(&error), now);
                 sharing.unsettled = true;
                 sharing.rest(now);
-                return Ok(());
+                return;
             }
         };
         sharing.answered = true;
         if self.stop_by.is_some() {
             // What this was for is over.
-            return Ok(());
+            return;
         }
         let held = sharing
             .held
@@ -321,7 +321,6 @@ impl<S: Source, K: Sink> Relay<S, K> {
             self.lose(partition, Loss::Taken, &"another relay has claimed it");
         }
         self.begin_claiming(plan.renewals, plan.claims, plan.returns);
-        Ok(())
     }
 
     fn begin_claiming(
@@ -347,11 +346,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }));
     }
 
-    fn end_claiming(
-        &mut self,
-        claiming: Claiming,
-        won: Result<Vec<Ownership>, StoreError>,
-    ) -> Result<(), RelayError> {
+    fn end_claiming(&mut self, claiming: Claiming, won: Result<Vec<Ownership>, StoreError>) {
         let now = self.now;
         let Claiming {
             began,
@@ -360,7 +355,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             ..
         } = claiming;
         let Some(sharing) = &mut self.sharing else {
-            return Ok(());
+            return;
         };
         let mut won: BTreeMap<_, _> = match won {
             Ok(won) => won.into_iter().map(|own| (own.partition, own)).collect(),
@@ -369,7 +364,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.troubles.outage(Place::Ownership, Some(&error), now);
                 sharing.unsettled = true;
                 sharing.rest(now);
-                return Ok(());
+                return;
             }
         };
         self.troubles.outage(Place::Ownership, None, now);
@@ -420,7 +415,6 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.place(index);
             }
         }
-        Ok(())
     }
 
     fn end_returning(&mut self, returned: Result<Vec<Ownership>, StoreError>) {

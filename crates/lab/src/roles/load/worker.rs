@@ -229,7 +229,10 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
 
     /// Sends what is due. Returns whether anything left.
     fn send(&mut self, context: &mut Context<'_>, now: RunTime) -> Result<bool, RoleError> {
-        if self.paused_until.is_some_and(|until| Instant::now() >= until) {
+        if self
+            .paused_until
+            .is_some_and(|until| Instant::now() >= until)
+        {
             self.paused_until = None;
         }
         let may_release = self.overdue_at_stop.is_none() && self.paused_until.is_none();

@@ -1,7 +1,6 @@
 //! Retries, time-outs, failed batches, crashes.
 
 use connect::sink::{ErrorClass, SendError};
-use connect::source::SourceError;
 
 use super::*;
 

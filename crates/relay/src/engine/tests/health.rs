@@ -1,7 +1,6 @@
 //! What ends a relay, what it waits for, and what it says of itself meanwhile.
 
 use connect::sink::{ErrorClass, SendError};
-use connect::source::SourceError;
 
 use super::*;
 use crate::health::{Place, Position};

@@ -9,13 +9,15 @@ use connect::checkpoint::{
 };
 use connect::fakes::{MemoryLog, MemorySource, Reply, ScriptedSink, SinkScript, Write};
 use connect::retry::{RetryMode, RetryPolicy};
-use connect::source::{BatchOptions, SourceOptions, StartPosition};
+use connect::sink::SinkError;
+use connect::source::{BatchOptions, SourceError, SourceOptions, StartPosition};
 use tokio::time::Instant;
 
 use super::*;
 use crate::route::Route;
 
 mod delivery;
+mod ending;
 mod failure;
 mod gaps;
 mod health;

@@ -17,7 +17,7 @@ pub(super) const EXPIRE: Duration = Duration::from_secs(60);
 /// What relays share.
 #[derive(Clone)]
 pub(super) struct Group {
-    log: MemoryLog,
+    pub(super) log: MemoryLog,
     pub(super) store: MemoryCheckpointStore,
     scripts: Arc<Mutex<Vec<SinkScript>>>,
     appended: Arc<Mutex<u64>>,
@@ -28,7 +28,7 @@ pub(super) struct Group {
 pub(super) struct Running {
     metrics: MetricsHandle,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<Summary, RelayError>>,
+    pub(super) task: JoinHandle<Result<Summary, RelayError>>,
     pub(super) script: SinkScript,
 }
 

@@ -1,0 +1,89 @@
+//! Why a relay could not go on, or not begin.
+
+use std::io;
+use std::path::PathBuf;
+
+use connect::checkpoint::StoreError;
+use connect::event::PartitionId;
+use connect::sink::{SendError, SinkError};
+use connect::source::SourceError;
+
+use super::poison;
+use crate::ownership::OwnershipOptionsError;
+
+/// Why a relay could not go on, or not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// Fewer destinations than the options ask for, or none asked for.
+    #[error("a fan-out of {fan_out} is not possible: the sink has {destinations} destinations")]
+    FanOut {
+        /// What was asked for.
+        fan_out: u32,
+        /// What the sink has.
+        destinations: u32,
+    },
+    /// The source failed as a whole.
+    #[error("the source cannot go on")]
+    Source(#[from] SourceError),
+    /// The sink failed as a whole.
+    #[error("the sink cannot go on")]
+    Sink(#[from] SinkError),
+    /// Checkpoints or claims could not be read at the start.
+    #[error("the checkpoints cannot be read")]
+    Store(#[from] StoreError),
+    /// The partitions cannot be shared in this way.
+    #[error("the partitions cannot be shared")]
+    Ownership(#[from] OwnershipOptionsError),
+    /// The source no longer has events that were not read yet, and the relay is to stop then.
+    #[error(
+        "{missing} events of partition {partition} are missing: event {expected} was expected and {first} came, the source \
+         no longer has those before it; `missed_events: report` counts them and goes on"
+    )]
+    MissedEvents {
+        /// The partition.
+        partition: PartitionId,
+        /// The sequence number that was expected.
+        expected: i64,
+        /// The first one that came instead.
+        first: i64,
+        /// How many events are missing, as far as is known.
+        missing: u64,
+    },
+    /// The file of dead letters cannot be opened.
+    #[error("the file of dead letters {} cannot be opened", path.display())]
+    DeadLetters {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A destination refuses an event for good, and the relay is to stop then.
+    #[error(
+        "the destination refuses {} of {bytes} bytes for good ({error}); `poison_events: {{dead_letter: <file>}}` puts \
+         such events aside and goes on",
+        poison::place(*partition, *sequence_number, offset)
+    )]
+    Poison {
+        /// The partition.
+        partition: PartitionId,
+        /// The event's sequence number.
+        sequence_number: i64,
+        /// Its offset; empty where the source has none.
+        offset: String,
+        /// How many bytes would have been forwarded.
+        bytes: usize,
+        /// What the destination says.
+        error: Box<SendError>,
+    },
+    /// The source has begun to number the events of a partition again, and the relay is to stop then.
+    #[error(
+        "the source has begun to number the events of partition {partition} again ({cause}), so the checkpoint does not hold \
+         any more; remove it to start over, or let `missed_events: report` start at the oldest event"
+    )]
+    Restarted {
+        /// The partition.
+        partition: PartitionId,
+        /// What shows it.
+        cause: String,
+    },
+}
