@@ -277,6 +277,8 @@ async fn what_can_not_mend_itself_ends_it_with_the_entity_the_reason_and_what_to
                 assert!(said.contains(text), "{text} is not in {said}");
             }
             assert!(!said.contains(" WARN "), "{said}");
+            let told = String::from_utf8(output.stdout).unwrap();
+            assert!(!told.contains("Running"), "it never did: {told}");
             assert_eq!(said.lines().count(), 2, "reason and advice: {said}");
         }
         service.stop().await;

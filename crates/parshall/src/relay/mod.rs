@@ -20,6 +20,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use connect::checkpoint::blobs::BlobStoreOptions;
@@ -185,7 +186,7 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
     }
 }
 
-/// Tells the plan once everything is connected, and serves the metrics if that is wanted.
+/// Tells the plan once there are connections, and serves the metrics if that is wanted.
 fn announce(
     config: &PipelineConfig,
     metrics: Option<TcpListener>,
@@ -202,7 +203,6 @@ fn announce(
         writeln!(plan, "metrics      http://{address}/metrics").expect("a string takes everything");
         tokio::spawn(endpoint::serve(listener, handle, std::future::pending()));
     }
-    plan.push_str("\nRunning.\n");
     output::print(&plan).map(drop)
 }
 
@@ -230,20 +230,29 @@ async fn carry<S: Source, K: Sink>(
     mut signals: Signals,
 ) -> Result<Exit, CommandError> {
     let (stop, stopped) = oneshot::channel::<()>();
+    let mut begun = pin!(until_begun(relay.metrics_handle()));
     let mut running = pin!(relay.run(async {
         // A dropped sender is a stop, too.
         let _ = stopped.await;
     }));
-    let summary = tokio::select! {
-        biased;
-        ended = &mut running => ended,
-        () = signals.next() => {
-            tracing::info!("stopping; another signal ends at once");
-            drop(stop);
-            tokio::select! {
-                biased;
-                ended = &mut running => ended,
-                () = signals.next() => return Ok(Exit::Interrupted),
+    let mut has_begun = false;
+    let summary = loop {
+        tokio::select! {
+            biased;
+            ended = &mut running => break ended,
+            () = signals.next() => {
+                tracing::info!("stopping; another signal ends at once");
+                drop(stop);
+                tokio::select! {
+                    biased;
+                    ended = &mut running => break ended,
+                    () = signals.next() => return Ok(Exit::Interrupted),
+                }
+            }
+            () = &mut begun, if !has_begun => {
+                has_begun = true;
+                // Events are carried whether or not standard output can be written.
+                let _ = output::print("\nRunning.\n");
             }
         }
     };
@@ -252,6 +261,25 @@ async fn carry<S: Source, K: Sink>(
     let _ = io::stderr().write_all(summary::told::<S::Completion>(&summary).as_bytes());
     Ok(Exit::Passed)
 }
+
+/// Waits until the relay carries events, or would if there were any. Never ready if it ends before.
+async fn until_begun(handle: MetricsHandle) {
+    let mut pause = FIRST_LOOK;
+    while let Some(metrics) = handle.metrics().await {
+        if metrics.health.is_ready() || metrics.received_events > 0 {
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    std::future::pending().await
+}
+
+/// Links are attached within a few round trips.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+
+/// A service that is not there now may be for long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 fn by_checkpoint<K: Sink>(
     document: &Document,
