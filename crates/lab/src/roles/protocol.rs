@@ -420,6 +420,9 @@ pub struct SinkCounters {
     /// Partitions that the service closed, for whatever reason.
     #[serde(default)]
     pub closed: u64,
+    /// Events that the destination's retention took before they were read.
+    #[serde(default)]
+    pub missed: u64,
     /// Acknowledged events that have not been seen yet; known after [`Command::Expect`].
     pub missing: Option<u64>,
 }

@@ -12,6 +12,7 @@ use super::{
     trial::machine_cores,
 };
 use crate::{
+    figure,
     limits::RoleGroup,
     load::{LATE_AFTER, LoadFacts, LoadRecordings, judge},
     probe::Work,
@@ -72,6 +73,7 @@ pub(super) fn collect(
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
+        findings.extend(missed_by_sink(sink_counters(crew).missed));
     }
     let hub = hub_growth(crew);
     let relay = RelayActivity::sum(outcomes.activities.iter().copied());
@@ -586,6 +588,26 @@ fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Fi
             true => "give the sink more cores",
             false => "give the sink more cores, or measure with load.mode=backlog",
         })
+    })
+}
+
+/// What the destination's retention took before the sink read it counts as lost, and what is measured is not to blame.
+fn missed_by_sink(missed: u64) -> Option<Finding> {
+    (missed > 0).then(|| {
+        Finding::new(
+            Severity::Invalid,
+            FindingKind::SinkOverloaded,
+            format!(
+                "the destination's retention took {} before the sink read {}: it counts them as lost, and nobody else has \
+                 lost them",
+                figure::counted(missed, "event", "events"),
+                if missed == 1 { "it" } else { "them" }
+            ),
+        )
+        .with_hint(
+            "keep more in the destination (embedded.log_per_hub, or the hub's retention), give the sink more cores, or offer \
+             less",
+        )
     })
 }
 

@@ -157,7 +157,7 @@ impl<'a> Monitor<'a> {
         let relay = self.pipeline.counters(crew);
         // These will never arrive: the dead letters, what retention took, and what the service refused to take.
         let gone = sink.dead_lettered + relay.missed + load_counters(crew).events.failed;
-        let seen = sink.distinct.saturating_add(lead);
+        let seen = (sink.distinct + sink.missed).saturating_add(lead);
         let events = relay.completed.min(seen).saturating_add(lead);
         let events = events.saturating_add(gone);
         Some((Role::Load, Command::Allow { events }))

@@ -511,17 +511,17 @@ impl<L: RoleLauncher> Trial<'_, L> {
     }
 }
 
-/// Whether the `missing` events are those that retention took before the relay read them: it has done everything else, and
-/// the sink has seen all of that.
+/// Whether the `missing` events are those that retention took before relay or sink read them: the relay has done everything
+/// else, and the sink has seen all of that.
 fn nothing_more_comes(crew: &Crew, missing: u64) -> bool {
     let (load, relay, sink) = (
         load_counters(crew).events,
         relay_counters(crew),
         sink_counters(crew),
     );
-    missing <= relay.missed
+    missing <= relay.missed + sink.missed
         && relay.completed + relay.missed >= load.acknowledged
-        && sink.events.received >= relay.forwarded
+        && sink.events.received + sink.missed >= relay.forwarded
 }
 
 /// A group for each role, with the CPUs that it runs on.

@@ -67,3 +67,36 @@ fn a_relay_that_stands_still_for_longer_than_the_log_lasts_misses_events_and_the
     pause(run.role("relay"), Duration::from_secs(2));
     assert_missed(&run.finish());
 }
+
+#[test]
+fn what_the_sink_comes_too_late_for_is_laid_to_the_sink() {
+    // A partition of the destination has a sixteenth of what the source's one has.
+    let scenario = OPEN
+        .replace("source: {partitions: 4}", "source: {partitions: 1}")
+        .replace(
+            "destination: {partitions: 1}",
+            "destination: {partitions: 16}",
+        )
+        .replace("log_per_hub: 8 MiB", "log_per_hub: 64 MiB")
+        .replace("rate: 16000/s", "rate: 8000/s");
+    let mut run = Run::start(&scenario);
+    run.until(": measuring");
+    pause(run.role("sink"), Duration::from_secs(2));
+    let finished = run.finish();
+    let case = finished.case();
+    let trial = &case["trials"][0];
+    assert!(trial.get("interrupted").is_none(), "{case:#}");
+    assert_eq!(trial["relay"]["whole_trial"]["missed_events"], 0);
+    let lost = case["delivery"]["lost"].as_u64().unwrap();
+    assert!(lost > 0, "{case:#}");
+    let findings = finished.findings("sink-overloaded");
+    let expected = "the destination's retention took";
+    assert!(
+        findings.iter().any(|message| message.starts_with(expected)),
+        "{findings:?}"
+    );
+    assert!(
+        finished.findings("counters-disagree").is_empty(),
+        "{case:#}"
+    );
+}

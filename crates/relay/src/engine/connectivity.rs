@@ -186,7 +186,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
             });
         };
         if self.stop_by.is_some() {
-            own(Place::Relay, "stopping", "it stops", Vec::new());
+            let description = match &self.failure {
+                None => "it stops".to_owned(),
+                Some(error) => format!("it stops: {error}"),
+            };
+            own(Place::Relay, "stopping", &description, Vec::new());
         } else if self
             .sharing
             .as_ref()

@@ -474,7 +474,7 @@ impl Symptom {
                                                  they are"
                 .to_owned(),
             Self::MachineShared { .. } => "run it again while nothing else runs".to_owned(),
-            Self::EventsMissed { .. } => "keep more in the source (embedded.log.bytes, or the hub's retention), or offer less"
+            Self::EventsMissed { .. } => "keep more in the source (embedded.log_per_hub, or the hub's retention), or offer less"
                 .to_owned(),
             Self::GeneratorUnhealthy { .. } => {
                 "offer less, or give the generator more cores".to_owned()

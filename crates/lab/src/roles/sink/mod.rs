@@ -139,6 +139,7 @@ impl Watch {
             sum.dead_lettered += worker.counters.dead_lettered;
             sum.throttled += worker.counters.throttled;
             sum.closed += worker.counters.closed;
+            sum.missed += worker.counters.missed;
             seen = seen
                 .zip(worker.acknowledged_seen)
                 .map(|(sum, seen)| sum + seen);
@@ -213,6 +214,11 @@ impl Watch {
                     .latest
                     .iter()
                     .map(|worker| worker.counters.closed)
+                    .sum(),
+                missed: self
+                    .latest
+                    .iter()
+                    .map(|worker| worker.counters.missed)
                     .sum(),
                 missing: accounted
                     .zip(streams)

@@ -27,7 +27,7 @@ use crate::{
         RoleError,
         causes::Causes,
         fabric::{Fabric, MessageCodec, REPORT_EVERY},
-        protocol::{Edge, SinkConfig, SinkCounters},
+        protocol::{Edge, ReadFrom, SinkConfig, SinkCounters},
         workers::WorkerChannel,
     },
     scenario::Payload,
@@ -119,6 +119,7 @@ pub(super) async fn work<F: Fabric>(
         opened: 0,
         closed: 0,
         throttled: 0,
+        missed: 0,
         causes: Causes::default(),
         expected: None,
         completed: Vec::new(),
@@ -148,6 +149,8 @@ struct Receiver<S, C> {
     closed: u64,
     /// Those of them that it closed because a quota was used up.
     throttled: u64,
+    /// Events that were gone before they could be read.
+    missed: u64,
     causes: Causes,
     expected: Option<Arc<Vec<StreamSends>>>,
     /// Scratch: the events of a batch, by their indices, where each is to be completed.
@@ -328,6 +331,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
         if let Some(recorders) = &mut self.recorders {
             recorders.delivery_time.complete(now, wall);
         }
+        self.missed += self.missing_before(&batch);
         if let Some(last) = batch.last_sequence_number() {
             self.positions
                 .insert(partition, StartPosition::AfterSequenceNumber(last));
@@ -340,6 +344,25 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
         self.source.release(batch);
     }
 
+    /// How many events are missing between those of its partition that were read before and the end of a batch.
+    fn missing_before(&self, batch: &EventBatch) -> u64 {
+        if S::Completion::settlement(Settlement::Complete).is_some()
+            || !self.source.has_contiguous_numbers()
+        {
+            return 0;
+        }
+        let expected = match self.positions.get(&batch.partition()) {
+            Some(StartPosition::AfterSequenceNumber(before)) => before + 1,
+            Some(StartPosition::Earliest) if self.config.read_from == ReadFrom::Beginning => 0,
+            _ => batch.first_sequence_number().unwrap_or(0),
+        };
+        let end = batch
+            .last_sequence_number()
+            .map_or(expected, |last| last + 1);
+        let missing = end - expected - batch.len() as i64;
+        missing.max(0).cast_unsigned()
+    }
+
     fn counters(&self, at: RunTime) -> WorkerCounters {
         WorkerCounters {
             at,
@@ -350,6 +373,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                 dead_lettered: self.dead_letters().len() as u64,
                 throttled: self.throttled,
                 closed: self.closed,
+                missed: self.missed,
                 missing: None,
             },
             acknowledged_seen: self.expected.as_ref().map(|streams| {
