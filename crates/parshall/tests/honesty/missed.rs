@@ -42,6 +42,14 @@ fn assert_missed(finished: &Finished) -> u64 {
     assert!(missed > 0, "{case:#}");
     assert_eq!(finished.findings("events-missed").len(), 1, "{case:#}");
     assert!(finished.relay_log.contains("events are missing"));
+    assert!(
+        finished
+            .hints()
+            .iter()
+            .any(|hint| hint.contains("embedded.log_per_hub")),
+        "{:?}",
+        finished.hints()
+    );
     // All of them, and no others, never arrived.
     assert_eq!(case["delivery"]["lost"], missed, "{case:#}");
     assert!(

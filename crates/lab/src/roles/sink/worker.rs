@@ -352,15 +352,14 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             return 0;
         }
         let expected = match self.positions.get(&batch.partition()) {
-            Some(StartPosition::AfterSequenceNumber(before)) => before + 1,
+            Some(StartPosition::AfterSequenceNumber(before)) => before.saturating_add(1),
             Some(StartPosition::Earliest) if self.config.read_from == ReadFrom::Beginning => 0,
             _ => batch.first_sequence_number().unwrap_or(0),
         };
-        let end = batch
-            .last_sequence_number()
-            .map_or(expected, |last| last + 1);
-        let missing = end - expected - batch.len() as i64;
-        missing.max(0).cast_unsigned()
+        let last = batch.last_sequence_number();
+        let end = last.map_or(expected, |last| last.saturating_add(1));
+        let numbers = end.saturating_sub(expected).max(0).cast_unsigned();
+        numbers.saturating_sub(batch.len() as u64)
     }
 
     fn counters(&self, at: RunTime) -> WorkerCounters {
