@@ -7,7 +7,7 @@
 //! * `trial` leads them through the phases.
 //! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from, `lead` how
 //!   far a saturating load may be ahead of it.
-//! * `collect` and `agreement` make the record of what was found.
+//! * `collect`, `findings` and `agreement` make the record of what was found.
 //!
 //! A case that fails does not stop the others. A run that is cancelled stops where it is, ends its processes and leaves
 //! the results that it has.
@@ -19,6 +19,7 @@ mod collect;
 mod command;
 mod crew;
 mod error;
+mod findings;
 mod lead;
 mod monitor;
 mod peers;

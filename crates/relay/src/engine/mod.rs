@@ -18,6 +18,7 @@
 //! | `sharing` | partitions that are shared with other relays: won, lost, given back |
 //! | `connectivity` | what is wrong at either end: what ends the relay, what is waited for |
 //! | `ending`, `error` | how it ends, and why |
+//! | `gauges` | what it tells of its state to those who ask |
 //! | `partition`, `in_flight`, `sends`, `timers`, `pacer`, `vacancies` | the state that these work on |
 
 use std::collections::{HashMap, VecDeque};
@@ -30,9 +31,7 @@ use std::time::Instant;
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::{EventBatch, PartitionId};
 use connect::sink::{SendOutcome, SendToken, SendUnit, Sink};
-use connect::source::{
-    ByCheckpoint, BySettlement, Completion as _, Settlement, Source, SourceEvent,
-};
+use connect::source::{ByCheckpoint, BySettlement, Source, SourceEvent};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use units::Random;
@@ -49,6 +48,7 @@ mod dispatch;
 mod ending;
 mod error;
 mod gaps;
+mod gauges;
 mod in_flight;
 mod keys;
 mod lanes;
@@ -471,50 +471,6 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress = true;
         }
         progress
-    }
-
-    /// What keeps the loop from doing more: the nearest cause, seen from the events.
-    fn waits_for(&self) -> Wait {
-        let taking = self.metrics.taking_partitions() as usize;
-        // A source that settles has one batch for whatever is in work.
-        let settles = S::Completion::settlement(Settlement::Release).is_some();
-        if !self.blocked.is_empty() {
-            Wait::Destination
-        } else if self.held_bytes >= self.options.max_held_bytes.max(1) {
-            Wait::Memory
-        } else if taking == 0 {
-            Wait::Partitions
-        } else if self.parked > 0
-            || self.source.is_exhausted()
-            || (settles && self.slots.len() >= taking)
-        {
-            Wait::Sends
-        } else {
-            Wait::Source
-        }
-    }
-
-    fn answer_requests(&mut self, context: &mut Context<'_>) {
-        while let Poll::Ready(Some(request)) = self.requests.receiver.poll_recv(context) {
-            self.update_gauges();
-            // Who asked may have gone.
-            let _ = request.send(self.metrics.clone());
-        }
-    }
-
-    fn update_gauges(&mut self) {
-        self.metrics.batches_in_flight = self.slots.len() as u64;
-        self.metrics.held_bytes = self.held_bytes as u64;
-        self.metrics.open_partitions = self
-            .partitions
-            .iter()
-            .filter(|partition| partition.state == State::Open)
-            .count() as u64;
-        self.metrics.owned_partitions = match &self.sharing {
-            Some(sharing) => sharing.owned(),
-            None => self.partitions.len(),
-        } as u64;
-        self.metrics.health = self.health();
     }
 }
 

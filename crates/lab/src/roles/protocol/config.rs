@@ -1,0 +1,177 @@
+//! What a role is told to be: the first line to it.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::RunClock,
+    load::LoadPlan,
+    record::LatencyRecording,
+    results::Role,
+    roles::hub_config::HubConfig,
+    scenario::{self, Payload, Readiness, Secret},
+    verify::Expectation,
+};
+
+/// The first line to a role: what it is to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum RoleConfig {
+    /// The embedded service.
+    Hub(Box<HubConfig>),
+    /// The generator.
+    Load(LoadConfig),
+    /// The pipeline.
+    Relay(Box<RelayConfig>),
+    /// A command in the pipeline's place.
+    External(Box<ExternalConfig>),
+    /// The receiver that verifies.
+    Sink(SinkConfig),
+}
+
+/// Where a hub or a queue is and how to get in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// The namespace's connection string.
+    pub connection_string: Secret,
+    /// A file of certificates to trust besides those of the system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authority: Option<PathBuf>,
+    /// The hub or queue in it.
+    pub entity: scenario::Entity,
+}
+
+/// Where a reader without a checkpoint begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadFrom {
+    /// At the oldest event: the hubs are the run's own.
+    Beginning,
+    /// After what lay in the hub when the role became ready: others have used it before.
+    Now,
+}
+
+/// What the generator is to send.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// The source.
+    pub source: Endpoint,
+    /// The run's number, for the payloads.
+    pub run: u8,
+    /// What is offered when.
+    pub plan: LoadPlan,
+    /// How many workers, each on a connection of its own, share the streams.
+    pub workers: u16,
+    /// What the events carry.
+    pub payload: Payload,
+    /// Whether latencies are recorded.
+    pub latency_recording: LatencyRecording,
+}
+
+/// What the pipeline is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// Where events come from.
+    pub source: Endpoint,
+    /// Where they go.
+    pub destination: Endpoint,
+    /// What happens in between.
+    pub relay: scenario::Relay,
+    /// Which of [`scenario::Relay::instances`] this process is, from 0.
+    pub instance: u32,
+    /// Where a partition without a checkpoint begins.
+    pub read_from: ReadFrom,
+    /// A folder for checkpoints that all instances share; empty when the trial begins.
+    pub checkpoints: PathBuf,
+    /// The storage account, where checkpoints are blobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Secret>,
+    /// The seed of routes and injected failures.
+    pub seed: u64,
+}
+
+/// Which command is to take the pipeline's place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// What the system is called.
+    pub name: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// What it is told, beside the environment of this process.
+    pub environment: BTreeMap<String, Secret>,
+    /// How it is known to be ready.
+    pub ready: Readiness,
+    /// How long that may take.
+    #[serde(with = "units::duration")]
+    pub ready_within: Duration,
+    /// How long it may take to end when it is asked to.
+    #[serde(with = "units::duration")]
+    pub stop_within: Duration,
+}
+
+/// What the receiver is to watch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinkConfig {
+    /// The time of the run.
+    pub clock: RunClock,
+    /// The destination.
+    pub destination: Endpoint,
+    /// The dead-letter queue of the source, where that is the lab's own: what is in it is not lost.
+    #[serde(default)]
+    pub dead_letters: Option<Endpoint>,
+    /// What the run can contain.
+    pub expectation: Expectation,
+    /// How many workers, each on a connection of its own, share the partitions.
+    pub workers: u16,
+    /// Events per partition that may be on the way.
+    pub prefetch: u32,
+    /// Where it begins.
+    pub read_from: ReadFrom,
+    /// Where the header of an event is: in its payload, or beside it.
+    pub payload: Payload,
+    /// Whether latencies are recorded.
+    pub latency_recording: LatencyRecording,
+}
+
+impl RoleConfig {
+    /// The role that is configured.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        match self {
+            Self::Hub(_) => Role::Hub,
+            Self::Load(_) => Role::Load,
+            Self::Relay(_) | Self::External(_) => Role::Relay,
+            Self::Sink(_) => Role::Sink,
+        }
+    }
+
+    /// Whether the role works with queues, and not with hubs.
+    #[must_use]
+    pub fn is_about_queues(&self) -> bool {
+        match self {
+            Self::Hub(config) => !config.queues.is_empty(),
+            Self::Load(config) => config.source.is_queue(),
+            Self::Relay(config) => config.source.is_queue(),
+            Self::External(_) => false,
+            Self::Sink(config) => config.destination.is_queue(),
+        }
+    }
+}
+
+impl Endpoint {
+    fn is_queue(&self) -> bool {
+        matches!(self.entity, scenario::Entity::Queue(_))
+    }
+}

@@ -1,0 +1,299 @@
+//! What the orchestrator and a role say to each other, one JSON value per line.
+//!
+//! ```text
+//! orchestrator                      role
+//!      │  RoleConfig  ───────────────▶│  connects
+//!      │◀───────────────────  Ready   │
+//!      │  Start       ───────────────▶│  works
+//!      │◀──────────────  Progress …   │  several times a second
+//!      │  Mark        ───────────────▶│  reads its counters and its clock at that moment
+//!      │◀──────────────────  Marked   │
+//!      │  Stop        ───────────────▶│  ends what is under way
+//!      │◀────────────────  Finished   │  and exits
+//! ```
+//!
+//! `Failed` may take the place of any report and is the last one. A role whose input ends has lost its
+//! orchestrator: it stops at once.
+
+mod config;
+mod counters;
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::config::{
+    Endpoint, ExternalConfig, LoadConfig, ReadFrom, RelayConfig, RoleConfig, SinkConfig,
+};
+pub use self::counters::{
+    Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters,
+    SocketUse,
+};
+pub use super::hub_config::{HubConfig, HubEntity, QueueEntity};
+
+use crate::{
+    load::LoadRecordings,
+    record::{EncodedDistribution, Recording},
+    results::{RelayActivity, Size, Stage},
+    scenario::Secret,
+    verify::{Delivery, StreamSends},
+};
+
+/// What the orchestrator asks of a role that is ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Command {
+    /// Begin to work.
+    Start,
+    /// Load: offer no more than so many events in total.
+    Allow {
+        /// The bound, which only ever grows.
+        events: u64,
+    },
+    /// Note the counters of this moment; recordings begin or end with it.
+    Mark {
+        /// Which edge of the measurement.
+        edge: Edge,
+    },
+    /// Sink: this is all that was sent, so say how much of it is still missing.
+    Expect {
+        /// Per stream, in their order.
+        streams: Vec<StreamSends>,
+    },
+    /// End what is under way, report, exit.
+    Stop,
+}
+
+/// An edge of the measured phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Edge {
+    /// From here on figures count.
+    Begin,
+    /// Up to here.
+    End,
+}
+
+/// What a role says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Report {
+    /// Connected; waits for [`Command::Start`].
+    Ready(Ready),
+    /// The counters at some moment.
+    Progress(Counted),
+    /// The counters at the moment of a [`Command::Mark`].
+    Marked {
+        /// The edge that was asked for.
+        edge: Edge,
+        /// What was counted at it.
+        counted: Counted,
+    },
+    /// The role has done everything and exits.
+    Finished {
+        /// The last counters.
+        counted: Counted,
+        /// What it found out.
+        outcome: Box<Outcome>,
+    },
+    /// The role can't go on and exits.
+    Failed {
+        /// Why, with its causes.
+        error: String,
+    },
+}
+
+/// A role is ready.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ready {
+    /// Hub: how to reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_string: Option<Secret>,
+    /// Hub: how to reach its storage account, where it serves one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_connection_string: Option<Secret>,
+    /// Hub: how to reach it over TLS, if it was asked to listen for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsAccess>,
+}
+
+/// How to reach the embedded service over TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsAccess {
+    /// The namespace's connection string.
+    pub connection_string: Secret,
+    /// The file of the authority that is to be trusted.
+    pub certificate_authority: PathBuf,
+}
+
+/// What a role found out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Outcome {
+    /// Nothing beyond its counters.
+    Hub,
+    /// What was sent, and what was recorded between the marks.
+    Load {
+        /// Per stream, in their order.
+        streams: Vec<StreamSends>,
+        /// Events of the plan that were due when the load was stopped and never left.
+        never_sent: u64,
+        /// `None` if nothing was marked.
+        recordings: Option<LoadRecordings>,
+    },
+    /// What was recorded between the marks.
+    Relay {
+        /// The stages of its own work on a batch.
+        stages: BTreeMap<Stage, Recording>,
+        /// The sizes of its batches and sends.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        sizes: BTreeMap<Size, EncodedDistribution>,
+        /// What it counted of its own work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        activity: Option<Box<RelayActivity>>,
+    },
+    /// How a command in its place ended.
+    External {
+        /// It did not when it was asked to.
+        was_killed: bool,
+    },
+    /// The verdict, and what was recorded between the marks.
+    Sink {
+        /// What became of the events; `None` without [`Command::Expect`].
+        delivery: Option<Delivery>,
+        /// From the intended instant.
+        latency: Option<Recording>,
+        /// From the instant at which the event really left, if the payload tells.
+        uncorrected_latency: Option<Recording>,
+        /// From the append to the destination, if the service dates it.
+        delivery_time: Option<Recording>,
+    },
+}
+
+impl Report {
+    /// Whether it is the last one of a role.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        matches!(self, Self::Finished { .. } | Self::Failed { .. })
+    }
+}
+
+/// The container for checkpoints and ownership in the embedded service's storage account.
+pub const CHECKPOINT_CONTAINER: &str = "checkpoints";
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        clock::{RunClock, RunTime},
+        results::{HubCounters, Role},
+        scenario,
+    };
+
+    use super::*;
+
+    fn comes_back<T>(value: &T)
+    where
+        T: Serialize + for<'de> Deserialize<'de> + PartialEq + std::fmt::Debug,
+    {
+        let line = serde_json::to_string(value).expect("serialises");
+        assert!(!line.contains('\n'), "one line: {line}");
+        assert_eq!(
+            &serde_json::from_str::<T>(&line).expect("is read back"),
+            value,
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn every_command_comes_back_from_its_line() {
+        let mut sends = StreamSends {
+            sent: 9,
+            ..StreamSends::default()
+        };
+        sends.acknowledged.insert(0..4);
+        for command in [
+            Command::Start,
+            Command::Allow { events: 7 },
+            Command::Mark { edge: Edge::Begin },
+            Command::Expect {
+                streams: vec![sends],
+            },
+            Command::Stop,
+        ] {
+            comes_back(&command);
+        }
+    }
+
+    #[test]
+    fn reports_and_their_outcomes_come_back_from_their_lines() {
+        let counted = Counted {
+            at: RunTime::from_micros(5),
+            counters: Counters::Sink(SinkCounters {
+                missing: Some(3),
+                ..SinkCounters::default()
+            }),
+            sockets: SocketUse::default(),
+        };
+        comes_back(&Report::Ready(Ready {
+            connection_string: Some(Secret::new("Endpoint=sb://x")),
+            tls: Some(TlsAccess {
+                connection_string: Secret::new("Endpoint=sb://y"),
+                certificate_authority: PathBuf::from("/tmp/ca.pem"),
+            }),
+            storage_connection_string: Some(Secret::new("AccountName=x")),
+        }));
+        comes_back(&Report::Progress(Counted {
+            at: RunTime::EPOCH,
+            counters: Counters::Hub([("source".to_owned(), HubCounters::default())].into()),
+            sockets: SocketUse::default(),
+        }));
+        comes_back(&Report::Marked {
+            edge: Edge::End,
+            counted: counted.clone(),
+        });
+        comes_back(&Report::Finished {
+            counted,
+            outcome: Box::new(Outcome::Sink {
+                delivery: Some(Delivery::default()),
+                latency: None,
+                uncorrected_latency: None,
+                delivery_time: None,
+            }),
+        });
+        comes_back(&Report::Failed {
+            error: "no\nway".to_owned(),
+        });
+    }
+
+    #[test]
+    fn the_relays_configuration_comes_back_with_its_secret() {
+        let endpoint = Endpoint {
+            connection_string: Secret::new("key"),
+            certificate_authority: None,
+            entity: scenario::Entity::Hub(scenario::Hub {
+                name: "source".to_owned(),
+                partitions: 4,
+                consumer_group: "$Default".to_owned(),
+            }),
+        };
+        let config = RoleConfig::Relay(Box::new(RelayConfig {
+            clock: RunClock::starting_now(),
+            source: endpoint.clone(),
+            destination: endpoint,
+            relay: scenario::Relay::default(),
+            instance: 0,
+            read_from: ReadFrom::Now,
+            checkpoints: PathBuf::from("/tmp/checkpoints"),
+            storage: Some(Secret::new("AccountName=x")),
+            seed: 3,
+        }));
+        comes_back(&config);
+        assert_eq!(config.role(), Role::Relay);
+        assert!(
+            !format!("{config:?}").contains("key"),
+            "secrets do not get into logs"
+        );
+    }
+}

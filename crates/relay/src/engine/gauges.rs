@@ -1,0 +1,56 @@
+//! What the relay tells of its state while it runs: gauges, what its loop waits for, and metrics for those who ask.
+
+use std::task::{Context, Poll};
+
+use connect::sink::Sink;
+use connect::source::{Completion as _, Settlement, Source};
+
+use super::Relay;
+use super::partition::State;
+use crate::metrics::Wait;
+
+impl<S: Source, K: Sink> Relay<S, K> {
+    /// What keeps the loop from doing more: the nearest cause, seen from the events.
+    pub(super) fn waits_for(&self) -> Wait {
+        let taking = self.metrics.taking_partitions() as usize;
+        // A source that settles has one batch for whatever is in work.
+        let settles = S::Completion::settlement(Settlement::Release).is_some();
+        if !self.blocked.is_empty() {
+            Wait::Destination
+        } else if self.held_bytes >= self.options.max_held_bytes.max(1) {
+            Wait::Memory
+        } else if taking == 0 {
+            Wait::Partitions
+        } else if self.parked > 0
+            || self.source.is_exhausted()
+            || (settles && self.slots.len() >= taking)
+        {
+            Wait::Sends
+        } else {
+            Wait::Source
+        }
+    }
+
+    pub(super) fn answer_requests(&mut self, context: &mut Context<'_>) {
+        while let Poll::Ready(Some(request)) = self.requests.receiver.poll_recv(context) {
+            self.update_gauges();
+            // Who asked may have gone.
+            let _ = request.send(self.metrics.clone());
+        }
+    }
+
+    pub(super) fn update_gauges(&mut self) {
+        self.metrics.batches_in_flight = self.slots.len() as u64;
+        self.metrics.held_bytes = self.held_bytes as u64;
+        self.metrics.open_partitions = self
+            .partitions
+            .iter()
+            .filter(|partition| partition.state == State::Open)
+            .count() as u64;
+        self.metrics.owned_partitions = match &self.sharing {
+            Some(sharing) => sharing.owned(),
+            None => self.partitions.len(),
+        } as u64;
+        self.metrics.health = self.health();
+    }
+}
