@@ -262,11 +262,15 @@ impl Driver {
         let stopping = self.stage != Stage::Running;
         // A process that died in this very poll has not ended by itself.
         let alive = world.process(process).alive;
+        let end_failed = world.process(process).end_failed;
         world.end_process(process, how, !stopping);
-        // The store may have failed before everything healed, and its answer came only now.
+        // What ends it may have failed before everything healed: a store's answer comes late, and a relay that stops for an
+        // error finishes what is under way first.
         let well = match &ended {
             Ok(summary) => summary.ended == Ended::Finished,
-            Err(error) => matches!(error, RelayError::Store(_)),
+            Err(RelayError::Store(_)) => true,
+            Err(RelayError::Source(_) | RelayError::Sink(_)) => end_failed,
+            Err(_) => false,
         };
         if alive && stopping && !well {
             return Err(Violation::NotStopped {

@@ -30,6 +30,8 @@ pub(crate) struct Process {
     pub(crate) outcomes: VecDeque<Outcome>,
     pub(crate) source_failure: Option<SourceError>,
     pub(crate) sink_failure: Option<SinkError>,
+    /// Whether it has found that its source or its sink failed as a whole.
+    pub(crate) end_failed: bool,
     /// Sends that its sink has no outcome for.
     pub(crate) unanswered: usize,
     /// Per destination.
@@ -99,6 +101,7 @@ impl Process {
             outcomes: VecDeque::new(),
             source_failure: None,
             sink_failure: None,
+            end_failed: false,
             unanswered: 0,
             connections: (0..destinations).map(|_| Connection::default()).collect(),
             source_waker: None,

@@ -50,6 +50,7 @@ impl Sink for SimulatedSink {
         }
         let process = world.process_mut(self.process);
         if let Some(error) = process.sink_failure.take() {
+            process.end_failed = true;
             return Poll::Ready(Err(error));
         }
         if process.unanswered < self.unanswered_max {
@@ -83,6 +84,7 @@ impl Sink for SimulatedSink {
         }
         let process = world.process_mut(self.process);
         if let Some(error) = process.sink_failure.take() {
+            process.end_failed = true;
             return Poll::Ready(Err(error));
         }
         if process.outcomes.is_empty() {

@@ -63,6 +63,7 @@ impl SimulatedSource {
         let silent = world.has_defect(Defect::SourceForgetsToWake);
         let process = world.process_mut(self.process);
         if let Some(error) = process.source_failure.take() {
+            process.end_failed = true;
             return Err(error);
         }
         if !silent {

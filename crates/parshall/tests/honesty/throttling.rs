@@ -74,6 +74,11 @@ fn a_quota_below_the_load_fails_the_case_and_is_what_the_report_names() {
         count("sent") > count("acknowledged") + 2_000,
         "the load stood still: {delivery}"
     );
+    // Eight sends at once, and a pause of 10 ms when they were refused.
+    let seconds = finished.case()["trials"][0]["duration_s"].as_f64().unwrap();
+    let most = 800.0 * (seconds + 5.0);
+    let refused = throttled(&finished, "load") as f64;
+    assert!(refused <= most, "the load floods the service: {refused}");
 }
 
 #[test]
