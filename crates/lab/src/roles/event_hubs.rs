@@ -230,8 +230,10 @@ async fn checkpoint_store(config: &RelayConfig) -> Result<Arc<dyn CheckpointStor
 
 /// Events per partition that a source fetches ahead, to begin with.
 pub(super) fn prefetch_of(relay: &scenario::Relay) -> usize {
-    let events = relay.prefetch.events().map(|events| events as usize);
-    events.unwrap_or(SourceOptions::default().prefetch)
+    match relay.prefetch.events() {
+        Some(events) => events as usize,
+        None => SourceOptions::default().prefetch,
+    }
 }
 
 fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
