@@ -27,18 +27,10 @@ fn main() -> io::Result<()> {
             Meaning::SaslMechanisms(_) | Meaning::SaslInit(_) | Meaning::SaslOutcome(_) => {
                 seed(
                     "connection",
-                    &[
-                        &[255][..],
-                        b"AMQP\x03\x01\x00\x00",
-                        &frame(1, &vector.bytes),
-                    ]
-                    .concat(),
+                    &[&[255][..], b"AMQP\x03\x01\x00\x00", &frame(1, &vector.bytes)].concat(),
                 )?;
             }
-            _ => seed(
-                "connection",
-                &[&[255][..], &opened(), &frame(0, &vector.bytes)].concat(),
-            )?,
+            _ => seed("connection", &[&[255][..], &opened(), &frame(0, &vector.bytes)].concat())?,
         }
         // Each vector's bytes are a script too, if not a sensible one.
         seed("conversation", &vector.bytes)?;
@@ -89,19 +81,11 @@ fn seed_structured_message(folder: &Path) -> io::Result<()> {
         let message: Vec<u8> = message.into_iter().flatten().collect();
         (content_length, message)
     };
-    let messages = [
-        encoded(0),
-        encoded(1),
-        encoded(300),
-        (12, THREE_SEGMENTS.to_vec()),
-    ];
+    let messages = [encoded(0), encoded(1), encoded(300), (12, THREE_SEGMENTS.to_vec())];
     for (content_length, message) in messages {
         for part_bytes in [1_u8, 7, 255] {
             let seed = [&content_length.to_le_bytes()[..], &[part_bytes], &message].concat();
-            fs::write(
-                folder.join(format!("message-{content_length}-{part_bytes}")),
-                seed,
-            )?;
+            fs::write(folder.join(format!("message-{content_length}-{part_bytes}")), seed)?;
         }
     }
     Ok(())
@@ -118,16 +102,9 @@ const THREE_SEGMENTS: &[u8] = b"\x01\x57\0\0\0\0\0\0\0\x01\0\x03\0\
 fn opened() -> Vec<u8> {
     let open = list::assemble("00 53 10 c0 < 01 a1 < 'seed' > >");
     let begin = list::assemble("00 53 11 c0 < 04 40 43 52 64 52 64 >");
-    let attach = list::assemble(
-        "00 53 12 c0 < 0a a1 < 'in' > 43 42 40 40 00 53 28 45 00 53 29 45 40 40 43 >",
-    );
-    [
-        &b"AMQP\x00\x01\x00\x00"[..],
-        &frame(0, &open),
-        &frame(0, &begin),
-        &frame(0, &attach),
-    ]
-    .concat()
+    let attach =
+        list::assemble("00 53 12 c0 < 0a a1 < 'in' > 43 42 40 40 00 53 28 45 00 53 29 45 40 40 43 >");
+    [&b"AMQP\x00\x01\x00\x00"[..], &frame(0, &open), &frame(0, &begin), &frame(0, &attach)].concat()
 }
 
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {

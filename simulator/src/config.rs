@@ -196,10 +196,7 @@ impl Config {
     /// The same history with something broken.
     #[must_use]
     pub fn with_defect(self, defect: Defect) -> Self {
-        Self {
-            defect: Some(defect),
-            ..self
-        }
+        Self { defect: Some(defect), ..self }
     }
 
     /// Whether several relays share the partitions, each checkpoint written under the condition that nobody else has

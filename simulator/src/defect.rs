@@ -63,9 +63,7 @@ impl FromStr for Defect {
 
     /// Takes the name of a variant.
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL
-            .into_iter()
-            .find(|defect| format!("{defect:?}") == text);
+        let found = Self::ALL.into_iter().find(|defect| format!("{defect:?}") == text);
         found.ok_or_else(|| format!("no such defect; there are {:?}", Self::ALL))
     }
 }

@@ -40,11 +40,7 @@ impl DurableLog {
             .log
             .append::<()>(time(now_ms), |encoder| {
                 for message in messages {
-                    encoder.push(&NewRecord {
-                        annotation_count: 0,
-                        annotations: &[],
-                        sections: &[message],
-                    });
+                    encoder.push(&NewRecord { annotation_count: 0, annotations: &[], sections: &[message] });
                 }
                 Ok(())
             })
@@ -71,10 +67,7 @@ impl DurableLog {
 
     /// Everything from `end` on is gone, which must not be committed.
     pub(crate) fn crash(&mut self, end: u64) {
-        assert!(
-            (self.committed..=self.end).contains(&end),
-            "a crash does not take what is committed"
-        );
+        assert!((self.committed..=self.end).contains(&end), "a crash does not take what is committed");
         let kept = self.records(0, end);
         self.log = PartitionLog::new(LogLimits::default(), Arc::clone(&self.pool));
         self.end = 0;

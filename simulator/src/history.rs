@@ -81,11 +81,7 @@ pub fn simulate(config: &Config, trace_lines: usize) -> Result<Report, Box<Failu
     }));
     let failed = |violation| {
         let lines = world.lock().take_trace().into_lines();
-        Box::new(Failure {
-            config: config.clone(),
-            violation,
-            lines,
-        })
+        Box::new(Failure { config: config.clone(), violation, lines })
     };
     match ran {
         Ok(Ok(report)) => Ok(report),
@@ -95,9 +91,7 @@ pub fn simulate(config: &Config, trace_lines: usize) -> Result<Report, Box<Failu
                 .downcast_ref::<String>()
                 .cloned()
                 .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            Err(failed(Violation::Panicked {
-                message: text.unwrap_or_default(),
-            }))
+            Err(failed(Violation::Panicked { message: text.unwrap_or_default() }))
         }
     }
 }
@@ -165,18 +159,17 @@ impl Driver {
         if let Some(report) = self.look_for_the_end()? {
             return Poll::Ready(Ok(report));
         }
-        let woken = self.relays.iter().flatten().any(|running| {
-            running.woken.is_woken() && !self.world.lock().process(running.process).paused
-        });
+        let woken =
+            self.relays.iter().flatten().any(|running| {
+                running.woken.is_woken() && !self.world.lock().process(running.process).paused
+            });
         if stepped || woken {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         let next = self.world.lock().next_instant();
         let deadline = self.deadline();
-        self.sleep
-            .as_mut()
-            .reset(next.map_or(deadline, |next| next.min(deadline)));
+        self.sleep.as_mut().reset(next.map_or(deadline, |next| next.min(deadline)));
         if self.sleep.as_mut().poll(context).is_ready() {
             context.waker().wake_by_ref();
         }
@@ -186,9 +179,8 @@ impl Driver {
     /// Drops the relays whose processes have died, wherever they stand.
     fn bury(&mut self) {
         for running in &mut self.relays {
-            let dead = running
-                .as_ref()
-                .is_some_and(|running| !self.world.lock().process(running.process).alive);
+            let dead =
+                running.as_ref().is_some_and(|running| !self.world.lock().process(running.process).alive);
             if dead {
                 *running = None;
             }
@@ -227,10 +219,7 @@ impl Driver {
             }
             self.polls += 1;
             if self.polls > POLLS_MAX {
-                return Err(Violation::Restless {
-                    instance: instance as u32,
-                    polls: self.polls,
-                });
+                return Err(Violation::Restless { instance: instance as u32, polls: self.polls });
             }
             let mut context = Context::from_waker(&running.waker);
             if let Poll::Ready(ended) = running.future.as_mut().poll(&mut context) {
@@ -273,10 +262,7 @@ impl Driver {
             Err(_) => false,
         };
         if alive && stopping && !well {
-            return Err(Violation::NotStopped {
-                instance,
-                how: how.to_owned(),
-            });
+            return Err(Violation::NotStopped { instance, how: how.to_owned() });
         }
         Ok(())
     }
@@ -287,9 +273,7 @@ impl Driver {
         match self.stage {
             Stage::Running if world.is_done() => {
                 world.note(None, What::Done);
-                self.stage = Stage::Stopping {
-                    done_ms: world.now_ms(),
-                };
+                self.stage = Stage::Stopping { done_ms: world.now_ms() };
                 for running in self.relays.iter().flatten() {
                     world.request_stop(running.process);
                 }
@@ -308,10 +292,9 @@ impl Driver {
             return Ok(None);
         }
         match (self.stage, self.relays.iter().position(Option::is_some)) {
-            (Stage::Stopping { .. }, Some(instance)) => Err(Violation::NotStopped {
-                instance: instance as u32,
-                how: "it does not end".to_owned(),
-            }),
+            (Stage::Stopping { .. }, Some(instance)) => {
+                Err(Violation::NotStopped { instance: instance as u32, how: "it does not end".to_owned() })
+            }
             _ => Err(self.world.lock().stuck()),
         }
     }
@@ -323,9 +306,7 @@ impl Driver {
             Stage::Running => {
                 self.start + Duration::from_millis(config.faults.until_ms) + config.recovery_max()
             }
-            Stage::Stopping { done_ms } => {
-                self.start + Duration::from_millis(done_ms) + STOPPING_MAX
-            }
+            Stage::Stopping { done_ms } => self.start + Duration::from_millis(done_ms) + STOPPING_MAX,
         }
     }
 }
@@ -352,12 +333,7 @@ impl Running {
         )
         .expect("a history has as many destinations as its fan-out");
         let woken = RelayWaker::new(driver);
-        Self {
-            process,
-            waker: Waker::from(Arc::clone(&woken)),
-            woken,
-            future: Box::pin(relay.run(shutdown)),
-        }
+        Self { process, waker: Waker::from(Arc::clone(&woken)), woken, future: Box::pin(relay.run(shutdown)) }
     }
 }
 
@@ -365,21 +341,13 @@ impl std::error::Error for Failure {}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Config {
-            seed,
-            sharing,
-            defect,
-            ..
-        } = &self.config;
+        let Config { seed, sharing, defect, .. } = &self.config;
         writeln!(f, "{:#?}\n", self.config)?;
         for line in &self.lines {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "\nseed {seed}: {}", self.violation)?;
-        write!(
-            f,
-            "to see it again: cargo run -p simulator -- --seed {seed} --trace"
-        )?;
+        write!(f, "to see it again: cargo run -p simulator -- --seed {seed} --trace")?;
         if sharing.is_some() {
             f.write_str(" --shared")?;
         }

@@ -33,8 +33,7 @@ fn main() -> io::Result<ExitCode> {
     let start = Instant::now();
     let mut sums = [0_u64; 6];
     let mut slowest = (0, 0);
-    for seed in (arguments.seed..).take(usize::try_from(arguments.histories).unwrap_or(usize::MAX))
-    {
+    for seed in (arguments.seed..).take(usize::try_from(arguments.histories).unwrap_or(usize::MAX)) {
         let mut config = match arguments.shared {
             true => Config::shared_from_seed(seed),
             false => Config::from_seed(seed),
@@ -50,9 +49,7 @@ fn main() -> io::Result<ExitCode> {
                     report.takeovers,
                     report.refused_writes,
                 ];
-                sums.iter_mut()
-                    .zip(counts)
-                    .for_each(|(sum, count)| *sum += count);
+                sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
                 slowest = slowest.max((report.recovery_ms, seed));
             }
             Err(failure) => {

@@ -46,15 +46,8 @@ pub(crate) struct Process {
 /// What arrives from the source hub.
 #[derive(Debug)]
 pub(crate) enum Inbound {
-    Records {
-        link: u64,
-        records: Vec<Stored>,
-    },
-    Detached {
-        link: u64,
-        partition: PartitionId,
-        error: SourceError,
-    },
+    Records { link: u64, records: Vec<Stored> },
+    Detached { link: u64, partition: PartitionId, error: SourceError },
 }
 
 /// What arrives from the destination hub.
@@ -127,10 +120,7 @@ impl Process {
 impl RelayWaker {
     /// A waker of a relay that is to be polled.
     pub(crate) fn new(driver: &Arc<DriverWaker>) -> Arc<Self> {
-        Arc::new(Self {
-            woken: AtomicBool::new(true),
-            driver: Arc::clone(driver),
-        })
+        Arc::new(Self { woken: AtomicBool::new(true), driver: Arc::clone(driver) })
     }
 
     /// Whether the relay is to be polled, and forgets it.

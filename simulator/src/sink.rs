@@ -94,10 +94,7 @@ impl Sink for SimulatedSink {
         let arrived: Vec<_> = process.outcomes.drain(..).collect();
         for outcome in arrived {
             world.tell_outcome(self.process, &outcome);
-            outcomes.push(SendOutcome {
-                token: outcome.token,
-                result: outcome.result.map_err(Box::new),
-            });
+            outcomes.push(SendOutcome { token: outcome.token, result: outcome.result.map_err(Box::new) });
         }
         Poll::Ready(Ok(()))
     }

@@ -88,23 +88,13 @@ impl SimulatedSource {
                         push(&mut self.builder, now, partition, last);
                     }
                 }
-                Inbound::Detached {
-                    link,
-                    partition,
-                    error,
-                } => {
+                Inbound::Detached { link, partition, error } => {
                     let place = &mut self.readers[partition.0 as usize];
                     if place.as_ref().is_some_and(|reader| reader.link == link) {
                         *place = None;
                         self.builder.discard(partition);
-                        world.note(
-                            Some(self.process),
-                            What::Detached {
-                                partition: partition.0,
-                            },
-                        );
-                        self.closed
-                            .push_back(SourceEvent::PartitionClosed { partition, error });
+                        world.note(Some(self.process), What::Detached { partition: partition.0 });
+                        self.closed.push_back(SourceEvent::PartitionClosed { partition, error });
                     }
                 }
             }
@@ -133,11 +123,7 @@ impl Source for SimulatedSource {
             return;
         }
         let link = world.open_link(self.process, partition, &position);
-        self.readers[partition.0 as usize] = Some(Reader {
-            link,
-            released: 0,
-            limit: 0,
-        });
+        self.readers[partition.0 as usize] = Some(Reader { link, released: 0, limit: 0 });
     }
 
     fn close(&mut self, partition: PartitionId) {

@@ -35,18 +35,11 @@ enum Stage {
 
 impl SimulatedStore {
     pub(crate) fn new(world: &SharedWorld, process: u32) -> Self {
-        Self {
-            world: world.clone(),
-            process,
-        }
+        Self { world: world.clone(), process }
     }
 
     fn call(&self, request: Request) -> CallStore {
-        CallStore {
-            world: self.world.clone(),
-            process: self.process,
-            stage: Stage::Unsent(request),
-        }
+        CallStore { world: self.world.clone(), process: self.process, stage: Stage::Unsent(request) }
     }
 }
 
@@ -62,18 +55,12 @@ impl CheckpointStore for SimulatedStore {
     }
 
     fn update_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<()> {
-        let call = self.call(Request::Write {
-            checkpoint,
-            fenced: false,
-        });
+        let call = self.call(Request::Write { checkpoint, fenced: false });
         Box::pin(async { call.await.map(|_| ()) })
     }
 
     fn replace_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<ETag> {
-        let call = self.call(Request::Write {
-            checkpoint,
-            fenced: true,
-        });
+        let call = self.call(Request::Write { checkpoint, fenced: true });
         Box::pin(async {
             match call.await? {
                 Answer::Written(etag) => Ok(etag),
@@ -128,14 +115,10 @@ impl Future for CallStore {
 
 impl fmt::Debug for CallStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallStore")
-            .field("process", &self.process)
-            .finish_non_exhaustive()
+        f.debug_struct("CallStore").field("process", &self.process).finish_non_exhaustive()
     }
 }
 
 fn unexpected(answer: &Answer) -> StoreError {
-    StoreError::Unavailable {
-        reason: format!("{answer:?} is no answer to this"),
-    }
+    StoreError::Unavailable { reason: format!("{answer:?} is no answer to this") }
 }

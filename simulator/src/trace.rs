@@ -33,93 +33,36 @@ pub(crate) struct Events {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum What {
-    Started {
-        instance: u32,
-    },
+    Started { instance: u32 },
     Crashed,
     Paused,
     Resumed,
     Stopping,
-    Ended {
-        how: &'static str,
-    },
+    Ended { how: &'static str },
     Healed,
     Done,
-    HubCrashed {
-        side: &'static str,
-    },
-    HubRecovered {
-        side: &'static str,
-    },
+    HubCrashed { side: &'static str },
+    HubRecovered { side: &'static str },
     Appended(Events),
     Committed(Events),
-    Listed {
-        partition: u32,
-        sequence_number: i64,
-    },
-    Opened {
-        partition: u32,
-        next: i64,
-    },
-    Closed {
-        partition: u32,
-    },
-    Detached {
-        partition: u32,
-    },
+    Listed { partition: u32, sequence_number: i64 },
+    Opened { partition: u32, next: i64 },
+    Closed { partition: u32 },
+    Detached { partition: u32 },
     Arrived(Events),
     HandedOver(Events),
     Released(Events),
-    Busy {
-        destination: u32,
-    },
-    Sent {
-        send: u64,
-        destination: u32,
-        events: Events,
-    },
-    Stored {
-        send: u64,
-        destination: u32,
-    },
-    Refused {
-        send: u64,
-        destination: u32,
-        why: &'static str,
-    },
-    Accepted {
-        destination: u32,
-        partition: u32,
-        sequence_number: i64,
-        times: u32,
-    },
-    Outcome {
-        send: u64,
-        accepted: bool,
-    },
-    Asking {
-        call: u64,
-        what: &'static str,
-    },
-    Claimed {
-        call: u64,
-        partition: u32,
-        returned: bool,
-    },
-    Writing {
-        call: u64,
-        partition: u32,
-        sequence_number: i64,
-    },
-    Written {
-        call: u64,
-        partition: u32,
-        sequence_number: i64,
-    },
-    Answered {
-        call: u64,
-        ok: bool,
-    },
+    Busy { destination: u32 },
+    Sent { send: u64, destination: u32, events: Events },
+    Stored { send: u64, destination: u32 },
+    Refused { send: u64, destination: u32, why: &'static str },
+    Accepted { destination: u32, partition: u32, sequence_number: i64, times: u32 },
+    Outcome { send: u64, accepted: bool },
+    Asking { call: u64, what: &'static str },
+    Claimed { call: u64, partition: u32, returned: bool },
+    Writing { call: u64, partition: u32, sequence_number: i64 },
+    Written { call: u64, partition: u32, sequence_number: i64 },
+    Answered { call: u64, ok: bool },
 }
 
 impl Trace {
@@ -135,11 +78,7 @@ impl Trace {
     }
 
     pub(crate) fn push(&mut self, at_ms: u64, process: Option<u32>, what: What) {
-        let line = Line {
-            at_ms,
-            process,
-            what,
-        };
+        let line = Line { at_ms, process, what };
         line.hash(&mut self.hasher);
         self.count += 1;
         if self.lines.len() == self.kept {
@@ -188,14 +127,12 @@ impl fmt::Display for What {
             Self::HubRecovered { side } => write!(f, "the {side} hub is there again"),
             Self::Appended(events) => write!(f, "appended {events}"),
             Self::Committed(events) => write!(f, "durable  {events}"),
-            Self::Listed {
-                partition,
-                sequence_number: -1,
-            } => write!(f, "is told that partition {partition} has no checkpoint"),
-            Self::Listed {
-                partition,
-                sequence_number,
-            } => write!(f, "is told the checkpoint {partition}:{sequence_number}"),
+            Self::Listed { partition, sequence_number: -1 } => {
+                write!(f, "is told that partition {partition} has no checkpoint")
+            }
+            Self::Listed { partition, sequence_number } => {
+                write!(f, "is told the checkpoint {partition}:{sequence_number}")
+            }
             Self::Opened { partition, next } => write!(f, "opens partition {partition} at {next}"),
             Self::Closed { partition } => write!(f, "closes partition {partition}"),
             Self::Detached { partition } => write!(f, "partition {partition} is detached"),
@@ -203,84 +140,44 @@ impl fmt::Display for What {
             Self::HandedOver(events) => write!(f, "batch    {events}"),
             Self::Released(events) => write!(f, "released {events}"),
             Self::Busy { destination } => write!(f, "sink busy for destination {destination}"),
-            Self::Sent {
-                send,
-                destination,
-                events,
-            } => write!(f, "send {send}: {events} to destination {destination}"),
+            Self::Sent { send, destination, events } => {
+                write!(f, "send {send}: {events} to destination {destination}")
+            }
             Self::Stored { send, destination } => {
                 write!(f, "send {send} reaches destination {destination}")
             }
-            Self::Refused {
-                send,
-                destination,
-                why,
-            } => write!(
-                f,
-                "send {send} to destination {destination} comes to nothing: {why}"
-            ),
-            Self::Accepted {
-                destination,
-                partition,
-                sequence_number,
-                times,
-            } => {
-                write!(
-                    f,
-                    "destination {destination} has {partition}:{sequence_number}, {times} times"
-                )
+            Self::Refused { send, destination, why } => {
+                write!(f, "send {send} to destination {destination} comes to nothing: {why}")
             }
-            Self::Outcome { send, accepted } => write!(
-                f,
-                "is told of send {send}: {}",
-                if *accepted { "accepted" } else { "failed" }
-            ),
+            Self::Accepted { destination, partition, sequence_number, times } => {
+                write!(f, "destination {destination} has {partition}:{sequence_number}, {times} times")
+            }
+            Self::Outcome { send, accepted } => {
+                write!(f, "is told of send {send}: {}", if *accepted { "accepted" } else { "failed" })
+            }
             Self::Asking { call, what } => write!(f, "call {call}: {what}"),
-            Self::Claimed {
-                call,
-                partition,
-                returned: false,
-            } => write!(
-                f,
-                "call {call}: the store has its claim of partition {partition}"
-            ),
-            Self::Claimed {
-                call,
-                partition,
-                returned: true,
-            } => write!(f, "call {call}: partition {partition} is given back"),
-            Self::Writing {
-                call,
-                partition,
-                sequence_number,
-            } => write!(
-                f,
-                "call {call}: writes checkpoint {partition}:{sequence_number}"
-            ),
-            Self::Written {
-                call,
-                partition,
-                sequence_number,
-            } => write!(
-                f,
-                "call {call}: the store has checkpoint {partition}:{sequence_number}"
-            ),
-            Self::Answered { call, ok } => write!(
-                f,
-                "call {call} is answered: {}",
-                if *ok { "done" } else { "failed" }
-            ),
+            Self::Claimed { call, partition, returned: false } => {
+                write!(f, "call {call}: the store has its claim of partition {partition}")
+            }
+            Self::Claimed { call, partition, returned: true } => {
+                write!(f, "call {call}: partition {partition} is given back")
+            }
+            Self::Writing { call, partition, sequence_number } => {
+                write!(f, "call {call}: writes checkpoint {partition}:{sequence_number}")
+            }
+            Self::Written { call, partition, sequence_number } => {
+                write!(f, "call {call}: the store has checkpoint {partition}:{sequence_number}")
+            }
+            Self::Answered { call, ok } => {
+                write!(f, "call {call} is answered: {}", if *ok { "done" } else { "failed" })
+            }
         }
     }
 }
 
 impl fmt::Display for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            partition,
-            first,
-            last,
-        } = self;
+        let Self { partition, first, last } = self;
         write!(f, "{partition}:{first}..={last}")
     }
 }

@@ -22,11 +22,7 @@ fn relays_that_share_keep_every_invariant_in_the_first_half_of_their_histories()
 
 #[test]
 fn relays_that_share_keep_every_invariant_in_the_second_half_of_their_histories() {
-    run(
-        Config::shared_from_seed,
-        HISTORIES_OF_MANY,
-        HISTORIES_OF_MANY,
-    );
+    run(Config::shared_from_seed, HISTORIES_OF_MANY, HISTORIES_OF_MANY);
 }
 
 /// Runs the histories, and sees to it that they were worth it.
@@ -36,30 +32,17 @@ fn run(config: impl Fn(u64) -> Config, first: u64, count: u64) {
         return;
     }
     let count = from_environment("SIMULATOR_HISTORIES").unwrap_or(count);
-    let reports: Vec<Report> = (first..first + count)
-        .map(|seed| history(&config(seed), TRACE_LINES))
-        .collect();
+    let reports: Vec<Report> =
+        (first..first + count).map(|seed| history(&config(seed), TRACE_LINES)).collect();
     if count < 100 {
         return;
     }
     let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
-    assert!(
-        sum(|report| report.crashes) > count,
-        "hardly anything crashed"
-    );
-    assert!(
-        sum(|report| report.duplicates) > count,
-        "hardly anything was sent again"
-    );
+    assert!(sum(|report| report.crashes) > count, "hardly anything crashed");
+    assert!(sum(|report| report.duplicates) > count, "hardly anything was sent again");
     if config(first).instances > 1 {
-        assert!(
-            sum(|report| report.takeovers) > count,
-            "hardly any partition changed hands"
-        );
-        assert!(
-            sum(|report| report.refused_writes) > 0,
-            "no owner wrote after its time"
-        );
+        assert!(sum(|report| report.takeovers) > count, "hardly any partition changed hands");
+        assert!(sum(|report| report.refused_writes) > 0, "no owner wrote after its time");
     }
 }
 

@@ -38,10 +38,7 @@ fn a_failure_says_what_was_broken_and_how_to_see_it_again() {
     assert_eq!(failure.lines.len(), 20);
     assert!(text.contains("seed 0: relay"), "{text}");
     assert!(text.contains("writes checkpoint"), "{text}");
-    assert!(
-        text.ends_with("cargo run -p simulator -- --seed 0 --trace --defect CheckpointBeyond"),
-        "{text}"
-    );
+    assert!(text.ends_with("cargo run -p simulator -- --seed 0 --trace --defect CheckpointBeyond"), "{text}");
     let again = simulate(&config, 20).expect_err("the defect is found again");
     assert_eq!(again.violation, failure.violation);
     assert_eq!(again.lines, failure.lines);

@@ -41,10 +41,7 @@ pub enum ConnectionStringError {
         position: usize,
     },
     /// A part's key is none of those that exist.
-    #[error(
-        "part {position} of the connection string has an unknown key; known are {}",
-        Part::list()
-    )]
+    #[error("part {position} of the connection string has an unknown key; known are {}", Part::list())]
     UnknownKey {
         /// Counted from one, parts being separated by semicolons.
         position: usize,
@@ -136,10 +133,7 @@ impl FromStr for ConnectionString {
         let value = values.take(Part::SharedAccessKey);
         let credential = match values.take(Part::SharedAccessSignature) {
             Some(_) if value.is_some() => {
-                let [one, other] = [
-                    Part::SharedAccessKey.name(),
-                    Part::SharedAccessSignature.name(),
-                ];
+                let [one, other] = [Part::SharedAccessKey.name(), Part::SharedAccessSignature.name()];
                 return Err(ConnectionStringError::Conflict { one, other });
             }
             Some(token) => Credential::Signature(token.into()),
@@ -154,18 +148,11 @@ impl FromStr for ConnectionString {
             Some(flag) if flag.eq_ignore_ascii_case("true") => TransportSecurity::Plain,
             Some(flag) if flag.eq_ignore_ascii_case("false") => TransportSecurity::Tls,
             Some(_) => {
-                return Err(ConnectionStringError::NotABoolean {
-                    key: Part::UseDevelopmentEmulator.name(),
-                });
+                return Err(ConnectionStringError::NotABoolean { key: Part::UseDevelopmentEmulator.name() });
             }
         };
         let entity_path = values.take(Part::EntityPath).map(str::to_owned);
-        Ok(Self {
-            endpoint,
-            credential,
-            entity_path,
-            security,
-        })
+        Ok(Self { endpoint, credential, entity_path, security })
     }
 }
 
@@ -218,15 +205,9 @@ struct Values<'a> {
 impl<'a> Values<'a> {
     fn read(text: &'a str) -> Result<Self, ConnectionStringError> {
         let mut by_key = [None; Part::EVERY.len()];
-        for (index, part) in text
-            .split(';')
-            .enumerate()
-            .filter(|(_, part)| !part.trim().is_empty())
-        {
+        for (index, part) in text.split(';').enumerate().filter(|(_, part)| !part.trim().is_empty()) {
             let position = index + 1;
-            let (name, value) = part
-                .split_once('=')
-                .ok_or(ConnectionStringError::NotAPair { position })?;
+            let (name, value) = part.split_once('=').ok_or(ConnectionStringError::NotAPair { position })?;
             let known = Part::EVERY
                 .into_iter()
                 .find(|known| known.name().eq_ignore_ascii_case(name.trim()))
@@ -266,11 +247,8 @@ mod tests {
     #[test]
     fn the_emulators_string_means_plain_tcp_on_the_default_port() {
         let parsed: ConnectionString = EMULATOR.parse().unwrap();
-        let address = ServiceAddress {
-            host: "localhost".into(),
-            port: 5672,
-            security: TransportSecurity::Plain,
-        };
+        let address =
+            ServiceAddress { host: "localhost".into(), port: 5672, security: TransportSecurity::Plain };
         assert_eq!(parsed.amqp_address(), address);
         let key = SharedAccessKey::new(crate::ROOT_KEY_NAME, crate::DEVELOPMENT_KEY_VALUE);
         assert_eq!(parsed.credential, Credential::Key(key));
@@ -279,30 +257,20 @@ mod tests {
 
     #[test]
     fn a_namespace_string_means_tls_and_its_key_keeps_its_equals_signs() {
-        let parsed: ConnectionString =
-            "endpoint=sb://ns.servicebus.windows.net/;SHAREDACCESSKEYNAME=send;\
+        let parsed: ConnectionString = "endpoint=sb://ns.servicebus.windows.net/;SHAREDACCESSKEYNAME=send;\
             sharedAccessKey=Zm9v+/==;EntityPath=hub"
-                .parse()
-                .unwrap();
+            .parse()
+            .unwrap();
         assert_eq!(parsed.amqp_address().security, TransportSecurity::Tls);
         assert_eq!(parsed.amqp_address().port, 5671);
-        assert_eq!(
-            parsed.credential,
-            Credential::Key(SharedAccessKey::new("send", "Zm9v+/=="))
-        );
+        assert_eq!(parsed.credential, Credential::Key(SharedAccessKey::new("send", "Zm9v+/==")));
         assert_eq!(parsed.entity_path.as_deref(), Some("hub"));
     }
 
     #[test]
     fn a_named_port_wins_over_either_default() {
         let text = EMULATOR.replace("localhost", "localhost:15672");
-        assert_eq!(
-            text.parse::<ConnectionString>()
-                .unwrap()
-                .amqp_address()
-                .port,
-            15672
-        );
+        assert_eq!(text.parse::<ConnectionString>().unwrap().amqp_address().port, 15672);
     }
 
     #[test]
@@ -318,57 +286,23 @@ mod tests {
 
     #[test]
     fn errors_say_which_key_is_wrong() {
-        assert_eq!(
-            refusal(""),
-            ConnectionStringError::Missing { key: "Endpoint" }
-        );
+        assert_eq!(refusal(""), ConnectionStringError::Missing { key: "Endpoint" });
         let no_key = "Endpoint=sb://ns/;SharedAccessKeyName=a";
-        assert_eq!(
-            refusal(no_key),
-            ConnectionStringError::Missing {
-                key: "SharedAccessKey"
-            }
-        );
+        assert_eq!(refusal(no_key), ConnectionStringError::Missing { key: "SharedAccessKey" });
         let no_name = "Endpoint=sb://ns/;SharedAccessKey=a";
-        assert_eq!(
-            refusal(no_name),
-            ConnectionStringError::Missing {
-                key: "SharedAccessKeyName"
-            }
-        );
+        assert_eq!(refusal(no_name), ConnectionStringError::Missing { key: "SharedAccessKeyName" });
         let empty = EMULATOR.replace("SAS_KEY_VALUE", " ");
-        assert_eq!(
-            refusal(&empty),
-            ConnectionStringError::Empty {
-                key: "SharedAccessKey"
-            }
-        );
+        assert_eq!(refusal(&empty), ConnectionStringError::Empty { key: "SharedAccessKey" });
         let twice = format!("{EMULATOR}endpoint=sb://other/");
-        assert_eq!(
-            refusal(&twice),
-            ConnectionStringError::Repeated { key: "Endpoint" }
-        );
+        assert_eq!(refusal(&twice), ConnectionStringError::Repeated { key: "Endpoint" });
         let both = format!("{EMULATOR}SharedAccessSignature=x");
-        let conflict = ConnectionStringError::Conflict {
-            one: "SharedAccessKey",
-            other: "SharedAccessSignature",
-        };
+        let conflict =
+            ConnectionStringError::Conflict { one: "SharedAccessKey", other: "SharedAccessSignature" };
         assert_eq!(refusal(&both), conflict);
         let neither = EMULATOR.replace("=true", "=maybe");
-        assert_eq!(
-            refusal(&neither),
-            ConnectionStringError::NotABoolean {
-                key: "UseDevelopmentEmulator"
-            }
-        );
-        assert_eq!(
-            refusal(&EMULATOR.replace("sb:", "http:")),
-            EndpointError::Scheme.into()
-        );
-        assert_eq!(
-            refusal(&format!("{EMULATOR}hush")),
-            ConnectionStringError::NotAPair { position: 5 }
-        );
+        assert_eq!(refusal(&neither), ConnectionStringError::NotABoolean { key: "UseDevelopmentEmulator" });
+        assert_eq!(refusal(&EMULATOR.replace("sb:", "http:")), EndpointError::Scheme.into());
+        assert_eq!(refusal(&format!("{EMULATOR}hush")), ConnectionStringError::NotAPair { position: 5 });
     }
 
     #[test]
@@ -377,10 +311,7 @@ mod tests {
             EMULATOR.replace("SAS_KEY_VALUE", "se;hush=cret"),
             EMULATOR.replace("SAS_KEY_VALUE", "se;hush"),
             EMULATOR.replace("SharedAccessKey=SAS", "SharedAccessKe=hush"),
-            EMULATOR.replace(
-                "SharedAccessKey=SAS_KEY_VALUE",
-                "SharedAccessKey=hush;SharedAccessKey=hush",
-            ),
+            EMULATOR.replace("SharedAccessKey=SAS_KEY_VALUE", "SharedAccessKey=hush;SharedAccessKey=hush"),
         ] {
             let error = refusal(&text);
             assert!(!format!("{error} {error:?}").contains("hush"), "{error}");

@@ -52,9 +52,7 @@ impl Endpoint {
     pub fn new(host: impl Into<String>, port: Option<u16>) -> Result<Self, EndpointError> {
         let host = host.into();
         if host.is_empty()
-            || !host
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte))
+            || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte))
         {
             return Err(EndpointError::Host);
         }
@@ -93,11 +91,7 @@ impl Endpoint {
             TransportSecurity::Tls => tls,
             TransportSecurity::Plain => plain,
         });
-        ServiceAddress {
-            host: self.host.clone(),
-            port,
-            security,
-        }
+        ServiceAddress { host: self.host.clone(), port, security }
     }
 }
 
@@ -128,11 +122,9 @@ impl FromStr for Endpoint {
             },
         };
         let port = match port {
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Some(
-                digits
-                    .parse()
-                    .map_err(|_overflow_or_empty| EndpointError::Port)?,
-            ),
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(digits.parse().map_err(|_overflow_or_empty| EndpointError::Port)?)
+            }
             Some(_) => return Err(EndpointError::Port),
             None => None,
         };
@@ -169,11 +161,7 @@ mod tests {
     #[test]
     fn an_endpoint_is_read_and_written_back() {
         for (text, host, port) in [
-            (
-                "sb://ns.servicebus.windows.net/",
-                "ns.servicebus.windows.net",
-                None,
-            ),
+            ("sb://ns.servicebus.windows.net/", "ns.servicebus.windows.net", None),
             ("sb://localhost:5673/", "localhost", Some(5673)),
             ("sb://127.0.0.1/", "127.0.0.1", None),
             ("sb://[::1]:5672/", "::1", Some(5672)),
@@ -183,10 +171,7 @@ mod tests {
             assert_eq!((endpoint.host(), endpoint.port()), (host, port), "{text}");
             assert_eq!(endpoint.to_string(), text);
         }
-        assert_eq!(
-            "SB://Host".parse::<Endpoint>().unwrap().to_string(),
-            "sb://Host/"
-        );
+        assert_eq!("SB://Host".parse::<Endpoint>().unwrap().to_string(), "sb://Host/");
     }
 
     #[test]

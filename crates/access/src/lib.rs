@@ -37,11 +37,7 @@ pub use shared_access_key::SharedAccessKey;
 pub use signature::{SharedAccessSignature, SignatureError, VerificationError};
 
 /// Everything but the unreserved characters of RFC 3986 is escaped in a signature.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The key name of a namespace's root rule, in the service and in its development emulator.
 pub const ROOT_KEY_NAME: &str = "RootManageSharedAccessKey";

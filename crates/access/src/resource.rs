@@ -19,10 +19,7 @@ impl Resource {
     pub fn parse(uri: &str) -> Self {
         let rest = without_scheme(uri).unwrap_or(uri);
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        Self {
-            host: without_port(authority).to_owned(),
-            path: join(segments(path)),
-        }
+        Self { host: without_port(authority).to_owned(), path: join(segments(path)) }
     }
 
     /// The host, without its port.
@@ -50,11 +47,7 @@ impl Resource {
     #[must_use]
     pub fn covers_path(&self, address: &str) -> bool {
         let mut asked = segments(Self::path_of(address));
-        segments(&self.path).all(|own| {
-            asked
-                .next()
-                .is_some_and(|segment| own.eq_ignore_ascii_case(segment))
-        })
+        segments(&self.path).all(|own| asked.next().is_some_and(|segment| own.eq_ignore_ascii_case(segment)))
     }
 
     /// The path of a link address in either form, relative or a whole URI, without a slash at the front.
@@ -75,9 +68,7 @@ impl fmt::Display for Resource {
 }
 
 fn without_scheme(uri: &str) -> Option<&str> {
-    uri.split_once("://")
-        .filter(|(scheme, _)| !scheme.contains('/'))
-        .map(|(_, rest)| rest)
+    uri.split_once("://").filter(|(scheme, _)| !scheme.contains('/')).map(|(_, rest)| rest)
 }
 
 /// `host`, `host:port` or `[v6]:port` to the host, brackets included.
@@ -110,11 +101,7 @@ mod tests {
     #[test]
     fn scheme_port_case_and_stray_slashes_do_not_matter() {
         let signed = Resource::parse("amqps://NS.example.com:5671/Hub/");
-        for same in [
-            "sb://ns.example.com/hub",
-            "http://ns.example.com:80//HUB",
-            "ns.example.com/hub",
-        ] {
+        for same in ["sb://ns.example.com/hub", "http://ns.example.com:80//HUB", "ns.example.com/hub"] {
             assert!(signed.covers(&Resource::parse(same)), "{same}");
             assert!(Resource::parse(same).covers(&signed), "{same}");
         }
@@ -123,20 +110,11 @@ mod tests {
     #[test]
     fn a_resource_covers_what_is_beneath_it_and_not_what_is_beside_or_above() {
         let hub = Resource::parse("sb://ns/hub");
-        for beneath in [
-            "sb://ns/hub/Partitions/0",
-            "sb://ns/hub/ConsumerGroups/$Default/Partitions/1",
-        ] {
+        for beneath in ["sb://ns/hub/Partitions/0", "sb://ns/hub/ConsumerGroups/$Default/Partitions/1"] {
             assert!(hub.covers(&Resource::parse(beneath)), "{beneath}");
             assert!(!Resource::parse(beneath).covers(&hub), "{beneath}");
         }
-        for beside in [
-            "sb://ns/hub2",
-            "sb://ns/hu",
-            "sb://ns",
-            "sb://other/hub",
-            "sb://ns/other/hub",
-        ] {
+        for beside in ["sb://ns/hub2", "sb://ns/hu", "sb://ns", "sb://other/hub", "sb://ns/other/hub"] {
             assert!(!hub.covers(&Resource::parse(beside)), "{beside}");
         }
         assert!(Resource::parse("sb://ns/").covers(&hub));
@@ -145,28 +123,13 @@ mod tests {
     #[test]
     fn an_address_is_compared_by_its_path_in_either_form() {
         let hub = Resource::parse("sb://ns/hub");
-        for address in [
-            "hub",
-            "/hub",
-            "HUB/Partitions/3",
-            "amqps://elsewhere:5671/hub/Partitions/3",
-        ] {
+        for address in ["hub", "/hub", "HUB/Partitions/3", "amqps://elsewhere:5671/hub/Partitions/3"] {
             assert!(hub.covers_path(address), "{address}");
         }
-        for address in [
-            "",
-            "/",
-            "other",
-            "amqps://hub",
-            "amqps://hub/other",
-            "hubhub",
-        ] {
+        for address in ["", "/", "other", "amqps://hub", "amqps://hub/other", "hubhub"] {
             assert!(!hub.covers_path(address), "{address}");
         }
-        assert_eq!(
-            Resource::path_of("amqps://ns:5671/hub/Partitions/0"),
-            "hub/Partitions/0"
-        );
+        assert_eq!(Resource::path_of("amqps://ns:5671/hub/Partitions/0"), "hub/Partitions/0");
         assert_eq!(Resource::path_of("//hub"), "hub");
     }
 

@@ -42,17 +42,13 @@ impl Rights {
     pub fn with(self, right: Right) -> Self {
         match right {
             Right::Manage => Self::ALL,
-            Right::Send | Right::Listen => Self {
-                bits: self.bits | right.bit(),
-            },
+            Right::Send | Right::Listen => Self { bits: self.bits | right.bit() },
         }
     }
 
     /// The rights of the set, in the order send, listen, manage.
     pub fn iter(self) -> impl Iterator<Item = Right> {
-        Right::EVERY
-            .into_iter()
-            .filter(move |right| self.contains(*right))
+        Right::EVERY.into_iter().filter(move |right| self.contains(*right))
     }
 }
 

@@ -25,9 +25,7 @@ impl From<String> for Secret {
 
 impl From<&str> for Secret {
     fn from(text: &str) -> Self {
-        Self {
-            text: text.to_owned(),
-        }
+        Self { text: text.to_owned() }
     }
 }
 

@@ -19,10 +19,7 @@ pub struct SharedAccessKey {
 impl SharedAccessKey {
     /// A key of this `name` with this secret `value`.
     pub fn new(name: impl Into<String>, value: impl Into<Secret>) -> Self {
-        Self {
-            name: name.into(),
-            value: value.into(),
-        }
+        Self { name: name.into(), value: value.into() }
     }
 
     /// The name by which tokens refer to the key.
@@ -42,13 +39,8 @@ impl SharedAccessKey {
     #[must_use]
     pub fn sign(&self, resource: &str, expires_at: SystemTime) -> String {
         let encoded_resource = utf8_percent_encode(resource, RESERVED).to_string();
-        let expiry_s = expires_at
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since_epoch| since_epoch.as_secs());
-        let tag = hmac::sign(
-            &self.hmac_key(),
-            signed_text(&encoded_resource, expiry_s).as_bytes(),
-        );
+        let expiry_s = expires_at.duration_since(UNIX_EPOCH).map_or(0, |since_epoch| since_epoch.as_secs());
+        let tag = hmac::sign(&self.hmac_key(), signed_text(&encoded_resource, expiry_s).as_bytes());
         let signature = STANDARD.encode(tag);
         format!(
             "SharedAccessSignature sr={encoded_resource}&sig={}&se={expiry_s}&skn={}",
@@ -59,18 +51,8 @@ impl SharedAccessKey {
 
     /// Whether `signature` is this key's for the resource, given as the token spells it, and expiry. Takes the
     /// same time whichever byte differs.
-    pub(crate) fn has_signed(
-        &self,
-        encoded_resource: &str,
-        expiry_s: u64,
-        signature: &[u8],
-    ) -> bool {
-        hmac::verify(
-            &self.hmac_key(),
-            signed_text(encoded_resource, expiry_s).as_bytes(),
-            signature,
-        )
-        .is_ok()
+    pub(crate) fn has_signed(&self, encoded_resource: &str, expiry_s: u64, signature: &[u8]) -> bool {
+        hmac::verify(&self.hmac_key(), signed_text(encoded_resource, expiry_s).as_bytes(), signature).is_ok()
     }
 
     /// Whether `candidate` is this key's value. The comparison reveals neither length nor content by its time.
@@ -103,10 +85,7 @@ mod tests {
     fn a_signed_token_equals_the_one_that_another_implementation_computed() {
         // Python: base64(hmac.new(b"SAS_KEY_VALUE", f"{quote('sb://localhost/hub', safe='')}\n1800000000", sha256))
         let key = SharedAccessKey::new("RootManageSharedAccessKey", "SAS_KEY_VALUE");
-        let token = key.sign(
-            "sb://localhost/hub",
-            UNIX_EPOCH + Duration::from_secs(1_800_000_000),
-        );
+        let token = key.sign("sb://localhost/hub", UNIX_EPOCH + Duration::from_secs(1_800_000_000));
         assert_eq!(token, EXPECTED_TOKEN);
     }
 

@@ -77,20 +77,11 @@ impl SharedAccessSignature {
     /// Reads a token.
     pub fn parse(token: &str) -> Result<Self, SignatureError> {
         if token.len() > MAXIMUM_LENGTH {
-            return Err(SignatureError::TooLong {
-                length: token.len(),
-                maximum: MAXIMUM_LENGTH,
-            });
+            return Err(SignatureError::TooLong { length: token.len(), maximum: MAXIMUM_LENGTH });
         }
-        let fields = token
-            .trim()
-            .strip_prefix("SharedAccessSignature ")
-            .ok_or(SignatureError::Prefix)?;
+        let fields = token.trim().strip_prefix("SharedAccessSignature ").ok_or(SignatureError::Prefix)?;
         let [mut sr, mut sig, mut se, mut skn] = [None; 4];
-        for (name, value) in fields
-            .split('&')
-            .filter_map(|field| field.trim().split_once('='))
-        {
+        for (name, value) in fields.split('&').filter_map(|field| field.trim().split_once('=')) {
             let (field, slot) = match name {
                 "sr" => ("sr", &mut sr),
                 "sig" => ("sig", &mut sig),
@@ -113,15 +104,12 @@ impl SharedAccessSignature {
 
         let malformed = |field, expected| SignatureError::Malformed { field, expected };
         let resource = Resource::parse(&unescape("sr", &encoded_resource)?);
-        let tag = STANDARD
-            .decode(encoded_tag)
-            .map_err(|_cause| malformed("sig", "base64"))?;
+        let tag = STANDARD.decode(encoded_tag).map_err(|_cause| malformed("sig", "base64"))?;
         let expiry_s = match expiry.bytes().all(|byte| byte.is_ascii_digit()) {
             true => expiry.parse::<u64>().ok(),
             false => None,
         };
-        let expiry_s =
-            expiry_s.ok_or_else(|| malformed("se", "a decimal number of seconds since 1970"))?;
+        let expiry_s = expiry_s.ok_or_else(|| malformed("se", "a decimal number of seconds since 1970"))?;
         let expires_at = UNIX_EPOCH
             .checked_add(Duration::from_secs(expiry_s))
             .ok_or_else(|| malformed("se", "an instant that this machine can express"))?;
@@ -129,14 +117,7 @@ impl SharedAccessSignature {
         if expiry_s.to_string() != expiry {
             return Err(malformed("se", "a decimal number without leading zeros"));
         }
-        Ok(Self {
-            encoded_resource,
-            resource,
-            key_name,
-            expiry_s,
-            expires_at,
-            tag,
-        })
+        Ok(Self { encoded_resource, resource, key_name, expiry_s, expires_at, tag })
     }
 
     /// The rule whose key signed this token, provided that the token has not expired at `now`.
@@ -148,16 +129,11 @@ impl SharedAccessSignature {
         let rule = rules
             .into_iter()
             .filter(|rule| rule.key.name() == self.key_name)
-            .find(|rule| {
-                rule.key
-                    .has_signed(&self.encoded_resource, self.expiry_s, &self.tag)
-            })
+            .find(|rule| rule.key.has_signed(&self.encoded_resource, self.expiry_s, &self.tag))
             .ok_or(VerificationError::WrongSignature)?;
         match now < self.expires_at {
             true => Ok(rule),
-            false => Err(VerificationError::Expired {
-                expired_at: self.expires_at,
-            }),
+            false => Err(VerificationError::Expired { expired_at: self.expires_at }),
         }
     }
 
@@ -183,10 +159,7 @@ impl SharedAccessSignature {
 fn unescape(field: &'static str, text: &str) -> Result<String, SignatureError> {
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) => Ok(decoded.into_owned()),
-        Err(_cause) => Err(SignatureError::Malformed {
-            field,
-            expected: "UTF-8 text",
-        }),
+        Err(_cause) => Err(SignatureError::Malformed { field, expected: "UTF-8 text" }),
     }
 }
 
@@ -230,19 +203,12 @@ mod tests {
     fn tokens_of_other_implementations_are_verified_as_they_are_spelled() {
         for (token, path, rights) in [
             (UPPER_CASE, "hub", Rights::ALL),
-            (
-                LOWER_CASE,
-                "hub/consumergroups/$default/partitions/0",
-                Rights::ALL,
-            ),
+            (LOWER_CASE, "hub/consumergroups/$default/partitions/0", Rights::ALL),
             (OTHER_KEY, "Hub1", Rights::NONE.with(Right::Send)),
         ] {
             let token = SharedAccessSignature::parse(token).unwrap();
             assert_eq!(token.resource().path(), path);
-            assert_eq!(
-                token.verify(&rules(), at(1_699_999_999)).unwrap().rights,
-                rights
-            );
+            assert_eq!(token.verify(&rules(), at(1_699_999_999)).unwrap().rights, rights);
         }
     }
 
@@ -251,10 +217,7 @@ mod tests {
         let token = SharedAccessSignature::parse(UPPER_CASE).unwrap();
         assert!(token.verify(&rules(), at(1_799_999_999)).is_ok());
         let expired_at = at(1_800_000_000);
-        assert_eq!(
-            token.verify(&rules(), expired_at),
-            Err(VerificationError::Expired { expired_at })
-        );
+        assert_eq!(token.verify(&rules(), expired_at), Err(VerificationError::Expired { expired_at }));
     }
 
     #[test]
@@ -279,43 +242,19 @@ mod tests {
     #[test]
     fn a_malformed_token_is_refused_with_the_field_that_is_wrong() {
         let malformed = |field| move |error: &SignatureError| matches!(error, SignatureError::Malformed { field: f, .. } if *f == field);
-        let refusal = |from: &str, to: &str| {
-            SharedAccessSignature::parse(&UPPER_CASE.replace(from, to)).unwrap_err()
-        };
-        assert_eq!(
-            refusal("SharedAccessSignature ", "Bearer "),
-            SignatureError::Prefix
-        );
-        assert_eq!(
-            refusal("&se=1800000000", ""),
-            SignatureError::Missing { field: "se" }
-        );
-        assert_eq!(
-            refusal("se=1800000000", "se="),
-            SignatureError::Missing { field: "se" }
-        );
-        assert_eq!(
-            refusal("skn=", "sr="),
-            SignatureError::Repeated { field: "sr" }
-        );
+        let refusal =
+            |from: &str, to: &str| SharedAccessSignature::parse(&UPPER_CASE.replace(from, to)).unwrap_err();
+        assert_eq!(refusal("SharedAccessSignature ", "Bearer "), SignatureError::Prefix);
+        assert_eq!(refusal("&se=1800000000", ""), SignatureError::Missing { field: "se" });
+        assert_eq!(refusal("se=1800000000", "se="), SignatureError::Missing { field: "se" });
+        assert_eq!(refusal("skn=", "sr="), SignatureError::Repeated { field: "sr" });
         assert!(malformed("sig")(&refusal("%3D", "")));
         assert!(malformed("sig")(&refusal("qqqO", "%ff")));
-        for expiry in [
-            "-1",
-            "1e9",
-            "+5",
-            "0x10",
-            "007",
-            "99999999999999999999999",
-            "18446744073709551615",
-        ] {
+        for expiry in ["-1", "1e9", "+5", "0x10", "007", "99999999999999999999999", "18446744073709551615"] {
             assert!(malformed("se")(&refusal("1800000000", expiry)), "{expiry}");
         }
         let long = "x".repeat(MAXIMUM_LENGTH + 1);
-        let too_long = SignatureError::TooLong {
-            length: MAXIMUM_LENGTH + 1,
-            maximum: MAXIMUM_LENGTH,
-        };
+        let too_long = SignatureError::TooLong { length: MAXIMUM_LENGTH + 1, maximum: MAXIMUM_LENGTH };
         assert_eq!(SharedAccessSignature::parse(&long).unwrap_err(), too_long);
     }
 

@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 
 use amqp::Connection;
 use amqp::connection::{
-    Config, Event, LinkAcceptance, LinkId, LinkOptions, NewDelivery, SaslClient, SaslServer,
-    SessionId,
+    Config, Event, LinkAcceptance, LinkId, LinkOptions, NewDelivery, SaslClient, SaslServer, SessionId,
 };
 use amqp::message::encode;
 use amqp::performative::{DeliveryState, Role, SenderSettleMode, Source, Target};
@@ -32,11 +31,7 @@ use amqp_tokio::{Driver, Stream, accept, connect};
 
 fn main() {
     let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some();
-    let (rounds, messages, peer_messages) = if quick {
-        (1, 20_000, 2_000)
-    } else {
-        (5, 8_000_000, 200_000)
-    };
+    let (rounds, messages, peer_messages) = if quick { (1, 20_000, 2_000) } else { (5, 8_000_000, 200_000) };
     let pre_settled = measure(rounds, || engine(messages, Settle::Sender));
     let unsettled = measure(rounds, || engine(messages / 2, Settle::Receiver));
     let pump = measure(rounds, || byte_pump(messages));
@@ -53,18 +48,9 @@ fn main() {
     print("byte pump of the same bytes", &pump);
     print("fe2o3-amqp, pre-settled", &peer_receive);
     print("fe2o3-amqp, unsettled and accepted", &peer_send);
-    println!(
-        "engine / byte pump, pre-settled: {:.3}",
-        pre_settled.median / pump.median
-    );
-    println!(
-        "engine / fe2o3-amqp, pre-settled: {:.1}",
-        pre_settled.median / peer_receive.median
-    );
-    println!(
-        "engine / fe2o3-amqp, unsettled: {:.1}",
-        unsettled.median / peer_send.median
-    );
+    println!("engine / byte pump, pre-settled: {:.3}", pre_settled.median / pump.median);
+    println!("engine / fe2o3-amqp, pre-settled: {:.1}", pre_settled.median / peer_receive.median);
+    println!("engine / fe2o3-amqp, unsettled: {:.1}", unsettled.median / peer_send.median);
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -82,25 +68,15 @@ struct Spread {
 fn measure(rounds: usize, mut round: impl FnMut() -> f64) -> Spread {
     let mut rates: Vec<f64> = (0..rounds).map(|_| round()).collect();
     rates.sort_by(f64::total_cmp);
-    Spread {
-        median: rates[rates.len() / 2],
-        min: rates[0],
-        max: rates[rates.len() - 1],
-    }
+    Spread { median: rates[rates.len() / 2], min: rates[0], max: rates[rates.len() - 1] }
 }
 
 fn print(name: &str, spread: &Spread) {
-    println!(
-        "  {name:<36} {:>12.0} [{:.0}-{:.0}]",
-        spread.median, spread.min, spread.max
-    );
+    println!("  {name:<36} {:>12.0} [{:.0}-{:.0}]", spread.median, spread.min, spread.max);
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// One end sends `messages`, the other counts them; returns messages per second.
@@ -120,55 +96,28 @@ fn engine(messages: u64, settle: Settle) -> f64 {
 }
 
 async fn send(port: u16, messages: u64, settle: Settle) {
-    let stream = connect("127.0.0.1", port, None, Duration::from_secs(5))
-        .await
-        .unwrap();
+    let stream = connect("127.0.0.1", port, None, Duration::from_secs(5)).await.unwrap();
     let engine = Connection::client(Config::default(), SaslClient::Anonymous, Instant::now());
     let mut driver = Driver::new(engine, stream);
     while !matches!(driver.next_event().await.unwrap(), Event::Opened(_)) {}
     let session = driver.connection().begin_session().unwrap();
-    let link = driver
-        .connection()
-        .attach_sender(session, options(settle))
-        .unwrap();
-    while !matches!(
-        driver.next_event().await.unwrap(),
-        Event::LinkAttached { .. }
-    ) {}
+    let link = driver.connection().attach_sender(session, options(settle)).unwrap();
+    while !matches!(driver.next_event().await.unwrap(), Event::LinkAttached { .. }) {}
     let mut body = Vec::new();
     encode::data(&mut body, &[7; 16]);
-    let delivery = NewDelivery {
-        tag: &[0; 4],
-        format: 0,
-        settled: settle == Settle::Sender,
-    };
-    let (mut sent, mut settled) = (
-        0,
-        if settle == Settle::Sender {
-            messages
-        } else {
-            0
-        },
-    );
+    let delivery = NewDelivery { tag: &[0; 4], format: 0, settled: settle == Settle::Sender };
+    let (mut sent, mut settled) = (0, if settle == Settle::Sender { messages } else { 0 });
     poll_fn(|cx| {
         loop {
             let connection = driver.connection();
             while let Some(event) = connection.poll_event() {
-                if let Event::Outcome {
-                    first, last, state, ..
-                } = event
-                {
+                if let Event::Outcome { first, last, state, .. } = event {
                     assert_eq!(state, Some(DeliveryState::Accepted));
                     settled += u64::from(last.wrapping_sub(first)) + 1;
                 }
             }
             while sent < messages && connection.output_len() < 128 * 1024 {
-                if connection
-                    .sender(link)
-                    .unwrap()
-                    .send(&delivery, &[&body])
-                    .is_err()
-                {
+                if connection.sender(link).unwrap().send(&delivery, &[&body]).is_err() {
                     break;
                 }
                 sent += 1;
@@ -179,9 +128,7 @@ async fn send(port: u16, messages: u64, settle: Settle) {
                 // The receiver hangs up once it has counted everything.
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending if finished => return Poll::Ready(()),
-                Poll::Pending
-                    if sent < messages && driver.connection().output_len() < 128 * 1024 =>
-                {
+                Poll::Pending if sent < messages && driver.connection().output_len() < 128 * 1024 => {
                     // Output was taken; more can be produced if there is credit, otherwise wait for some.
                     if driver.connection().credit(link) == 0 {
                         return Poll::Pending;
@@ -196,13 +143,8 @@ async fn send(port: u16, messages: u64, settle: Settle) {
 
 async fn receive(stream: Stream, messages: u64) -> Duration {
     let engine = Connection::server(
-        Config {
-            incoming_window: 1 << 20,
-            ..Config::default()
-        },
-        SaslServer {
-            verify: Arc::new(|_| true),
-        },
+        Config { incoming_window: 1 << 20, ..Config::default() },
+        SaslServer { verify: Arc::new(|_| true) },
         Instant::now(),
     );
     let mut driver = Driver::new(engine, stream);
@@ -213,11 +155,7 @@ async fn receive(stream: Stream, messages: u64) -> Duration {
             let connection = driver.connection();
             while let Some(event) = connection.poll_event() {
                 match event {
-                    Event::LinkRequested {
-                        link,
-                        session,
-                        attach,
-                    } => {
+                    Event::LinkRequested { link, session, attach } => {
                         assert_eq!(attach.role, Role::Sender);
                         connection.accept_link(link, LinkAcceptance::default());
                         connection.set_credit(link, CREDIT);
@@ -229,12 +167,7 @@ async fn receive(stream: Stream, messages: u64) -> Duration {
                         for delivery in deliveries.items() {
                             assert_eq!(deliveries.message(delivery).len(), 21);
                             if !delivery.settled {
-                                connection.settle(
-                                    session,
-                                    delivery.id,
-                                    delivery.id,
-                                    DeliveryState::Accepted,
-                                );
+                                connection.settle(session, delivery.id, delivery.id, DeliveryState::Accepted);
                             }
                         }
                         received += deliveries.items().len() as u64;
@@ -308,25 +241,15 @@ fn fe2o3(messages: u64, settle: Settle) -> f64 {
     use fe2o3_amqp::types::messaging::{Body, Data, Message};
     use fe2o3_amqp::types::primitives::{Binary, Value};
 
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let receiver = tokio::spawn(async move {
             let (socket, _) = listener.accept().await.unwrap();
             socket.set_nodelay(true).unwrap();
-            let mut connection = ConnectionAcceptor::new("receiver")
-                .accept(socket)
-                .await
-                .unwrap();
-            let mut session = SessionAcceptor::new()
-                .accept(&mut connection)
-                .await
-                .unwrap();
+            let mut connection = ConnectionAcceptor::new("receiver").accept(socket).await.unwrap();
+            let mut session = SessionAcceptor::new().accept(&mut connection).await.unwrap();
             let LinkEndpoint::Receiver(mut receiver) =
                 LinkAcceptor::new().accept(&mut session).await.unwrap()
             else {
@@ -349,9 +272,7 @@ fn fe2o3(messages: u64, settle: Settle) -> f64 {
             (started.unwrap().elapsed(), connection, session, receiver)
         });
         let url = format!("amqp://127.0.0.1:{port}");
-        let mut connection = fe2o3_amqp::Connection::open("sender", url.as_str())
-            .await
-            .unwrap();
+        let mut connection = fe2o3_amqp::Connection::open("sender", url.as_str()).await.unwrap();
         let mut session = fe2o3_amqp::Session::begin(&mut connection).await.unwrap();
         let mut sender = fe2o3_amqp::Sender::builder()
             .name("benchmark")
@@ -365,9 +286,7 @@ fn fe2o3(messages: u64, settle: Settle) -> f64 {
             .unwrap();
         let mut window = std::collections::VecDeque::new();
         for _ in 0..messages {
-            let message = Message::builder()
-                .data(Data(Binary::from(vec![7; 16])))
-                .build();
+            let message = Message::builder().data(Data(Binary::from(vec![7; 16]))).build();
             match settle {
                 Settle::Sender => {
                     sender.send(message).await.unwrap();

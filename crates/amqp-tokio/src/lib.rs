@@ -16,7 +16,5 @@ mod web_socket;
 
 pub use driver::{DriveError, Driver};
 pub use socket::{Socket, SocketUse};
-pub use stream::{
-    ClientTls, ConnectError, Stream, Transport, accept, accept_tls, accept_tls_over, connect,
-};
+pub use stream::{ClientTls, ConnectError, Stream, Transport, accept, accept_tls, accept_tls_over, connect};
 pub use web_socket::{WEB_SOCKET_PATH, accept_web_socket, connect_web_socket};

@@ -130,11 +130,7 @@ mod tests {
         let first = buffer.input().as_ptr();
         let held = buffer.input().split().freeze();
         buffer.with_room().extend_from_slice(&[2; 10]);
-        assert_ne!(
-            buffer.input().as_ptr(),
-            first,
-            "a part of the first buffer is in use"
-        );
+        assert_ne!(buffer.input().as_ptr(), first, "a part of the first buffer is in use");
         drop(held);
         buffer.input().resize(BUFFER_SIZE, 3);
         let _second = buffer.input().split().freeze();

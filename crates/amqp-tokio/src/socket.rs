@@ -62,10 +62,7 @@ impl Socket {
 
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            acknowledges_at_once: false,
-        }
+        Self { stream, acknowledges_at_once: false }
     }
 }
 
@@ -90,11 +87,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     #[inline]
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let length = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         count_write(length);
         Poll::Ready(Ok(length))

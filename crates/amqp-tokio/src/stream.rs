@@ -96,43 +96,24 @@ pub async fn connect(
     timeout: Duration,
 ) -> Result<Stream, ConnectError> {
     let attempt = async {
-        let unreachable = |source| ConnectError::Unreachable {
-            host: host.to_owned(),
-            port,
-            source,
-        };
-        let socket = TcpStream::connect((host, port))
-            .await
-            .map_err(unreachable)?;
+        let unreachable = |source| ConnectError::Unreachable { host: host.to_owned(), port, source };
+        let socket = TcpStream::connect((host, port)).await.map_err(unreachable)?;
         socket.set_nodelay(true).map_err(unreachable)?;
         let socket = Socket::from(socket);
         match tls {
             None => Ok(Stream::Plain(socket)),
-            Some(ClientTls {
-                config,
-                server_name,
-            }) => {
+            Some(ClientTls { config, server_name }) => {
                 let stream = TlsConnector::from(config)
                     .connect(server_name, socket)
                     .await
-                    .map_err(|source| ConnectError::Tls {
-                        host: host.to_owned(),
-                        port,
-                        source,
-                    })?;
+                    .map_err(|source| ConnectError::Tls { host: host.to_owned(), port, source })?;
                 Ok(Stream::Tls(Box::new(TlsStream::Client(stream))))
             }
         }
     };
     tokio::time::timeout(timeout, attempt)
         .await
-        .unwrap_or_else(|_| {
-            Err(ConnectError::Timeout {
-                host: host.to_owned(),
-                port,
-                timeout,
-            })
-        })
+        .unwrap_or_else(|_| Err(ConnectError::Timeout { host: host.to_owned(), port, timeout }))
 }
 
 /// Takes an accepted socket as it is.
@@ -190,11 +171,7 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     #[inline]
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
@@ -227,8 +204,6 @@ async fn tls_handshake<S: AsyncRead + AsyncWrite + Unpin>(
     timeout: Duration,
 ) -> io::Result<TlsStream<S>> {
     let handshake = TlsAcceptor::from(config).accept(stream);
-    let stream = tokio::time::timeout(timeout, handshake)
-        .await
-        .map_err(|_| io::ErrorKind::TimedOut)??;
+    let stream = tokio::time::timeout(timeout, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(TlsStream::Server(stream))
 }

@@ -17,9 +17,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::StatusCode;
-use tokio_tungstenite::tungstenite::http::header::{
-    HeaderMap, HeaderValue, SEC_WEBSOCKET_PROTOCOL,
-};
+use tokio_tungstenite::tungstenite::http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
@@ -32,8 +30,7 @@ use crate::stream::{ConnectError, Stream};
 /// The client asked for another path than [`WEB_SOCKET_PATH`], for none of the protocols of AMQP, or for no WebSocket at
 /// all, and has been told so; or it took too long.
 pub async fn accept_web_socket(stream: Stream, timeout: Duration) -> io::Result<Stream> {
-    let handshake =
-        tokio_tungstenite::accept_hdr_async_with_config(stream, answer, Some(configuration()));
+    let handshake = tokio_tungstenite::accept_hdr_async_with_config(stream, answer, Some(configuration()));
     let inner = tokio::time::timeout(timeout, handshake)
         .await
         .map_err(|_| io::ErrorKind::TimedOut)?
@@ -49,22 +46,15 @@ pub async fn connect_web_socket(
     port: u16,
     timeout: Duration,
 ) -> Result<Stream, ConnectError> {
-    let failed = |source| ConnectError::WebSocket {
-        host: host.to_owned(),
-        port,
-        source,
-    };
+    let failed = |source| ConnectError::WebSocket { host: host.to_owned(), port, source };
     let is_secure = matches!(stream, Stream::Tls(_));
     let attempt = async {
         // The scheme decides about nothing but the port that the host's header leaves out.
         let scheme = if is_secure { "wss" } else { "ws" };
-        let mut request = format!("{scheme}://{host}:{port}{WEB_SOCKET_PATH}")
-            .into_client_request()
-            .map_err(into_io)?;
+        let mut request =
+            format!("{scheme}://{host}:{port}{WEB_SOCKET_PATH}").into_client_request().map_err(into_io)?;
         let protocol = HeaderValue::from_static(PROTOCOLS[0]);
-        request
-            .headers_mut()
-            .insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+        request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
         tokio_tungstenite::client_async_with_config(request, stream, Some(configuration()))
             .await
             .map_err(into_io)
@@ -72,11 +62,7 @@ pub async fn connect_web_socket(
     match tokio::time::timeout(timeout, attempt).await {
         Ok(Ok((inner, _response))) => Ok(WebSocket::over(inner)),
         Ok(Err(source)) => Err(failed(source)),
-        Err(_elapsed) => Err(ConnectError::Timeout {
-            host: host.to_owned(),
-            port,
-            timeout,
-        }),
+        Err(_elapsed) => Err(ConnectError::Timeout { host: host.to_owned(), port, timeout }),
     }
 }
 
@@ -90,10 +76,7 @@ struct WebSocket {
 
 impl WebSocket {
     fn over(inner: WebSocketStream<Stream>) -> Stream {
-        Stream::Other(Box::new(Self {
-            inner,
-            message: Bytes::new(),
-        }))
+        Stream::Other(Box::new(Self { inner, message: Bytes::new() }))
     }
 }
 
@@ -130,18 +113,12 @@ impl AsyncRead for WebSocket {
 }
 
 impl AsyncWrite for WebSocket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         // What could not be written before goes first, so there is never more than one message to hold.
         ready!(Pin::new(&mut self.inner).poll_ready(cx)).map_err(into_io)?;
         let length = bytes.len().min(LONGEST_SENT_MESSAGE);
         let message = Message::Binary(Bytes::copy_from_slice(&bytes[..length]));
-        Pin::new(&mut self.inner)
-            .start_send(message)
-            .map_err(into_io)?;
+        Pin::new(&mut self.inner).start_send(message).map_err(into_io)?;
         Poll::Ready(Ok(length))
     }
 
@@ -158,10 +135,7 @@ impl AsyncWrite for WebSocket {
 }
 
 /// The answer to a client's request for a WebSocket, given the response that the library proposes.
-#[allow(
-    clippy::result_large_err,
-    reason = "the library's callback has this type"
-)]
+#[allow(clippy::result_large_err, reason = "the library's callback has this type")]
 fn answer(request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
     let path = request.uri().path().trim_end_matches('/');
     if !path.eq_ignore_ascii_case(WEB_SOCKET_PATH) {
@@ -172,9 +146,7 @@ fn answer(request: &Request, mut response: Response) -> Result<Response, ErrorRe
         let text = format!("The protocol must be one of {}.\n", PROTOCOLS.join(", "));
         return Err(refusal(StatusCode::BAD_REQUEST, text));
     };
-    response
-        .headers_mut()
-        .insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
     Ok(response)
 }
 
@@ -184,11 +156,7 @@ fn wanted_protocol(headers: &HeaderMap) -> Option<&'static str> {
     listed
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .find_map(|name| {
-            PROTOCOLS
-                .into_iter()
-                .find(|known| known.eq_ignore_ascii_case(name.trim()))
-        })
+        .find_map(|name| PROTOCOLS.into_iter().find(|known| known.eq_ignore_ascii_case(name.trim())))
 }
 
 fn refusal(status: StatusCode, text: String) -> ErrorResponse {

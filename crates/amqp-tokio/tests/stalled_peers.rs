@@ -15,10 +15,7 @@ use tokio::time::Instant;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn config() -> Config {
-    Config {
-        idle_timeout: Some(IDLE_TIMEOUT),
-        ..Config::default()
-    }
+    Config { idle_timeout: Some(IDLE_TIMEOUT), ..Config::default() }
 }
 
 fn server(socket: DuplexStream) -> Driver {
@@ -34,10 +31,7 @@ async fn opened() -> (Driver, Driver) {
     let engine = Connection::client(config(), SaslClient::Anonymous, Instant::now().into_std());
     let mut client = Driver::new(engine, Stream::Other(Box::new(far)));
     let (first, second) = tokio::join!(server.next_event(), client.next_event());
-    assert!(matches!(
-        (first, second),
-        (Ok(Event::Opened(_)), Ok(Event::Opened(_)))
-    ));
+    assert!(matches!((first, second), (Ok(Event::Opened(_)), Ok(Event::Opened(_)))));
     (server, client)
 }
 
@@ -56,15 +50,9 @@ async fn end_of(driver: &mut Driver) -> Option<ConnectionError> {
 async fn a_peer_that_falls_silent_is_given_up_after_twice_the_idle_timeout() {
     let (mut server, _client) = opened().await;
     let started = Instant::now();
-    assert_eq!(
-        end_of(&mut server).await,
-        Some(ConnectionError::IdleTimeout)
-    );
+    assert_eq!(end_of(&mut server).await, Some(ConnectionError::IdleTimeout));
     let waited = started.elapsed();
-    assert!(
-        waited >= IDLE_TIMEOUT * 2 && waited < IDLE_TIMEOUT * 3,
-        "{waited:?}"
-    );
+    assert!(waited >= IDLE_TIMEOUT * 2 && waited < IDLE_TIMEOUT * 3, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

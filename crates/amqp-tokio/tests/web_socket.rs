@@ -1,10 +1,7 @@
 //! The byte stream in WebSocket messages, against a peer that is written out byte by byte, and against our own other
 //! side. Everything runs in memory.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what helpers of tests do not expect fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
 use std::time::Duration;
 
@@ -39,20 +36,12 @@ async fn answer(socket: &mut DuplexStream) -> String {
 /// A server's stream and the raw socket of a client that has had its handshake.
 async fn connected() -> (Stream, DuplexStream) {
     let (mut client, server) = duplex(PIPE);
-    let request = request(
-        "/$servicebus/websocket/",
-        "Sec-WebSocket-Protocol: AMQPWSB10\r\n",
-    );
+    let request = request("/$servicebus/websocket/", "Sec-WebSocket-Protocol: AMQPWSB10\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
-    let server = accept_web_socket(Stream::Other(Box::new(server)), PATIENCE)
-        .await
-        .unwrap();
+    let server = accept_web_socket(Stream::Other(Box::new(server)), PATIENCE).await.unwrap();
     let answer = answer(&mut client).await;
     assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
-    assert!(
-        answer.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=") && answer.contains("AMQPWSB10"),
-        "{answer}"
-    );
+    assert!(answer.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=") && answer.contains("AMQPWSB10"), "{answer}");
     (server, client)
 }
 
@@ -110,59 +99,32 @@ async fn whoever_asks_for_anything_else_is_told_what_there_is() {
         ("/", named, "404"),
         ("/$servicebus/websocket/more", named, "404"),
         ("/$servicebus/websocket", "", "400"),
-        (
-            "/$servicebus/websocket",
-            "Sec-WebSocket-Protocol: mqtt, stomp\r\n",
-            "400",
-        ),
+        ("/$servicebus/websocket", "Sec-WebSocket-Protocol: mqtt, stomp\r\n", "400"),
     ] {
         let (mut client, server) = duplex(PIPE);
         let request = request(path, protocol);
         client.write_all(request.as_bytes()).await.unwrap();
-        accept_web_socket(Stream::Other(Box::new(server)), PATIENCE)
-            .await
-            .unwrap_err();
+        accept_web_socket(Stream::Other(Box::new(server)), PATIENCE).await.unwrap_err();
         let answer = answer(&mut client).await;
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{path}: {answer}"
-        );
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
     }
-    for words in [
-        "AMQP\u{0}\u{1}\u{0}\u{0}\r\n\r\n",
-        "GET / HTTP/1.1\r\n\r\n",
-        "POST / HTTP/1.1\r\n\r\n",
-    ] {
+    for words in ["AMQP\u{0}\u{1}\u{0}\u{0}\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "POST / HTTP/1.1\r\n\r\n"] {
         let (mut client, server) = duplex(PIPE);
         client.write_all(words.as_bytes()).await.unwrap();
-        accept_web_socket(Stream::Other(Box::new(server)), PATIENCE)
-            .await
-            .unwrap_err();
+        accept_web_socket(Stream::Other(Box::new(server)), PATIENCE).await.unwrap_err();
     }
 }
 
 #[tokio::test]
 async fn any_of_the_names_of_the_protocol_is_taken_in_any_letter_case() {
-    for (asked, given) in [
-        ("amqp", "amqp"),
-        ("AMQP, AMQPWSB10", "amqp"),
-        ("mqtt, amqpwsb10", "AMQPWSB10"),
-    ] {
+    for (asked, given) in [("amqp", "amqp"), ("AMQP, AMQPWSB10", "amqp"), ("mqtt, amqpwsb10", "AMQPWSB10")] {
         let (mut client, server) = duplex(PIPE);
-        let request = request(
-            "/$ServiceBus/WebSocket",
-            &format!("Sec-WebSocket-Protocol: {asked}\r\n"),
-        );
+        let request = request("/$ServiceBus/WebSocket", &format!("Sec-WebSocket-Protocol: {asked}\r\n"));
         client.write_all(request.as_bytes()).await.unwrap();
-        accept_web_socket(Stream::Other(Box::new(server)), PATIENCE)
-            .await
-            .unwrap();
+        accept_web_socket(Stream::Other(Box::new(server)), PATIENCE).await.unwrap();
         let answer = answer(&mut client).await;
         assert!(
-            answer
-                .to_ascii_lowercase()
-                .contains("sec-websocket-protocol:")
-                && answer.contains(given),
+            answer.to_ascii_lowercase().contains("sec-websocket-protocol:") && answer.contains(given),
             "{answer}"
         );
     }
@@ -171,9 +133,7 @@ async fn any_of_the_names_of_the_protocol_is_taken_in_any_letter_case() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_says_nothing_is_given_up() {
     let (_client, server) = duplex(PIPE);
-    let error = accept_web_socket(Stream::Other(Box::new(server)), PATIENCE)
-        .await
-        .unwrap_err();
+    let error = accept_web_socket(Stream::Other(Box::new(server)), PATIENCE).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
 }
 
@@ -181,27 +141,14 @@ async fn a_client_that_says_nothing_is_given_up() {
 async fn what_is_no_amqp_over_web_socket_ends_the_stream_with_an_error() {
     let mut unmasked = frame(FINAL | BINARY, b"data");
     unmasked[1] &= 0x7f;
-    let huge = [
-        &[FINAL | BINARY, 0xff],
-        &(1_u64 << 40).to_be_bytes()[..],
-        &[0; 4],
-    ]
-    .concat();
-    let impossible = [
-        &[FINAL | BINARY, 0xff],
-        &u64::MAX.to_be_bytes()[..],
-        &[0; 4],
-    ]
-    .concat();
+    let huge = [&[FINAL | BINARY, 0xff], &(1_u64 << 40).to_be_bytes()[..], &[0; 4]].concat();
+    let impossible = [&[FINAL | BINARY, 0xff], &u64::MAX.to_be_bytes()[..], &[0; 4]].concat();
     for (what, bytes) in [
         ("a text", frame(FINAL | TEXT, b"hello")),
         ("a frame without a mask", unmasked),
         ("a frame of a terabyte", huge),
         ("a frame that is longer than can be", impossible),
-        (
-            "a continuation of nothing",
-            frame(FINAL | CONTINUATION, b"data"),
-        ),
+        ("a continuation of nothing", frame(FINAL | CONTINUATION, b"data")),
         ("an unknown kind of frame", frame(FINAL | 5, b"data")),
         ("a reserved bit", frame(FINAL | 0x40 | BINARY, b"data")),
         ("a ping in pieces", frame(PING, b"data")),
@@ -217,11 +164,7 @@ async fn what_is_no_amqp_over_web_socket_ends_the_stream_with_an_error() {
 async fn fragments_without_end_are_not_gathered_without_end() {
     let (mut server, mut client) = connected().await;
     let sending = async move {
-        let fragment = [
-            &[CONTINUATION, 0xfe, 0xff, 0xff, 0, 0, 0, 0][..],
-            &vec![1; 0xffff][..],
-        ]
-        .concat();
+        let fragment = [&[CONTINUATION, 0xfe, 0xff, 0xff, 0, 0, 0, 0][..], &vec![1; 0xffff][..]].concat();
         client.write_all(&frame(BINARY, b"")).await.unwrap();
         let mut sent = 0_usize;
         while client.write_all(&fragment).await.is_ok() {
@@ -238,10 +181,7 @@ async fn fragments_without_end_are_not_gathered_without_end() {
 #[tokio::test]
 async fn a_close_is_the_end_of_the_stream_and_is_answered() {
     let (mut server, mut client) = connected().await;
-    let words = [
-        frame(FINAL | BINARY, b"last words"),
-        frame(FINAL | CLOSE, &1000_u16.to_be_bytes()),
-    ];
+    let words = [frame(FINAL | BINARY, b"last words"), frame(FINAL | CLOSE, &1000_u16.to_be_bytes())];
     client.write_all(&words.concat()).await.unwrap();
     let mut received = Vec::new();
     server.read_to_end(&mut received).await.unwrap();
@@ -278,15 +218,9 @@ async fn a_peer_that_does_not_read_is_written_little() {
 async fn our_client_and_our_server_speak_amqp_over_it() {
     let (client, server) = duplex(PIPE);
     let serving = tokio::spawn(async move {
-        let stream = accept_web_socket(Stream::Other(Box::new(server)), PATIENCE)
-            .await
-            .unwrap();
+        let stream = accept_web_socket(Stream::Other(Box::new(server)), PATIENCE).await.unwrap();
         let verify = Arc::new(|_: &_| true);
-        let engine = Connection::server(
-            Config::default(),
-            SaslServer { verify },
-            Instant::now().into_std(),
-        );
+        let engine = Connection::server(Config::default(), SaslServer { verify }, Instant::now().into_std());
         let mut driver = Driver::new(engine, stream);
         loop {
             match driver.next_event().await.unwrap() {
@@ -295,14 +229,9 @@ async fn our_client_and_our_server_speak_amqp_over_it() {
             }
         }
     });
-    let stream = connect_web_socket(Stream::Other(Box::new(client)), "localhost", 443, PATIENCE)
-        .await
-        .unwrap();
-    let engine = Connection::client(
-        Config::default(),
-        SaslClient::Anonymous,
-        Instant::now().into_std(),
-    );
+    let stream =
+        connect_web_socket(Stream::Other(Box::new(client)), "localhost", 443, PATIENCE).await.unwrap();
+    let engine = Connection::client(Config::default(), SaslClient::Anonymous, Instant::now().into_std());
     let mut driver = Driver::new(engine, stream);
     assert!(matches!(driver.next_event().await, Ok(Event::Opened(_))));
     driver.connection().close(None);
@@ -320,17 +249,11 @@ async fn our_client_says_so_where_there_is_no_web_socket() {
         let refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
         server.write_all(refusal).await.unwrap();
     };
-    let connecting = connect_web_socket(
-        Stream::Other(Box::new(client)),
-        "hubs.example",
-        443,
-        PATIENCE,
-    );
+    let connecting = connect_web_socket(Stream::Other(Box::new(client)), "hubs.example", 443, PATIENCE);
     let (connected, ()) = tokio::join!(connecting, refusing);
     let error = connected.unwrap_err().to_string();
     assert!(
-        error.starts_with("the WebSocket handshake with hubs.example:443 failed: ")
-            && error.contains("404"),
+        error.starts_with("the WebSocket handshake with hubs.example:443 failed: ") && error.contains("404"),
         "{error}"
     );
 }

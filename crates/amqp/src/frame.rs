@@ -74,22 +74,12 @@ impl FrameHeader {
         if size > maximum {
             return Err(FramingError::TooLarge { size, maximum });
         }
-        Ok(Some(Self {
-            size: size as usize,
-            body,
-            kind,
-            channel: u16::from_be_bytes([e, f]),
-        }))
+        Ok(Some(Self { size: size as usize, body, kind, channel: u16::from_be_bytes([e, f]) }))
     }
 }
 
 /// Appends a frame whose body `write` appends.
-pub(crate) fn write_frame(
-    out: &mut Vec<u8>,
-    kind: u8,
-    channel: u16,
-    write: impl FnOnce(&mut Vec<u8>),
-) {
+pub(crate) fn write_frame(out: &mut Vec<u8>, kind: u8, channel: u16, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, 2, kind]);
     out.extend_from_slice(&channel.to_be_bytes());

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use amqp::Connection;
 use amqp::connection::{
-    Config, Event, LinkAcceptance, LinkId, LinkOptions, NewDelivery, SaslClient, SaslServer,
-    SessionId,
+    Config, Event, LinkAcceptance, LinkId, LinkOptions, NewDelivery, SaslClient, SaslServer, SessionId,
 };
 use amqp::message::encode;
 use amqp::performative::DeliveryState;
@@ -38,13 +37,7 @@ fn unsettled_transfers_and_their_outcomes_allocate_nothing() {
 #[test]
 fn the_counter_counts() {
     let (kept, usage) = measure(|| vec![0u8; 1_000]);
-    assert_eq!(
-        usage,
-        Usage {
-            allocations: 1,
-            peak_bytes: 1_000
-        }
-    );
+    assert_eq!(usage, Usage { allocations: 1, peak_bytes: 1_000 });
     drop(kept);
 }
 
@@ -69,13 +62,7 @@ impl Ends {
         let mut ends = Self {
             now,
             client: Connection::client(Config::default(), SaslClient::Anonymous, now),
-            server: Connection::server(
-                Config::default(),
-                SaslServer {
-                    verify: Arc::new(|_| true),
-                },
-                now,
-            ),
+            server: Connection::server(Config::default(), SaslServer { verify: Arc::new(|_| true) }, now),
             to_server: BytesMut::with_capacity(BUFFER),
             to_client: BytesMut::with_capacity(BUFFER),
             sender: None,
@@ -86,29 +73,19 @@ impl Ends {
         for _ in 0..10 {
             ends.turn();
         }
-        assert!(
-            ends.client
-                .credit(ends.sender.expect("the link is attached"))
-                > 0
-        );
+        assert!(ends.client.credit(ends.sender.expect("the link is attached")) > 0);
         ends
     }
 
     /// Sends so many batches, each through to its settlement; how many messages arrived.
     fn exchange(&mut self, batches: usize, settled: bool) -> usize {
         let link = self.sender.expect("the link is attached");
-        let delivery = NewDelivery {
-            tag: &[1, 2, 3, 4],
-            format: 0,
-            settled,
-        };
+        let delivery = NewDelivery { tag: &[1, 2, 3, 4], format: 0, settled };
         let mut received = 0;
         for _ in 0..batches {
             let mut sender = self.client.sender(link).expect("the link is there");
             for _ in 0..BATCH {
-                sender
-                    .send(&delivery, &[&self.message])
-                    .expect("there is credit");
+                sender.send(&delivery, &[&self.message]).expect("there is credit");
             }
             received += self.turn();
         }
@@ -117,12 +94,7 @@ impl Ends {
 
     /// Carries what there is both ways and handles it.
     fn turn(&mut self) -> usize {
-        carry(
-            self.now,
-            &mut self.client,
-            &mut self.server,
-            &mut self.to_server,
-        );
+        carry(self.now, &mut self.client, &mut self.server, &mut self.to_server);
         let mut received = 0;
         while let Some(event) = self.server.poll_event() {
             match event {
@@ -137,12 +109,7 @@ impl Ends {
                     for delivery in deliveries.items() {
                         assert_eq!(deliveries.message(delivery), self.message);
                         if !delivery.settled {
-                            self.server.settle(
-                                session,
-                                delivery.id,
-                                delivery.id,
-                                DeliveryState::Accepted,
-                            );
+                            self.server.settle(session, delivery.id, delivery.id, DeliveryState::Accepted);
                         }
                     }
                     self.server.recycle(deliveries);
@@ -153,25 +120,15 @@ impl Ends {
                 _ => {}
             }
         }
-        carry(
-            self.now,
-            &mut self.server,
-            &mut self.client,
-            &mut self.to_client,
-        );
+        carry(self.now, &mut self.server, &mut self.client, &mut self.to_client);
         while let Some(event) = self.client.poll_event() {
             match event {
                 Event::Opened(_) => {
                     let session = self.client.begin_session().expect("the connection is open");
-                    let options = LinkOptions {
-                        name: "link".to_owned(),
-                        ..LinkOptions::default()
-                    };
+                    let options = LinkOptions { name: "link".to_owned(), ..LinkOptions::default() };
                     self.sender = self.client.attach_sender(session, options);
                 }
-                Event::Outcome {
-                    first, last, state, ..
-                } => {
+                Event::Outcome { first, last, state, .. } => {
                     assert_eq!(state, Some(DeliveryState::Accepted));
                     self.settled += (last - first) as usize + 1;
                 }
@@ -186,22 +143,15 @@ fn carry(now: Instant, from: &mut Connection, to: &mut Connection, buffer: &mut 
     let output = from.poll_output(now);
     assert!(output.len() <= BUFFER);
     if buffer.capacity() < output.len() {
-        assert!(
-            buffer.try_reclaim(BUFFER),
-            "nobody holds on to input that has been dealt with"
-        );
+        assert!(buffer.try_reclaim(BUFFER), "nobody holds on to input that has been dealt with");
     }
     buffer.extend_from_slice(output);
     let length = output.len();
     from.consume_output(length);
-    to.handle_input(now, buffer)
-        .expect("both ends keep the rules");
+    to.handle_input(now, buffer).expect("both ends keep the rules");
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an instant can be had from nowhere else"
-)]
+#[expect(clippy::disallowed_methods, reason = "an instant can be had from nowhere else")]
 fn start() -> Instant {
     Instant::now()
 }

@@ -125,11 +125,8 @@ fn any_value() -> impl Strategy<Value = Value> {
             })),
             vec(any::<i32>().prop_map(Value::Int), 0..8).prop_map(Value::Array),
             vec("\\PC{0,8}".prop_map(Value::String), 0..8).prop_map(Value::Array),
-            vec(
-                vec(any::<u64>().prop_map(Value::Ulong), 0..3).prop_map(Value::List),
-                0..4
-            )
-            .prop_map(Value::Array),
+            vec(vec(any::<u64>().prop_map(Value::Ulong), 0..3).prop_map(Value::List), 0..4)
+                .prop_map(Value::Array),
         ]
     })
 }
@@ -163,22 +160,19 @@ fn primitive() -> impl Strategy<Value = Value> {
 /// Bytes of which many look like constructors, and values with a few bytes changed.
 fn vaguely_encoded() -> impl Strategy<Value = Vec<u8>> {
     let constructors = vec![
-        0x00, 0x40, 0x41, 0x43, 0x44, 0x45, 0x50, 0x52, 0x53, 0x54, 0x56, 0x60, 0x70, 0x80, 0x83,
-        0x94, 0x98, 0xa0, 0xa1, 0xa3, 0xb0, 0xc0, 0xc1, 0xd0, 0xd1, 0xe0, 0xf0, 0x70, 0x72, 0x73,
-        0x74, 0x75, 0x77,
+        0x00, 0x40, 0x41, 0x43, 0x44, 0x45, 0x50, 0x52, 0x53, 0x54, 0x56, 0x60, 0x70, 0x80, 0x83, 0x94, 0x98,
+        0xa0, 0xa1, 0xa3, 0xb0, 0xc0, 0xc1, 0xd0, 0xd1, 0xe0, 0xf0, 0x70, 0x72, 0x73, 0x74, 0x75, 0x77,
     ];
     let byte = prop_oneof![proptest::sample::select(constructors), 0u8..8, any::<u8>()];
-    let falsified = (
-        any_value(),
-        vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
-    )
-        .prop_map(|(value, changes)| {
+    let falsified = (any_value(), vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4)).prop_map(
+        |(value, changes)| {
             let mut bytes = encoded(&value);
             for (at, byte) in changes {
                 let at = at.index(bytes.len());
                 bytes[at] = byte;
             }
             bytes
-        });
+        },
+    );
     prop_oneof![vec(byte, 0..80), falsified]
 }

@@ -47,10 +47,7 @@ fn main() {
 
 fn print(name: &str, legs: &mut [f64], bares: &mut [f64]) {
     let (leg, bare) = (median(&mut legs[1..]), median(&mut bares[1..]));
-    println!(
-        "{name}: {leg:.1} ns, bare socket: {bare:.1} ns, ratio {:.1}",
-        leg / bare
-    );
+    println!("{name}: {leg:.1} ns, bare socket: {bare:.1} ns, ratio {:.1}", leg / bare);
 }
 
 fn median(rounds: &mut [f64]) -> f64 {
@@ -67,12 +64,8 @@ fn round(events: u64) -> (Duration, Duration) {
         runtime().block_on(async {
             let hubs = vec![HubConfig::new("events", PARTITIONS as u16)];
             let config = ServiceConfig::loopback(NamespaceConfig::with_hubs(hubs));
-            let service = Service::start(config)
-                .await
-                .expect("a service on a free port");
-            started
-                .send(service.connection_string(Some("events")))
-                .expect("the benchmark waits for it");
+            let service = Service::start(config).await.expect("a service on a free port");
+            started.send(service.connection_string(Some("events"))).expect("the benchmark waits for it");
             // Ends when the benchmark drops its half, too.
             let _ = stopped.await;
             service.stop().await;
@@ -91,9 +84,7 @@ fn round(events: u64) -> (Duration, Duration) {
 }
 
 async fn send(options: EventHubsOptions, batches: u64) -> Duration {
-    let mut publisher = Publisher::connect(options)
-        .await
-        .expect("a connection to send");
+    let mut publisher = Publisher::connect(options).await.expect("a connection to send");
     let mut outcomes = Vec::new();
     let (mut sent, mut answered) = (0, 0);
     let start = processor_time();
@@ -103,10 +94,7 @@ async fn send(options: EventHubsOptions, batches: u64) -> Duration {
                 let destination = (sent % u64::from(PARTITIONS)) as u32;
                 let fill = |index: usize, payload: &mut [u8]| payload.fill(index as u8);
                 let token = SendToken(sent);
-                if publisher
-                    .publish_payloads(token, destination, BATCH as usize, 16, fill)
-                    .is_err()
-                {
+                if publisher.publish_payloads(token, destination, BATCH as usize, 16, fill).is_err() {
                     break;
                 }
                 sent += 1;
@@ -120,9 +108,7 @@ async fn send(options: EventHubsOptions, batches: u64) -> Duration {
             match polled {
                 Poll::Ready(polled) => polled.expect("the connection lasts"),
                 Poll::Pending if sent == batches => return Poll::Pending,
-                Poll::Pending => {
-                    ready!(publisher.poll_ready(context)).expect("the connection lasts")
-                }
+                Poll::Pending => ready!(publisher.poll_ready(context)).expect("the connection lasts"),
             }
         }
     })
@@ -131,17 +117,10 @@ async fn send(options: EventHubsOptions, batches: u64) -> Duration {
 }
 
 async fn receive(options: EventHubsOptions, events: u64) -> Duration {
-    let batch = BatchOptions {
-        max_events: 128,
-        max_wait: Duration::from_millis(10),
-    };
-    let source_options = SourceOptions {
-        batch,
-        prefetch: 1_000,
-    };
-    let mut source = EventHubsSource::connect(options, "$Default", source_options)
-        .await
-        .expect("a connection to receive");
+    let batch = BatchOptions { max_events: 128, max_wait: Duration::from_millis(10) };
+    let source_options = SourceOptions { batch, prefetch: 1_000 };
+    let mut source =
+        EventHubsSource::connect(options, "$Default", source_options).await.expect("a connection to receive");
     for partition in source.partitions() {
         source.open(partition, StartPosition::Earliest);
     }
@@ -195,10 +174,7 @@ fn socket(bytes: u64, direction: Direction) -> Duration {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// What this thread has used of the processor.

@@ -20,20 +20,9 @@ use connect::source::BatchOptions;
 
 fn main() {
     let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some();
-    let (events, writings, rounds) = if quick {
-        (1 << 12, 64, 2)
-    } else {
-        (1 << 23, 40_000, 6)
-    };
+    let (events, writings, rounds) = if quick { (1 << 12, 64, 2) } else { (1 << 23, 40_000, 6) };
     print("push", "copy of 40 bytes", rounds, events, pushed, copied);
-    print(
-        "update_checkpoint",
-        "pwrite of 256 bytes",
-        rounds,
-        writings,
-        checkpointed,
-        written,
-    );
+    print("update_checkpoint", "pwrite of 256 bytes", rounds, writings, checkpointed, written);
 }
 
 fn print(
@@ -50,10 +39,7 @@ fn print(
         bares.push(bare(count).as_nanos() as f64 / count as f64);
     }
     let (leg, bare) = (median(&mut legs[1..]), median(&mut bares[1..]));
-    println!(
-        "{name}: {leg:.1} ns, {reference}: {bare:.1} ns, ratio {:.1}",
-        leg / bare
-    );
+    println!("{name}: {leg:.1} ns, {reference}: {bare:.1} ns, ratio {:.1}", leg / bare);
 }
 
 fn median(rounds: &mut [f64]) -> f64 {
@@ -74,10 +60,7 @@ fn parts(number: u64) -> EventParts {
 }
 
 fn pushed(events: u64) -> Duration {
-    let options = BatchOptions {
-        max_events: 128,
-        max_wait: Duration::from_millis(10),
-    };
+    let options = BatchOptions { max_events: 128, max_wait: Duration::from_millis(10) };
     let mut builder = BatchBuilder::new(options, PARTITIONS);
     let chunks: Vec<Bytes> = (0..64).map(|_| Bytes::from(vec![1; 128])).collect();
     let now = Instant::now();
@@ -85,12 +68,7 @@ fn pushed(events: u64) -> Duration {
     for number in 0..events {
         let run = number / 8;
         let chunk = &chunks[run as usize % chunks.len()];
-        builder.push(
-            now,
-            PartitionId(run as u32 % PARTITIONS),
-            chunk,
-            &parts(number),
-        );
+        builder.push(now, PartitionId(run as u32 % PARTITIONS), chunk, &parts(number));
         while let Some(batch) = builder.pop_sealed() {
             builder.recycle(black_box(batch));
         }
@@ -99,8 +77,7 @@ fn pushed(events: u64) -> Duration {
 }
 
 fn copied(events: u64) -> Duration {
-    let mut batches: Vec<Vec<[u64; 5]>> =
-        (0..PARTITIONS).map(|_| Vec::with_capacity(128)).collect();
+    let mut batches: Vec<Vec<[u64; 5]>> = (0..PARTITIONS).map(|_| Vec::with_capacity(128)).collect();
     let begin = Instant::now();
     for number in 0..events {
         let batch = &mut batches[(number / 8) as usize % PARTITIONS as usize];
@@ -117,9 +94,7 @@ fn checkpointed(writings: u64) -> Duration {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
     let group = ConsumerGroup::new("example.servicebus.windows.net", "orders", "$Default");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let begin = Instant::now();
         for number in 0..writings {
@@ -138,12 +113,10 @@ fn checkpointed(writings: u64) -> Duration {
 
 fn written(writings: u64) -> Duration {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let file =
-        std::fs::File::create(folder.path().join("file")).expect("a file that can be written");
+    let file = std::fs::File::create(folder.path().join("file")).expect("a file that can be written");
     let begin = Instant::now();
     for number in 0..writings {
-        file.write_all_at(&[b' '; 256], number % 2 * 256)
-            .expect("written");
+        file.write_all_at(&[b' '; 256], number % 2 * 256).expect("written");
     }
     begin.elapsed()
 }

@@ -45,10 +45,7 @@ impl BatchBuilder {
     /// A builder for partitions with ids below `partitions`, which is best as small as it can be.
     #[must_use]
     pub fn new(options: BatchOptions, partitions: u32) -> Self {
-        let options = BatchOptions {
-            max_events: options.max_events.max(1),
-            ..options
-        };
+        let options = BatchOptions { max_events: options.max_events.max(1), ..options };
         Self {
             options,
             open: (0..partitions).map(|_| EventBatch::default()).collect(),
@@ -64,18 +61,11 @@ impl BatchBuilder {
     /// # Panics
     /// When the partition is not below the number given to [`new`](Self::new), or a part does not lie in `chunk`.
     #[inline]
-    pub fn push(
-        &mut self,
-        now: Instant,
-        partition: PartitionId,
-        chunk: &Bytes,
-        parts: &EventParts,
-    ) {
+    pub fn push(&mut self, now: Instant, partition: PartitionId, chunk: &Bytes, parts: &EventParts) {
         let open = &mut self.open[partition.0 as usize];
         if open.is_empty() {
             *open = self.pool.take(partition, self.options.max_events);
-            self.deadlines
-                .push(partition.0, now + self.options.max_wait);
+            self.deadlines.push(partition.0, now + self.options.max_wait);
         }
         open.push(chunk, parts);
         if open.len() >= self.options.max_events {
@@ -99,8 +89,7 @@ impl BatchBuilder {
             (Hold::Held, false) => *hold = Hold::Free,
             (Hold::Overdue, false) => {
                 *hold = Hold::Free;
-                self.sealed
-                    .push_back(std::mem::take(&mut self.open[partition.0 as usize]));
+                self.sealed.push_back(std::mem::take(&mut self.open[partition.0 as usize]));
             }
             _ => {}
         }
@@ -117,8 +106,7 @@ impl BatchBuilder {
         while let Some(partition) = self.deadlines.pop_due(now) {
             let hold = &mut self.holds[partition as usize];
             if *hold == Hold::Free {
-                self.sealed
-                    .push_back(std::mem::take(&mut self.open[partition as usize]));
+                self.sealed.push_back(std::mem::take(&mut self.open[partition as usize]));
             } else {
                 *hold = Hold::Overdue;
             }
@@ -165,39 +153,21 @@ mod tests {
     use crate::event::EnqueuedTime;
 
     fn builder(max_events: usize, max_wait: Duration) -> BatchBuilder {
-        BatchBuilder::new(
-            BatchOptions {
-                max_events,
-                max_wait,
-            },
-            4,
-        )
+        BatchBuilder::new(BatchOptions { max_events, max_wait }, 4)
     }
 
     fn push(builder: &mut BatchBuilder, now: Instant, partition: u32, sequence_number: i64) {
         let chunk = Bytes::from_static(b"0123456789abcdef");
         let enqueued_time = EnqueuedTime::default();
-        let parts = EventParts {
-            message: 0..16,
-            partition_key: 0..0,
-            offset: 0..0,
-            sequence_number,
-            enqueued_time,
-        };
+        let parts =
+            EventParts { message: 0..16, partition_key: 0..0, offset: 0..0, sequence_number, enqueued_time };
         builder.push(now, PartitionId(partition), &chunk, &parts);
     }
 
     fn sealed(builder: &mut BatchBuilder) -> Vec<(u32, Vec<i64>)> {
         std::iter::from_fn(|| builder.pop_sealed())
             .map(|batch| {
-                (
-                    batch.partition().0,
-                    batch
-                        .events()
-                        .iter()
-                        .map(|event| event.sequence_number)
-                        .collect(),
-                )
+                (batch.partition().0, batch.events().iter().map(|event| event.sequence_number).collect())
             })
             .collect()
     }
@@ -239,10 +209,7 @@ mod tests {
         push(&mut builder, start, 0, 1);
         push(&mut builder, start, 0, 2);
         push(&mut builder, start + Duration::from_millis(7), 0, 3);
-        assert_eq!(
-            builder.next_deadline(),
-            Some(start + Duration::from_millis(17))
-        );
+        assert_eq!(builder.next_deadline(), Some(start + Duration::from_millis(17)));
     }
 
     #[test]
@@ -314,9 +281,6 @@ mod tests {
         builder.recycle(batch);
         push(&mut builder, now, 3, 2);
         let again = builder.pop_sealed().expect("a full batch");
-        assert_eq!(
-            (again.events().as_ptr(), again.partition()),
-            (address, PartitionId(3))
-        );
+        assert_eq!((again.events().as_ptr(), again.partition()), (address, PartitionId(3)));
     }
 }

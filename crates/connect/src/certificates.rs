@@ -14,12 +14,9 @@ pub(crate) fn trusted(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     match file {
         Some(path) => {
-            let path_error = |error: &dyn std::fmt::Display| {
-                format!("{} cannot be used: {error}", path.display())
-            };
-            for certificate in
-                CertificateDer::pem_file_iter(path).map_err(|error| path_error(&error))?
-            {
+            let path_error =
+                |error: &dyn std::fmt::Display| format!("{} cannot be used: {error}", path.display());
+            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| path_error(&error))? {
                 let certificate = certificate.map_err(|error| path_error(&error))?;
                 roots.add(certificate).map_err(|error| path_error(&error))?;
             }

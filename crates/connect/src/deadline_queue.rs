@@ -25,11 +25,7 @@ impl DeadlineQueue {
     /// An empty queue.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            nodes: Vec::new(),
-            first: None,
-            last: None,
-        }
+        Self { nodes: Vec::new(), first: None, last: None }
     }
 
     /// Sets the deadline of `index`, which must not have one. Memory grows with the largest index used.
@@ -41,16 +37,9 @@ impl DeadlineQueue {
         if position >= self.nodes.len() {
             self.nodes.resize(position + 1, Node::default());
         }
-        assert!(
-            self.nodes[position].deadline.is_none(),
-            "index {index} has a deadline already"
-        );
+        assert!(self.nodes[position].deadline.is_none(), "index {index} has a deadline already");
         let previous = self.last.replace(index);
-        self.nodes[position] = Node {
-            deadline: Some(deadline),
-            previous,
-            next: None,
-        };
+        self.nodes[position] = Node { deadline: Some(deadline), previous, next: None };
         match previous {
             Some(previous) => self.nodes[previous as usize].next = Some(index),
             None => self.first = Some(index),
@@ -62,12 +51,7 @@ impl DeadlineQueue {
         let Some(node) = self.nodes.get_mut(index as usize) else {
             return;
         };
-        let Node {
-            deadline: Some(_),
-            previous,
-            next,
-        } = std::mem::take(node)
-        else {
+        let Node { deadline: Some(_), previous, next } = std::mem::take(node) else {
             return;
         };
         match previous {

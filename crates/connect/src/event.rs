@@ -109,11 +109,7 @@ impl EventBatch {
     /// An empty batch of `partition` with room for `events` events.
     #[must_use]
     pub fn with_capacity(partition: PartitionId, events: usize) -> Self {
-        Self {
-            partition,
-            events: Vec::with_capacity(events),
-            ..Self::default()
-        }
+        Self { partition, events: Vec::with_capacity(events), ..Self::default() }
     }
 
     /// Appends an event whose parts lie in `chunk`. Consecutive events of one chunk share one reference to it.
@@ -131,10 +127,8 @@ impl EventBatch {
             "the parts of an event must lie in its chunk"
         );
         // The batch keeps the last chunk alive, so equal addresses mean the same chunk and not a reused allocation.
-        let same = self
-            .chunks
-            .last()
-            .is_some_and(|last| last.as_ptr() == chunk.as_ptr() && last.len() == len);
+        let same =
+            self.chunks.last().is_some_and(|last| last.as_ptr() == chunk.as_ptr() && last.len() == len);
         if !same {
             self.chunks.push(chunk.clone());
         }
@@ -238,11 +232,7 @@ impl EventBatch {
     #[inline]
     #[must_use]
     pub fn message(&self, event: &Event) -> &[u8] {
-        self.slice(
-            event.chunk,
-            event.message_start,
-            event.message_end - event.message_start,
-        )
+        self.slice(event.chunk, event.message_start, event.message_end - event.message_start)
     }
 
     /// The partition key of an event of this batch, where it has one.
@@ -252,11 +242,7 @@ impl EventBatch {
         if event.partition_key_len == 0 {
             return None;
         }
-        Some(self.slice(
-            event.chunk,
-            event.partition_key_start,
-            u32::from(event.partition_key_len),
-        ))
+        Some(self.slice(event.chunk, event.partition_key_start, u32::from(event.partition_key_len)))
     }
 
     /// The service's opaque offset of an event of this batch, where the service has such.
@@ -326,10 +312,7 @@ impl BatchPool {
     /// A pool that keeps at most `capacity` empty batches.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
-        Self {
-            free: Vec::new(),
-            capacity,
-        }
+        Self { free: Vec::new(), capacity }
     }
 
     /// An empty batch of `partition`: a recycled one if there is any, else a new one with room for `events` events.
@@ -376,10 +359,7 @@ fn in_chunk(range: &Range<u32>, chunk_len: usize) -> bool {
     range.start <= range.end && range.end as usize <= chunk_len
 }
 
-const _: () = assert!(
-    size_of::<Event>() <= 40,
-    "an event is copied and kept by the million"
-);
+const _: () = assert!(size_of::<Event>() <= 40, "an event is copied and kept by the million");
 
 #[cfg(test)]
 mod tests {
@@ -406,19 +386,14 @@ mod tests {
         let mut batch = EventBatch::with_capacity(PartitionId(3), 4);
         batch.push(&chunk, &parts(6..17, 0..5, 18..20, 7));
         batch.push(&chunk, &parts(6..13, 0..0, 0..0, 8));
-        let [first, second] = batch.events() else {
-            panic!("two events")
-        };
+        let [first, second] = batch.events() else { panic!("two events") };
         assert_eq!(batch.message(first), b"message one");
         assert_eq!(batch.partition_key(first), Some(&b"key-9"[..]));
         assert_eq!(batch.offset(first), Some(&b"41"[..]));
         assert_eq!(batch.message(second), b"message");
         assert_eq!(batch.partition_key(second), None);
         assert_eq!(batch.offset(second), None);
-        assert_eq!(
-            (batch.first_sequence_number(), batch.last_sequence_number()),
-            (Some(7), Some(8))
-        );
+        assert_eq!((batch.first_sequence_number(), batch.last_sequence_number()), (Some(7), Some(8)));
         assert_eq!((batch.message_bytes(), batch.largest_message()), (18, 11));
         assert_eq!(second.enqueued_time.unix_ms(), 1_700_000_000_000);
     }
@@ -431,20 +406,13 @@ mod tests {
             batch.push(chunk, &parts(0..8, 0..0, 0..0, 0));
         }
         assert_eq!(batch.chunks().len(), 3);
-        let firsts: Vec<u8> = batch
-            .events()
-            .iter()
-            .map(|event| batch.message(event)[0])
-            .collect();
+        let firsts: Vec<u8> = batch.events().iter().map(|event| batch.message(event)[0]).collect();
         assert_eq!(firsts, [1, 1, 2, 2, 1]);
     }
 
     #[test]
     fn selected_events_keep_their_parts_in_the_batch_that_they_are_added_to() {
-        let (one, two) = (
-            Bytes::from_static(b"k1|first|10"),
-            Bytes::from_static(b"k2|second|20"),
-        );
+        let (one, two) = (Bytes::from_static(b"k1|first|10"), Bytes::from_static(b"k2|second|20"));
         let mut from = EventBatch::default();
         from.push(&one, &parts(3..8, 0..2, 9..11, 10));
         from.push(&two, &parts(3..9, 0..2, 10..12, 20));
@@ -474,10 +442,7 @@ mod tests {
                 (20, &b"second"[..], Some(&b"k2"[..]), Some(&b"20"[..])),
             ]
         );
-        assert_eq!(
-            (gathered.message_bytes(), gathered.largest_message()),
-            (26, 12)
-        );
+        assert_eq!((gathered.message_bytes(), gathered.largest_message()), (26, 12));
     }
 
     #[test]
@@ -502,9 +467,7 @@ mod tests {
         let mut batch = EventBatch::default();
         batch.push(&chunk, &parts(0..1, 0..65_535, 0..65_535, 0));
         batch.push(&chunk, &parts(0..1, 0..65_536, 0..65_536, 1));
-        let [at_limit, beyond] = batch.events() else {
-            panic!("two events")
-        };
+        let [at_limit, beyond] = batch.events() else { panic!("two events") };
         assert_eq!(batch.partition_key(at_limit).map(<[u8]>::len), Some(65_535));
         assert_eq!(batch.offset(at_limit).map(<[u8]>::len), Some(65_535));
         assert_eq!(batch.partition_key(beyond).map(<[u8]>::len), Some(65_535));
@@ -520,10 +483,7 @@ mod tests {
         pool.give(batch);
         assert!(chunk.is_unique(), "the pool let the chunk go");
         let batch = pool.take(PartitionId(2), 8);
-        assert_eq!(
-            (batch.partition(), batch.len(), batch.message_bytes()),
-            (PartitionId(2), 0, 0)
-        );
+        assert_eq!((batch.partition(), batch.len(), batch.message_bytes()), (PartitionId(2), 0, 0));
         assert_eq!(batch.largest_message(), 0);
     }
 

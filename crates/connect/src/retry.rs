@@ -51,8 +51,7 @@ impl RetryPolicy {
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
         let full = self.delay.saturating_mul(factor).min(self.max_delay);
         // 53 bits are as many as a double keeps.
-        let fraction =
-            (mix(self.seed, operation, u64::from(failures)) >> 11) as f64 / (1_u64 << 53) as f64;
+        let fraction = (mix(self.seed, operation, u64::from(failures)) >> 11) as f64 / (1_u64 << 53) as f64;
         Some(full.mul_f64(1.0 - self.jitter.clamp(0.0, 1.0) * fraction))
     }
 }
@@ -89,49 +88,28 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_the_maximum_and_then_end() {
-        let delays: Vec<_> = (1..=5)
-            .map(|failures| WITHOUT_JITTER.delay_after(failures, 0))
-            .collect();
+        let delays: Vec<_> = (1..=5).map(|failures| WITHOUT_JITTER.delay_after(failures, 0)).collect();
         let milliseconds = |ms| Some(Duration::from_millis(ms));
         assert_eq!(
             delays,
-            [
-                milliseconds(100),
-                milliseconds(200),
-                milliseconds(400),
-                milliseconds(500),
-                None
-            ]
+            [milliseconds(100), milliseconds(200), milliseconds(400), milliseconds(500), None]
         );
     }
 
     #[test]
     fn fixed_delays_stay() {
-        let policy = RetryPolicy {
-            mode: RetryMode::Fixed,
-            ..WITHOUT_JITTER
-        };
+        let policy = RetryPolicy { mode: RetryMode::Fixed, ..WITHOUT_JITTER };
         assert!((1..=4).all(|failures| policy.delay_after(failures, 0) == Some(Duration::from_millis(100))));
     }
 
     #[test]
     fn one_attempt_is_never_repeated() {
-        assert_eq!(
-            RetryPolicy {
-                attempts: 1,
-                ..WITHOUT_JITTER
-            }
-            .delay_after(1, 0),
-            None
-        );
+        assert_eq!(RetryPolicy { attempts: 1, ..WITHOUT_JITTER }.delay_after(1, 0), None);
     }
 
     #[test]
     fn a_very_late_retry_does_not_overflow() {
-        let policy = RetryPolicy {
-            attempts: u32::MAX,
-            ..WITHOUT_JITTER
-        };
+        let policy = RetryPolicy { attempts: u32::MAX, ..WITHOUT_JITTER };
         assert_eq!(policy.delay_after(u32::MAX - 1, 0), Some(policy.max_delay));
     }
 

@@ -191,7 +191,4 @@ impl fmt::Display for ErrorClass {
     }
 }
 
-const _: () = assert!(
-    size_of::<SendOutcome>() <= 16,
-    "outcomes arrive by the million per second"
-);
+const _: () = assert!(size_of::<SendOutcome>() <= 16, "outcomes arrive by the million per second");

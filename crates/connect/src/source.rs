@@ -279,10 +279,7 @@ impl Completion for BySettlement {
 }
 
 mod sealed {
-    #[expect(
-        unnameable_types,
-        reason = "so that the ways of completion are those two"
-    )]
+    #[expect(unnameable_types, reason = "so that the ways of completion are those two")]
     pub trait Sealed {}
     impl Sealed for super::ByCheckpoint {}
     impl Sealed for super::BySettlement {}
@@ -326,19 +323,13 @@ impl SourceOptions {
 
 impl Default for BatchOptions {
     fn default() -> Self {
-        Self {
-            max_events: 128,
-            max_wait: Duration::from_millis(10),
-        }
+        Self { max_events: 128, max_wait: Duration::from_millis(10) }
     }
 }
 
 impl Default for SourceOptions {
     fn default() -> Self {
-        Self {
-            batch: BatchOptions::default(),
-            prefetch: 300,
-        }
+        Self { batch: BatchOptions::default(), prefetch: 300 }
     }
 }
 

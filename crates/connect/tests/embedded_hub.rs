@@ -1,17 +1,12 @@
 //! The Event Hubs client against the embedded service: what is published is what is received, in order, once.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what helpers of tests do not expect fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
 use std::future::poll_fn;
 use std::time::Duration;
 
 use connect::event::PartitionId;
-use connect::event_hubs::{
-    Destination, EventHubsOptions, EventHubsSource, ManagementClient, Publisher,
-};
+use connect::event_hubs::{Destination, EventHubsOptions, EventHubsSource, ManagementClient, Publisher};
 use connect::sink::{ErrorClass, SendToken};
 use connect::source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPosition};
 use hub::namespace::{HubConfig, NamespaceConfig};
@@ -19,9 +14,7 @@ use hub::service::{Service, ServiceConfig};
 
 async fn serve() -> (Service, EventHubsOptions) {
     let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", PARTITIONS as u16)]);
-    let service = Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap();
+    let service = Service::start(ServiceConfig::loopback(namespace)).await.unwrap();
     let connection_string = service.connection_string(None);
     let options = EventHubsOptions::new(connection_string, Some("events")).unwrap();
     (service, options)
@@ -36,32 +29,21 @@ async fn publish(publisher: &mut Publisher, count: usize) {
                 payload[..8].copy_from_slice(&u64::from(partition).to_be_bytes());
                 payload[8..].copy_from_slice(&((start + index) as u64).to_be_bytes());
             };
-            while publisher
-                .publish_payloads(SendToken(0), partition, BATCH, 16, fill)
-                .is_err()
-            {
-                poll_fn(|context| publisher.poll_ready(context))
-                    .await
-                    .unwrap();
+            while publisher.publish_payloads(SendToken(0), partition, BATCH, 16, fill).is_err() {
+                poll_fn(|context| publisher.poll_ready(context)).await.unwrap();
             }
             sends += 1;
         }
     }
     let mut outcomes = Vec::new();
     while outcomes.len() < sends {
-        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes))
-            .await
-            .unwrap();
+        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
     }
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
 }
 
 /// Receives from the open partitions until `total` events have come; checks that each partition's are the next ones.
-async fn receive(
-    source: &mut EventHubsSource,
-    total: usize,
-    next: &mut [u64; PARTITIONS as usize],
-) {
+async fn receive(source: &mut EventHubsSource, total: usize, next: &mut [u64; PARTITIONS as usize]) {
     let mut received = 0;
     while received < total {
         let batch = match poll_fn(|context| source.poll_batch(context)).await {
@@ -91,15 +73,10 @@ async fn what_is_published_is_received_once_and_in_order() {
         let mut publisher = Publisher::connect(options.clone()).await.unwrap();
         publish(&mut publisher, 2_000).await;
         let source_options = SourceOptions {
-            batch: BatchOptions {
-                max_events: 128,
-                max_wait: Duration::from_millis(1),
-            },
+            batch: BatchOptions { max_events: 128, max_wait: Duration::from_millis(1) },
             prefetch: 300,
         };
-        let mut source = EventHubsSource::connect(options.clone(), "$Default", source_options)
-            .await
-            .unwrap();
+        let mut source = EventHubsSource::connect(options.clone(), "$Default", source_options).await.unwrap();
         for partition in source.partitions() {
             source.open(partition, StartPosition::Earliest);
         }
@@ -127,19 +104,12 @@ async fn equal_keys_go_to_one_partition_and_come_back_with_the_key() {
         let event: &[u8] = b"\x00\x53\x75\xa0\x01x";
         for token in 0..8 {
             let destination = Destination::Key("customer-9");
-            while publisher
-                .publish(SendToken(token), destination, [event])
-                .is_err()
-            {
-                poll_fn(|context| publisher.poll_ready(context))
-                    .await
-                    .unwrap();
+            while publisher.publish(SendToken(token), destination, [event]).is_err() {
+                poll_fn(|context| publisher.poll_ready(context)).await.unwrap();
             }
         }
         while outcomes.len() < 8 {
-            poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes))
-                .await
-                .unwrap();
+            poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
         }
         let mut management = ManagementClient::connect(options.clone()).await.unwrap();
         let mut holders = Vec::new();
@@ -150,19 +120,14 @@ async fn equal_keys_go_to_one_partition_and_come_back_with_the_key() {
                 holders.push(partition);
             }
         }
-        let [holder] = holders[..] else {
-            panic!("one partition: {holders:?}")
-        };
-        let mut source = EventHubsSource::connect(options, "$Default", SourceOptions::default())
-            .await
-            .unwrap();
+        let [holder] = holders[..] else { panic!("one partition: {holders:?}") };
+        let mut source =
+            EventHubsSource::connect(options, "$Default", SourceOptions::default()).await.unwrap();
         source.open(holder, StartPosition::AtSequenceNumber(2));
         let mut keys = 0;
         while keys < 6 {
             let event = poll_fn(|context| source.poll_batch(context)).await.unwrap();
-            let SourceEvent::Batch(batch) = event else {
-                panic!("a batch")
-            };
+            let SourceEvent::Batch(batch) = event else { panic!("a batch") };
             for event in batch.events() {
                 assert_eq!(batch.partition_key(event), Some(&b"customer-9"[..]));
                 assert_eq!(batch.message(event), b"\x00\x53\x75\xa0\x01x");
@@ -183,16 +148,10 @@ async fn a_wrong_key_and_a_missing_hub_are_fatal() {
     assert_ne!(wrong, text);
     let wrong = EventHubsOptions::new(wrong.parse().unwrap(), Some("events")).unwrap();
     let refused = Publisher::connect(wrong).await.unwrap_err();
-    assert_eq!(
-        (refused.class, refused.condition.as_str()),
-        (ErrorClass::Fatal, "amqp:unauthorized-access")
-    );
+    assert_eq!((refused.class, refused.condition.as_str()), (ErrorClass::Fatal, "amqp:unauthorized-access"));
     let missing = EventHubsOptions::new(text.parse().unwrap(), Some("missing")).unwrap();
     let refused = Publisher::connect(missing).await.unwrap_err();
-    assert_eq!(
-        (refused.class, refused.condition.as_str()),
-        (ErrorClass::Fatal, "amqp:not-found")
-    );
+    assert_eq!((refused.class, refused.condition.as_str()), (ErrorClass::Fatal, "amqp:not-found"));
     let mut management = ManagementClient::connect(options).await.unwrap();
     let refused = management.partition_properties(PartitionId(99)).await;
     assert_eq!(refused.unwrap_err().class, ErrorClass::Fatal);
@@ -203,17 +162,12 @@ async fn a_wrong_key_and_a_missing_hub_are_fatal() {
 async fn a_service_that_stops_is_lost_to_source_and_publisher() {
     let (service, options) = serve().await;
     let mut source =
-        EventHubsSource::connect(options.clone(), "$Default", SourceOptions::default())
-            .await
-            .unwrap();
+        EventHubsSource::connect(options.clone(), "$Default", SourceOptions::default()).await.unwrap();
     source.open(PartitionId(0), StartPosition::Latest);
     let closed = async {
         match poll_fn(|context| source.poll_batch(context)).await {
             Ok(SourceEvent::PartitionClosed { partition, error }) => {
-                assert_eq!(
-                    (partition, error.class),
-                    (PartitionId(0), ErrorClass::Retryable)
-                );
+                assert_eq!((partition, error.class), (PartitionId(0), ErrorClass::Retryable));
             }
             other => panic!("a closed partition, not {other:?}"),
         }

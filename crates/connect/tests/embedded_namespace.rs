@@ -1,9 +1,6 @@
 //! The client for namespaces against the embedded service: entities come and go, and what cannot be done is said.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what helpers of tests do not expect fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, NamespaceClient};
@@ -13,9 +10,7 @@ use hub::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 use hub::service::{Service, ServiceConfig};
 
 async fn serve(config: NamespaceConfig) -> (Service, NamespaceClient) {
-    let service = Service::start(ServiceConfig::loopback(config))
-        .await
-        .unwrap();
+    let service = Service::start(ServiceConfig::loopback(config)).await.unwrap();
     let options = EventHubsOptions::for_namespace(service.connection_string(None));
     let client = NamespaceClient::connect(options).await.unwrap();
     (service, client)
@@ -31,8 +26,7 @@ fn assert_refused<T: std::fmt::Debug>(result: Result<T, ServiceError>, status: u
     let error = result.unwrap_err();
     assert_eq!(error.class, ErrorClass::Fatal, "{error}");
     assert!(
-        error.description.contains(text)
-            && error.description.ends_with(&format!("(status {status})")),
+        error.description.contains(text) && error.description.ends_with(&format!("(status {status})")),
         "{error}"
     );
 }
@@ -43,23 +37,14 @@ async fn hubs_are_created_listed_shown_and_deleted() {
     assert!(names(&mut client).await.is_empty());
     let groups = ["billing".to_owned()];
     let created = client.create_hub("Orders", 3, &groups).await.unwrap();
-    assert_eq!(
-        (created.name.as_str(), created.partition_ids.len()),
-        ("Orders", 3)
-    );
+    assert_eq!((created.name.as_str(), created.partition_ids.len()), ("Orders", 3));
     client.create_hub("audit/2026", 1, &[]).await.unwrap();
     let listed = client.hubs().await.unwrap();
-    assert_eq!(
-        (listed[0].name.as_str(), listed[0].partition_count),
-        ("Orders", 3)
-    );
+    assert_eq!((listed[0].name.as_str(), listed[0].partition_count), ("Orders", 3));
     assert_eq!(listed[0].created_at_unix_ms, created.created_at_unix_ms);
     assert_eq!(listed[1].name, "audit/2026");
     assert_eq!(client.hub("orders").await.unwrap(), created);
-    assert_eq!(
-        client.consumer_groups("orders").await.unwrap(),
-        ["$Default", "billing"]
-    );
+    assert_eq!(client.consumer_groups("orders").await.unwrap(), ["$Default", "billing"]);
     let partition = client.partition("orders", PartitionId(2)).await.unwrap();
     assert!(partition.is_empty);
 
@@ -74,33 +59,20 @@ async fn hubs_are_created_listed_shown_and_deleted() {
 async fn consumer_groups_come_and_go() {
     let config = NamespaceConfig::with_hubs(vec![HubConfig::new("orders", 1)]);
     let (service, mut client) = serve(config).await;
-    client
-        .create_consumer_group("orders", "Billing")
-        .await
-        .unwrap();
-    assert_eq!(
-        client.consumer_groups("orders").await.unwrap(),
-        ["$Default", "Billing"]
-    );
+    client.create_consumer_group("orders", "Billing").await.unwrap();
+    assert_eq!(client.consumer_groups("orders").await.unwrap(), ["$Default", "Billing"]);
     assert_refused(
         client.create_consumer_group("orders", "billing").await,
         409,
         "has a consumer group 'billing' already",
     );
-    client
-        .delete_consumer_group("orders", "BILLING")
-        .await
-        .unwrap();
+    client.delete_consumer_group("orders", "BILLING").await.unwrap();
     assert_refused(
         client.delete_consumer_group("orders", "billing").await,
         404,
         "The messaging entity 'sb://localhost/orders/ConsumerGroups/billing' could not be found.",
     );
-    assert_refused(
-        client.delete_consumer_group("orders", "$default").await,
-        400,
-        "can't be deleted",
-    );
+    assert_refused(client.delete_consumer_group("orders", "$default").await, 400, "can't be deleted");
     service.stop().await;
 }
 
@@ -108,11 +80,7 @@ async fn consumer_groups_come_and_go() {
 async fn what_cannot_be_created_or_deleted_is_refused_with_the_reason() {
     let config = NamespaceConfig::with_hubs(vec![HubConfig::new("orders", 1)]);
     let (service, mut client) = serve(config).await;
-    assert_refused(
-        client.create_hub("ORDERS", 1, &[]).await,
-        409,
-        "There is a hub 'orders' already.",
-    );
+    assert_refused(client.create_hub("ORDERS", 1, &[]).await, 409, "There is a hub 'orders' already.");
     for (name, partitions, group, reason) in [
         ("-", 1, "g", "is not a name for a hub"),
         ("a", 0, "g", "is not from 1 to 32768"),
@@ -128,11 +96,7 @@ async fn what_cannot_be_created_or_deleted_is_refused_with_the_reason() {
     assert_refused(client.delete_hub("missing").await, 404, missing);
     assert_refused(client.hub("missing").await, 404, missing);
     assert_refused(client.consumer_groups("missing").await, 404, missing);
-    assert_refused(
-        client.create_consumer_group("missing", "g").await,
-        404,
-        missing,
-    );
+    assert_refused(client.create_consumer_group("missing", "g").await, 404, missing);
     assert_eq!(names(&mut client).await, ["orders"]);
     service.stop().await;
 }
@@ -140,11 +104,8 @@ async fn what_cannot_be_created_or_deleted_is_refused_with_the_reason() {
 #[tokio::test]
 async fn who_may_not_manage_may_look_only() {
     let mut config = NamespaceConfig::with_hubs(vec![HubConfig::new("orders", 1)]);
-    config.authorization_rules = vec![RuleConfig {
-        name: "reader".into(),
-        key: "value".into(),
-        rights: vec![RightConfig::Listen],
-    }];
+    config.authorization_rules =
+        vec![RuleConfig { name: "reader".into(), key: "value".into(), rights: vec![RightConfig::Listen] }];
     let (service, mut client) = serve(config).await;
     assert_eq!(names(&mut client).await, ["orders"]);
     let text = "'Manage' claim(s) are required";
@@ -176,10 +137,7 @@ async fn clients_beyond_the_limit_are_told_so_and_there_is_room_again_when_one_l
     };
     let refused = NamespaceClient::connect(options()).await.unwrap_err();
     assert_eq!(refused.condition, "amqp:resource-limit-exceeded");
-    assert_eq!(
-        refused.description,
-        "The namespace has as many connections as it may have: 1."
-    );
+    assert_eq!(refused.description, "The namespace has as many connections as it may have: 1.");
     client.close().await;
     // The service notices the end of a connection in its own time.
     let second = loop {

@@ -3,10 +3,7 @@
 //! A counting allocator is the program's own; it counts per thread, and the service has another thread. Buffers are
 //! allocated now and then, by the hundred kilobytes, hence a bound that is one in a thousand events and not zero.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what helpers of tests do not expect fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -29,12 +26,8 @@ fn receiving_and_sending_allocate_nothing_per_event() {
         runtime().block_on(async {
             let hubs = vec![HubConfig::new("events", PARTITIONS)];
             let namespace = NamespaceConfig::with_hubs(hubs);
-            let service = Service::start(ServiceConfig::loopback(namespace))
-                .await
-                .unwrap();
-            started
-                .send(service.connection_string(Some("events")))
-                .unwrap();
+            let service = Service::start(ServiceConfig::loopback(namespace)).await.unwrap();
+            started.send(service.connection_string(Some("events"))).unwrap();
             let _ = stopped.await;
             service.stop().await;
         });
@@ -56,27 +49,16 @@ fn receiving_and_sending_allocate_nothing_per_event() {
         let receiving = allocations() - before;
         (sending, receiving)
     };
-    let (sending, receiving) = runtime()
-        .block_on(async { tokio::time::timeout(Duration::from_secs(60), both).await })
-        .unwrap();
+    let (sending, receiving) =
+        runtime().block_on(async { tokio::time::timeout(Duration::from_secs(60), both).await }).unwrap();
     let most = EVENTS / 1_000;
-    assert!(
-        sending < most,
-        "{sending} allocations to send {EVENTS} events"
-    );
-    assert!(
-        receiving < most,
-        "{receiving} allocations to receive {EVENTS} events"
-    );
+    assert!(sending < most, "{sending} allocations to send {EVENTS} events");
+    assert!(receiving < most, "{receiving} allocations to receive {EVENTS} events");
     drop(stop);
     service.join().unwrap();
 }
 
-async fn send(
-    publisher: &mut Publisher,
-    outcomes: &mut Vec<connect::sink::SendOutcome>,
-    events: u64,
-) {
+async fn send(publisher: &mut Publisher, outcomes: &mut Vec<connect::sink::SendOutcome>, events: u64) {
     let mut answered = 0;
     for batch in 0..events / BATCH {
         let destination = (batch % u64::from(PARTITIONS)) as u32;
@@ -84,15 +66,11 @@ async fn send(
             .publish_payloads(SendToken(batch), destination, BATCH as usize, 16, |_, _| {})
             .is_err()
         {
-            poll_fn(|context| publisher.poll_ready(context))
-                .await
-                .unwrap();
+            poll_fn(|context| publisher.poll_ready(context)).await.unwrap();
         }
     }
     while answered < events / BATCH {
-        poll_fn(|context| publisher.poll_outcomes(context, outcomes))
-            .await
-            .unwrap();
+        poll_fn(|context| publisher.poll_outcomes(context, outcomes)).await.unwrap();
         answered += outcomes.len() as u64;
         outcomes.clear();
     }
@@ -100,15 +78,10 @@ async fn send(
 
 async fn open(options: EventHubsOptions) -> EventHubsSource {
     let source_options = SourceOptions {
-        batch: BatchOptions {
-            max_events: 128,
-            max_wait: Duration::from_millis(1),
-        },
+        batch: BatchOptions { max_events: 128, max_wait: Duration::from_millis(1) },
         prefetch: 300,
     };
-    let mut source = EventHubsSource::connect(options, "$Default", source_options)
-        .await
-        .unwrap();
+    let mut source = EventHubsSource::connect(options, "$Default", source_options).await.unwrap();
     for partition in source.partitions() {
         source.open(partition, StartPosition::Earliest);
     }
@@ -119,19 +92,14 @@ async fn receive(source: &mut EventHubsSource, events: u64) {
     let mut received = 0;
     while received < events {
         let event = poll_fn(|context| source.poll_batch(context)).await.unwrap();
-        let SourceEvent::Batch(batch) = event else {
-            panic!("a batch, not {event:?}")
-        };
+        let SourceEvent::Batch(batch) = event else { panic!("a batch, not {event:?}") };
         received += batch.len() as u64;
         source.release(batch);
     }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 const PARTITIONS: u16 = 8;

@@ -1,10 +1,7 @@
 //! Clients of a service that is shaped like the real one: what it refuses is not stored, what it says it stored is,
 //! and nothing comes earlier than the profile allows.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what helpers of tests do not expect fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -12,24 +9,19 @@ use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use connect::event::PartitionId;
-use connect::event_hubs::{
-    Destination, EventHubsOptions, EventHubsSource, ManagementClient, Publisher,
-};
+use connect::event_hubs::{Destination, EventHubsOptions, EventHubsSource, ManagementClient, Publisher};
 use connect::sink::{ErrorClass, SendOutcome, SendToken};
 use connect::source::{Source, SourceEvent, SourceOptions, StartPosition};
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::profile::{
-    Distribution, FailureConfig, ProfileConfig, ProfileCounterValues, QuotaConfig, Ratio,
-    ServiceTimeConfig,
+    Distribution, FailureConfig, ProfileConfig, ProfileCounterValues, QuotaConfig, Ratio, ServiceTimeConfig,
 };
 use hub::service::{Service, ServiceConfig};
 
 async fn serve(profile: ProfileConfig) -> (Service, EventHubsOptions) {
     let mut namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1)]);
     namespace.profile = profile;
-    let service = Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap();
+    let service = Service::start(ServiceConfig::loopback(namespace)).await.unwrap();
     let options = EventHubsOptions::new(service.connection_string(None), Some("events")).unwrap();
     (service, options)
 }
@@ -57,19 +49,12 @@ async fn send(publisher: &mut Publisher, tokens: &[u64], size: u64) -> Vec<SendO
         let events: Vec<_> = (token * size..(token + 1) * size).map(event).collect();
         let destination = Destination::Partition(0);
         let messages = || events.iter().map(|event| &event[..]);
-        while publisher
-            .publish(SendToken(*token), destination, messages())
-            .is_err()
-        {
-            poll_fn(|context| publisher.poll_ready(context))
-                .await
-                .unwrap();
+        while publisher.publish(SendToken(*token), destination, messages()).is_err() {
+            poll_fn(|context| publisher.poll_ready(context)).await.unwrap();
         }
     }
     while outcomes.len() < tokens.len() {
-        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes))
-            .await
-            .unwrap();
+        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
     }
     outcomes
 }
@@ -92,9 +77,7 @@ async fn send_until_accepted(publisher: &mut Publisher, mut tokens: Vec<u64>, si
 /// The numbers of the first `count` events of the partition, in their order.
 async fn receive(options: &EventHubsOptions, count: usize) -> Vec<u64> {
     let mut source =
-        EventHubsSource::connect(options.clone(), "$Default", SourceOptions::default())
-            .await
-            .unwrap();
+        EventHubsSource::connect(options.clone(), "$Default", SourceOptions::default()).await.unwrap();
     source.open(PartitionId(0), StartPosition::Earliest);
     let mut numbers = Vec::new();
     while numbers.len() < count {
@@ -135,33 +118,21 @@ fn constant(milliseconds: u64) -> Option<Distribution> {
 #[tokio::test]
 async fn what_the_quota_refuses_is_not_stored_and_a_client_that_tries_again_loses_nothing() {
     let (service, options) = serve(ProfileConfig {
-        quota: QuotaConfig {
-            ingress_events_per_s: NonZeroU64::new(2_000),
-            ..QuotaConfig::default()
-        },
+        quota: QuotaConfig { ingress_events_per_s: NonZeroU64::new(2_000), ..QuotaConfig::default() },
         ..ProfileConfig::default()
     })
     .await;
     let mut publisher = Publisher::connect(options.clone()).await.unwrap();
     // More than the second's worth that is there at the beginning.
     let outcomes = send(&mut publisher, &(0..60).collect::<Vec<_>>(), 50).await;
-    let (accepted, refused): (Vec<_>, Vec<_>) = outcomes
-        .into_iter()
-        .partition(|outcome| outcome.result.is_ok());
+    let (accepted, refused): (Vec<_>, Vec<_>) =
+        outcomes.into_iter().partition(|outcome| outcome.result.is_ok());
     assert!(accepted.len() >= 40 && !refused.is_empty());
     for outcome in &refused {
         let error = outcome.result.as_ref().unwrap_err();
-        assert!(
-            matches!(error.class, ErrorClass::Throttled { .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error.class, ErrorClass::Throttled { .. }), "{error:?}");
         assert_eq!(error.condition, "com.microsoft:server-busy");
-        assert!(
-            error
-                .description
-                .contains("Error code : 50002. Please wait 4 seconds"),
-            "{error:?}"
-        );
+        assert!(error.description.contains("Error code : 50002. Please wait 4 seconds"), "{error:?}");
     }
     let throttled = counters(&service);
     assert_eq!(throttled.throttled_sends, refused.len() as u64);
@@ -182,10 +153,7 @@ async fn what_the_quota_refuses_is_not_stored_and_a_client_that_tries_again_lose
 async fn failures_repeat_exactly_with_the_same_seed_and_store_what_they_say() {
     async fn failed_tokens(seed: u64) -> BTreeSet<u64> {
         let (service, options) = serve(ProfileConfig {
-            failures: FailureConfig {
-                send_ratio: ratio(0.2),
-                ..FailureConfig::default()
-            },
+            failures: FailureConfig { send_ratio: ratio(0.2), ..FailureConfig::default() },
             seed,
             ..ProfileConfig::default()
         })
@@ -215,10 +183,7 @@ async fn failures_repeat_exactly_with_the_same_seed_and_store_what_they_say() {
 #[tokio::test]
 async fn an_acknowledgement_that_is_lost_makes_a_duplicate_and_nothing_else() {
     let (service, options) = serve(ProfileConfig {
-        failures: FailureConfig {
-            acknowledgement_ratio: ratio(0.1),
-            ..FailureConfig::default()
-        },
+        failures: FailureConfig { acknowledgement_ratio: ratio(0.1), ..FailureConfig::default() },
         ..ProfileConfig::default()
     })
     .await;
@@ -293,10 +258,7 @@ async fn nothing_is_answered_before_network_and_service_have_had_their_time() {
 #[tokio::test]
 async fn readers_beyond_the_quota_wait_and_get_everything() {
     let (service, options) = serve(ProfileConfig {
-        quota: QuotaConfig {
-            egress_events_per_s: NonZeroU64::new(2_000),
-            ..QuotaConfig::default()
-        },
+        quota: QuotaConfig { egress_events_per_s: NonZeroU64::new(2_000), ..QuotaConfig::default() },
         ..ProfileConfig::default()
     })
     .await;
@@ -317,10 +279,7 @@ async fn receivers_that_are_detached_go_on_where_they_were() {
             ..FailureConfig::default()
         },
         // So that reading takes long enough for it to happen.
-        quota: QuotaConfig {
-            egress_events_per_s: NonZeroU64::new(2_000),
-            ..QuotaConfig::default()
-        },
+        quota: QuotaConfig { egress_events_per_s: NonZeroU64::new(2_000), ..QuotaConfig::default() },
         ..ProfileConfig::default()
     })
     .await;

@@ -22,10 +22,7 @@ async fn a_client_that_is_told_to_speaks_over_web_socket() {
     let mut options = EventHubsOptions::new(connection_string, Some("orders")).unwrap();
     options.transport = Transport::WebSocket;
     let mut client = ManagementClient::connect(options.clone()).await.unwrap();
-    assert_eq!(
-        client.hub_properties().await.unwrap().partition_ids.len(),
-        3
-    );
+    assert_eq!(client.hub_properties().await.unwrap().partition_ids.len(), 3);
     client.close().await;
 
     // Where AMQP is spoken as it is, there is no WebSocket.

@@ -34,10 +34,7 @@ pub struct Usage {
 /// Counts what `work` does on this thread.
 pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Usage) {
     let before = COUNTS.get();
-    COUNTS.set(Counts {
-        peak: before.held,
-        ..before
-    });
+    COUNTS.set(Counts { peak: before.held, ..before });
     let result = work();
     let after = COUNTS.get();
     let usage = Usage {
@@ -68,10 +65,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         let _ = COUNTS.try_with(|counts| {
             let now = counts.get();
-            counts.set(Counts {
-                held: now.held - layout.size() as i64,
-                ..now
-            });
+            counts.set(Counts { held: now.held - layout.size() as i64, ..now });
         });
         // SAFETY: as above.
         unsafe { System.dealloc(pointer, layout) }
@@ -89,10 +83,6 @@ fn count(gained: usize, lost: usize) {
     let _ = COUNTS.try_with(|counts| {
         let now = counts.get();
         let held = now.held + gained as i64 - lost as i64;
-        counts.set(Counts {
-            allocations: now.allocations + 1,
-            held,
-            peak: now.peak.max(held),
-        });
+        counts.set(Counts { allocations: now.allocations + 1, held, peak: now.peak.max(held) });
     });
 }

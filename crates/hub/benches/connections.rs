@@ -30,10 +30,7 @@ use tokio::task::JoinSet;
 use units::ByteSize;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     if std::env::args().any(|argument| argument == SERVE) {
         return runtime.block_on(serve());
     }
@@ -49,14 +46,9 @@ async fn serve() {
         HubConfig::new("written", 1),
     ]);
     namespace.signatures = SignaturePolicy::AcceptAny;
-    let service = Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap();
+    let service = Service::start(ServiceConfig::loopback(namespace)).await.unwrap();
     println!("{}", service.amqp_address().port());
-    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()))
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await.unwrap().unwrap();
 }
 
 async fn measure(connections: usize, rest: Duration) {
@@ -67,9 +59,7 @@ async fn measure(connections: usize, rest: Duration) {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(service.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(service.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let port = line.trim().parse().unwrap();
 
     fill(port).await;
@@ -98,10 +88,7 @@ async fn measure(connections: usize, rest: Duration) {
     for (name, bytes) in [("new", new), ("after a burst", after)] {
         let each = bytes.saturating_sub(before) / connections as u64;
         let ratio = each as f64 / BOUND.bytes() as f64;
-        println!(
-            "  {name:<14} {:>8.1} KiB each, {ratio:.2} of the bound of {BOUND}",
-            each as f64 / 1024.0
-        );
+        println!("  {name:<14} {:>8.1} KiB each, {ratio:.2} of the bound of {BOUND}", each as f64 / 1024.0);
     }
     drop(service.stdin.take());
     service.wait().unwrap();
@@ -142,17 +129,12 @@ impl Client {
         let partition = number % usize::from(READ_PARTITIONS);
         let receives = LinkOptions {
             name: "receives".into(),
-            source: Source::new(format!(
-                "read/ConsumerGroups/$Default/Partitions/{partition}"
-            )),
+            source: Source::new(format!("read/ConsumerGroups/$Default/Partitions/{partition}")),
             target: Target::new("here"),
             ..LinkOptions::default()
         };
         let sender = driver.connection().attach_sender(session, sends).unwrap();
-        let receiver = driver
-            .connection()
-            .attach_receiver(session, receives)
-            .unwrap();
+        let receiver = driver.connection().attach_receiver(session, receives).unwrap();
         let mut attached = 0;
         while attached < 2 {
             match driver.next_event().await.unwrap() {
@@ -161,11 +143,7 @@ impl Client {
                 _ => {}
             }
         }
-        Self {
-            driver,
-            sender,
-            receiver,
-        }
+        Self { driver, sender, receiver }
     }
 
     async fn burst(mut self) -> Self {
@@ -173,9 +151,7 @@ impl Client {
         encode::data(&mut message, &[7; EVENT]);
         send(&mut self.driver, self.sender, &message, BURST_OUT / EVENT).await;
         let expected = BURST_IN / EVENT;
-        self.driver
-            .connection()
-            .set_credit(self.receiver, expected as u32);
+        self.driver.connection().set_credit(self.receiver, expected as u32);
         let mut received = 0;
         while received < expected {
             if let Event::Deliveries(deliveries) = self.driver.next_event().await.unwrap() {
@@ -188,13 +164,8 @@ impl Client {
 }
 
 async fn dial(port: u16) -> Driver {
-    let stream = connect("127.0.0.1", port, None, Duration::from_secs(10))
-        .await
-        .unwrap();
-    let config = Config {
-        container_id: "benchmark".into(),
-        ..Config::default()
-    };
+    let stream = connect("127.0.0.1", port, None, Duration::from_secs(10)).await.unwrap();
+    let config = Config { container_id: "benchmark".into(), ..Config::default() };
     let engine = Connection::client(config, SaslClient::Anonymous, Instant::now());
     let mut driver = Driver::new(engine, stream);
     while !matches!(driver.next_event().await.unwrap(), Event::Opened(_)) {}
@@ -206,11 +177,7 @@ async fn send(driver: &mut Driver, link: LinkId, message: &[u8], count: usize) {
     let (mut sent, mut settled) = (0, 0);
     while settled < count {
         while sent < count {
-            let delivery = NewDelivery {
-                tag: &[0],
-                format: FORMAT_AMQP,
-                settled: false,
-            };
+            let delivery = NewDelivery { tag: &[0], format: FORMAT_AMQP, settled: false };
             let sender = driver.connection().sender(link);
             if sender.is_none_or(|mut sender| sender.send(&delivery, &[message]).is_err()) {
                 break;
@@ -226,16 +193,8 @@ async fn send(driver: &mut Driver, link: LinkId, message: &[u8], count: usize) {
 /// Resident memory of a process, in bytes.
 fn resident(process: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    line.split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        * 1024
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
 /// The argument that makes this program the service.

@@ -17,8 +17,8 @@
 
 use hub::UnixTime;
 use hub::log::disk::{
-    CommitNumber, CommitState, CommitWatch, Committer, PartitionDirectory, Presence,
-    StorageOptions, SyncPolicy, SystemFiles,
+    CommitNumber, CommitState, CommitWatch, Committer, PartitionDirectory, Presence, StorageOptions,
+    SyncPolicy, SystemFiles,
 };
 use hub::log::{BlockPool, LogLimits, NewRecord, PartitionLog, WhenFull};
 use std::collections::VecDeque;
@@ -61,39 +61,27 @@ fn main() {
             stored_bytes: 1 << 20,
         },
     };
-    let wanted = arguments
-        .into_iter()
-        .find(|argument| !argument.starts_with('-'))
-        .unwrap_or_default();
-    println!(
-        "{:<44}{:>26}{:>26}{:>9}",
-        "case", "own [min-max]", "reference", "ratio"
-    );
+    let wanted = arguments.into_iter().find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    println!("{:<44}{:>26}{:>26}{:>9}", "case", "own [min-max]", "reference", "ratio");
     let is_wanted = |name: &str| name.contains(&wanted);
     for (records, payload_bytes) in [(16, 1024), (64, 16)] {
-        for (policy, sync) in [
-            ("os", SyncPolicy::Os),
-            ("interval", SyncPolicy::default()),
-            ("always", SyncPolicy::Always),
-        ] {
+        for (policy, sync) in
+            [("os", SyncPolicy::Os), ("interval", SyncPolicy::default()), ("always", SyncPolicy::Always)]
+        {
             let name = format!("append {records} x {payload_bytes} B, {policy}, MB/s");
             if is_wanted(&name) {
                 append(&name, &size, sync, records, payload_bytes);
             }
         }
     }
-    for (name, logs) in [
-        ("always, 32 producers, one log, events/s", 1),
-        ("always, 32 producers, a log each, events/s", LOGS),
-    ] {
+    for (name, logs) in
+        [("always, 32 producers, one log, events/s", 1), ("always, 32 producers, a log each, events/s", LOGS)]
+    {
         if is_wanted(name) {
             produce(name, &size, logs);
         }
     }
-    for (name, end) in [
-        ("start after a close, ms", End::Close),
-        ("start after a crash, ms", End::Crash),
-    ] {
+    for (name, end) in [("start after a close, ms", End::Close), ("start after a crash, ms", End::Crash)] {
         if is_wanted(name) {
             start(name, &size, end);
         }
@@ -108,12 +96,8 @@ struct Store {
 
 impl Store {
     fn open(directory: &Path, sync: SyncPolicy, limits: LogLimits) -> Self {
-        let options = StorageOptions {
-            sync,
-            ..StorageOptions::default()
-        };
-        let committer =
-            Committer::start(options, Arc::new(SystemFiles)).expect("threads can be started");
+        let options = StorageOptions { sync, ..StorageOptions::default() };
+        let committer = Committer::start(options, Arc::new(SystemFiles)).expect("threads can be started");
         let pool = BlockPool::new(ByteSize::from_mebibytes(512));
         let open = |id: usize| {
             let path = directory.join(id.to_string());
@@ -121,11 +105,7 @@ impl Store {
                 true => Presence::Present,
                 false => Presence::Absent,
             };
-            let place = PartitionDirectory {
-                path,
-                presence,
-                committer: Arc::clone(&committer),
-            };
+            let place = PartitionDirectory { path, presence, committer: Arc::clone(&committer) };
             let (log, report) = PartitionLog::open(limits, Arc::clone(&pool), place)
                 .expect("nobody else touched the directory");
             assert!(report.torn.is_empty() && report.damaged.is_empty());
@@ -145,11 +125,7 @@ fn directory() -> TempDir {
 }
 
 fn limits(bytes: ByteSize) -> LogLimits {
-    LogLimits {
-        bytes,
-        when_full: WhenFull::Retention,
-        retention: None,
-    }
+    LogLimits { bytes, when_full: WhenFull::Retention, retention: None }
 }
 
 fn append(name: &str, size: &Size, sync: SyncPolicy, records: usize, payload_bytes: usize) {
@@ -159,21 +135,13 @@ fn append(name: &str, size: &Size, sync: SyncPolicy, records: usize, payload_byt
     let directory = directory();
     let durable = Store::open(directory.path(), sync, limits);
     let pool = BlockPool::new(ByteSize::from_mebibytes(768));
-    let memory: Vec<_> = (0..LOGS)
-        .map(|_| Arc::new(PartitionLog::new(limits, Arc::clone(&pool))))
-        .collect();
+    let memory: Vec<_> = (0..LOGS).map(|_| Arc::new(PartitionLog::new(limits, Arc::clone(&pool)))).collect();
     let (mut own, mut reference) = (Vec::new(), Vec::new());
     let megabytes = (batches * batch_bytes) as f64 / 1e6;
     // The first round makes the blocks that the others use again.
     for round in 0..=size.rounds {
         let started = Instant::now();
-        fill(
-            &durable.logs,
-            Some(&durable.committer),
-            batches,
-            records,
-            payload_bytes,
-        );
+        fill(&durable.logs, Some(&durable.committer), batches, records, payload_bytes);
         let durable_rate = megabytes / started.elapsed().as_secs_f64();
         let started = Instant::now();
         fill(&memory, None, batches, records, payload_bytes);
@@ -196,11 +164,7 @@ fn fill(
 ) {
     let payload = vec![7_u8; payload_bytes];
     let sections = [&payload[..]];
-    let record = NewRecord {
-        annotation_count: 0,
-        annotations: &[],
-        sections: &sections,
-    };
+    let record = NewRecord { annotation_count: 0, annotations: &[], sections: &sections };
     let mut wait = committer.map(Wait::new);
     let mut unacknowledged = VecDeque::new();
     let mut bytes = 0;
@@ -223,19 +187,13 @@ fn fill(
         }
     }
     if let Some(wait) = &mut wait {
-        unacknowledged
-            .into_iter()
-            .for_each(|(commit, _)| wait.until_settled(commit));
+        unacknowledged.into_iter().for_each(|(commit, _)| wait.until_settled(commit));
     }
 }
 
 fn produce(name: &str, size: &Size, logs: usize) {
     let directory = directory();
-    let store = Store::open(
-        directory.path(),
-        SyncPolicy::Always,
-        limits(ByteSize::from_mebibytes(64)),
-    );
+    let store = Store::open(directory.path(), SyncPolicy::Always, limits(ByteSize::from_mebibytes(64)));
     let (mut own, mut reference) = (Vec::new(), Vec::new());
     for _ in 0..size.rounds {
         own.push(producers(&store, LOGS, logs, size.produce_for));
@@ -256,11 +214,7 @@ fn producers(store: &Store, count: usize, logs: usize, produce_for: Duration) ->
             let (is_over, events) = (&is_over, &events);
             scope.spawn(move || {
                 let mut wait = Wait::new(&store.committer);
-                let record = NewRecord {
-                    annotation_count: 0,
-                    annotations: &[],
-                    sections: &[&payload],
-                };
+                let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[&payload] };
                 while !is_over.load(Ordering::Relaxed) {
                     let appended = store.logs[producer % logs]
                         .append_records(NOW, &[record])
@@ -330,10 +284,7 @@ fn remove_last_sidecars(directory: &Path) {
         let sidecars = fs::read_dir(&partition)
             .expect("as above")
             .map(|entry| entry.expect("as above").path())
-            .filter(|path| {
-                path.extension()
-                    .is_some_and(|extension| extension == "index")
-            });
+            .filter(|path| path.extension().is_some_and(|extension| extension == "index"));
         if let Some(last) = sidecars.max() {
             fs::remove_file(last).expect("nobody else touches it");
         }
@@ -356,10 +307,7 @@ impl Wake for Unpark {
 
 impl Wait {
     fn new(committer: &Arc<Committer>) -> Self {
-        Self {
-            watch: committer.subscribe(),
-            waker: Waker::from(Arc::new(Unpark(thread::current()))),
-        }
+        Self { watch: committer.subscribe(), waker: Waker::from(Arc::new(Unpark(thread::current()))) }
     }
 
     fn until_settled(&mut self, commit: CommitNumber) {
@@ -382,11 +330,7 @@ fn report(name: &str, own: &mut [f64], reference: &mut [f64]) {
     reference.sort_by(f64::total_cmp);
     let figure = |values: &[f64]| {
         let median = values[values.len() / 2];
-        format!(
-            "{median:.0} [{:.0}-{:.0}]",
-            values[0],
-            values[values.len() - 1]
-        )
+        format!("{median:.0} [{:.0}-{:.0}]", values[0], values[values.len() - 1])
     };
     println!(
         "{name:<44}{:>26}{:>26}{:>8.2}x",

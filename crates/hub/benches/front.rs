@@ -36,59 +36,23 @@ fn main() {
     println!(
         "AMQP front, medians [min-max] of {rounds}: events/s, and processor time of the serving thread per event"
     );
-    let only = std::env::args()
-        .nth(1)
-        .filter(|argument| !argument.starts_with('-'));
+    let only = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
     for (name, events, case) in [
         ("deliver 16 B", events, Case::Deliver { payload: 16 }),
         ("deliver 1 KiB", events / 8, Case::Deliver { payload: 1024 }),
-        (
-            "publish 4 x 16 B",
-            events,
-            Case::Publish {
-                payload: 16,
-                batch: 4,
-            },
-        ),
-        (
-            "publish 1 x 16 B",
-            events / 4,
-            Case::Publish {
-                payload: 16,
-                batch: 1,
-            },
-        ),
-        (
-            "publish 128 x 16 B",
-            events,
-            Case::Publish {
-                payload: 16,
-                batch: 128,
-            },
-        ),
-        (
-            "publish 4 x 1 KiB",
-            events / 8,
-            Case::Publish {
-                payload: 1024,
-                batch: 4,
-            },
-        ),
+        ("publish 4 x 16 B", events, Case::Publish { payload: 16, batch: 4 }),
+        ("publish 1 x 16 B", events / 4, Case::Publish { payload: 16, batch: 1 }),
+        ("publish 128 x 16 B", events, Case::Publish { payload: 16, batch: 128 }),
+        ("publish 4 x 1 KiB", events / 8, Case::Publish { payload: 1024, batch: 4 }),
     ] {
-        if only
-            .as_ref()
-            .is_some_and(|only| !name.contains(only.as_str()))
-        {
+        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
             continue;
         }
         let mut runs: Vec<(f64, f64)> = (0..rounds).map(|_| run(events, case)).collect();
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let median = runs[runs.len() / 2];
         let (min, max) = (runs[0].0, runs[runs.len() - 1].0);
-        println!(
-            "  {name:<20} {:>10.0}/s [{min:.0}-{max:.0}]  {:>6.0} ns",
-            median.0, median.1
-        );
+        println!("  {name:<20} {:>10.0}/s [{min:.0}-{max:.0}]  {:>6.0} ns", median.0, median.1);
     }
 }
 
@@ -100,32 +64,20 @@ enum Case {
 
 /// Events per second, and nanoseconds of the serving thread per event.
 fn run(events: usize, case: Case) -> (f64, f64) {
-    let limits = LogLimits {
-        bytes: ByteSize::from_mebibytes(1024),
-        ..LogLimits::default()
-    };
-    let mut config = NamespaceConfig::with_hubs(vec![HubConfig {
-        log: limits,
-        ..HubConfig::new("hub", PARTITIONS)
-    }]);
+    let limits = LogLimits { bytes: ByteSize::from_mebibytes(1024), ..LogLimits::default() };
+    let mut config =
+        NamespaceConfig::with_hubs(vec![HubConfig { log: limits, ..HubConfig::new("hub", PARTITIONS) }]);
     config.signatures = SignaturePolicy::AcceptAny;
     let namespace = Arc::new(Namespace::new(&config, UnixTime::from_milliseconds(0)).unwrap());
     if let Case::Deliver { payload } = case {
         let mut message = Vec::new();
         encode::data(&mut message, &vec![7; payload]);
         let sections: [&[u8]; 1] = [&message];
-        let records = [NewRecord {
-            annotation_count: 0,
-            annotations: &[],
-            sections: &sections,
-        }; 50];
+        let records = [NewRecord { annotation_count: 0, annotations: &[], sections: &sections }; 50];
         let hubs = namespace.hubs();
         for batch in 0..events / records.len() {
             let partition = &hubs[0].partitions()[batch % usize::from(PARTITIONS)];
-            partition
-                .log()
-                .append_records(UnixTime::from_milliseconds(1), &records)
-                .unwrap();
+            partition.log().append_records(UnixTime::from_milliseconds(1), &records).unwrap();
         }
     }
     let front = AmqpFront::new(namespace);
@@ -134,9 +86,7 @@ fn run(events: usize, case: Case) -> (f64, f64) {
     let server = std::thread::spawn(move || {
         runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            port_out
-                .send(listener.local_addr().unwrap().port())
-                .unwrap();
+            port_out.send(listener.local_addr().unwrap().port()).unwrap();
             front.serve(listener, Transport::default(), stopped).await;
         });
         thread_time()
@@ -150,24 +100,13 @@ fn run(events: usize, case: Case) -> (f64, f64) {
     });
     stop.send(true).unwrap();
     let busy = server.join().unwrap();
-    (
-        events as f64 / elapsed.as_secs_f64(),
-        busy.as_nanos() as f64 / events as f64,
-    )
+    (events as f64 / elapsed.as_secs_f64(), busy.as_nanos() as f64 / events as f64)
 }
 
 async fn open(port: u16) -> Driver {
-    let stream = connect("127.0.0.1", port, None, Duration::from_secs(5))
-        .await
-        .unwrap();
-    let config = Config {
-        incoming_window: 1 << 20,
-        ..Config::default()
-    };
-    let mut driver = Driver::new(
-        Connection::client(config, SaslClient::Anonymous, Instant::now()),
-        stream,
-    );
+    let stream = connect("127.0.0.1", port, None, Duration::from_secs(5)).await.unwrap();
+    let config = Config { incoming_window: 1 << 20, ..Config::default() };
+    let mut driver = Driver::new(Connection::client(config, SaslClient::Anonymous, Instant::now()), stream);
     while !matches!(driver.next_event().await.unwrap(), Event::Opened(_)) {}
     driver
 }
@@ -177,15 +116,9 @@ async fn consume(port: u16, events: usize) -> Duration {
     let session = driver.connection().begin_session().unwrap();
     for partition in 0..PARTITIONS {
         let address = format!("hub/ConsumerGroups/$Default/Partitions/{partition}");
-        let options = LinkOptions {
-            name: address.clone(),
-            source: Source::new(address),
-            ..LinkOptions::default()
-        };
-        let link = driver
-            .connection()
-            .attach_receiver(session, options)
-            .unwrap();
+        let options =
+            LinkOptions { name: address.clone(), source: Source::new(address), ..LinkOptions::default() };
+        let link = driver.connection().attach_receiver(session, options).unwrap();
         driver.connection().set_credit(link, CREDIT);
     }
     let started = Instant::now();
@@ -245,36 +178,21 @@ async fn publish(port: u16, batches: usize, payload: usize, batch: usize) -> Dur
         }
     }
     let started = Instant::now();
-    let delivery = NewDelivery {
-        tag: &[0; 4],
-        format: FORMAT_BATCH,
-        settled: false,
-    };
+    let delivery = NewDelivery { tag: &[0; 4], format: FORMAT_BATCH, settled: false };
     let (mut sent, mut accepted) = (0, 0);
     poll_fn(|cx| {
         loop {
             let connection = driver.connection();
             while let Some(event) = connection.poll_event() {
-                if let Event::Outcome {
-                    first, last, state, ..
-                } = event
-                {
+                if let Event::Outcome { first, last, state, .. } = event {
                     assert_eq!(state, Some(DeliveryState::Accepted));
                     accepted += last.wrapping_sub(first) as usize + 1;
                 }
             }
             let before = sent;
-            while sent < batches
-                && sent - accepted < IN_FLIGHT
-                && connection.output_len() < 128 * 1024
-            {
+            while sent < batches && sent - accepted < IN_FLIGHT && connection.output_len() < 128 * 1024 {
                 let link = links[sent % links.len()];
-                if connection
-                    .sender(link)
-                    .unwrap()
-                    .send(&delivery, &[&message])
-                    .is_err()
-                {
+                if connection.sender(link).unwrap().send(&delivery, &[&message]).is_err() {
                     break;
                 }
                 sent += 1;
@@ -294,10 +212,7 @@ async fn publish(port: u16, batches: usize, payload: usize, batch: usize) -> Dur
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 fn thread_time() -> Duration {

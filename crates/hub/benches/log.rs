@@ -32,25 +32,11 @@ fn main() {
     let in_full = arguments.iter().any(|argument| argument == "--bench")
         && std::env::var_os("PARSHALL_BENCH_QUICK").is_none();
     let size = match in_full {
-        true => Size {
-            rounds: 7,
-            record_bytes: 192 << 20,
-            log_bytes: ByteSize::from_mebibytes(16),
-        },
-        false => Size {
-            rounds: 1,
-            record_bytes: 1 << 20,
-            log_bytes: ByteSize::from_mebibytes(2),
-        },
+        true => Size { rounds: 7, record_bytes: 192 << 20, log_bytes: ByteSize::from_mebibytes(16) },
+        false => Size { rounds: 1, record_bytes: 1 << 20, log_bytes: ByteSize::from_mebibytes(2) },
     };
-    let wanted = arguments
-        .into_iter()
-        .find(|argument| !argument.starts_with('-'))
-        .unwrap_or_default();
-    println!(
-        "{:<32}{:>26}{:>14}{:>12}",
-        "case", "ns [min-max]", "copy, ns", "ratio"
-    );
+    let wanted = arguments.into_iter().find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    println!("{:<32}{:>26}{:>14}{:>12}", "case", "ns [min-max]", "copy, ns", "ratio");
     for case in CASES.iter().filter(|case| case.name.contains(&wanted)) {
         match case.operation {
             Operation::Append(memory) => append(case, &size, memory),
@@ -85,51 +71,16 @@ const fn case(
     records_per_batch: usize,
     payload_bytes: usize,
 ) -> Case {
-    Case {
-        name,
-        operation,
-        records_per_batch,
-        payload_bytes,
-    }
+    Case { name, operation, records_per_batch, payload_bytes }
 }
 
 const CASES: [Case; 8] = [
-    case(
-        "append 4 x 16 B",
-        Operation::Append(Memory::Recycled),
-        4,
-        16,
-    ),
-    case(
-        "append 64 x 16 B",
-        Operation::Append(Memory::Recycled),
-        64,
-        16,
-    ),
-    case(
-        "append 4 x 16 B, fresh memory",
-        Operation::Append(Memory::Fresh),
-        4,
-        16,
-    ),
-    case(
-        "append 1 x 1 KiB",
-        Operation::Append(Memory::Recycled),
-        1,
-        1024,
-    ),
-    case(
-        "append 16 x 1 KiB",
-        Operation::Append(Memory::Recycled),
-        16,
-        1024,
-    ),
-    case(
-        "append 16 x 1 KiB, fresh memory",
-        Operation::Append(Memory::Fresh),
-        16,
-        1024,
-    ),
+    case("append 4 x 16 B", Operation::Append(Memory::Recycled), 4, 16),
+    case("append 64 x 16 B", Operation::Append(Memory::Recycled), 64, 16),
+    case("append 4 x 16 B, fresh memory", Operation::Append(Memory::Fresh), 4, 16),
+    case("append 1 x 1 KiB", Operation::Append(Memory::Recycled), 1, 1024),
+    case("append 16 x 1 KiB", Operation::Append(Memory::Recycled), 16, 1024),
+    case("append 16 x 1 KiB, fresh memory", Operation::Append(Memory::Fresh), 16, 1024),
     case("read 16 B", Operation::Read, 4, 16),
     case("read 1 KiB", Operation::Read, 4, 1024),
 ];
@@ -147,23 +98,13 @@ fn logs(size: &Size, memory: Memory) -> Vec<PartitionLog> {
         Memory::Recycled => ByteSize::from_mebibytes(512),
         Memory::Fresh => ByteSize::ZERO,
     });
-    let limits = LogLimits {
-        bytes: size.log_bytes,
-        when_full: WhenFull::Retention,
-        retention: None,
-    };
-    (0..LOGS)
-        .map(|_| PartitionLog::new(limits, Arc::clone(&pool)))
-        .collect()
+    let limits = LogLimits { bytes: size.log_bytes, when_full: WhenFull::Retention, retention: None };
+    (0..LOGS).map(|_| PartitionLog::new(limits, Arc::clone(&pool))).collect()
 }
 
 fn append_round(logs: &[PartitionLog], batches: usize, records: usize, payload: &[u8]) {
     let sections = [&DATA_SECTION[..], payload];
-    let record = NewRecord {
-        annotation_count: 0,
-        annotations: &[],
-        sections: &sections,
-    };
+    let record = NewRecord { annotation_count: 0, annotations: &[], sections: &sections };
     for batch in 0..batches {
         let appended = logs[batch % LOGS].append::<()>(NOW, |encoder| {
             for _ in 0..records {
@@ -183,12 +124,7 @@ fn append(case: &Case, size: &Size, memory: Memory) {
     let recycled = logs(size, memory);
     if memory == Memory::Recycled {
         // Twice through the bound, so that every block has been touched and used again.
-        append_round(
-            &recycled,
-            2 * LOGS * size.log_bytes.as_usize() / batch_length,
-            records,
-            &payload,
-        );
+        append_round(&recycled, 2 * LOGS * size.log_bytes.as_usize() / batch_length, records, &payload);
     }
     let mut ring = vec![1_u8; LOGS * size.log_bytes.as_usize()];
     let mut own = Vec::new();
@@ -196,16 +132,9 @@ fn append(case: &Case, size: &Size, memory: Memory) {
     for _ in 0..size.rounds {
         let fresh = (memory == Memory::Fresh).then(|| logs(size, memory));
         own.push(nanoseconds(batches, || {
-            append_round(
-                fresh.as_ref().unwrap_or(&recycled),
-                batches,
-                records,
-                &payload,
-            )
+            append_round(fresh.as_ref().unwrap_or(&recycled), batches, records, &payload)
         }));
-        reference.push(nanoseconds(batches, || {
-            copy_round(&mut ring, batches, records, &payload)
-        }));
+        reference.push(nanoseconds(batches, || copy_round(&mut ring, batches, records, &payload)));
     }
     report(case.name, &mut own, &mut reference);
 }
@@ -235,12 +164,7 @@ fn read(case: &Case, size: &Size) {
     let records = case.records_per_batch;
     let logs = logs(size, Memory::Recycled);
     let batch_length = records * (payload.len() + DATA_SECTION.len() + 3);
-    append_round(
-        &logs,
-        LOGS * size.log_bytes.as_usize() / batch_length,
-        records,
-        &payload,
-    );
+    append_round(&logs, LOGS * size.log_bytes.as_usize() / batch_length, records, &payload);
     let mut own = Vec::new();
     let mut reference = Vec::new();
     let mut target = vec![0_u8; 64 * 1024];
@@ -248,9 +172,7 @@ fn read(case: &Case, size: &Size) {
         let mut count = 0;
         let started = cpu_time_ns();
         for log in &logs {
-            let mut cursor = log
-                .position(Start::Earliest)
-                .expect("there always is an earliest");
+            let mut cursor = log.position(Start::Earliest).expect("there always is an earliest");
             while let Some(chunk) = log.read(&mut cursor, target.len()) {
                 for record in chunk.records() {
                     black_box(record.sections.last());
@@ -261,9 +183,7 @@ fn read(case: &Case, size: &Size) {
         own.push((cpu_time_ns() - started) / f64::from(count));
         let started = cpu_time_ns();
         for log in &logs {
-            let mut cursor = log
-                .position(Start::Earliest)
-                .expect("there always is an earliest");
+            let mut cursor = log.position(Start::Earliest).expect("there always is an earliest");
             while let Some(chunk) = log.read(&mut cursor, target.len()) {
                 target[..chunk.bytes().len()].copy_from_slice(chunk.bytes());
                 black_box(&target);

@@ -16,8 +16,8 @@
 
 use hub::UnixTime;
 use hub::queue::{
-    Deliveries, LockToken, NewMessage, Queue, QueueOptions, QueueStore, ReceiveMode,
-    ReceiveRequest, Settlement,
+    Deliveries, LockToken, NewMessage, Queue, QueueOptions, QueueStore, ReceiveMode, ReceiveRequest,
+    Settlement,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
@@ -34,14 +34,8 @@ fn main() {
         true => (7, 1_000_000, 1_000_000),
         false => (1, 10_000, 10_000),
     };
-    let wanted = arguments
-        .into_iter()
-        .find(|argument| !argument.starts_with('-'))
-        .unwrap_or_default();
-    println!(
-        "{:<24}{:>26}{:>26}{:>8}",
-        "ns per message", "1,000 waiting", "1,000,000 waiting", "ratio"
-    );
+    let wanted = arguments.into_iter().find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    println!("{:<24}{:>26}{:>26}{:>8}", "ns per message", "1,000 waiting", "1,000,000 waiting", "ratio");
     for case in CASES.iter().filter(|case| case.name.contains(&wanted)) {
         // Long messages: as many bytes as short ones, roughly.
         let scale = 1 + case.payload_bytes / 100;
@@ -73,12 +67,7 @@ enum Manner {
 }
 
 const fn case(name: &'static str, batch: usize, payload_bytes: usize, manner: Manner) -> Case {
-    Case {
-        name,
-        batch,
-        payload_bytes,
-        manner,
-    }
+    Case { name, batch, payload_bytes, manner }
 }
 
 const CASES: [Case; 7] = [
@@ -103,13 +92,8 @@ struct Bench {
 impl Bench {
     /// A queue with so many messages waiting.
     fn new(case: &Case, waiting: usize) -> Self {
-        let options = QueueOptions {
-            size_limit: ByteSize::from_mebibytes(4096),
-            ..QueueOptions::default()
-        };
-        let queue = QueueStore::in_memory()
-            .create_queue("bench", options)
-            .expect("it is the only one");
+        let options = QueueOptions { size_limit: ByteSize::from_mebibytes(4096), ..QueueOptions::default() };
+        let queue = QueueStore::in_memory().create_queue("bench", options).expect("it is the only one");
         let mut sections = vec![0x00, 0x53, 0x75, 0xa0, case.payload_bytes as u8];
         sections.resize(5 + case.payload_bytes, 7);
         let mut bench = Self {
@@ -130,10 +114,7 @@ impl Bench {
 
     fn enqueue(&mut self, count: usize) {
         let pieces = [&self.sections[..]];
-        let messages = [NewMessage {
-            sections: &pieces,
-            ..NewMessage::default()
-        }; 256];
+        let messages = [NewMessage { sections: &pieces, ..NewMessage::default() }; 256];
         let enqueued = self.queue.enqueue(NOW, black_box(&messages[..count]));
         enqueued.expect("there is room");
     }
@@ -197,17 +178,10 @@ fn report(case: &str, few: &mut [f64], many: &mut [f64]) {
     let figure = |samples: &mut [f64]| {
         samples.sort_by(f64::total_cmp);
         let median = samples[samples.len() / 2];
-        let text = format!(
-            "{median:.1} [{:.1}-{:.1}]",
-            samples[0],
-            samples[samples.len() - 1]
-        );
+        let text = format!("{median:.1} [{:.1}-{:.1}]", samples[0], samples[samples.len() - 1]);
         (median, text)
     };
     let (few, few_text) = figure(few);
     let (many, many_text) = figure(many);
-    println!(
-        "{case:<24}{few_text:>26}{many_text:>26}{:>7.2}x",
-        many / few
-    );
+    println!("{case:<24}{few_text:>26}{many_text:>26}{:>7.2}x", many / few);
 }

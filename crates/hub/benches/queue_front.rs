@@ -38,10 +38,7 @@ fn main() {
     let mut reference: Vec<f64> = (0..rounds).map(|_| store_alone(messages)).collect();
     reference.sort_by(f64::total_cmp);
     let reference = reference[reference.len() / 2];
-    println!(
-        "  {:<20} {:>10}    {reference:>6.0} ns",
-        "the store alone", ""
-    );
+    println!("  {:<20} {:>10}    {reference:>6.0} ns", "the store alone", "");
     for (name, batch, under_way) in [
         ("1 x 12 B, 8", 1, 8),
         ("1 x 12 B, 256", 1, 256),
@@ -49,14 +46,9 @@ fn main() {
         ("100 x 12 B, 4000", 100, 4_000),
     ] {
         // So few wait for one another most of the time.
-        let messages = if under_way < 100 {
-            messages / 8
-        } else {
-            messages
-        };
-        let mut runs: Vec<(f64, f64)> = (0..rounds)
-            .map(|_| through_the_front(messages / batch * batch, batch, under_way))
-            .collect();
+        let messages = if under_way < 100 { messages / 8 } else { messages };
+        let mut runs: Vec<(f64, f64)> =
+            (0..rounds).map(|_| through_the_front(messages / batch * batch, batch, under_way)).collect();
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (median, cost) = runs[runs.len() / 2];
         let (min, max) = (runs[0].0, runs[runs.len() - 1].0);
@@ -79,23 +71,14 @@ fn namespace() -> Arc<Namespace> {
 /// Nanoseconds per message that is enqueued, received and completed by calls of the store.
 fn store_alone(messages: usize) -> f64 {
     let namespace = namespace();
-    let Some(Entity::Queue(queue)) = namespace.queue_or_topic("queue") else {
-        panic!("it is declared")
-    };
+    let Some(Entity::Queue(queue)) = namespace.queue_or_topic("queue") else { panic!("it is declared") };
     let mut body = Vec::new();
     encode::data(&mut body, &[7; 12]);
     let sections: [&[u8]; 1] = [&body];
-    let message = NewMessage {
-        sections: &sections,
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &sections, ..NewMessage::default() };
     let now = UnixTime::from(SystemTime::now());
-    let request = ReceiveRequest {
-        mode: ReceiveMode::PeekLock,
-        session: None,
-        messages: 1,
-        bytes: usize::MAX,
-    };
+    let request =
+        ReceiveRequest { mode: ReceiveMode::PeekLock, session: None, messages: 1, bytes: usize::MAX };
     let mut deliveries = Deliveries::new();
     let started = thread_time();
     for _ in 0..messages {
@@ -117,9 +100,7 @@ fn through_the_front(messages: usize, batch: usize, under_way: usize) -> (f64, f
     let server = std::thread::spawn(move || {
         runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            port_out
-                .send(listener.local_addr().unwrap().port())
-                .unwrap();
+            port_out.send(listener.local_addr().unwrap().port()).unwrap();
             front.serve(listener, Transport::default(), stopped).await;
         });
         thread_time()
@@ -128,26 +109,18 @@ fn through_the_front(messages: usize, batch: usize, under_way: usize) -> (f64, f
     let elapsed = runtime().block_on(pass(port, messages, batch, under_way));
     stop.send(true).unwrap();
     let busy = server.join().unwrap();
-    (
-        messages as f64 / elapsed.as_secs_f64(),
-        busy.as_nanos() as f64 / messages as f64,
-    )
+    (messages as f64 / elapsed.as_secs_f64(), busy.as_nanos() as f64 / messages as f64)
 }
 
 async fn pass(port: u16, messages: usize, batch: usize, under_way: usize) -> Duration {
-    let stream = connect("127.0.0.1", port, None, Duration::from_secs(5))
-        .await
-        .unwrap();
+    let stream = connect("127.0.0.1", port, None, Duration::from_secs(5)).await.unwrap();
     let connection = Connection::client(Config::default(), SaslClient::Anonymous, Instant::now());
     let mut driver = Driver::new(connection, stream);
     while !matches!(driver.next_event().await.unwrap(), Event::Opened(_)) {}
     let connection = driver.connection();
     let session = connection.begin_session().unwrap();
-    let options = LinkOptions {
-        name: "in".to_owned(),
-        target: Target::new("queue"),
-        ..LinkOptions::default()
-    };
+    let options =
+        LinkOptions { name: "in".to_owned(), target: Target::new("queue"), ..LinkOptions::default() };
     let sender = connection.attach_sender(session, options).unwrap();
     let options = LinkOptions {
         name: "out".to_owned(),
@@ -171,11 +144,7 @@ async fn pass(port: u16, messages: usize, batch: usize, under_way: usize) -> Dur
         }
         format = FORMAT_BATCH;
     }
-    let delivery = NewDelivery {
-        tag: &[0; 4],
-        format,
-        settled: false,
-    };
+    let delivery = NewDelivery { tag: &[0; 4], format, settled: false };
     let started = Instant::now();
     let (mut sent, mut completed) = (0, 0);
     poll_fn(|cx| {
@@ -193,9 +162,7 @@ async fn pass(port: u16, messages: usize, batch: usize, under_way: usize) -> Dur
                         }
                         connection.recycle(deliveries);
                     }
-                    Event::SettledBySender {
-                        first, last, state, ..
-                    } => {
+                    Event::SettledBySender { first, last, state, .. } => {
                         assert_eq!(state, Some(DeliveryState::Accepted));
                         completed += last.wrapping_sub(first) as usize + 1;
                     }
@@ -228,10 +195,7 @@ async fn pass(port: u16, messages: usize, batch: usize, under_way: usize) -> Dur
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 fn thread_time() -> Duration {

@@ -26,10 +26,7 @@ pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
 
 /// Makes a directory with its parents, as far as they are not there.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(DIRECTORY_MODE)
-        .create(path)
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
 }
 
 const FILE_MODE: u32 = 0o600;

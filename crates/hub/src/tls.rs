@@ -111,17 +111,12 @@ pub enum TlsError {
 /// A file can't be read, is no PEM, or the two don't fit.
 pub fn load(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates(certificate)?;
-    let private_key =
-        PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|source| TlsError::Pem {
-            path: key.to_owned(),
-            expected: "private key",
-            source,
-        })?;
-    let pair = |source| TlsError::Pair {
-        certificate: certificate.to_owned(),
-        key: key.to_owned(),
+    let private_key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|source| TlsError::Pem {
+        path: key.to_owned(),
+        expected: "private key",
         source,
-    };
+    })?;
+    let pair = |source| TlsError::Pair { certificate: certificate.to_owned(), key: key.to_owned(), source };
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(pair)?
@@ -138,19 +133,13 @@ pub fn load(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsErro
 /// The directory can't be used, or what is in it is not good for this server. Files that are there are never
 /// overwritten.
 pub fn development(directory: &Path, host: &str) -> Result<DevelopmentTls, TlsError> {
-    let [authority, certificate, key] =
-        [AUTHORITY, CERTIFICATE, KEY].map(|name| directory.join(name));
-    let present = [&authority, &certificate, &key]
-        .into_iter()
-        .filter(|path| path.exists())
-        .count();
+    let [authority, certificate, key] = [AUTHORITY, CERTIFICATE, KEY].map(|name| directory.join(name));
+    let present = [&authority, &certificate, &key].into_iter().filter(|path| path.exists()).count();
     match present {
         0 => make(directory, host)?,
         3 => {}
         _ => {
-            return Err(TlsError::Incomplete {
-                directory: directory.to_owned(),
-            });
+            return Err(TlsError::Incomplete { directory: directory.to_owned() });
         }
     }
     let server = load(&certificate, &key)?;
@@ -169,15 +158,10 @@ impl DevelopmentTls {
     /// The file can't be written, or holds something else, which is left alone.
     pub fn copy_authority(&self, path: &Path) -> Result<(), TlsError> {
         let authority = read(&self.authority)?;
-        let failed = |source| TlsError::File {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| TlsError::File { path: path.to_owned(), source };
         match fs::read(path) {
             Ok(present) if present == authority => Ok(()),
-            Ok(_) => Err(TlsError::Taken {
-                path: path.to_owned(),
-            }),
+            Ok(_) => Err(TlsError::Taken { path: path.to_owned() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 write_new(path, &authority, EVERYONE_READS)
             }
@@ -187,15 +171,10 @@ impl DevelopmentTls {
 }
 
 fn make(directory: &Path, host: &str) -> Result<(), TlsError> {
-    let making = |source| TlsError::Making {
-        host: host.to_owned(),
-        source,
-    };
+    let making = |source| TlsError::Making { host: host.to_owned(), source };
     let authority_key = KeyPair::generate().map_err(making)?;
     let mut authority = CertificateParams::new(Vec::new()).map_err(making)?;
-    authority
-        .distinguished_name
-        .push(DnType::CommonName, "Parshall development authority");
+    authority.distinguished_name.push(DnType::CommonName, "Parshall development authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let authority_certificate = authority.self_signed(&authority_key).map_err(making)?;
@@ -208,9 +187,7 @@ fn make(directory: &Path, host: &str) -> Result<(), TlsError> {
     }
     let server_key = KeyPair::generate().map_err(making)?;
     let mut server = CertificateParams::new(names).map_err(making)?;
-    server
-        .distinguished_name
-        .push(DnType::CommonName, "Parshall development server");
+    server.distinguished_name.push(DnType::CommonName, "Parshall development server");
     server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     // Verifiers that are strict about the standard ask for it.
@@ -218,34 +195,17 @@ fn make(directory: &Path, host: &str) -> Result<(), TlsError> {
     let issuer = Issuer::from_params(&authority, &authority_key);
     let server_certificate = server.signed_by(&server_key, &issuer).map_err(making)?;
 
-    fs::create_dir_all(directory).map_err(|source| TlsError::File {
-        path: directory.to_owned(),
-        source,
-    })?;
-    write_new(
-        &directory.join(KEY),
-        server_key.serialize_pem().as_bytes(),
-        OWNER_ONLY,
-    )?;
-    write_new(
-        &directory.join(CERTIFICATE),
-        server_certificate.pem().as_bytes(),
-        EVERYONE_READS,
-    )?;
-    write_new(
-        &directory.join(AUTHORITY),
-        authority_certificate.pem().as_bytes(),
-        EVERYONE_READS,
-    )
+    fs::create_dir_all(directory).map_err(|source| TlsError::File { path: directory.to_owned(), source })?;
+    write_new(&directory.join(KEY), server_key.serialize_pem().as_bytes(), OWNER_ONLY)?;
+    write_new(&directory.join(CERTIFICATE), server_certificate.pem().as_bytes(), EVERYONE_READS)?;
+    write_new(&directory.join(AUTHORITY), authority_certificate.pem().as_bytes(), EVERYONE_READS)
 }
 
 /// What other machines call this one, if that can be in a certificate.
 fn machine_name() -> Option<String> {
     let system = rustix::system::uname();
     let name = system.nodename().to_str().ok()?;
-    ServerName::try_from(name)
-        .ok()
-        .map(|_valid| name.to_owned())
+    ServerName::try_from(name).ok().map(|_valid| name.to_owned())
 }
 
 /// Checks the certificate as a client will that trusts the authority alone.
@@ -267,14 +227,9 @@ fn verify(authority: &Path, certificate: &Path, host: &str) -> Result<(), String
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let unreadable = |source| TlsError::Pem {
-        path: path.to_owned(),
-        expected: "certificate",
-        source,
-    };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(path)?)
-        .collect::<Result<_, _>>()
-        .map_err(unreadable)?;
+    let unreadable = |source| TlsError::Pem { path: path.to_owned(), expected: "certificate", source };
+    let chain: Vec<_> =
+        CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<_, _>>().map_err(unreadable)?;
     if chain.is_empty() {
         return Err(unreadable(pem::Error::NoItemsFound));
     }
@@ -282,10 +237,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|source| TlsError::File {
-        path: path.to_owned(),
-        source,
-    })
+    fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source })
 }
 
 /// Writes a file that must not be there yet, with its permissions from the first moment on.
@@ -295,10 +247,7 @@ fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), TlsError> {
     options
         .open(path)
         .and_then(|mut file| file.write_all(content))
-        .map_err(|source| TlsError::File {
-            path: path.to_owned(),
-            source,
-        })
+        .map_err(|source| TlsError::File { path: path.to_owned(), source })
 }
 
 /// Named in full, so that it makes no difference what other crates choose for the whole process.
@@ -327,10 +276,7 @@ mod tests {
         let directory = directory.path().join("new");
         let made = development(&directory, "hubs.example").unwrap();
         let first = fs::read(&made.authority).unwrap();
-        let mode = fs::metadata(directory.join(KEY))
-            .unwrap()
-            .permissions()
-            .mode();
+        let mode = fs::metadata(directory.join(KEY)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         for name in LOOPBACK_NAMES.into_iter().chain(["hubs.example"]) {
             development(&directory, name).unwrap();
@@ -342,11 +288,7 @@ mod tests {
     fn the_certificate_is_good_for_every_name_of_this_machine() {
         let directory = tempfile::tempdir().unwrap();
         development(directory.path(), "hubs.example").unwrap();
-        for name in LOOPBACK_NAMES
-            .into_iter()
-            .map(str::to_owned)
-            .chain(machine_name())
-        {
+        for name in LOOPBACK_NAMES.into_iter().map(str::to_owned).chain(machine_name()) {
             development(directory.path(), &name).unwrap();
         }
     }
@@ -373,10 +315,7 @@ mod tests {
         let before = fs::read(directory.path().join(CERTIFICATE)).unwrap();
         let error = development(directory.path(), "two.example").unwrap_err();
         assert!(matches!(error, TlsError::Unfit { .. }), "{error}");
-        assert_eq!(
-            fs::read(directory.path().join(CERTIFICATE)).unwrap(),
-            before
-        );
+        assert_eq!(fs::read(directory.path().join(CERTIFICATE)).unwrap(), before);
     }
 
     #[test]
@@ -397,16 +336,7 @@ mod tests {
         let missing = load(&directory.path().join("none.pem"), &one.join(KEY)).unwrap_err();
         assert!(matches!(missing, TlsError::File { .. }), "{missing}");
         let swapped = load(&one.join(KEY), &one.join(CERTIFICATE)).unwrap_err();
-        assert!(
-            matches!(
-                swapped,
-                TlsError::Pem {
-                    expected: "certificate",
-                    ..
-                }
-            ),
-            "{swapped}"
-        );
+        assert!(matches!(swapped, TlsError::Pem { expected: "certificate", .. }), "{swapped}");
         let mixed = load(&one.join(CERTIFICATE), &two.join(KEY)).unwrap_err();
         assert!(matches!(mixed, TlsError::Pair { .. }), "{mixed}");
     }

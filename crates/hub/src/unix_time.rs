@@ -11,13 +11,9 @@ pub struct UnixTime {
 
 impl UnixTime {
     /// Earlier than everything.
-    pub const MIN: Self = Self {
-        milliseconds: i64::MIN,
-    };
+    pub const MIN: Self = Self { milliseconds: i64::MIN };
     /// Later than everything.
-    pub const MAX: Self = Self {
-        milliseconds: i64::MAX,
-    };
+    pub const MAX: Self = Self { milliseconds: i64::MAX };
 
     /// The instant that is this many milliseconds after the start of 1970.
     #[must_use]
@@ -35,9 +31,7 @@ impl UnixTime {
     #[must_use]
     pub fn saturating_sub(self, duration: Duration) -> Self {
         let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        Self {
-            milliseconds: self.milliseconds.saturating_sub(milliseconds),
-        }
+        Self { milliseconds: self.milliseconds.saturating_sub(milliseconds) }
     }
 }
 
@@ -45,8 +39,9 @@ impl From<SystemTime> for UnixTime {
     fn from(time: SystemTime) -> Self {
         let milliseconds = match time.duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
-            Err(before) => i64::try_from(before.duration().as_millis())
-                .map_or(i64::MIN, |milliseconds| -milliseconds),
+            Err(before) => {
+                i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |milliseconds| -milliseconds)
+            }
         };
         Self { milliseconds }
     }
@@ -64,22 +59,14 @@ mod tests {
 
     #[test]
     fn system_time_is_rounded_to_milliseconds_on_both_sides_of_the_epoch() {
-        assert_eq!(
-            UnixTime::from(UNIX_EPOCH + Duration::from_micros(1_999)).milliseconds(),
-            1
-        );
-        assert_eq!(
-            UnixTime::from(UNIX_EPOCH - Duration::from_millis(3)).milliseconds(),
-            -3
-        );
+        assert_eq!(UnixTime::from(UNIX_EPOCH + Duration::from_micros(1_999)).milliseconds(), 1);
+        assert_eq!(UnixTime::from(UNIX_EPOCH - Duration::from_millis(3)).milliseconds(), -3);
     }
 
     #[test]
     fn subtraction_stops_at_the_earliest_instant() {
         assert_eq!(
-            UnixTime::from_milliseconds(5)
-                .saturating_sub(Duration::from_millis(7))
-                .milliseconds(),
+            UnixTime::from_milliseconds(5).saturating_sub(Duration::from_millis(7)).milliseconds(),
             -2
         );
         assert_eq!(UnixTime::MIN.saturating_sub(Duration::MAX), UnixTime::MIN);

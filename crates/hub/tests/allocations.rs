@@ -3,22 +3,13 @@
 //! A counting allocator is the program's own, so this file has one test only: nothing else may run beside it. The
 //! log gets its memory by blocks, hence the bound: none at all while a block lasts, a few per block beyond.
 
-#![expect(
-    unsafe_code,
-    reason = "an allocator that counts has to be an allocator"
-)]
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper that fails fails its test, with the place"
-)]
+#![expect(unsafe_code, reason = "an allocator that counts has to be an allocator")]
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test, with the place")]
 
 use hub::UnixTime;
-use hub::log::{
-    BlockPool, LogLimits, NewRecord, PartitionLog, Readiness, Start, Subscriber, WhenFull,
-};
+use hub::log::{BlockPool, LogLimits, NewRecord, PartitionLog, Readiness, Start, Subscriber, WhenFull};
 use hub::queue::{
-    Deliveries, LockToken, NewMessage, QueueOptions, QueueStore, ReceiveMode, ReceiveRequest,
-    Settlement,
+    Deliveries, LockToken, NewMessage, QueueOptions, QueueStore, ReceiveMode, ReceiveRequest, Settlement,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -62,20 +53,11 @@ fn hot_paths_allocate_nothing_per_event() {
 fn a_queue_allocates_nothing_per_message() {
     const NOW: UnixTime = UnixTime::from_milliseconds(1);
     const MESSAGES: usize = 64;
-    let queue = QueueStore::in_memory()
-        .create_queue("orders", QueueOptions::default())
-        .unwrap();
+    let queue = QueueStore::in_memory().create_queue("orders", QueueOptions::default()).unwrap();
     let pieces = [&[0x00, 0x53, 0x75, 0xa0, 12][..], &[7; 12]];
-    let message = NewMessage {
-        sections: &pieces,
-        ..NewMessage::default()
-    };
-    let request = ReceiveRequest {
-        mode: ReceiveMode::PeekLock,
-        session: None,
-        messages: MESSAGES,
-        bytes: usize::MAX,
-    };
+    let message = NewMessage { sections: &pieces, ..NewMessage::default() };
+    let request =
+        ReceiveRequest { mode: ReceiveMode::PeekLock, session: None, messages: MESSAGES, bytes: usize::MAX };
     let mut deliveries = Deliveries::new();
     let mut tokens = Vec::new();
     let mut through = |batches: u64| {
@@ -96,31 +78,17 @@ fn a_queue_allocates_nothing_per_message() {
     through(4_000);
     // The list of tokens above, and now and then an ordered set of pages.
     let allocations = allocations_of(|| through(4_000));
-    assert!(
-        allocations <= 3 * 4_000,
-        "{allocations} allocations for {} messages",
-        4_000 * MESSAGES
-    );
+    assert!(allocations <= 3 * 4_000, "{allocations} allocations for {} messages", 4_000 * MESSAGES);
 }
 
 fn appending_and_reading_allocate_nothing_per_event() {
     const RECORDS: u64 = 16;
-    let limits = LogLimits {
-        bytes: ByteSize::from_mebibytes(4),
-        when_full: WhenFull::Retention,
-        retention: None,
-    };
-    let log = Arc::new(PartitionLog::new(
-        limits,
-        BlockPool::new(ByteSize::from_mebibytes(8)),
-    ));
+    let limits =
+        LogLimits { bytes: ByteSize::from_mebibytes(4), when_full: WhenFull::Retention, retention: None };
+    let log = Arc::new(PartitionLog::new(limits, BlockPool::new(ByteSize::from_mebibytes(8))));
     let payload = [7; 16];
     let sections = [&[0x00, 0x53, 0x75, 0xa0, 16][..], &payload];
-    let record = NewRecord {
-        annotation_count: 1,
-        annotations: b"\xa3\x01k\xa1\x01v",
-        sections: &sections,
-    };
+    let record = NewRecord { annotation_count: 1, annotations: b"\xa3\x01k\xa1\x01v", sections: &sections };
     let append_batches = |batches: u64| {
         for _ in 0..batches {
             let appended = log.append::<()>(UnixTime::from_milliseconds(1), |encoder| {
@@ -139,11 +107,7 @@ fn appending_and_reading_allocate_nothing_per_event() {
     // A whole turn of the log: about eight segments of half a mebibyte, each with a reference count of its own.
     let segments = 20_000 * RECORDS * 32 / (512 * 1024) + 2;
     let appending = allocations_of(|| append_batches(20_000));
-    assert!(
-        appending <= 2 * segments,
-        "{appending} allocations for {} events",
-        20_000 * RECORDS
-    );
+    assert!(appending <= 2 * segments, "{appending} allocations for {} events", 20_000 * RECORDS);
 
     // Within a block, none at all.
     let mut least = u64::MAX;
@@ -156,10 +120,7 @@ fn appending_and_reading_allocate_nothing_per_event() {
     let mut read = 0;
     let reading = allocations_of(|| {
         while let Some(chunk) = log.read(&mut cursor, 64 * 1024) {
-            read += chunk
-                .records()
-                .map(|record| record.sections.len() as u64 & 1)
-                .sum::<u64>();
+            read += chunk.records().map(|record| record.sections.len() as u64 & 1).sum::<u64>();
         }
     });
     assert!(read > 50_000, "{read}");
@@ -172,15 +133,9 @@ fn appending_and_reading_allocate_nothing_per_event() {
     let mut wait_and_wake = || {
         assert_eq!(subscription.arm(&cursor), Readiness::Waiting);
         let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(
-            subscriber.poll_ready(&mut context, &mut keys),
-            Poll::Pending
-        );
+        assert_eq!(subscriber.poll_ready(&mut context, &mut keys), Poll::Pending);
         append_batches(1);
-        assert_eq!(
-            subscriber.poll_ready(&mut context, &mut keys),
-            Poll::Ready(())
-        );
+        assert_eq!(subscriber.poll_ready(&mut context, &mut keys), Poll::Ready(()));
         assert_eq!(keys, [5]);
         keys.clear();
         while log.read(&mut cursor, usize::MAX).is_some() {}

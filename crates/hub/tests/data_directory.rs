@@ -1,9 +1,6 @@
 //! A namespace with a data directory: what outlives the process, whose the directory is, and what is refused.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,8 +11,8 @@ use hub::UnixTime;
 use hub::log::disk::{StorageOptions, SyncPolicy};
 use hub::log::{AppendError, NewRecord};
 use hub::namespace::{
-    DataDirectoryError, EntityError, HubConfig, Namespace, NamespaceConfig, NamespaceError,
-    Partition, QueueConfig, StorageConfig, TopicConfig,
+    DataDirectoryError, EntityError, HubConfig, Namespace, NamespaceConfig, NamespaceError, Partition,
+    QueueConfig, StorageConfig, TopicConfig,
 };
 use hub::queue::{Entity, NewMessage, QueueOptions};
 
@@ -23,10 +20,7 @@ fn config(directory: &Path, hubs: Vec<HubConfig>) -> NamespaceConfig {
     NamespaceConfig {
         storage: Some(StorageConfig {
             directory: directory.to_owned(),
-            options: StorageOptions {
-                sync: SyncPolicy::Os,
-                ..StorageOptions::default()
-            },
+            options: StorageOptions { sync: SyncPolicy::Os, ..StorageOptions::default() },
         }),
         ..NamespaceConfig::with_hubs(hubs)
     }
@@ -49,11 +43,7 @@ fn refusal(directory: &Path, hubs: Vec<HubConfig>) -> DataDirectoryError {
 }
 
 fn append(partition: &Partition, count: usize) -> Result<(), AppendError> {
-    let record = NewRecord {
-        annotation_count: 0,
-        annotations: &[],
-        sections: &[b"an event"],
-    };
+    let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[b"an event"] };
     partition
         .append(at(2_000), |encoder| {
             (0..count).for_each(|_| encoder.push(&record));
@@ -93,22 +83,12 @@ fn everything(directory: &Path) -> Vec<PathBuf> {
 fn hubs_consumer_groups_and_events_outlive_the_process() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("made/on/demand");
-    let declared = || {
-        vec![HubConfig {
-            consumer_groups: vec!["billing".into()],
-            ..HubConfig::new("Orders/2026", 3)
-        }]
-    };
+    let declared =
+        || vec![HubConfig { consumer_groups: vec!["billing".into()], ..HubConfig::new("Orders/2026", 3) }];
     let namespace = open(&path, declared()).unwrap();
-    namespace
-        .create_hub(&HubConfig::new("audit", 1), at(1_500))
-        .unwrap();
-    namespace
-        .create_consumer_group("orders/2026", "Readers")
-        .unwrap();
-    namespace
-        .delete_consumer_group("orders/2026", "BILLING")
-        .unwrap();
+    namespace.create_hub(&HubConfig::new("audit", 1), at(1_500)).unwrap();
+    namespace.create_consumer_group("orders/2026", "Readers").unwrap();
+    namespace.delete_consumer_group("orders/2026", "BILLING").unwrap();
     append(&namespace.hub("orders/2026").unwrap().partitions()[2], 5).unwrap();
     namespace.close().unwrap();
     drop(namespace);
@@ -121,10 +101,7 @@ fn hubs_consumer_groups_and_events_outlive_the_process() {
     assert_eq!(hub.created_at(), at(1_000));
     assert_eq!(namespace.hub("audit").unwrap().created_at(), at(1_500));
     let stats = hub.partitions()[2].log().stats();
-    assert_eq!(
-        (stats.begin_sequence_number, stats.last_sequence_number),
-        (0, Some(4))
-    );
+    assert_eq!((stats.begin_sequence_number, stats.last_sequence_number), (0, Some(4)));
     assert!(hub.partitions()[0].log().stats().is_empty);
     namespace.close().unwrap();
     drop((namespace, hub));
@@ -134,10 +111,7 @@ fn hubs_consumer_groups_and_events_outlive_the_process() {
     hubs.push(HubConfig::new("new", 2));
     let namespace = open(&path, hubs).unwrap();
     assert_eq!(names(&namespace), ["Orders/2026", "audit", "new"]);
-    assert_eq!(
-        groups(&namespace, "orders/2026"),
-        ["$Default", "billing", "Readers"]
-    );
+    assert_eq!(groups(&namespace, "orders/2026"), ["$Default", "billing", "Readers"]);
 }
 
 #[test]
@@ -162,10 +136,7 @@ fn a_newer_version_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), vec![HubConfig::new("a", 1)]).unwrap());
     let version = directory.path().join("VERSION");
-    assert_eq!(
-        fs::read_to_string(&version).unwrap(),
-        "parshall data directory, version 2\n"
-    );
+    assert_eq!(fs::read_to_string(&version).unwrap(), "parshall data directory, version 2\n");
     fs::write(&version, "parshall data directory, version 3\n").unwrap();
     let before = everything(directory.path());
     let error = refusal(directory.path(), vec![HubConfig::new("b", 1)]);
@@ -181,20 +152,11 @@ fn a_newer_version_is_refused_and_left_alone() {
 
 #[test]
 fn a_directory_of_someone_else_is_refused_and_left_alone() {
-    for (name, content) in [
-        ("thesis.tex", "important"),
-        ("VERSION", "4.2"),
-        ("manifest.json", "{}"),
-    ] {
+    for (name, content) in [("thesis.tex", "important"), ("VERSION", "4.2"), ("manifest.json", "{}")] {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(name), content).unwrap();
         let error = refusal(directory.path(), vec![]);
-        assert_eq!(
-            error,
-            DataDirectoryError::Foreign {
-                path: directory.path().to_owned()
-            }
-        );
+        assert_eq!(error, DataDirectoryError::Foreign { path: directory.path().to_owned() });
         assert_eq!(everything(directory.path()), [PathBuf::from(name)]);
     }
     // What a file system puts there, and what a first start that was cut short leaves, is nobody's.
@@ -209,11 +171,8 @@ fn a_directory_of_someone_else_is_refused_and_left_alone() {
 fn what_is_declared_must_not_contradict_what_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path(), vec![HubConfig::new("Orders", 4)]).unwrap());
-    let error = open(
-        directory.path(),
-        vec![HubConfig::new("new", 1), HubConfig::new("orders", 8)],
-    )
-    .unwrap_err();
+    let error =
+        open(directory.path(), vec![HubConfig::new("new", 1), HubConfig::new("orders", 8)]).unwrap_err();
     assert_eq!(
         error,
         NamespaceError::DataDirectory {
@@ -236,19 +195,13 @@ fn a_file_in_the_way_and_a_manifest_that_is_none_are_told_in_one_line() {
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
     let error = refusal(&file.join("beneath"), vec![]).to_string();
-    assert!(
-        error.ends_with("can't be used: it can't be made: Not a directory (os error 20)"),
-        "{error}"
-    );
+    assert!(error.ends_with("can't be used: it can't be made: Not a directory (os error 20)"), "{error}");
 
     let path = directory.path().join("data");
     drop(open(&path, vec![HubConfig::new("a", 1)]).unwrap());
     fs::write(path.join("manifest.json"), "{\"hubs\": 3}").unwrap();
     let error = refusal(&path, vec![]).to_string();
-    assert!(
-        error.contains("manifest.json can't be read: ") && error.lines().count() == 1,
-        "{error}"
-    );
+    assert!(error.contains("manifest.json can't be read: ") && error.lines().count() == 1, "{error}");
 }
 
 #[test]
@@ -260,37 +213,26 @@ fn a_deleted_hub_leaves_no_file_and_its_name_can_be_given_again() {
     namespace.delete_hub("ORDERS").unwrap();
     assert!(old.is_deleted() && old.partitions()[0].is_deleted());
     assert!(namespace.hub("orders").is_none());
-    assert!(matches!(
-        append(&old.partitions()[1], 1),
-        Err(AppendError::Unavailable(_))
-    ));
+    assert!(matches!(append(&old.partitions()[1], 1), Err(AppendError::Unavailable(_))));
     let folders = || fs::read_dir(directory.path().join("hubs")).unwrap().count();
     assert_eq!(folders(), 0);
 
-    let new = namespace
-        .create_hub(&HubConfig::new("orders", 2), at(3_000))
-        .unwrap();
+    let new = namespace.create_hub(&HubConfig::new("orders", 2), at(3_000)).unwrap();
     append(&new.partitions()[1], 2).unwrap();
     namespace.close().unwrap();
     drop((namespace, old, new));
     let namespace = open(directory.path(), vec![]).unwrap();
     let hub = namespace.hub("orders").unwrap();
     assert_eq!(hub.created_at(), at(3_000));
-    assert_eq!(
-        hub.partitions()[1].log().stats().last_sequence_number,
-        Some(1)
-    );
+    assert_eq!(hub.partitions()[1].log().stats().last_sequence_number, Some(1));
     assert_eq!(folders(), 1, "of the one partition that has events");
 }
 
 #[test]
 fn what_a_deletion_left_that_was_cut_short_is_removed_at_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
-    let namespace = open(
-        directory.path(),
-        vec![HubConfig::new("orders", 1), HubConfig::new("old", 1)],
-    )
-    .unwrap();
+    let namespace =
+        open(directory.path(), vec![HubConfig::new("orders", 1), HubConfig::new("old", 1)]).unwrap();
     append(&namespace.hub("old").unwrap().partitions()[0], 3).unwrap();
     namespace.close().unwrap();
     let hubs = directory.path().join("hubs");
@@ -301,21 +243,14 @@ fn what_a_deletion_left_that_was_cut_short_is_removed_at_the_next_start() {
     fs::create_dir(hubs.join("old~2.0")).unwrap();
     fs::write(&segment, content).unwrap();
     fs::create_dir(hubs.join("_deleted-older~1.7")).unwrap();
-    fs::write(
-        hubs.join("_deleted-older~1.7/00000000000000000000.log"),
-        "x",
-    )
-    .unwrap();
+    fs::write(hubs.join("_deleted-older~1.7/00000000000000000000.log"), "x").unwrap();
     fs::write(directory.path().join("manifest.json.new"), "{\"last").unwrap();
     fs::write(hubs.join("notes"), "someone's").unwrap();
     fs::create_dir(hubs.join("backup~of mine")).unwrap();
     drop(namespace);
     let namespace = open(directory.path(), vec![]).unwrap();
     assert_eq!(names(&namespace), ["orders"]);
-    let mut left: Vec<_> = fs::read_dir(&hubs)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    let mut left: Vec<_> = fs::read_dir(&hubs).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["backup~of mine", "notes"]);
     // Once the folders are gone, the manifest forgets the hub.
@@ -332,10 +267,7 @@ fn filled() -> tempfile::TempDir {
     for (hub, count) in [("a", 500), ("b", 400)] {
         append(&namespace.hub(hub).unwrap().partitions()[0], count).unwrap();
     }
-    let message = NewMessage {
-        sections: &[MESSAGE],
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[MESSAGE], ..NewMessage::default() };
     for name in ["Jobs", "team/news"] {
         match namespace.queue_or_topic(name).unwrap() {
             Entity::Queue(queue) => drop(queue.enqueue(at(2_000), &[message; 7]).unwrap()),
@@ -349,18 +281,12 @@ fn filled() -> tempfile::TempDir {
 fn declared(directory: &Path) -> NamespaceConfig {
     let jobs = QueueConfig {
         name: "Jobs".into(),
-        options: QueueOptions {
-            lock_duration: Duration::from_secs(17),
-            ..QueueOptions::default()
-        },
+        options: QueueOptions { lock_duration: Duration::from_secs(17), ..QueueOptions::default() },
     };
     NamespaceConfig {
         queues: vec![jobs],
         topics: vec![TopicConfig::new("team/news", ["all", "audit"])],
-        ..config(
-            directory,
-            vec![HubConfig::new("a", 1), HubConfig::new("b", 1)],
-        )
+        ..config(directory, vec![HubConfig::new("a", 1), HubConfig::new("b", 1)])
     }
 }
 
@@ -373,10 +299,7 @@ fn served(namespace: &Namespace) -> Vec<(String, u64)> {
         let count = end - stats.begin_sequence_number;
         served.push((hub.name().to_owned(), count));
     }
-    for entity in namespace
-        .queues()
-        .map_or_else(Vec::new, |queues| queues.entities())
-    {
+    for entity in namespace.queues().map_or_else(Vec::new, |queues| queues.entities()) {
         match entity {
             Entity::Queue(queue) => served.push((queue.name().to_owned(), queue.counts().active)),
             Entity::Topic(topic) => served.extend(topic.subscriptions().iter().map(|each| {
@@ -389,13 +312,7 @@ fn served(namespace: &Namespace) -> Vec<(String, u64)> {
 }
 
 fn everything_served() -> Vec<(String, u64)> {
-    let all = [
-        ("a", 500),
-        ("b", 400),
-        ("Jobs", 7),
-        ("team/news/all", 7),
-        ("team/news/audit", 7),
-    ];
+    let all = [("a", 500), ("b", 400), ("Jobs", 7), ("team/news/all", 7), ("team/news/audit", 7)];
     all.map(|(name, count)| (name.to_owned(), count)).to_vec()
 }
 
@@ -407,9 +324,7 @@ fn queues_and_topics_are_served_again_though_nothing_declares_them() {
     let directory = filled();
     let namespace = open(directory.path(), vec![]).unwrap();
     assert_eq!(served(&namespace), everything_served());
-    let Some(Entity::Queue(jobs)) = namespace.queue_or_topic("jobs") else {
-        panic!("there is no queue")
-    };
+    let Some(Entity::Queue(jobs)) = namespace.queue_or_topic("jobs") else { panic!("there is no queue") };
     assert_eq!(jobs.options().lock_duration, Duration::from_secs(17));
     assert_eq!(namespace.queue_configs().len(), 1);
     drop((namespace, jobs));
@@ -439,16 +354,10 @@ fn queues_and_topics_are_served_again_though_nothing_declares_them() {
         ..config(directory.path(), vec![])
     };
     let refused = Namespace::new(&declaration, at(3_000)).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "topics[0].name: there is a queue with the name \"jobs\""
-    );
+    assert_eq!(refused.to_string(), "topics[0].name: there is a queue with the name \"jobs\"");
     let hub = config(directory.path(), vec![HubConfig::new("jobs", 1)]);
     let refused = Namespace::new(&hub, at(3_000)).unwrap_err();
-    assert!(
-        matches!(refused, NamespaceError::KeptQueue { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, NamespaceError::KeptQueue { .. }), "{refused}");
 }
 
 #[test]
@@ -490,10 +399,7 @@ fn an_older_manifest_that_misses_what_has_data_is_refused() {
     let newer = fs::read(&manifest).unwrap();
     fs::write(&manifest, &older).unwrap();
     let refused = refusal(directory.path(), vec![]).to_string();
-    assert!(
-        refused.contains("hubs/b~2.0 holds data of a hub"),
-        "{refused}"
-    );
+    assert!(refused.contains("hubs/b~2.0 holds data of a hub"), "{refused}");
     fs::write(&manifest, newer).unwrap();
     let namespace = open(directory.path(), with_b).unwrap();
     let stats = namespace.hub("b").unwrap().partitions()[0].log().stats();
@@ -536,21 +442,12 @@ fn whichever_file_is_missing_it_is_named_or_everything_is_served() {
         fs::remove_file(directory.path().join(&name)).unwrap();
         match Namespace::new(&config(directory.path(), vec![]), at(3_000)) {
             Ok(namespace) => {
-                assert_eq!(
-                    served(&namespace),
-                    everything_served(),
-                    "{}",
-                    name.display()
-                );
+                assert_eq!(served(&namespace), everything_served(), "{}", name.display());
                 served_all += 1;
             }
             Err(error) => {
                 let named = name.file_name().unwrap().to_str().unwrap();
-                assert!(
-                    error.to_string().contains(named),
-                    "{}: {error}",
-                    name.display()
-                );
+                assert!(error.to_string().contains(named), "{}: {error}", name.display());
                 refused += 1;
             }
         }
@@ -600,11 +497,7 @@ fn what_is_written_is_for_its_owner_alone_and_the_directory_that_was_there_keeps
     let made = everything(&path);
     assert!(made.len() >= 14, "{made:?}");
     for name in made {
-        let expected = if path.join(&name).is_dir() {
-            0o700
-        } else {
-            0o600
-        };
+        let expected = if path.join(&name).is_dir() { 0o700 } else { 0o600 };
         assert_eq!(mode(&path.join(&name)), expected, "{}", name.display());
     }
 }
@@ -616,9 +509,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     // The new manifest can't be written where a folder has its name.
     fs::create_dir(directory.path().join("manifest.json.new")).unwrap();
     let refused = [
-        namespace
-            .create_hub(&HubConfig::new("new", 1), at(3_000))
-            .map(drop),
+        namespace.create_hub(&HubConfig::new("new", 1), at(3_000)).map(drop),
         namespace.delete_hub("orders"),
         namespace.create_consumer_group("orders", "g").map(drop),
     ];

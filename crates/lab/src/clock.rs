@@ -11,9 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// An instant of a run, in microseconds since the run's epoch.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunTime(u64);
 
@@ -27,11 +25,7 @@ impl RunTime {
     /// The instant `microseconds` after the epoch; later ones than [`Self::LATEST`] become it.
     #[must_use]
     pub const fn from_micros(microseconds: u64) -> Self {
-        if microseconds > Self::LATEST.0 {
-            Self::LATEST
-        } else {
-            Self(microseconds)
-        }
+        if microseconds > Self::LATEST.0 { Self::LATEST } else { Self(microseconds) }
     }
 
     /// Microseconds since the epoch.
@@ -87,9 +81,7 @@ impl RunClock {
     /// A clock whose epoch is this moment.
     #[must_use]
     pub fn starting_now() -> Self {
-        Self {
-            epoch_ns: monotonic_ns(),
-        }
+        Self { epoch_ns: monotonic_ns() }
     }
 
     /// The present instant. One reading costs about 20 ns: take one per chunk, not one per event.
@@ -109,20 +101,14 @@ impl WallClock {
 
     fn showing(unix: Duration, now: RunTime) -> Self {
         let unix_us = i64::try_from(unix.as_micros()).unwrap_or(i64::MAX);
-        Self {
-            ahead_us: unix_us - now.as_micros() as i64,
-        }
+        Self { ahead_us: unix_us - now.as_micros() as i64 }
     }
 
     /// When it was that date; the epoch of the run for all dates before it.
     #[must_use]
     pub const fn run_time(self, unix_ms: i64) -> RunTime {
         let since_epoch = unix_ms.saturating_mul(1_000).saturating_sub(self.ahead_us);
-        if since_epoch < 0 {
-            RunTime::EPOCH
-        } else {
-            RunTime::from_micros(since_epoch as u64)
-        }
+        if since_epoch < 0 { RunTime::EPOCH } else { RunTime::from_micros(since_epoch as u64) }
     }
 }
 
@@ -153,14 +139,8 @@ mod tests {
         let now = RunTime::from_micros(2_000_300);
         let wall = WallClock::showing(Duration::from_micros(1_700_000_000_000_500), now);
         // Half a millisecond before now, since dates are cut to milliseconds.
-        assert_eq!(
-            wall.run_time(1_700_000_000_000),
-            RunTime::from_micros(1_999_800)
-        );
-        assert_eq!(
-            wall.run_time(1_700_000_000_001),
-            RunTime::from_micros(2_000_800)
-        );
+        assert_eq!(wall.run_time(1_700_000_000_000), RunTime::from_micros(1_999_800));
+        assert_eq!(wall.run_time(1_700_000_000_001), RunTime::from_micros(2_000_800));
         assert_eq!(wall.run_time(1_699_999_990_000), RunTime::EPOCH);
         assert_eq!(wall.run_time(i64::MIN), RunTime::EPOCH);
         assert_eq!(wall.run_time(i64::MAX), RunTime::LATEST);

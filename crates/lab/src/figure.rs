@@ -18,11 +18,7 @@ pub fn count(value: u64) -> String {
 /// Events per second: whole from 100 on, with one decimal below.
 #[must_use]
 pub fn rate(value: f64) -> String {
-    if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        count(value.round() as u64)
-    }
+    if value < 99.95 { format!("{value:.1}") } else { count(value.round() as u64) }
 }
 
 /// A share in percent, without its sign: `97.3`.
@@ -119,27 +115,18 @@ mod tests {
 
     #[test]
     fn thousands_are_separated() {
-        assert_eq!(
-            [0, 12, 999, 1_000, 1_234_567].map(count),
-            ["0", "12", "999", "1,000", "1,234,567"]
-        );
+        assert_eq!([0, 12, 999, 1_000, 1_234_567].map(count), ["0", "12", "999", "1,000", "1,234,567"]);
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
     }
 
     #[test]
     fn rates_have_a_decimal_only_while_they_are_small() {
-        assert_eq!(
-            [0.0, 3.25, 99.94, 99.96, 11_859.4].map(rate),
-            ["0.0", "3.2", "99.9", "100", "11,859"]
-        );
+        assert_eq!([0.0, 3.25, 99.94, 99.96, 11_859.4].map(rate), ["0.0", "3.2", "99.9", "100", "11,859"]);
     }
 
     #[test]
     fn sizes_and_times_take_the_unit_that_fits() {
-        assert_eq!(
-            [0.0, 512.0, 1024.0, 43_201_331.0].map(bytes),
-            ["0 B", "512 B", "1.00 KiB", "41.2 MiB"]
-        );
+        assert_eq!([0.0, 512.0, 1024.0, 43_201_331.0].map(bytes), ["0 B", "512 B", "1.00 KiB", "41.2 MiB"]);
         assert_eq!(bytes(1_073_741_824.0), "1.00 GiB");
         assert_eq!(
             [7.0, 12.345, 850.0, 999.6, 1_240.0, 12_300_000.0].map(duration_us),
@@ -158,10 +145,7 @@ mod tests {
 
     #[test]
     fn axes_get_short_numbers() {
-        assert_eq!(
-            [0.0, 12.0, 2_500_000.0, 300_000.0].map(compact),
-            ["0", "12", "2.5 M", "300 k"]
-        );
+        assert_eq!([0.0, 12.0, 2_500_000.0, 300_000.0].map(compact), ["0", "12", "2.5 M", "300 k"]);
         assert_eq!(compact_duration_us(500.0), "500 µs");
     }
 }

@@ -44,17 +44,8 @@ impl AcceptFailures {
 impl Acceptor {
     /// Accepts what connects to `listener`, where `protocol` is spoken.
     #[must_use]
-    pub const fn new(
-        listener: TcpListener,
-        protocol: &'static str,
-        failures: Arc<AcceptFailures>,
-    ) -> Self {
-        Self {
-            listener,
-            protocol,
-            failures,
-            pause: None,
-        }
+    pub const fn new(listener: TcpListener, protocol: &'static str, failures: Arc<AcceptFailures>) -> Self {
+        Self { listener, protocol, failures, pause: None }
     }
 
     /// The next connection. Failures are logged when they begin and when they are over, and waited out in between.

@@ -119,16 +119,10 @@ mod tests {
             idle.push(TcpStream::connect(address).await.expect("it listens"));
         }
         let answer = asked(address, "GET /health HTTP/1.1\r\nHost: here\r\n\r\n").await;
-        assert!(
-            answer.starts_with("HTTP/1.1 200") && answer.ends_with("well"),
-            "{answer}"
-        );
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well"), "{answer}");
         let mut nothing = [0; 1];
         let first = idle[0].read(&mut nothing).await;
-        assert!(
-            !matches!(first, Ok(1..)),
-            "the first one was ended: {first:?}"
-        );
+        assert!(!matches!(first, Ok(1..)), "the first one was ended: {first:?}");
     }
 
     #[tokio::test]
@@ -137,10 +131,7 @@ mod tests {
         let twice = "GET /health HTTP/1.1\r\nHost: here\r\n\r\n".repeat(2);
         let answer = asked(address, &twice).await;
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
-        let endless = format!(
-            "GET /health HTTP/1.1\r\nX: {}\r\n\r\n",
-            "x".repeat(BUFFER_BYTES)
-        );
+        let endless = format!("GET /health HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(BUFFER_BYTES));
         assert!(asked(address, &endless).await.starts_with("HTTP/1.1 431"));
     }
 

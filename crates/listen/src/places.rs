@@ -44,12 +44,7 @@ impl Places {
     /// `maximum` free places.
     #[must_use]
     pub fn new(maximum: u64) -> Arc<Self> {
-        Arc::new(Self {
-            maximum,
-            state: Mutex::default(),
-            evicted: AtomicU64::new(0),
-            ended: Notify::new(),
-        })
+        Arc::new(Self { maximum, state: Mutex::default(), evicted: AtomicU64::new(0), ended: Notify::new() })
     }
 
     /// How many there are.
@@ -84,12 +79,7 @@ impl Places {
         state.next += 1;
         state.unproven.insert(number, Arc::clone(&lost));
         drop(state);
-        Some(Place {
-            places: Arc::clone(self),
-            number,
-            lost,
-            is_proven: AtomicBool::new(false),
-        })
+        Some(Place { places: Arc::clone(self), number, lost, is_proven: AtomicBool::new(false) })
     }
 
     /// The same, once not too many of those that lost their place are still about to end: their sockets are open until
@@ -186,11 +176,7 @@ mod tests {
         taken[0].prove();
         let newcomer = places.take().expect("the second makes room");
         assert!(is_lost(&taken[1]), "it is told");
-        assert!(
-            [&taken[0], &taken[2], &newcomer]
-                .iter()
-                .all(|place| !is_lost(place))
-        );
+        assert!([&taken[0], &taken[2], &newcomer].iter().all(|place| !is_lost(place)));
         assert_eq!((places.taken(), places.evicted()), (3, 1));
         // A proof that comes too late does not bring the place back, nor does the end of its connection.
         taken[1].prove();

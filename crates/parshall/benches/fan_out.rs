@@ -43,16 +43,8 @@ struct Backlog {
 }
 
 fn cases(quick: bool) -> [Backlog; 3] {
-    let large = &[
-        "embedded.log_per_hub=4 GiB",
-        "embedded.preallocate=true",
-        "load.batch=100",
-    ];
-    let (small_events, large_events) = if quick {
-        (20_000, 5_000)
-    } else {
-        (12_000_000, 3_000_000)
-    };
+    let large = &["embedded.log_per_hub=4 GiB", "embedded.preallocate=true", "load.batch=100"];
+    let (small_events, large_events) = if quick { (20_000, 5_000) } else { (12_000_000, 3_000_000) };
     [
         Backlog {
             name: "16 B, fan-out 32",
@@ -94,11 +86,7 @@ fn relay(case: &Backlog, trials: usize) {
     let result = run(&settings, trials);
     // What the relay reads and writes per event on average: one transfer in, its part of a batch out.
     let bytes = (DELIVERED_OVERHEAD + case.payload_bytes + SENT_OVERHEAD + case.payload_bytes) / 2;
-    let pump = spread(
-        (0..trials)
-            .map(|_| byte_pump(bytes * case.events.min(2_000_000)))
-            .collect(),
-    );
+    let pump = spread((0..trials).map(|_| byte_pump(bytes * case.events.min(2_000_000))).collect());
     let forwarded = &result["forwarded_per_s"];
     let median = forwarded["median"].as_f64().unwrap();
     println!(
@@ -111,10 +99,7 @@ fn relay(case: &Backlog, trials: usize) {
         pump.1 / bytes as f64,
         median / (pump.1 / bytes as f64),
     );
-    assert_eq!(
-        result["delivery"]["lost"], 0,
-        "a fast relay that loses events is worth nothing"
-    );
+    assert_eq!(result["delivery"]["lost"], 0, "a fast relay that loses events is worth nothing");
 }
 
 /// Open load at a fixed rate: latency from the intended instant of each event until the sink has it.
@@ -132,11 +117,7 @@ fn latency(seconds: u64, trials: usize) {
     // Per trial, so that one trial in which the machine stood still does not speak for all.
     let of_trials = |figure: &str| {
         let trials = result["trials"].as_array().unwrap().iter();
-        spread(
-            trials
-                .map(|trial| trial["latency_us"][figure].as_f64().unwrap_or(f64::NAN))
-                .collect(),
-        )
+        spread(trials.map(|trial| trial["latency_us"][figure].as_f64().unwrap_or(f64::NAN)).collect())
     };
     let (p50, p99) = (of_trials("p50"), of_trials("p99"));
     let round_trips = spread((0..trials).map(|_| round_trip()).collect());
@@ -157,16 +138,7 @@ fn latency(seconds: u64, trials: usize) {
 fn run(settings: &[String], trials: usize) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
-    command.args([
-        "run",
-        "fan-out",
-        "--quick",
-        "--format",
-        "json",
-        "--trials",
-        &trials.to_string(),
-        "--out",
-    ]);
+    command.args(["run", "fan-out", "--quick", "--format", "json", "--trials", &trials.to_string(), "--out"]);
     command.arg(folder.path());
     for setting in settings {
         command.args(["--set", setting]);
@@ -258,23 +230,11 @@ fn serve(trials: usize) {
                 .spawn()
                 .unwrap();
             let mut line = String::new();
-            BufReader::new(child.stdout.take().unwrap())
-                .read_line(&mut line)
-                .unwrap();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
             let elapsed = started.elapsed();
             let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-            let resident = status
-                .lines()
-                .find(|line| line.starts_with("VmRSS:"))
-                .unwrap();
-            memory = memory.max(
-                resident
-                    .split_whitespace()
-                    .nth(1)
-                    .unwrap()
-                    .parse::<u64>()
-                    .unwrap(),
-            );
+            let resident = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+            memory = memory.max(resident.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap());
             child.kill().unwrap();
             child.wait().unwrap();
             elapsed.as_secs_f64() * 1e3
@@ -302,18 +262,13 @@ fn serve(trials: usize) {
 /// Minimum, median, maximum.
 fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
-    (
-        values[0],
-        values[values.len() / 2],
-        values[values.len() - 1],
-    )
+    (values[0], values[values.len() / 2], values[values.len() - 1])
 }
 
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    here.set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    here.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     (here, listener.accept().unwrap().0)
 }
 

@@ -31,11 +31,7 @@ use tokio::process::{Child, Command};
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some();
-    let (rounds, renew) = if quick {
-        (1, Duration::from_millis(200))
-    } else {
-        (5, Duration::from_secs(1))
-    };
+    let (rounds, renew) = if quick { (1, Duration::from_millis(200)) } else { (5, Duration::from_secs(1)) };
     let expire = renew * 5;
     println!(
         "{PARTITIONS} partitions under load, greedy, renewed every {renew:?}, expiring after {expire:?}; medians [min-max] of \
@@ -163,10 +159,7 @@ impl Relay {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        Self {
-            child,
-            address: None,
-        }
+        Self { child, address: None }
     }
 
     /// Where its metrics are, once it runs.
@@ -211,17 +204,12 @@ async fn publish(options: EventHubsOptions) {
         for partition in 0..u32::from(PARTITIONS) {
             let fill = |_index: usize, payload: &mut [u8]| payload.fill(0xa5);
             let token = SendToken(u64::from(partition));
-            if publisher
-                .publish_payloads(token, partition, 20, 100, fill)
-                .is_ok()
-            {
+            if publisher.publish_payloads(token, partition, 20, 100, fill).is_ok() {
                 sent += 1;
             }
         }
         while outcomes.len() < sent {
-            poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes))
-                .await
-                .unwrap();
+            poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
         }
         outcomes.clear();
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -25,21 +25,11 @@ use lab::statistics::{Comparison, Design, Question, compare};
 fn main() {
     let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some();
     let (pairs, settings): (usize, &[&str]) = if quick {
-        (
-            1,
-            &[
-                "phases.warm_up=100 ms",
-                "phases.measure=300 ms",
-                "load.max_lag=20000",
-            ],
-        )
+        (1, &["phases.warm_up=100 ms", "phases.measure=300 ms", "load.max_lag=20000"])
     } else {
         (12, &["phases.warm_up=2 s", "phases.measure=5 s"])
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (mut with, mut without) = (Figures::default(), Figures::default());
     for pair in 0..pairs {
         let order = [LatencyRecording::On, LatencyRecording::Off];
@@ -54,31 +44,11 @@ fn main() {
         }
     }
     println!("the recorder, fan-out 32, 16 B, {pairs} pairs of runs in alternating order");
-    print(
-        "throughput",
-        &without.throughput,
-        &with.throughput,
-        Question::of_throughput(Design::Paired),
-    );
+    print("throughput", &without.throughput, &with.throughput, Question::of_throughput(Design::Paired));
     let cost = Question::of_latency(Design::Paired);
-    print(
-        "load: CPU per event",
-        &without.load_cpu,
-        &with.load_cpu,
-        cost,
-    );
-    print(
-        "sink: CPU per event",
-        &without.sink_cpu,
-        &with.sink_cpu,
-        cost,
-    );
-    print(
-        "all roles: CPU per event",
-        &without.all_cpu,
-        &with.all_cpu,
-        cost,
-    );
+    print("load: CPU per event", &without.load_cpu, &with.load_cpu, cost);
+    print("sink: CPU per event", &without.sink_cpu, &with.sink_cpu, cost);
+    print("all roles: CPU per event", &without.all_cpu, &with.all_cpu, cost);
 }
 
 /// One figure per run.
@@ -93,12 +63,7 @@ struct Figures {
 impl Figures {
     fn add(&mut self, case: &Case, recording: LatencyRecording) {
         let delivery = case.delivery.unwrap();
-        assert_eq!(
-            (delivery.lost, delivery.corrupted),
-            (0, 0),
-            "{:?}",
-            case.findings
-        );
+        assert_eq!((delivery.lost, delivery.corrupted), (0, 0), "{:?}", case.findings);
         assert_eq!(
             case.latency_us.is_some(),
             recording == LatencyRecording::On,
@@ -109,13 +74,11 @@ impl Figures {
         let trial = &case.trials[0];
         let cpu = |role| {
             // A role that hardly works may be charged nothing in a short run.
-            (trial.roles[&role].cpu_seconds / (throughput * trial.duration_s))
-                .max(f64::MIN_POSITIVE)
+            (trial.roles[&role].cpu_seconds / (throughput * trial.duration_s)).max(f64::MIN_POSITIVE)
         };
         self.load_cpu.push(cpu(Role::Load));
         self.sink_cpu.push(cpu(Role::Sink));
-        self.all_cpu
-            .push(trial.roles.keys().map(|&role| cpu(role)).sum());
+        self.all_cpu.push(trial.roles.keys().map(|&role| cpu(role)).sum());
     }
 }
 
@@ -124,11 +87,7 @@ async fn measured(settings: &[&str], recording: LatencyRecording) -> Case {
     let set = settings.iter().map(|&setting| setting.to_owned());
     let options = CaseOptions {
         set: set
-            .chain([
-                "trials=1".to_owned(),
-                "relay.fan_out=32".to_owned(),
-                "relay.failure_ratio=0".to_owned(),
-            ])
+            .chain(["trials=1".to_owned(), "relay.fan_out=32".to_owned(), "relay.failure_ratio=0".to_owned()])
             .collect(),
         ..CaseOptions::default()
     };
@@ -148,34 +107,18 @@ async fn measured(settings: &[&str], recording: LatencyRecording) -> Case {
     };
     let launcher = ProcessLauncher::of(env!("CARGO_BIN_EXE_parshall").into());
     let (_canceller, cancellation) = cancellation();
-    let outcome = run(
-        &cases,
-        options,
-        &launcher,
-        &Limiter::detect(),
-        &Unobserved,
-        cancellation,
-    )
-    .await
-    .unwrap();
+    let outcome =
+        run(&cases, options, &launcher, &Limiter::detect(), &Unobserved, cancellation).await.unwrap();
     outcome.results.cases.into_iter().next().unwrap()
 }
 
 fn print(name: &str, without: &[f64], with: &[f64], question: Question) {
-    let Comparison {
-        difference_percent,
-        interval_percent,
-        verdict,
-    } = compare(without, with, &question).unwrap();
+    let Comparison { difference_percent, interval_percent, verdict } =
+        compare(without, with, &question).unwrap();
     let interval = interval_percent.map_or_else(
         || "no interval from so few pairs".to_owned(),
         |interval| {
-            format!(
-                "{:.0} %: {:+.2} to {:+.2}",
-                interval.confidence * 100.0,
-                interval.low,
-                interval.high
-            )
+            format!("{:.0} %: {:+.2} to {:+.2}", interval.confidence * 100.0, interval.low, interval.high)
         },
     );
     println!("  {name:<20} {difference_percent:+.2} % with recording ({interval}): {verdict:?}");

@@ -30,11 +30,7 @@ fn main() {
     let floor = report("1 partition in memory (reference)", None, trials, |_| {
         start(&["--hub".into(), "one:1".into()])
     });
-    let shapes: &[(usize, u16)] = if quick {
-        &[(2, 5)]
-    } else {
-        &[(10, 1000), (1000, 10)]
-    };
+    let shapes: &[(usize, u16)] = if quick { &[(2, 5)] } else { &[(10, 1000), (1000, 10)] };
     for &(hubs, partitions) in shapes {
         let shape = format!("{hubs} hubs of {partitions} partitions");
         let declared = |directory: &Path| {
@@ -51,18 +47,10 @@ fn main() {
             let data = directory.join("data").to_str().unwrap().to_owned();
             [declared(directory), vec!["--data-dir".to_owned(), data]].concat()
         };
-        report(
-            &format!("{shape}, memory"),
-            Some(floor),
-            trials,
-            |directory| start(&declared(directory)),
-        );
-        report(
-            &format!("{shape}, data directory, first start"),
-            Some(floor),
-            trials,
-            |directory| start(&with_data(directory)),
-        );
+        report(&format!("{shape}, memory"), Some(floor), trials, |directory| start(&declared(directory)));
+        report(&format!("{shape}, data directory, first start"), Some(floor), trials, |directory| {
+            start(&with_data(directory))
+        });
         // Filled once, since making ten thousand folders takes longer than anything here.
         let kept = tempfile::tempdir().unwrap();
         fill(&kept.path().join("data"), (hubs, partitions), 0, true);
@@ -87,20 +75,13 @@ fn fill(directory: &Path, (hubs, partitions): (usize, u16), events: usize, close
     let config = NamespaceConfig {
         storage: Some(StorageConfig {
             directory: directory.to_owned(),
-            options: StorageOptions {
-                sync: SyncPolicy::Os,
-                ..StorageOptions::default()
-            },
+            options: StorageOptions { sync: SyncPolicy::Os, ..StorageOptions::default() },
         }),
         ..NamespaceConfig::with_hubs(hubs.collect())
     };
     let now = SystemTime::now().into();
     let namespace = Namespace::new(&config, now).unwrap();
-    let record = NewRecord {
-        annotation_count: 0,
-        annotations: &[],
-        sections: &[&[7; 16]],
-    };
+    let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[&[7; 16]] };
     let mut commits = namespace.watch_commits().unwrap();
     let mut last = None;
     for hub in &*namespace.hubs() {
@@ -118,9 +99,7 @@ fn fill(directory: &Path, (hubs, partitions): (usize, u16), events: usize, close
         namespace.close().unwrap();
     } else if let Some(last) = last {
         // What is written is on the disk; nobody says that it is all.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(std::future::poll_fn(|context| {
             while commits.poll_committed(context).is_ready() {}
             match commits.state_of(last) {
@@ -142,10 +121,7 @@ fn start(arguments: &[String]) -> Duration {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(
-        lines.any(|line| line.unwrap() == "Ready."),
-        "it ended before it was ready"
-    );
+    assert!(lines.any(|line| line.unwrap() == "Ready."), "it ended before it was ready");
     let took = began.elapsed();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     child.wait().unwrap();
@@ -153,12 +129,7 @@ fn start(arguments: &[String]) -> Duration {
 }
 
 /// Prints a case and gives its median. Each trial has a directory of its own.
-fn report(
-    name: &str,
-    floor: Option<Duration>,
-    trials: usize,
-    run: impl Fn(&Path) -> Duration,
-) -> Duration {
+fn report(name: &str, floor: Option<Duration>, trials: usize, run: impl Fn(&Path) -> Duration) -> Duration {
     let mut times: Vec<Duration> = (0..trials)
         .map(|_| {
             let directory = tempfile::tempdir().unwrap();
@@ -167,13 +138,9 @@ fn report(
         .collect();
     times.sort_unstable();
     let median = times[trials / 2];
-    let [least, middle, most] =
-        [times[0], median, times[trials - 1]].map(|time| time.as_secs_f64() * 1e3);
+    let [least, middle, most] = [times[0], median, times[trials - 1]].map(|time| time.as_secs_f64() * 1e3);
     let ratio = floor.map_or_else(String::new, |floor| {
-        format!(
-            "  {:6.1} x the reference",
-            median.as_secs_f64() / floor.as_secs_f64()
-        )
+        format!("  {:6.1} x the reference", median.as_secs_f64() / floor.as_secs_f64())
     });
     println!("{name:60} {middle:7.1} ms [{least:.1}-{most:.1}]{ratio}");
     median

@@ -7,10 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
-        let raised = Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        };
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // Some systems do not allow as much as they say. The service goes by what it really has.
         let _ = setrlimit(Resource::Nofile, raised);
     }

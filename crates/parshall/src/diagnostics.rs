@@ -11,18 +11,11 @@ use crate::terminal::Terminal;
 /// Colour and box-drawing characters appear on a terminal only, and not where `NO_COLOR` is set or the terminal is dumb.
 /// Long lines are wrapped on a terminal only: in a log, one message is one line.
 pub(crate) fn print(error: &dyn Diagnostic) {
-    let theme = if Terminal::of_stderr().colours {
-        GraphicalTheme::unicode()
-    } else {
-        GraphicalTheme::none()
-    };
+    let theme =
+        if Terminal::of_stderr().colours { GraphicalTheme::unicode() } else { GraphicalTheme::none() };
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(theme)
-        .with_width(if io::stderr().is_terminal() {
-            WIDTH
-        } else {
-            usize::MAX
-        })
+        .with_width(if io::stderr().is_terminal() { WIDTH } else { usize::MAX })
         .with_links(false);
     if handler.render_report(&mut text, error).is_err() {
         text = format!("{error}\n");

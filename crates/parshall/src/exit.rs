@@ -74,9 +74,7 @@ impl CommandError {
     pub(crate) fn exit(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Settings(_) | Self::Usage { .. } => 2,
-            Self::Unavailable { .. } | Self::Refused { .. } | Self::System(_) | Self::Output(_) => {
-                3
-            }
+            Self::Unavailable { .. } | Self::Refused { .. } | Self::System(_) | Self::Output(_) => 3,
         })
     }
 }
@@ -94,17 +92,22 @@ impl From<ScenarioError> for CommandError {
             ScenarioError::Settings(error) => Self::Settings(error),
             ScenarioError::UnknownScenario { meant, .. } => {
                 let file = "for a file of your own give its path, such as `./mine.yaml`";
-                let advice = meant.map_or_else(|| file.to_owned(), |meant| format!("did you mean `{meant}`? {file}"));
+                let advice =
+                    meant.map_or_else(|| file.to_owned(), |meant| format!("did you mean `{meant}`? {file}"));
                 Self::Usage { message, advice: Some(advice) }
             }
             ScenarioError::NoSuchSweep { meant, .. } => {
                 let all = "`--sweep all` chooses every one";
-                let advice = meant.map_or_else(|| all.to_owned(), |meant| format!("did you mean `{meant}`? {all}"));
+                let advice =
+                    meant.map_or_else(|| all.to_owned(), |meant| format!("did you mean `{meant}`? {all}"));
                 Self::Usage { message, advice: Some(advice) }
             }
             ScenarioError::NoSuchCase { .. } => Self::Usage {
                 message,
-                advice: Some("`*` stands for any text and `?` for one character, such as `--only 'fan_out=*'`".to_owned()),
+                advice: Some(
+                    "`*` stands for any text and `?` for one character, such as `--only 'fan_out=*'`"
+                        .to_owned(),
+                ),
             },
         }
     }

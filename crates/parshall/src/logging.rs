@@ -17,9 +17,7 @@ pub(crate) fn start() -> Result<(), CommandError> {
     let wanted = if wanted.is_empty() { DEFAULT } else { &wanted };
     let filter = EnvFilter::try_new(wanted).map_err(|error| CommandError::Usage {
         message: format!("the environment variable {VARIABLE} can't be `{wanted}`: {error}"),
-        advice: Some(format!(
-            "such as {VARIABLE}=debug or {VARIABLE}=warn,hub=debug"
-        )),
+        advice: Some(format!("such as {VARIABLE}=debug or {VARIABLE}=warn,hub=debug")),
     })?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)

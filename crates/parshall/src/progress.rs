@@ -30,19 +30,14 @@ impl ProgressDisplay {
     /// If the system has no thread for it.
     pub(crate) fn start(terminal: Terminal) -> io::Result<Self> {
         let (snapshots, received) = mpsc::channel();
-        let drawer = std::thread::Builder::new()
-            .name("progress".to_owned())
-            .spawn(move || {
-                if terminal.redraws {
-                    draw(&received, terminal);
-                } else {
-                    write_lines(&received, &mut io::stderr());
-                }
-            })?;
-        Ok(Self {
-            snapshots: Some(snapshots),
-            drawer: Some(drawer),
-        })
+        let drawer = std::thread::Builder::new().name("progress".to_owned()).spawn(move || {
+            if terminal.redraws {
+                draw(&received, terminal);
+            } else {
+                write_lines(&received, &mut io::stderr());
+            }
+        })?;
+        Ok(Self { snapshots: Some(snapshots), drawer: Some(drawer) })
     }
 }
 
@@ -68,8 +63,7 @@ impl Drop for ProgressDisplay {
 /// Draws the newest snapshot over the one before, until the channel closes.
 fn draw(snapshots: &Receiver<Progress>, terminal: Terminal) {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style =
-        ProgressStyle::with_template("{msg}").expect("a template of one known key is valid");
+    let style = ProgressStyle::with_template("{msg}").expect("a template of one known key is valid");
     bar.set_style(style);
     while let Ok(snapshot) = snapshots.recv() {
         // Whatever has piled up while drawing is out of date, except the last.
@@ -102,13 +96,7 @@ struct ProgressLog {
 
 impl ProgressLog {
     fn line(&mut self, progress: &Progress) -> Option<String> {
-        let Progress {
-            case_number,
-            trial,
-            phase,
-            phase_elapsed,
-            ..
-        } = *progress;
+        let Progress { case_number, trial, phase, phase_elapsed, .. } = *progress;
         if let Some((last_case, last_trial, last_phase, last_elapsed)) = self.last {
             let same = (last_case, last_trial, last_phase) == (case_number, trial, phase);
             if same && phase_elapsed < last_elapsed + LINE_EVERY {
@@ -116,12 +104,7 @@ impl ProgressLog {
             }
         }
         self.last = Some((case_number, trial, phase, phase_elapsed));
-        let parts = [
-            place(progress),
-            clock(progress),
-            rates(progress),
-            roles(progress),
-        ];
+        let parts = [place(progress), clock(progress), rates(progress), roles(progress)];
         let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         Some(parts.join("  "))
     }
@@ -146,10 +129,7 @@ fn picture(progress: &Progress, width: usize, colours: bool) -> Vec<String> {
     let details = [rates(progress), roles(progress)];
     let details = details.into_iter().filter(|line| !line.is_empty());
     let details = details.map(|line| cut(&format!("  {line}"), width));
-    [format!("{}  {}", paint("1", heading), paint("36", timing))]
-        .into_iter()
-        .chain(details)
-        .collect()
+    [format!("{}  {}", paint("1", heading), paint("36", timing))].into_iter().chain(details).collect()
 }
 
 /// Where the run is: `[2/4] fan_out=32, trial 1 of 3: measuring`.
@@ -161,10 +141,7 @@ fn place(progress: &Progress) -> String {
     };
     // Names come from users: nothing in them may move the cursor.
     let case = progress.case.replace(char::is_control, " ");
-    format!(
-        "[{}/{}] {case}{trial}: {}",
-        progress.case_number, progress.cases, progress.phase
-    )
+    format!("[{}/{}] {case}{trial}: {}", progress.case_number, progress.cases, progress.phase)
 }
 
 /// How long the phase has lasted, and how long it will.
@@ -188,15 +165,12 @@ fn gauge(share: f64) -> String {
 }
 
 fn rates(progress: &Progress) -> String {
-    let rate =
-        |name: &str, rate: Option<f64>| rate.map(|rate| format!("{name} {}/s", figure::rate(rate)));
+    let rate = |name: &str, rate: Option<f64>| rate.map(|rate| format!("{name} {}/s", figure::rate(rate)));
     [
         rate("offered", progress.offered_per_s),
         rate("received", progress.received_per_s),
         rate("forwarded", progress.forwarded_per_s),
-        progress
-            .lag_events
-            .map(|lag| format!("lag {}", figure::count(lag))),
+        progress.lag_events.map(|lag| format!("lag {}", figure::count(lag))),
     ]
     .into_iter()
     .flatten()
@@ -206,18 +180,9 @@ fn rates(progress: &Progress) -> String {
 
 fn roles(progress: &Progress) -> String {
     let role = |(role, usage): (&lab::results::Role, &lab::progress::RoleProgress)| {
-        format!(
-            "{role} {:.0} % {}",
-            usage.cpu_percent,
-            figure::bytes(usage.memory_bytes as f64)
-        )
+        format!("{role} {:.0} % {}", usage.cpu_percent, figure::bytes(usage.memory_bytes as f64))
     };
-    progress
-        .roles
-        .iter()
-        .map(role)
-        .collect::<Vec<_>>()
-        .join(" · ")
+    progress.roles.iter().map(role).collect::<Vec<_>>().join(" · ")
 }
 
 /// The first characters of a text, with a sign that there were more.
@@ -245,10 +210,7 @@ mod tests {
     use super::*;
 
     fn measuring(elapsed: u64) -> Progress {
-        let usage = |cpu_percent, memory_bytes| RoleProgress {
-            cpu_percent,
-            memory_bytes,
-        };
+        let usage = |cpu_percent, memory_bytes| RoleProgress { cpu_percent, memory_bytes };
         Progress {
             case: "fan_out=32".to_owned(),
             case_number: 2,
@@ -310,42 +272,27 @@ mod tests {
     #[test]
     fn colours_are_added_only_where_they_are_wanted() {
         assert!(picture(&measuring(1), 100, true)[0].contains('\u{1b}'));
-        assert!(
-            !picture(&measuring(1), 100, false)
-                .concat()
-                .contains('\u{1b}')
-        );
+        assert!(!picture(&measuring(1), 100, false).concat().contains('\u{1b}'));
     }
 
     #[test]
     fn a_name_cannot_move_the_cursor() {
-        let progress = Progress {
-            case: "a\u{1b}[2J\nb".to_owned(),
-            ..measuring(1)
-        };
+        let progress = Progress { case: "a\u{1b}[2J\nb".to_owned(), ..measuring(1) };
         assert!(picture(&progress, 100, false)[0].starts_with("[2/4] a [2J b, trial"));
     }
 
     #[test]
     fn without_a_terminal_there_is_a_line_per_phase_and_one_every_few_seconds() {
         let (sender, receiver) = mpsc::channel();
-        let second_trial = Progress {
-            trial: 2,
-            ..measuring(12)
-        };
-        let course = [starting(), starting()]
-            .into_iter()
-            .chain((0..=12).map(measuring))
-            .chain([second_trial]);
+        let second_trial = Progress { trial: 2, ..measuring(12) };
+        let course =
+            [starting(), starting()].into_iter().chain((0..=12).map(measuring)).chain([second_trial]);
         course.for_each(|progress| sender.send(progress).unwrap());
         drop(sender);
         let mut output = Vec::new();
         write_lines(&receiver, &mut output);
         let text = String::from_utf8(output).unwrap();
-        let starts: Vec<&str> = text
-            .lines()
-            .map(|line| line.split("  received").next().unwrap())
-            .collect();
+        let starts: Vec<&str> = text.lines().map(|line| line.split("  received").next().unwrap()).collect();
         assert_eq!(
             starts,
             [
@@ -361,11 +308,7 @@ mod tests {
 
     #[test]
     fn a_display_that_is_dropped_ends_its_thread() {
-        let terminal = Terminal {
-            redraws: true,
-            colours: false,
-            width: None,
-        };
+        let terminal = Terminal { redraws: true, colours: false, width: None };
         let display = ProgressDisplay::start(terminal).unwrap();
         display.progress(&measuring(3));
         drop(display);

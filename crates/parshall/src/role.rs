@@ -48,10 +48,7 @@ pub(crate) fn execute(arguments: RoleArguments) -> Result<Exit, CommandError> {
     Ok(
         match run_role(
             role,
-            Fabrics {
-                hubs: EventHubsFabric,
-                queues: ServiceBusFabric,
-            },
+            Fabrics { hubs: EventHubsFabric, queues: ServiceBusFabric },
             BufReader::new(io::stdin()),
             io::stdout(),
         ) {

@@ -37,12 +37,7 @@ pub(crate) struct RunArguments {
     /// The directory for results.json, results.csv, the latency logs and the HTML report; made if need be
     ///
     /// Example: --out results/monday
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "results",
-        help_heading = "Results"
-    )]
+    #[arg(long, value_name = "DIR", default_value = "results", help_heading = "Results")]
     pub(crate) out: PathBuf,
 
     /// What is printed on standard output
@@ -68,10 +63,8 @@ pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
     logging::start()?;
     let scenario = Scenario::load(&arguments.scenario)?;
     let cases = scenario.cases(&arguments.selection.case_options())?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(CommandError::System)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;
     let outcome = runtime.block_on(async {
         check_targets(&cases).await?;
         measure(&arguments, &scenario, &cases).await
@@ -81,9 +74,7 @@ pub(crate) fn execute(arguments: RunArguments) -> Result<Exit, CommandError> {
         Format::Json => JsonReport.render(&outcome.results),
         Format::Markdown => MarkdownReport.render(&outcome.results),
     };
-    let text = text.map_err(|error| CommandError::Unavailable {
-        message: error.to_string(),
-    })?;
+    let text = text.map_err(|error| CommandError::Unavailable { message: error.to_string() })?;
     output::print(&text)?;
     Ok(if outcome.was_cancelled {
         Exit::Interrupted
@@ -116,35 +107,22 @@ async fn measure(
         std::process::exit(Exit::Interrupted.status().into());
     });
     let display = ProgressDisplay::start(Terminal::of_stderr()).map_err(CommandError::System)?;
-    let launcher =
-        ProcessLauncher::of_this_program().map_err(|error| CommandError::Unavailable {
-            message: error.to_string(),
-        })?;
+    let launcher = ProcessLauncher::of_this_program()
+        .map_err(|error| CommandError::Unavailable { message: error.to_string() })?;
     let options = RunOptions {
         scenario: scenario.name().to_owned(),
         description: Some(scenario.description().to_owned()),
         identity: RunIdentity {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command(),
-            target: cases
-                .first()
-                .map_or_else(String::new, |case| target_name(&case.parameters.target)),
+            target: cases.first().map_or_else(String::new, |case| target_name(&case.parameters.target)),
             seed: cases.first().map_or(0, |case| case.parameters.load.seed),
         },
         folder: arguments.out.clone(),
     };
-    lab::run::run(
-        cases,
-        options,
-        &launcher,
-        &Limiter::detect(),
-        &display,
-        cancellation,
-    )
-    .await
-    .map_err(|error| CommandError::Unavailable {
-        message: error.to_string(),
-    })
+    lab::run::run(cases, options, &launcher, &Limiter::detect(), &display, cancellation)
+        .await
+        .map_err(|error| CommandError::Unavailable { message: error.to_string() })
 }
 
 /// A target that can't be reached or refuses is told at once, before anything is started.
@@ -166,25 +144,14 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
             let unavailable = |error: &dyn std::error::Error| CommandError::Unavailable {
                 message: format!("the hub {} of the target can't be used: {error}", hub.name),
             };
-            let connection_string: ConnectionString = namespace
-                .connection_string
-                .reveal()
-                .parse()
-                .map_err(|error| unavailable(&error))?;
+            let connection_string: ConnectionString =
+                namespace.connection_string.reveal().parse().map_err(|error| unavailable(&error))?;
             let mut options = EventHubsOptions::new(connection_string, Some(&hub.name))
                 .map_err(|error| unavailable(&error))?;
-            options
-                .certificate_authority
-                .clone_from(&namespace.certificate_authority);
-            let mut client = ManagementClient::connect(options)
-                .await
-                .map_err(|error| unavailable(&error))?;
-            let found = client
-                .hub_properties()
-                .await
-                .map_err(|error| unavailable(&error))?
-                .partition_ids
-                .len();
+            options.certificate_authority.clone_from(&namespace.certificate_authority);
+            let mut client = ManagementClient::connect(options).await.map_err(|error| unavailable(&error))?;
+            let found =
+                client.hub_properties().await.map_err(|error| unavailable(&error))?.partition_ids.len();
             client.close().await;
             if found != hub.partitions as usize {
                 return Err(CommandError::Usage {
@@ -193,8 +160,7 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
                         hub.name, hub.partitions
                     ),
                     advice: Some(
-                        "say how many it has under `hubs:` in the scenario, or with --set"
-                            .to_owned(),
+                        "say how many it has under `hubs:` in the scenario, or with --set".to_owned(),
                     ),
                 });
             }
@@ -205,16 +171,8 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
 
 fn table(outcome: &RunOutcome) -> Result<String, ReportError> {
     let terminal = Terminal::of_stdout();
-    let colour = if terminal.colours {
-        Colour::Always
-    } else {
-        Colour::Never
-    };
-    let mut text = TableReport {
-        width: terminal.width,
-        colour,
-    }
-    .render(&outcome.results)?;
+    let colour = if terminal.colours { Colour::Always } else { Colour::Never };
+    let mut text = TableReport { width: terminal.width, colour }.render(&outcome.results)?;
     let report = outcome.folder.report_path();
     text.push_str(&format!("\nThe report with plots: {}\n", report.display()));
     Ok(text)
@@ -232,10 +190,7 @@ fn command() -> String {
         }
     };
     let arguments = std::env::args().skip(1).map(quoted);
-    std::iter::once("parshall".to_owned())
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
+    std::iter::once("parshall".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
 fn target_name(target: &Target) -> String {
@@ -245,9 +200,6 @@ fn target_name(target: &Target) -> String {
             .connection_string
             .reveal()
             .parse::<ConnectionString>()
-            .map_or_else(
-                |_| "namespace".to_owned(),
-                |parsed| parsed.endpoint.host().to_owned(),
-            ),
+            .map_or_else(|_| "namespace".to_owned(), |parsed| parsed.endpoint.host().to_owned()),
     }
 }

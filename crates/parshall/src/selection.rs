@@ -146,9 +146,6 @@ mod tests {
         let mut told = vec!["parshall".to_owned()];
         told.extend(own.arguments());
         assert_eq!(told, typed.map(str::to_owned));
-        assert_eq!(
-            format!("{:?}", selection(told).case_options()),
-            format!("{:?}", own.case_options())
-        );
+        assert_eq!(format!("{:?}", selection(told).case_options()), format!("{:?}", own.case_options()));
     }
 }

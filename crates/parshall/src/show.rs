@@ -47,7 +47,6 @@ pub(crate) fn execute(arguments: ShowArguments) -> Result<Exit, CommandError> {
             shown
         })
         .collect();
-    let json = serde_json::to_string_pretty(&cases)
-        .expect("cases have text keys, so they are always JSON");
+    let json = serde_json::to_string_pretty(&cases).expect("cases have text keys, so they are always JSON");
     output::print(&format!("{json}\n"))
 }

@@ -31,26 +31,15 @@ impl Terminal {
     fn of(stream: impl IsTerminal + AsFd) -> Self {
         let variable = |name| std::env::var(name).unwrap_or_default();
         // A terminal that does not know its width says 0.
-        let width = tcgetwinsize(&stream)
-            .ok()
-            .map(|size| usize::from(size.ws_col))
-            .filter(|width| *width > 0);
-        Self::judged(
-            stream.is_terminal(),
-            &variable("NO_COLOR"),
-            &variable("TERM"),
-            width,
-        )
+        let width =
+            tcgetwinsize(&stream).ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
+        Self::judged(stream.is_terminal(), &variable("NO_COLOR"), &variable("TERM"), width)
     }
 
     /// `NO_COLOR` with any content turns colours off; a dumb terminal can neither move its cursor nor show colours.
     fn judged(is_terminal: bool, no_color: &str, term: &str, width: Option<usize>) -> Self {
         let redraws = is_terminal && term != "dumb";
-        Self {
-            redraws,
-            colours: redraws && no_color.is_empty(),
-            width,
-        }
+        Self { redraws, colours: redraws && no_color.is_empty(), width }
     }
 }
 

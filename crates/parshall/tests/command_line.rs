@@ -2,10 +2,7 @@
 //!
 //! The real binary is run in a directory of its own; what it writes to both streams is compared with a snapshot.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::path::Path;
 use std::process::Command;
@@ -18,12 +15,8 @@ fn run(directory: &Path, arguments: &[&str]) -> String {
         .env_clear()
         .output()
         .unwrap();
-    let status = output
-        .status
-        .code()
-        .map_or_else(|| "none".to_owned(), |code| code.to_string());
-    let [stdout, stderr] =
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let status = output.status.code().map_or_else(|| "none".to_owned(), |code| code.to_string());
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     format!("exit status: {status}\n--- standard output\n{stdout}--- standard error\n{stderr}")
 }
 
@@ -35,11 +28,7 @@ fn anywhere(arguments: &[&str]) -> String {
 fn file(content: &str, arguments: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("mine.yaml"), content).unwrap();
-    let arguments: Vec<&str> = ["show", "mine.yaml", "--cases"]
-        .iter()
-        .chain(arguments)
-        .copied()
-        .collect();
+    let arguments: Vec<&str> = ["show", "mine.yaml", "--cases"].iter().chain(arguments).copied().collect();
     run(directory.path(), &arguments)
 }
 
@@ -61,27 +50,15 @@ fn list_tells_every_scenario_and_its_cases() {
 
 #[test]
 fn show_prints_the_file_as_it_is() {
-    let file = std::fs::read_to_string(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/fan-out.yaml"),
-    );
-    let expected = format!(
-        "exit status: 0\n--- standard output\n{}--- standard error\n",
-        file.unwrap()
-    );
+    let file =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/fan-out.yaml"));
+    let expected = format!("exit status: 0\n--- standard output\n{}--- standard error\n", file.unwrap());
     assert_eq!(anywhere(&["show", "fan-out"]), expected);
 }
 
 #[test]
 fn show_prints_the_cases_that_options_make() {
-    let arguments = [
-        "show",
-        "fan-out",
-        "--quick",
-        "--only",
-        "fan_out=64",
-        "--set",
-        "load.mode=backlog",
-    ];
+    let arguments = ["show", "fan-out", "--quick", "--only", "fan_out=64", "--set", "load.mode=backlog"];
     insta::assert_snapshot!("show_cases", anywhere(&arguments));
 }
 
@@ -89,15 +66,9 @@ fn show_prints_the_cases_that_options_make() {
 fn a_wrong_command_line_is_refused() {
     insta::assert_snapshot!("unknown_command", anywhere(&["measure"]));
     insta::assert_snapshot!("unknown_option", anywhere(&["show", "fan-out", "--quik"]));
-    insta::assert_snapshot!(
-        "unknown_target",
-        anywhere(&["show", "fan-out", "--target", "cloud"])
-    );
+    insta::assert_snapshot!("unknown_target", anywhere(&["show", "fan-out", "--target", "cloud"]));
     insta::assert_snapshot!("unknown_scenario", anywhere(&["show", "fanout"]));
-    insta::assert_snapshot!(
-        "unknown_case",
-        anywhere(&["show", "fan-out", "--only", "fan_out=2"])
-    );
+    insta::assert_snapshot!("unknown_case", anywhere(&["show", "fan-out", "--only", "fan_out=2"]));
     insta::assert_snapshot!("no_such_file", anywhere(&["show", "./none.yaml"]));
 }
 
@@ -105,46 +76,16 @@ fn a_wrong_command_line_is_refused() {
 fn a_wrong_file_is_refused_with_the_line_that_is_wrong() {
     insta::assert_snapshot!(
         "unknown_key",
-        file(
-            "scenario: mine\nrelay:\n  fan_out: 8\n  batch: {event: 64}\n",
-            &[]
-        )
+        file("scenario: mine\nrelay:\n  fan_out: 8\n  batch: {event: 64}\n", &[])
     );
     insta::assert_snapshot!("missing_key", file("relay:\n  fan_out: 8\n", &[]));
-    insta::assert_snapshot!(
-        "wrong_type",
-        file("scenario: mine\nrelay:\n  fan_out: many\n", &[])
-    );
-    insta::assert_snapshot!(
-        "wrong_choice",
-        file("scenario: mine\nrelay: {route: rondom}\n", &[])
-    );
-    insta::assert_snapshot!(
-        "wrong_unit",
-        file("scenario: mine\nphases: {measure: 60}\n", &[])
-    );
-    insta::assert_snapshot!(
-        "out_of_range",
-        file("scenario: mine\nload: {batch: 0}\n", &[])
-    );
-    insta::assert_snapshot!(
-        "relation",
-        file(
-            "scenario: mine\nhubs:\n  destination: {partitions: 8}\n",
-            &[]
-        )
-    );
-    insta::assert_snapshot!(
-        "sweep",
-        file(
-            "scenario: mine\nsweeps:\n  a: {relay.fan_out: [1, x]}\n",
-            &[]
-        )
-    );
-    insta::assert_snapshot!(
-        "not_yaml",
-        file("scenario: mine\nrelay: {fan_out: 8\nload: {}\n", &[])
-    );
+    insta::assert_snapshot!("wrong_type", file("scenario: mine\nrelay:\n  fan_out: many\n", &[]));
+    insta::assert_snapshot!("wrong_choice", file("scenario: mine\nrelay: {route: rondom}\n", &[]));
+    insta::assert_snapshot!("wrong_unit", file("scenario: mine\nphases: {measure: 60}\n", &[]));
+    insta::assert_snapshot!("out_of_range", file("scenario: mine\nload: {batch: 0}\n", &[]));
+    insta::assert_snapshot!("relation", file("scenario: mine\nhubs:\n  destination: {partitions: 8}\n", &[]));
+    insta::assert_snapshot!("sweep", file("scenario: mine\nsweeps:\n  a: {relay.fan_out: [1, x]}\n", &[]));
+    insta::assert_snapshot!("not_yaml", file("scenario: mine\nrelay: {fan_out: 8\nload: {}\n", &[]));
     let target = "scenario: mine\ntarget:\n  connection_string: \"${EVENT_HUBS_CONNECTION_STRING:?paste it from the portal}\"\n";
     insta::assert_snapshot!("missing_variable", file(target, &[]));
 }
@@ -161,10 +102,7 @@ fn a_wrong_argument_of_set_is_refused_like_a_wrong_file() {
 
 #[test]
 fn the_namespace_of_the_environment_is_named_when_it_is_missing() {
-    insta::assert_snapshot!(
-        "target_namespace",
-        anywhere(&["show", "fan-out", "--target", "namespace"])
-    );
+    insta::assert_snapshot!("target_namespace", anywhere(&["show", "fan-out", "--target", "namespace"]));
 }
 
 #[test]

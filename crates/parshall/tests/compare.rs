@@ -1,9 +1,6 @@
 //! `parshall compare` as a process: what it prints, what it refuses, and how it ends.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -72,22 +69,14 @@ fn runs(a: &Value, b: &Value) -> tempfile::TempDir {
 
 /// Exit status, standard output and standard error.
 fn compare(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new(env!("CARGO_BIN_EXE_parshall"))
+    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_parshall"))
         .arg("compare")
         .args(arguments)
         .current_dir(folder)
         .env_clear()
         .output()
         .unwrap();
-    (
-        status.code(),
-        String::from_utf8(stdout).unwrap(),
-        String::from_utf8(stderr).unwrap(),
-    )
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
 const BEFORE: [f64; 6] = [1.70e6, 1.72e6, 1.69e6, 1.71e6, 1.73e6, 1.70e6];
@@ -102,10 +91,7 @@ fn a_proven_difference_is_told_with_its_interval() {
     let (status, output, _) = compare(folder.path(), &["a/results.json", "b", "--format", "json"]);
     assert_eq!(status, Some(0));
     let comparison: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!(
-        comparison["cases"][0]["figures"][0]["result"]["verdict"],
-        "faster"
-    );
+    assert_eq!(comparison["cases"][0]["figures"][0]["result"]["verdict"], "faster");
 }
 
 #[test]
@@ -139,10 +125,7 @@ fn other_conditions_are_refused_by_name_unless_they_are_let_pass() {
     insta::assert_snapshot!("other_conditions", error);
     let (status, output, _) = compare(folder.path(), &["a", "b", "--despite-differences"]);
     assert_eq!(status, Some(0));
-    assert!(
-        output.contains("processor: Example CPU and Another CPU"),
-        "{output}"
-    );
+    assert!(output.contains("processor: Example CPU and Another CPU"), "{output}");
 }
 
 #[test]
@@ -185,9 +168,8 @@ fn two_programs_run_in_turn_until_it_is_decided() {
     let comparison: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(comparison["design"], "paired");
     let kept = std::fs::read_dir(folder.path().join("kept")).unwrap();
-    let mut names: Vec<String> = kept
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> =
+        kept.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names[..2], ["a-001", "a-002"]);
     assert_eq!(names.len() % 2, 0);
@@ -204,15 +186,7 @@ fn programs_that_run_under_other_conditions_are_told_after_one_pair() {
     std::fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
     let (status, _, error) = compare(
         folder.path(),
-        &[
-            "--binaries",
-            program,
-            "./slower",
-            "--scenario",
-            "./tiny.yaml",
-            "--out",
-            "kept",
-        ],
+        &["--binaries", program, "./slower", "--scenario", "./tiny.yaml", "--out", "kept"],
     );
     assert_eq!(status, Some(2), "{error}");
     assert!(error.contains("load.rate"), "{error}");
@@ -224,15 +198,10 @@ fn programs_that_run_under_other_conditions_are_told_after_one_pair() {
 fn searches_for_a_rate_are_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--binaries", "./a", "./b", "--scenario", "fan-out"];
-    let (status, _, error) = compare(
-        folder.path(),
-        &[&arguments[..], &["--set", "load.mode=capacity"]].concat(),
-    );
+    let (status, _, error) =
+        compare(folder.path(), &[&arguments[..], &["--set", "load.mode=capacity"]].concat());
     assert_eq!(status, Some(2));
-    assert!(
-        error.contains("fan_out=1 looks for a rate, which has no trials to compare"),
-        "{error}"
-    );
+    assert!(error.contains("fan_out=1 looks for a rate, which has no trials to compare"), "{error}");
 }
 
 /// The least that is a measurement.

@@ -1,9 +1,6 @@
 //! `parshall serve` where file descriptors are few and idle sockets take all that they can get.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod serving;
 
@@ -41,13 +38,8 @@ fn amqp(serving: &Serving) -> String {
 /// What the metric of this name shows.
 fn metric(serving: &Serving, name: &str) -> u64 {
     let answer = serving.answer("Metrics");
-    let figure = answer
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    figure
-        .unwrap_or_else(|| panic!("no {name} in {answer}"))
-        .parse()
-        .unwrap()
+    let figure = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    figure.unwrap_or_else(|| panic!("no {name} in {answer}")).parse().unwrap()
 }
 
 /// Publishes to every partition and waits until all of it is stored.
@@ -66,9 +58,7 @@ async fn publish(connection_string: ConnectionString, sends: u64) {
             }
             sent += 1;
         }
-        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes))
-            .await
-            .unwrap();
+        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
         for outcome in outcomes.drain(..) {
             outcome.result.unwrap();
             stored += 1;
@@ -77,10 +67,7 @@ async fn publish(connection_string: ConnectionString, sends: u64) {
 }
 
 fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime
         .block_on(async { tokio::time::timeout(Duration::from_secs(60), future).await })
         .unwrap_or_else(|_| panic!("{what} did not come"))
@@ -110,14 +97,8 @@ fn idle_sockets_stop_neither_health_nor_new_clients_nor_durable_events() {
         }
     }
     let answer = serving.answer("Health");
-    assert!(
-        answer.ends_with(r#"{"status":"healthy","message":"Service is healthy."}"#),
-        "{answer}"
-    );
-    within(
-        "what was published",
-        publish(connection_string(&serving), 400),
-    );
+    assert!(answer.ends_with(r#"{"status":"healthy","message":"Service is healthy."}"#), "{answer}");
+    within("what was published", publish(connection_string(&serving), 400));
     assert_eq!(metric(&serving, "parshall_hub_storage_failures_total"), 0);
     assert_eq!(metric(&serving, "parshall_accept_failures_total"), 0);
     let maximum = metric(&serving, "parshall_amqp_connections_maximum");
@@ -131,9 +112,7 @@ fn the_soft_limit_is_raised_to_the_hard_one() {
     let serving = Serving::start(&[]);
     let limits = format!("/proc/{}/limits", serving.process_id());
     let limits = std::fs::read_to_string(limits).unwrap();
-    let files = limits
-        .lines()
-        .find(|line| line.starts_with("Max open files"));
+    let files = limits.lines().find(|line| line.starts_with("Max open files"));
     let limits: Vec<_> = files.unwrap().split_whitespace().skip(3).take(2).collect();
     assert_eq!(limits[0], limits[1], "soft and hard");
     let serving = Serving::start_within_soft(100, &[]);
@@ -146,10 +125,7 @@ fn a_process_out_of_descriptors_says_so_once_and_goes_on_when_there_are_some_aga
     let mut serving = Serving::start_with_log(&[]);
     let pid = Pid::from_raw(serving.process_id().cast_signed());
     let set = |current| {
-        let limit = Rlimit {
-            current: Some(current),
-            maximum: getrlimit(Resource::Nofile).maximum,
-        };
+        let limit = Rlimit { current: Some(current), maximum: getrlimit(Resource::Nofile).maximum };
         prlimit(pid, Resource::Nofile, limit).unwrap()
     };
     let before = set(1);
@@ -162,8 +138,5 @@ fn a_process_out_of_descriptors_says_so_once_and_goes_on_when_there_are_some_aga
     assert!(metric(&serving, "parshall_accept_failures_total") > 0);
     drop(waiting);
     let log = serving.end_with_log();
-    assert!(
-        !log.contains("cannot be accepted"),
-        "it was said once: {log}"
-    );
+    assert!(!log.contains("cannot be accepted"), "it was said once: {log}");
 }

@@ -1,9 +1,6 @@
 //! `parshall run` against a service that is a round trip away: what the report says of it, and that following it helps.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::process::Command;
 
@@ -43,30 +40,21 @@ fn a_relay_that_waits_for_far_sends_is_to_fetch_more_ahead_and_is_faster_then() 
     let near_sighted = run("relay.prefetch=128");
     let findings = near_sighted["findings"].as_array().unwrap();
     let of_kind = |kind: &str| findings.iter().find(|finding| finding["kind"] == kind);
-    let hint = of_kind("low-utilisation").unwrap()["hint"]
-        .as_str()
-        .unwrap();
+    let hint = of_kind("low-utilisation").unwrap()["hint"].as_str().unwrap();
     // Where other processes use the machine up, the report says that instead.
     let is_shared = of_kind("machine-shared").is_some();
     assert!(
-        hint.starts_with("raise relay.prefetch (128)")
-            || is_shared && hint.starts_with("free cores for it"),
+        hint.starts_with("raise relay.prefetch (128)") || is_shared && hint.starts_with("free cores for it"),
         "{findings:?}"
     );
     let far_sighted = run("relay.prefetch=2048");
-    let (before, after) = (
-        forwarded_per_s(&near_sighted),
-        forwarded_per_s(&far_sighted),
-    );
+    let (before, after) = (forwarded_per_s(&near_sighted), forwarded_per_s(&far_sighted));
     assert!(after > before, "{before} events/s, then {after}");
     let adaptive = run("relay.prefetch=adaptive");
     let adapted = forwarded_per_s(&adaptive);
     assert!(adapted > before, "{before} events/s, then {adapted}");
     for case in [near_sighted, far_sighted, adaptive] {
         let delivery = &case["delivery"];
-        assert_eq!(
-            (&delivery["lost"], &delivery["reordered"]),
-            (&0.into(), &0.into())
-        );
+        assert_eq!((&delivery["lost"], &delivery["reordered"]), (&0.into(), &0.into()));
     }
 }

@@ -1,9 +1,6 @@
 //! `parshall hub` against a running `parshall serve`: what is printed, what is refused, and the exit status of either.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod serving;
 
@@ -31,12 +28,10 @@ fn hub(serving: &Serving, arguments: &[&str]) -> String {
 fn without_instants(text: &str) -> String {
     const FORM: &str = "0000-00-00T00:00:00Z";
     let matches = |part: &[u8]| {
-        part.iter()
-            .zip(FORM.bytes())
-            .all(|(byte, form)| match form {
-                b'0' => byte.is_ascii_digit(),
-                form => *byte == form,
-            })
+        part.iter().zip(FORM.bytes()).all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            form => *byte == form,
+        })
     };
     let mut rest = text.as_bytes();
     let mut result = Vec::new();
@@ -124,17 +119,11 @@ fn a_service_that_is_not_there_is_one_clear_line_and_status_3() {
     let string = format!(
         "Endpoint=sb://{address};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
     );
-    let (status, stdout, stderr) = outcome(&mut parshall(&[
-        "hub",
-        "list",
-        "--connection-string",
-        &string,
-    ]));
+    let (status, stdout, stderr) = outcome(&mut parshall(&["hub", "list", "--connection-string", &string]));
     assert_eq!((status, stdout.as_str()), (Some(3), ""));
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(
-        stderr.starts_with("  x the service can't be reached: ")
-            && stderr.contains(&address.to_string()),
+        stderr.starts_with("  x the service can't be reached: ") && stderr.contains(&address.to_string()),
         "{stderr}"
     );
 }
@@ -142,10 +131,7 @@ fn a_service_that_is_not_there_is_one_clear_line_and_status_3() {
 #[test]
 fn a_wrong_command_line_has_status_2_and_shows_no_secret() {
     for (arguments, reason) in [
-        (
-            &["hub", "create", "a", "--partitions", "0"][..],
-            "0 is not in 1..=32768",
-        ),
+        (&["hub", "create", "a", "--partitions", "0"][..], "0 is not in 1..=32768"),
         (&["hub", "create"], "<NAME>"),
         (
             &["hub", "list", "--connection-string", "secret"],
@@ -154,17 +140,11 @@ fn a_wrong_command_line_has_status_2_and_shows_no_secret() {
     ] {
         let (status, stdout, stderr) = outcome(&mut parshall(arguments));
         assert_eq!((status, stdout.as_str()), (Some(2), ""), "{stderr}");
-        assert!(
-            stderr.contains(reason) && !stderr.contains("secret"),
-            "{stderr}"
-        );
+        assert!(stderr.contains(reason) && !stderr.contains("secret"), "{stderr}");
     }
     let mut command = parshall(&["hub", "list"]);
     command.env("EVENT_HUBS_CONNECTION_STRING", "secret");
     let (status, _, stderr) = outcome(&mut command);
     assert_eq!(status, Some(2));
-    assert!(
-        stderr.starts_with("  x EVENT_HUBS_CONNECTION_STRING: part 1"),
-        "{stderr}"
-    );
+    assert!(stderr.starts_with("  x EVENT_HUBS_CONNECTION_STRING: part 1"), "{stderr}");
 }

@@ -1,10 +1,7 @@
 //! `parshall run queue-forward` with tiny figures, through real processes: the load's messages in one queue, a relay that
 //! settles each, a sink that checks what comes out of the other. How fast that is is nobody's matter here.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::process::Command;
 
@@ -25,12 +22,7 @@ fn results(arguments: &[&str], set: &[&str]) -> Value {
         .args(arguments)
         .current_dir(folder.path())
         .env_clear();
-    let short = [
-        "phases.warm_up=100 ms",
-        "phases.measure=500 ms",
-        "load.max_lag=2000",
-        "limits.relay={}",
-    ];
+    let short = ["phases.warm_up=100 ms", "phases.measure=500 ms", "load.max_lag=2000", "limits.relay={}"];
     for argument in short.iter().chain(set) {
         command.args(["--set", argument]);
     }
@@ -83,11 +75,7 @@ fn a_message_whose_send_fails_is_abandoned_and_comes_again() {
 
 #[test]
 fn a_message_that_fails_too_often_is_told_apart_from_a_lost_one() {
-    let case = run(&[
-        "relay.failure_ratio=0.9",
-        "queues.maximum_delivery_count=2",
-        "load.max_lag=300",
-    ]);
+    let case = run(&["relay.failure_ratio=0.9", "queues.maximum_delivery_count=2", "load.max_lag=300"]);
     assert_intact(&case);
     let delivery = &case["delivery"];
     let of = |count: &str| delivery[count].as_u64().unwrap();
@@ -97,14 +85,9 @@ fn a_message_that_fails_too_often_is_told_apart_from_a_lost_one() {
         of("sent"),
         "each is in one of the two queues: {delivery}"
     );
-    assert!(
-        of("redelivered") >= of("dead_lettered"),
-        "each was delivered twice: {delivery}"
-    );
+    assert!(of("redelivered") >= of("dead_lettered"), "each was delivered twice: {delivery}");
     let findings = case["findings"].as_array().unwrap();
-    let told = findings
-        .iter()
-        .find(|finding| finding["kind"] == "events-dead-lettered");
+    let told = findings.iter().find(|finding| finding["kind"] == "events-dead-lettered");
     assert_eq!(told.unwrap()["severity"], "warning");
 }
 
@@ -122,17 +105,10 @@ fn places_over_the_measured_time_of_each_message_is_what_passes() {
     let mean = |stage: &str| case["stages"][stage]["mean"].as_f64().unwrap();
     let before_sends = mean("process") - mean("batch_send");
     let each_us = mean("queue") + before_sends + mean("send") + mean("settle") + mean("vacant");
-    assert!(
-        each_us > 6_000.0,
-        "a round trip for each of three parts: {each_us}"
-    );
+    assert!(each_us > 6_000.0, "a round trip for each of three parts: {each_us}");
     let expected = 8.0 / each_us * 1e6;
     let measured = case["received_per_s"]["median"].as_f64().unwrap();
-    assert!(
-        (measured / expected - 1.0).abs() < 0.1,
-        "{measured} instead of {expected}: {}",
-        case["stages"]
-    );
+    assert!((measured / expected - 1.0).abs() < 0.1, "{measured} instead of {expected}: {}", case["stages"]);
 }
 
 #[test]

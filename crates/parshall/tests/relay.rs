@@ -3,10 +3,7 @@
 //! Every address is port 0 or one that the test itself holds, and waiting is for a line of output or for the end of
 //! the process, never for a time. What it carries is the matter of `relay_crash`.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -19,23 +16,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 fn parshall(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
-    command
-        .arg("relay")
-        .args(arguments)
-        .current_dir(directory)
-        .env_clear();
+    command.arg("relay").args(arguments).current_dir(directory).env_clear();
     command
 }
 
 /// Runs to the end and gives exit status, standard output and standard error as one text.
 fn run(mut command: Command) -> String {
     let output = command.output().unwrap();
-    let status = output
-        .status
-        .code()
-        .map_or_else(|| "none".to_owned(), |code| code.to_string());
-    let [stdout, stderr] =
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let status = output.status.code().map_or_else(|| "none".to_owned(), |code| code.to_string());
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     format!("exit status: {status}\n--- standard output\n{stdout}--- standard error\n{stderr}")
 }
 
@@ -52,27 +41,16 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let hubs = ["source", "destination"].map(|name| HubConfig::new(name, 2));
         let config = ServiceConfig::loopback(NamespaceConfig::with_hubs(hubs.into()));
         let service = runtime.block_on(Service::start(config)).unwrap();
-        Self {
-            runtime,
-            service: Some(service),
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { runtime, service: Some(service), folder: tempfile::tempdir().unwrap() }
     }
 
     fn connection_string(&self) -> String {
-        self.service
-            .as_ref()
-            .unwrap()
-            .connection_string(None)
-            .reveal()
+        self.service.as_ref().unwrap().connection_string(None).reveal()
     }
 
     /// The command for a pipeline from `source` to `destination` with more lines.
@@ -103,19 +81,11 @@ struct Running {
 
 impl Running {
     fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut told = String::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap())
-            .lines()
-            .map(Result::unwrap);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         while !told.ends_with("Running.\n") {
-            let Some(line) = lines.next() else {
-                panic!("it ended before it was running: {told}")
-            };
+            let Some(line) = lines.next() else { panic!("it ended before it was running: {told}") };
             told.push_str(&line);
             told.push('\n');
         }
@@ -139,17 +109,12 @@ fn the_example_pipeline_is_in_order_and_told_without_its_secrets() {
     let command = parshall(repository(), &["pipelines/fan-out.yaml", "--check"]);
     insta::assert_snapshot!("check_example", run(command));
     let mut command = parshall(repository(), &["pipelines/fan-out.yaml", "--check"]);
-    let cloud = "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
+    let cloud =
+        "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
     command.env("SINK_CONNECTION_STRING", cloud);
     let told = run(command);
-    assert!(
-        told.contains("destination at example.servicebus.windows.net:5671\n"),
-        "{told}"
-    );
-    assert!(
-        !told.contains("c2VjcmV0") && !told.contains("SAS_KEY_VALUE"),
-        "{told}"
-    );
+    assert!(told.contains("destination at example.servicebus.windows.net:5671\n"), "{told}");
+    assert!(!told.contains("c2VjcmV0") && !told.contains("SAS_KEY_VALUE"), "{told}");
 }
 
 #[test]
@@ -162,10 +127,7 @@ fn the_example_between_queues_is_in_order_and_what_is_about_checkpoints_is_refus
     std::fs::write(folder.path().join("mine.yaml"), text).unwrap();
     let refused = run(parshall(folder.path(), &["mine.yaml", "--check"]));
     assert!(refused.starts_with("exit status: 2"), "{refused}");
-    assert!(
-        refused.contains("`source.service_bus.concurrency`"),
-        "{refused}"
-    );
+    assert!(refused.contains("`source.service_bus.concurrency`"), "{refused}");
 }
 
 #[test]
@@ -204,35 +166,14 @@ fn a_wrong_pipeline_is_refused_with_the_line_that_is_wrong() {
         std::fs::write(folder.path().join("mine.yaml"), example.replace(from, to)).unwrap();
         run(parshall(folder.path(), &["mine.yaml"]))
     };
-    insta::assert_snapshot!(
-        "pipeline_unknown_key",
-        wrong("route: random", "rout: random")
-    );
-    insta::assert_snapshot!(
-        "pipeline_wrong_choice",
-        wrong("route: random", "route: rondom")
-    );
-    insta::assert_snapshot!(
-        "pipeline_wrong_type",
-        wrong("in_flight: 1 ", "in_flight: one ")
-    );
-    insta::assert_snapshot!(
-        "pipeline_out_of_range",
-        wrong("in_flight: 1 ", "in_flight: 0 ")
-    );
-    insta::assert_snapshot!(
-        "pipeline_missing_key",
-        wrong("  store: {files: ./checkpoints}\n", "")
-    );
-    let variable = wrong(
-        "{SINK_CONNECTION_STRING:-",
-        "{SINK_CONNECTION_STRING:?paste it from the portal}",
-    );
+    insta::assert_snapshot!("pipeline_unknown_key", wrong("route: random", "rout: random"));
+    insta::assert_snapshot!("pipeline_wrong_choice", wrong("route: random", "route: rondom"));
+    insta::assert_snapshot!("pipeline_wrong_type", wrong("in_flight: 1 ", "in_flight: one "));
+    insta::assert_snapshot!("pipeline_out_of_range", wrong("in_flight: 1 ", "in_flight: 0 "));
+    insta::assert_snapshot!("pipeline_missing_key", wrong("  store: {files: ./checkpoints}\n", ""));
+    let variable = wrong("{SINK_CONNECTION_STRING:-", "{SINK_CONNECTION_STRING:?paste it from the portal}");
     insta::assert_snapshot!("pipeline_missing_variable", variable);
-    insta::assert_snapshot!(
-        "pipeline_no_file",
-        run(parshall(repository(), &["none.yaml"]))
-    );
+    insta::assert_snapshot!("pipeline_no_file", run(parshall(repository(), &["none.yaml"])));
 }
 
 #[test]
@@ -241,23 +182,11 @@ fn it_serves_health_and_metrics_and_ends_in_good_order_upon_either_signal() {
     for signal in [Signal::TERM, Signal::INT] {
         let command = served.pipeline(&served.connection_string(), "", "metrics: 127.0.0.1:0\n");
         let mut running = Running::start(command);
-        let line = running
-            .told
-            .lines()
-            .find(|line| line.starts_with("metrics "))
-            .unwrap();
-        let address = line
-            .rsplit_once("http://")
-            .unwrap()
-            .1
-            .trim_end_matches("/metrics");
-        for (path, content) in [
-            ("health", "ok, "),
-            ("metrics", "parshall_relay_received_events_total 0\n"),
-        ] {
+        let line = running.told.lines().find(|line| line.starts_with("metrics ")).unwrap();
+        let address = line.rsplit_once("http://").unwrap().1.trim_end_matches("/metrics");
+        for (path, content) in [("health", "ok, "), ("metrics", "parshall_relay_received_events_total 0\n")] {
             let mut socket = TcpStream::connect(address).unwrap();
-            let request =
-                format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+            let request = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
             socket.write_all(request.as_bytes()).unwrap();
             let mut answer = String::new();
             socket.read_to_string(&mut answer).unwrap();
@@ -266,18 +195,9 @@ fn it_serves_health_and_metrics_and_ends_in_good_order_upon_either_signal() {
         }
         running.signal(signal);
         let mut said = String::new();
-        running
-            .child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .unwrap();
+        running.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(running.child.wait().unwrap().code(), Some(0), "{said}");
-        assert!(
-            said.contains("Stopped in good order.\nreceived     0 events"),
-            "{said}"
-        );
+        assert!(said.contains("Stopped in good order.\nreceived     0 events"), "{said}");
     }
 }
 
@@ -285,15 +205,9 @@ fn it_serves_health_and_metrics_and_ends_in_good_order_upon_either_signal() {
 fn what_the_hubs_do_not_have_is_refused_at_its_place_in_the_file() {
     let served = Served::start();
     let connection_string = served.connection_string();
-    insta::assert_snapshot!(
-        "pipeline_fan_out",
-        run(served.pipeline(&connection_string, "", "fan_out: 3\n"))
-    );
+    insta::assert_snapshot!("pipeline_fan_out", run(served.pipeline(&connection_string, "", "fan_out: 3\n")));
     let partitions = "    partitions: [1, 2]\n";
-    insta::assert_snapshot!(
-        "pipeline_partitions",
-        run(served.pipeline(&connection_string, partitions, ""))
-    );
+    insta::assert_snapshot!("pipeline_partitions", run(served.pipeline(&connection_string, partitions, "")));
 }
 
 #[test]
@@ -302,40 +216,23 @@ fn a_service_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
     let connection_string = served.connection_string();
     let unavailable = |command: Command, expected: &str| {
         let said = run(command);
-        let message =
-            said.strip_prefix("exit status: 3\n--- standard output\n--- standard error\n  x ");
+        let message = said.strip_prefix("exit status: 3\n--- standard output\n--- standard error\n  x ");
         let lines = message.unwrap_or_else(|| panic!("{said}"));
         assert!(lines.starts_with(expected), "{said}");
         let (_reason, advice) = lines.split_once('\n').unwrap();
-        assert!(
-            advice.lines().all(|line| line.starts_with("  help: the s")),
-            "{said}"
-        );
+        assert!(advice.lines().all(|line| line.starts_with("  help: the s")), "{said}");
         assert!(advice.lines().count() <= 1, "{said}");
     };
     let checkpoints = served.folder.path().join("checkpoints");
     std::fs::write(&checkpoints, "a file").unwrap();
-    unavailable(
-        served.pipeline(&connection_string, "", ""),
-        "the checkpoints can't be kept",
-    );
+    unavailable(served.pipeline(&connection_string, "", ""), "the checkpoints can't be kept");
     std::fs::remove_file(&checkpoints).unwrap();
     let wrong_key = connection_string.replace("SAS_KEY_VALUE", "another");
-    unavailable(
-        served.pipeline(&wrong_key, "", ""),
-        "the source can't be used: amqp:unauthorized-access",
-    );
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    unavailable(served.pipeline(&wrong_key, "", ""), "the source can't be used: amqp:unauthorized-access");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = served.service.as_ref().unwrap().amqp_address().port();
     let elsewhere = connection_string.replace(&address.to_string(), &closed.to_string());
-    unavailable(
-        served.pipeline(&elsewhere, "", ""),
-        "the source can't be used: connection:unreachable",
-    );
+    unavailable(served.pipeline(&elsewhere, "", ""), "the source can't be used: connection:unreachable");
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap();
     unavailable(

@@ -3,10 +3,7 @@
 //!
 //! Nothing waits for a time: everything waits for what the relay says, over HTTP or in its log.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::future::poll_fn;
 use std::path::Path;
@@ -34,19 +31,14 @@ const PARTITIONS: u16 = 4;
 async fn service() -> Service {
     let hubs = ["source", "destination"].map(|name| HubConfig::new(name, PARTITIONS));
     let mut namespace = NamespaceConfig::with_hubs(hubs.into());
-    for (name, right) in [
-        ("sender", RightConfig::Send),
-        ("listener", RightConfig::Listen),
-    ] {
+    for (name, right) in [("sender", RightConfig::Send), ("listener", RightConfig::Listen)] {
         namespace.authorization_rules.push(RuleConfig {
             name: name.to_owned(),
             key: "its key".into(),
             rights: vec![right],
         });
     }
-    Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap()
+    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
 }
 
 fn connection_string(service: &Service) -> String {
@@ -112,19 +104,13 @@ impl Relaying {
                 break address;
             }
         };
-        Self {
-            log: BufReader::new(child.stderr.take().unwrap()).lines(),
-            child,
-            metrics,
-            said: Vec::new(),
-        }
+        Self { log: BufReader::new(child.stderr.take().unwrap()).lines(), child, metrics, said: Vec::new() }
     }
 
     /// Status line and content of an answer.
     async fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.metrics).await.unwrap();
-        let request =
-            format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -143,8 +129,7 @@ impl Relaying {
     }
 
     async fn until_ready(&self) {
-        self.until("ready", |answer| answer.starts_with("HTTP/1.1 200"))
-            .await;
+        self.until("ready", |answer| answer.starts_with("HTTP/1.1 200")).await;
     }
 
     /// Waits for a line of the log.
@@ -191,33 +176,21 @@ async fn publish(service: &Service, events_per_partition: usize) {
     let mut outcomes = Vec::new();
     for partition in 0..u32::from(PARTITIONS) {
         while publisher
-            .publish_payloads(
-                SendToken(u64::from(partition)),
-                partition,
-                events_per_partition,
-                16,
-                |_, _| {},
-            )
+            .publish_payloads(SendToken(u64::from(partition)), partition, events_per_partition, 16, |_, _| {})
             .is_err()
         {
-            poll_fn(|context| publisher.poll_ready(context))
-                .await
-                .unwrap();
+            poll_fn(|context| publisher.poll_ready(context)).await.unwrap();
         }
     }
     while outcomes.len() < usize::from(PARTITIONS) {
-        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes))
-            .await
-            .unwrap();
+        poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
     }
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
     publisher.shut_down().await;
 }
 
 async fn in_time(test: impl Future<Output = ()>) {
-    tokio::time::timeout(Duration::from_secs(120), test)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(120), test).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -225,44 +198,20 @@ async fn what_can_not_mend_itself_ends_it_with_the_entity_the_reason_and_what_to
     in_time(async {
         let service = service().await;
         let full = connection_string(&service);
-        let [sender, listener] =
-            ["sender", "listener"].map(|name| with_key(&full, name, "its key"));
+        let [sender, listener] = ["sender", "listener"].map(|name| with_key(&full, name, "its key"));
         let wrong = with_key(&full, "sender", "another key");
         let group = full.clone();
         let cases = [
             (
-                pipeline(&full, &full, "")
-                    .replace("hub: source", "hub: source, consumer_group: nosuch"),
-                [
-                    "amqp:not-found",
-                    "hub source, consumer group nosuch",
-                    "source.event_hubs",
-                ],
+                pipeline(&full, &full, "").replace("hub: source", "hub: source, consumer_group: nosuch"),
+                ["amqp:not-found", "hub source, consumer group nosuch", "source.event_hubs"],
             ),
-            (
-                pipeline(&sender, &full, ""),
-                [
-                    "amqp:unauthorized-access",
-                    "hub source",
-                    "the right to listen",
-                ],
-            ),
+            (pipeline(&sender, &full, ""), ["amqp:unauthorized-access", "hub source", "the right to listen"]),
             (
                 pipeline(&full, &listener, ""),
-                [
-                    "amqp:unauthorized-access",
-                    "hub destination",
-                    "the right to send",
-                ],
+                ["amqp:unauthorized-access", "hub destination", "the right to send"],
             ),
-            (
-                pipeline(&full, &wrong, ""),
-                [
-                    "amqp:unauthorized-access",
-                    "the key sender",
-                    "sink.event_hubs",
-                ],
-            ),
+            (pipeline(&full, &wrong, ""), ["amqp:unauthorized-access", "the key sender", "sink.event_hubs"]),
             (
                 pipeline(&full, &group, "").replace("hub: destination", "hub: nosuch"),
                 ["amqp:not-found", "hub nosuch", "sink.event_hubs"],
@@ -363,9 +312,7 @@ async fn relays_that_share_partitions_as_they_should_warn_of_nothing() {
             "metrics: 127.0.0.1:0\nownership: {mode: balanced, renew: 200 ms, expire: 20 s}\n",
         );
         let owns = |count: u16| {
-            move |answer: &str| {
-                answer.contains(&format!("\nparshall_relay_owned_partitions {count}\n"))
-            }
+            move |answer: &str| answer.contains(&format!("\nparshall_relay_owned_partitions {count}\n"))
         };
         let first = Relaying::start(folder.path(), &pipeline).await;
         first.until("metrics", owns(PARTITIONS)).await;

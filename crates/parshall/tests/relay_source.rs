@@ -1,10 +1,7 @@
 //! `parshall relay` where its source or its checkpoints are not what they were: events that retention took, a hub that was
 //! created again, a checkpoint that was damaged, a second relay on the same checkpoints. And the largest event there is.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -87,19 +84,11 @@ impl Rig {
         amqp::message::encode::data(&mut message, &payload);
         let mut outcomes = Vec::new();
         for number in 0..events {
-            while self
-                .publisher
-                .publish(SendToken(0), Destination::Partition(0), [&message[..]])
-                .is_err()
-            {
-                poll_fn(|context| self.publisher.poll_ready(context))
-                    .await
-                    .unwrap();
+            while self.publisher.publish(SendToken(0), Destination::Partition(0), [&message[..]]).is_err() {
+                poll_fn(|context| self.publisher.poll_ready(context)).await.unwrap();
             }
             while outcomes.len() <= number {
-                poll_fn(|context| self.publisher.poll_outcomes(context, &mut outcomes))
-                    .await
-                    .unwrap();
+                poll_fn(|context| self.publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
             }
         }
         assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
@@ -120,18 +109,13 @@ impl Rig {
     fn checkpoint(&self) -> PathBuf {
         let host = self.service.connection_string(None);
         let group = self.folder.path().join("checkpoints");
-        group
-            .join(host.endpoint.host())
-            .join("source/$Default/checkpoint/0")
+        group.join(host.endpoint.host()).join("source/$Default/checkpoint/0")
     }
 }
 
 fn source_hub() -> HubConfig {
     HubConfig {
-        log: LogLimits {
-            bytes: ByteSize::from_mebibytes(2),
-            ..LogLimits::default()
-        },
+        log: LogLimits { bytes: ByteSize::from_mebibytes(2), ..LogLimits::default() },
         ..HubConfig::new("source", 1)
     }
 }
@@ -151,10 +135,7 @@ async fn stop(child: Child) -> Ended {
 }
 
 fn number(said: &str, before: &str, after: &str) -> u64 {
-    let rest = said
-        .split_once(before)
-        .unwrap_or_else(|| panic!("{said}"))
-        .1;
+    let rest = said.split_once(before).unwrap_or_else(|| panic!("{said}")).1;
     rest.split_once(after).unwrap().0.trim().parse().unwrap()
 }
 
@@ -167,19 +148,11 @@ async fn what_retention_took_is_reported_and_not_completed_or_stops_the_relay() 
     rig.arrived(10).await;
     let first = stop(relay).await;
     assert_eq!(first.status, Some(0), "{}", first.said);
-    assert!(
-        first.said.contains("missed       0 events"),
-        "{}",
-        first.said
-    );
+    assert!(first.said.contains("missed       0 events"), "{}", first.said);
     rig.publish(100, 64 << 10).await;
     let stopped = ended(rig.command().spawn().unwrap()).await;
     assert_eq!(stopped.status, Some(3), "{}", stopped.said);
-    assert!(
-        stopped.said.contains("event 10 was expected and"),
-        "{}",
-        stopped.said
-    );
+    assert!(stopped.said.contains("event 10 was expected and"), "{}", stopped.said);
     assert_eq!(rig.events("destination"), 10);
     rig.pipeline("");
     let relay = rig.relay().await;
@@ -196,11 +169,7 @@ async fn what_retention_took_is_reported_and_not_completed_or_stops_the_relay() 
     assert!(missed > 0, "{}", reported.said);
     assert_eq!(10 + missed + completed, 111, "{}", reported.said);
     assert_eq!(rig.events("destination"), 10 + completed);
-    assert!(
-        reported.said.contains("events are missing"),
-        "{}",
-        reported.said
-    );
+    assert!(reported.said.contains("events are missing"), "{}", reported.said);
     rig.service.stop().await;
 }
 
@@ -229,21 +198,14 @@ async fn a_hub_that_was_created_again_is_read_from_its_first_event() {
     rig.publish(50, 100).await;
     rig.arrived(50).await;
     rig.service.namespace().delete_hub("source").unwrap();
-    rig.service
-        .namespace()
-        .create_hub(&source_hub(), UnixTime::from_milliseconds(0))
-        .unwrap();
+    rig.service.namespace().create_hub(&source_hub(), UnixTime::from_milliseconds(0)).unwrap();
     let options = EventHubsOptions::new(rig.service.connection_string(None), Some("source"));
     rig.publisher = Publisher::connect(options.unwrap()).await.unwrap();
     rig.publish(7, 100).await;
     rig.arrived(57).await;
     let ended = stop(relay).await;
     assert_eq!(ended.status, Some(0), "{}", ended.said);
-    assert!(
-        ended.said.contains("restarted    1 partitions"),
-        "{}",
-        ended.said
-    );
+    assert!(ended.said.contains("restarted    1 partitions"), "{}", ended.said);
     let relay = rig.relay().await;
     rig.publish(1, 100).await;
     rig.arrived(58).await;
@@ -266,11 +228,7 @@ async fn an_empty_checkpoint_is_refused_by_name_and_skips_nothing() {
     let refused = ended(rig.command().spawn().unwrap()).await;
     assert_eq!(refused.status, Some(3), "{}", refused.said);
     let end = Path::new("source/$Default/checkpoint/0 is damaged: it is empty");
-    assert!(
-        refused.said.contains(end.to_str().unwrap()),
-        "{}",
-        refused.said
-    );
+    assert!(refused.said.contains(end.to_str().unwrap()), "{}", refused.said);
     rig.service.stop().await;
 }
 

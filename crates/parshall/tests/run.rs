@@ -4,10 +4,7 @@
 //! Runs follow one another, since each wants the machine for itself. How fast they are is nobody's matter here; that
 //! nothing is lost or damaged is.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
@@ -38,9 +35,7 @@ struct Finished {
 
 impl Bench {
     fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     /// Writes a file and gives its path.
@@ -52,11 +47,7 @@ impl Bench {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
-        command
-            .arg("run")
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .env_clear();
+        command.arg("run").args(arguments).current_dir(self.folder.path()).env_clear();
         command
     }
 
@@ -68,12 +59,8 @@ impl Bench {
     fn results(&self) -> Value {
         let text = std::fs::read_to_string(self.folder.path().join("results/results.json"));
         let results = serde_json::from_str(&text.unwrap()).unwrap();
-        let schema = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../schema/results.schema.json"
-        );
-        let schema: Value =
-            serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+        let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/results.schema.json");
+        let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
         let mistakes: Vec<String> = validator
             .iter_errors(&results)
@@ -104,10 +91,7 @@ fn intact_cases(results: &Value) -> Vec<(&str, &Value)> {
         }
         assert_eq!(delivery["sent"], delivery["acknowledged"], "{delivery}");
     }
-    cases
-        .iter()
-        .map(|case| (case["name"].as_str().unwrap(), case))
-        .collect()
+    cases.iter().map(|case| (case["name"].as_str().unwrap(), case)).collect()
 }
 
 #[test]
@@ -142,53 +126,27 @@ fn a_quick_run_leaves_whole_and_valid_results_of_intact_events() {
     for (name, case) in cases {
         assert_eq!(case["passed"], true, "{name}");
         for figure in ["received_per_s", "forwarded_per_s"] {
-            assert!(
-                case[figure]["median"].as_f64().unwrap() > 0.0,
-                "{name}: {figure}"
-            );
+            assert!(case[figure]["median"].as_f64().unwrap() > 0.0, "{name}: {figure}");
         }
-        assert!(
-            case["memory_peak_bytes"]["median"].as_f64().unwrap() > 1e6,
-            "{name}"
-        );
+        assert!(case["memory_peak_bytes"]["median"].as_f64().unwrap() > 1e6, "{name}");
         assert!(case["latency_us"]["p50"].as_f64().unwrap() > 0.0, "{name}");
     }
 
     let folder = bench.folder.path().join("results");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    assert_eq!(
-        read("results.csv").lines().count(),
-        1 + 2 + 2,
-        "a head, and a row per case and per trial"
-    );
+    assert_eq!(read("results.csv").lines().count(), 1 + 2 + 2, "a head, and a row per case and per trial");
     assert!(read("latency.hlog").lines().count() > 4);
     for case in ["fan_out=1.1", "fan_out=4.1"] {
         let logs = folder.join("logs").join(case);
         for role in ["hub", "load", "relay", "sink"] {
-            assert!(
-                logs.join(role).with_extension("log").exists(),
-                "{case}: {role}"
-            );
+            assert!(logs.join(role).with_extension("log").exists(), "{case}: {role}");
         }
-        assert!(
-            !logs.join("checkpoints").exists(),
-            "{case}: progress of a run is of no use after it"
-        );
+        assert!(!logs.join("checkpoints").exists(), "{case}: progress of a run is of no use after it");
     }
     let report = read("report.html");
     assert!(report.contains("<svg") && report.contains("fan_out=4"));
-    for outside in [
-        "src=\"",
-        "href=\"http",
-        "href=\"//",
-        "url(",
-        "@import",
-        "<link",
-        "<iframe",
-    ] {
-        let found = report
-            .find(outside)
-            .map(|at| &report[at..report.len().min(at + 80)]);
+    for outside in ["src=\"", "href=\"http", "href=\"//", "url(", "@import", "<link", "<iframe"] {
+        let found = report.find(outside).map(|at| &report[at..report.len().min(at + 80)]);
         assert_eq!(found, None, "the report needs nothing but itself");
     }
 }
@@ -197,13 +155,7 @@ fn a_quick_run_leaves_whole_and_valid_results_of_intact_events() {
 fn an_interrupted_run_leaves_valid_partial_results_and_nothing_that_runs() {
     let _machine = alone();
     let bench = Bench::new();
-    let LongRun {
-        mut child,
-        mut stderr,
-        mut said,
-        children,
-        groups,
-    } = LongRun::start(&bench);
+    let LongRun { mut child, mut stderr, mut said, children, groups } = LongRun::start(&bench);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
@@ -216,14 +168,8 @@ fn an_interrupted_run_leaves_valid_partial_results_and_nothing_that_runs() {
     assert_eq!(results["complete"], false);
     assert_eq!(results["missing"], serde_json::json!(["measure=200 ms"]));
     let cases = results["cases"].as_array().unwrap();
-    assert_eq!(
-        (&cases[0]["name"], &cases[0]["passed"]),
-        (&"measure=300 ms".into(), &true.into())
-    );
-    assert_eq!(
-        (&cases[1]["name"], &cases[1]["passed"]),
-        (&"measure=1 min".into(), &false.into())
-    );
+    assert_eq!((&cases[0]["name"], &cases[0]["passed"]), (&"measure=300 ms".into(), &true.into()));
+    assert_eq!((&cases[1]["name"], &cases[1]["passed"]), (&"measure=1 min".into(), &false.into()));
     let report = std::fs::read_to_string(bench.folder.path().join("results/report.html"));
     assert!(report.unwrap().contains("measure=300 ms"));
 }
@@ -252,10 +198,7 @@ fn roles_do_not_outlive_a_run_that_is_killed() {
 fn every_mode_of_load_carries_the_smallest_payload_intact() {
     let _machine = alone();
     let bench = Bench::new();
-    bench.file(
-        "mine.yaml",
-        &tiny("target: embedded\n", "12 B", "[open, closed, backlog]"),
-    );
+    bench.file("mine.yaml", &tiny("target: embedded\n", "12 B", "[open, closed, backlog]"));
     let finished = bench.run(&["mine.yaml"]);
     let results = bench.results();
     let cases = intact_cases(&results);
@@ -263,23 +206,11 @@ fn every_mode_of_load_carries_the_smallest_payload_intact() {
     let mut passed = true;
     for (name, case) in cases {
         // An open load that the machine did not keep up with is invalid, and nobody's fault.
-        let allowed: &[&str] = if name == "mode=open" {
-            &["passed", "invalid"]
-        } else {
-            &["passed"]
-        };
-        assert!(
-            allowed.contains(&case["status"].as_str().unwrap()),
-            "{case:#}"
-        );
+        let allowed: &[&str] = if name == "mode=open" { &["passed", "invalid"] } else { &["passed"] };
+        assert!(allowed.contains(&case["status"].as_str().unwrap()), "{case:#}");
         passed &= case["passed"] == true;
     }
-    assert_eq!(
-        finished.status,
-        Some(i32::from(!passed)),
-        "{}",
-        finished.stderr
-    );
+    assert_eq!(finished.status, Some(i32::from(!passed)), "{}", finished.stderr);
 }
 
 #[test]
@@ -288,11 +219,7 @@ fn a_durable_service_is_measured_and_leaves_no_data_behind() {
     let bench = Bench::new();
     bench.file(
         "mine.yaml",
-        &tiny(
-            "target: embedded\nembedded: {durable: true, sync: always}\n",
-            "16 B",
-            "[backlog]",
-        ),
+        &tiny("target: embedded\nembedded: {durable: true, sync: always}\n", "16 B", "[backlog]"),
     );
     let finished = bench.run(&["mine.yaml"]);
     assert_eq!(finished.status, Some(0), "{}", finished.stderr);
@@ -313,25 +240,13 @@ fn a_file_is_replayed_as_it_is() {
     let _machine = alone();
     let bench = Bench::new();
     let lines: Vec<String> = (0..100)
-        .map(|order| {
-            format!(
-                "{{\"order\":{order},\"note\":\"{}\"}}",
-                "x".repeat(order * 7)
-            )
-        })
+        .map(|order| format!("{{\"order\":{order},\"note\":\"{}\"}}", "x".repeat(order * 7)))
         .collect();
     bench.file("events.ndjson", &lines.join("\n"));
-    bench.file(
-        "mine.yaml",
-        &tiny("target: embedded\n", "{replay: events.ndjson}", "[closed]"),
-    );
+    bench.file("mine.yaml", &tiny("target: embedded\n", "{replay: events.ndjson}", "[closed]"));
     let finished = bench.run(&["mine.yaml", "--format", "markdown"]);
     assert_eq!(finished.status, Some(0), "{}", finished.stderr);
-    assert!(
-        finished.stdout.contains("mode=closed"),
-        "{}",
-        finished.stdout
-    );
+    assert!(finished.stdout.contains("mode=closed"), "{}", finished.stdout);
     assert_eq!(intact_cases(&bench.results()).len(), 1);
 }
 
@@ -347,10 +262,7 @@ fn a_service_that_runs_already_is_measured_over_tls() {
     // The second case begins with what the first one left in both hubs.
     bench.file("mine.yaml", &tiny(&target, "100 B", "[closed, saturate]"));
     let mut command = bench.command(&["mine.yaml"]);
-    command.env(
-        "EVENT_HUBS_CONNECTION_STRING",
-        served.connection_string("Connection strings for TLS"),
-    );
+    command.env("EVENT_HUBS_CONNECTION_STRING", served.connection_string("Connection strings for TLS"));
     let finished = finish(command);
     assert_eq!(finished.status, Some(0), "{}", finished.stderr);
     let results = bench.results();
@@ -369,15 +281,9 @@ fn a_target_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
     bench.file("mine.yaml", &tiny("target: embedded\n", "16 B", "[closed]"));
     let plain = served.connection_string("Connection strings");
     let tls = served.connection_string("Connection strings for TLS");
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
-    let elsewhere = plain.replace(
-        served.told("AMQP ").rsplit(':').next().unwrap(),
-        closed.rsplit(':').next().unwrap(),
-    );
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let elsewhere =
+        plain.replace(served.told("AMQP ").rsplit(':').next().unwrap(), closed.rsplit(':').next().unwrap());
     let wrong_key = plain.replace("SAS_KEY_VALUE", "another");
     for (connection_string, expected) in [
         (&elsewhere, "connection:unreachable"),
@@ -387,37 +293,20 @@ fn a_target_that_is_not_there_or_refuses_is_one_clear_line_and_status_3() {
     ] {
         let mut command = bench.command(&["mine.yaml", "--target", "namespace"]);
         command.env("EVENT_HUBS_CONNECTION_STRING", connection_string);
-        let Finished {
-            status,
-            stdout,
-            stderr,
-        } = finish(command);
+        let Finished { status, stdout, stderr } = finish(command);
         assert_eq!((status, stdout.as_str()), (Some(3), ""), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
         let beginning = "  x the hub source of the target can't be used: ";
-        let reason = stderr
-            .strip_prefix(beginning)
-            .unwrap_or_else(|| panic!("{stderr}"));
+        let reason = stderr.strip_prefix(beginning).unwrap_or_else(|| panic!("{stderr}"));
         assert!(reason.starts_with(expected), "{stderr}");
-        assert!(
-            !bench.folder.path().join("results").exists(),
-            "nothing was begun"
-        );
+        assert!(!bench.folder.path().join("results").exists(), "nothing was begun");
     }
-    let mut command = bench.command(&[
-        "mine.yaml",
-        "--target",
-        "namespace",
-        "--set",
-        "hubs.source.partitions=3",
-    ]);
+    let mut command =
+        bench.command(&["mine.yaml", "--target", "namespace", "--set", "hubs.source.partitions=3"]);
     command.env("EVENT_HUBS_CONNECTION_STRING", &plain);
     let Finished { status, stderr, .. } = finish(command);
     assert_eq!(status, Some(2), "{stderr}");
-    assert!(
-        stderr.contains("the hub source of the target has 4 partitions, not 3"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("the hub source of the target has 4 partitions, not 3"), "{stderr}");
 }
 
 /// A run whose first case is over and whose second is in the middle of its work.
@@ -440,30 +329,17 @@ impl LongRun {
              limits: {relay: {cores: 0.5, memory: 256 MiB}}\nphases: {warm_up: 0 s}\ntrials: 1\n\
              sweeps: {measure: {phases.measure: [300 ms, 1 min, 200 ms]}}\n",
         );
-        let mut child = bench
-            .command(&["mine.yaml"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            bench.command(&["mine.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
-        while !said
-            .lines()
-            .any(|line| line.contains("measure=1 min: measuring"))
-        {
+        while !said.lines().any(|line| line.contains("measure=1 min: measuring")) {
             assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "it ended: {said}");
         }
         let children = children_of(child.id());
         assert_eq!(children.len(), 4, "hub, load, relay, sink");
         let groups = groups_of(child.id());
-        Self {
-            child,
-            stderr,
-            said,
-            children,
-            groups,
-        }
+        Self { child, stderr, said, children, groups }
     }
 }
 
@@ -489,14 +365,7 @@ impl Served {
     fn start(folder: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_parshall"))
             .args(["serve", "--hub", "source:4", "--hub", "destination:4"])
-            .args([
-                "--amqp",
-                "127.0.0.1:0",
-                "--amqps",
-                "127.0.0.1:0",
-                "--http",
-                "127.0.0.1:0",
-            ])
+            .args(["--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", "--http", "127.0.0.1:0"])
             .args(["--tls-directory", "tls"])
             .current_dir(folder)
             .env_clear()
@@ -507,36 +376,21 @@ impl Served {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut announcement = String::new();
         while !announcement.ends_with("Ready.\n") {
-            assert_ne!(
-                output.read_line(&mut announcement).unwrap(),
-                0,
-                "{announcement}"
-            );
+            assert_ne!(output.read_line(&mut announcement).unwrap(), 0, "{announcement}");
         }
-        Self {
-            child,
-            announcement,
-        }
+        Self { child, announcement }
     }
 
     /// The last word of the line that begins with `label`.
     fn told(&self, label: &str) -> &str {
-        let line = self
-            .announcement
-            .lines()
-            .find(|line| line.starts_with(label));
+        let line = self.announcement.lines().find(|line| line.starts_with(label));
         line.and_then(|line| line.rsplit(' ').next()).unwrap()
     }
 
     /// The connection string of all hubs under a heading.
     fn connection_string(&self, heading: &str) -> String {
-        let mut lines = self
-            .announcement
-            .lines()
-            .skip_while(|line| *line != heading);
-        let line = lines
-            .find(|line| line.trim_start().starts_with("all hubs"))
-            .unwrap();
+        let mut lines = self.announcement.lines().skip_while(|line| *line != heading);
+        let line = lines.find(|line| line.trim_start().starts_with("all hubs")).unwrap();
         line.rsplit(' ').next().unwrap().to_owned()
     }
 }
@@ -552,8 +406,7 @@ impl Drop for Served {
 fn children_of(parent: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").unwrap();
     let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    ids.filter(|id| stat(*id).is_some_and(|(state, of)| of == parent && state != "Z"))
-        .collect()
+    ids.filter(|id| stat(*id).is_some_and(|(state, of)| of == parent && state != "Z")).collect()
 }
 
 fn is_alive(id: u32) -> bool {
@@ -574,10 +427,7 @@ fn groups_of(lab: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(folder) = folders.pop() {
-        let entries = std::fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .filter_map(Result::ok);
+        let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
         for entry in entries {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 if entry.file_name() == *name {

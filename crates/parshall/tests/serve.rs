@@ -3,10 +3,7 @@
 //! Every address is port 0 or one that the test itself holds, and waiting is for a line of output or for the end of
 //! the process, never for a time.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod serving;
 
@@ -35,20 +32,11 @@ fn it_tells_what_to_paste_and_ends_in_good_order_upon_either_signal() {
 fn health_and_metrics_are_where_it_says() {
     let serving = Serving::start(&[]);
     for (label, content) in [
-        (
-            "Health",
-            r#"{"status":"healthy","message":"Service is healthy."}"#,
-        ),
-        (
-            "Metrics",
-            r#"parshall_hub_events_in_total{hub="events",partition="3"} 0"#,
-        ),
+        ("Health", r#"{"status":"healthy","message":"Service is healthy."}"#),
+        ("Metrics", r#"parshall_hub_events_in_total{hub="events",partition="3"} 0"#),
     ] {
         let answer = serving.answer(label);
-        assert!(
-            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(content),
-            "{answer}"
-        );
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(content), "{answer}");
     }
 }
 
@@ -56,16 +44,8 @@ fn health_and_metrics_are_where_it_says() {
 fn a_development_certificate_is_made_and_told() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tls");
-    let serving = Serving::start(&[
-        "--amqps",
-        "127.0.0.1:0",
-        "--tls-directory",
-        path.to_str().unwrap(),
-    ]);
-    assert_eq!(
-        serving.told("Trusted authority"),
-        path.join("ca.pem").to_str().unwrap()
-    );
+    let serving = Serving::start(&["--amqps", "127.0.0.1:0", "--tls-directory", path.to_str().unwrap()]);
+    assert_eq!(serving.told("Trusted authority"), path.join("ca.pem").to_str().unwrap());
     assert!(path.join("ca.pem").exists());
     assert_eq!(serving.end(Signal::TERM), Some(0));
 }
@@ -74,22 +54,13 @@ fn a_development_certificate_is_made_and_told() {
 fn the_authority_lies_beneath_the_data_directory_and_where_clients_look_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let [data, copy] = ["data", "copy.pem"].map(|name| directory.path().join(name));
-    let arguments = [
-        "--amqps",
-        "127.0.0.1:0",
-        "--data-dir",
-        data.to_str().unwrap(),
-        "--tls-ca",
-        copy.to_str().unwrap(),
-    ];
+    let arguments =
+        ["--amqps", "127.0.0.1:0", "--data-dir", data.to_str().unwrap(), "--tls-ca", copy.to_str().unwrap()];
     // Once when there is no such directory, and once when it has been one.
     for _start in 0..2 {
         let serving = Serving::start(&arguments);
         let authority = data.join("tls/ca.pem");
-        assert_eq!(
-            serving.told("Trusted authority"),
-            authority.to_str().unwrap()
-        );
+        assert_eq!(serving.told("Trusted authority"), authority.to_str().unwrap());
         let expected = std::fs::read(&authority).unwrap();
         assert_eq!(std::fs::read(&copy).unwrap(), expected);
         let advice = format!("SSL_CERT_FILE={}\n", authority.display());
@@ -112,9 +83,8 @@ fn a_taken_port_is_one_clear_line_and_status_3() {
     ] {
         let (status, stdout, stderr) = refusal(&arguments);
         assert_eq!((status, stdout.as_str()), (Some(3), ""));
-        let expected = format!(
-            "  x {protocol} can't listen on {address}: Address already in use (os error 98)\n"
-        );
+        let expected =
+            format!("  x {protocol} can't listen on {address}: Address already in use (os error 98)\n");
         assert_eq!(stderr, expected);
     }
 }
@@ -125,18 +95,10 @@ fn a_directory_that_cannot_be_used_is_one_clear_line_and_status_3() {
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let beneath = file.join("tls");
-    let arguments = [
-        "--amqps",
-        "127.0.0.1:0",
-        "--tls-directory",
-        beneath.to_str().unwrap(),
-    ];
+    let arguments = ["--amqps", "127.0.0.1:0", "--tls-directory", beneath.to_str().unwrap()];
     let (status, stdout, stderr) = refusal(&arguments);
     assert_eq!((status, stdout.as_str()), (Some(3), ""));
-    assert!(
-        stderr.ends_with("can't be used: Not a directory (os error 20)\n"),
-        "{stderr}"
-    );
+    assert!(stderr.ends_with("can't be used: Not a directory (os error 20)\n"), "{stderr}");
 }
 
 #[test]
@@ -154,28 +116,15 @@ fn a_wrong_namespace_is_refused_with_the_place_of_the_mistake() {
     let refused = |content: &str| {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("mine.yaml"), content).unwrap();
-        let output = serve(&["--config", "mine.yaml"])
-            .current_dir(directory.path())
-            .output()
-            .unwrap();
-        assert_eq!(
-            (output.status.code(), output.stdout.as_slice()),
-            (Some(2), &b""[..])
-        );
+        let output = serve(&["--config", "mine.yaml"]).current_dir(directory.path()).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]));
         String::from_utf8(output.stderr).unwrap()
     };
-    let hub = |fields: &str| {
-        refused(&format!(
-            "hubs:\n  - {{name: one, partitions: 1}}\n  - {{{fields}}}\n"
-        ))
-    };
+    let hub = |fields: &str| refused(&format!("hubs:\n  - {{name: one, partitions: 1}}\n  - {{{fields}}}\n"));
     insta::assert_snapshot!("namespace_unknown_key", hub("name: two, partitons: 4"));
     insta::assert_snapshot!("namespace_partitions", hub("name: two, partitions: 0"));
     insta::assert_snapshot!("namespace_repeated", hub("name: ONE, partitions: 2"));
-    insta::assert_snapshot!(
-        "namespace_log",
-        hub("name: two, partitions: 2, log: {bytes: 1 MiB}")
-    );
+    insta::assert_snapshot!("namespace_log", hub("name: two, partitions: 2, log: {bytes: 1 MiB}"));
     insta::assert_snapshot!(
         "namespace_profile_key",
         refused("hubs: []\nprofile: {round_trip: 2 ms, sevice_time: {send: 1 ms}}\n")
@@ -189,11 +138,9 @@ fn a_wrong_namespace_is_refused_with_the_place_of_the_mistake() {
         refused("hubs: []\nprofile:\n  throughput_units: 2\n  quota: {egress_bytes_per_s: 1 MB}\n")
     );
     insta::assert_snapshot!("namespace_no_hubs", refused("host: localhost\n"));
-    insta::assert_snapshot!(
-        "namespace_no_rule",
-        refused("hubs: []\nauthorization_rules: []\n")
-    );
-    let rule = "hubs: []\nauthorization_rules:\n  - {name: a, key: \"${KEY:?the sender's key}\", rights: [send]}\n";
+    insta::assert_snapshot!("namespace_no_rule", refused("hubs: []\nauthorization_rules: []\n"));
+    let rule =
+        "hubs: []\nauthorization_rules:\n  - {name: a, key: \"${KEY:?the sender's key}\", rights: [send]}\n";
     insta::assert_snapshot!("namespace_missing_variable", refused(rule));
 }
 
@@ -243,10 +190,7 @@ fn the_emulators_configuration_is_served_as_it_is_and_what_means_nothing_is_warn
     let path = directory.path().join("Config.json");
     std::fs::write(&path, EMULATORS_CONFIG).unwrap();
     let serving = Serving::start_with_log(&["--config", path.to_str().unwrap()]);
-    assert_eq!(
-        serving.hubs(),
-        ["telemetry (2 partitions)", "commands (40 partitions)"]
-    );
+    assert_eq!(serving.hubs(), ["telemetry (2 partitions)", "commands (40 partitions)"]);
     let log = serving.end_with_log();
     assert!(
         log.contains(

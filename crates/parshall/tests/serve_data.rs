@@ -1,9 +1,6 @@
 //! `parshall serve --data-dir` as a process: what a restart finds, and what is told where it can't start.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod serving;
 
@@ -40,40 +37,21 @@ fn hubs_are_there_again_after_a_restart_however_the_process_ended() {
     let serving = Serving::start(&["--data-dir", &path]);
     assert_eq!(serving.hubs(), ["events (4 partitions)"]);
     assert!(
-        serving
-            .announcement
-            .contains(&format!("Data               {path} (sync: 50 ms)\n")),
+        serving.announcement.contains(&format!("Data               {path} (sync: 50 ms)\n")),
         "{}",
         serving.announcement
     );
-    hub(
-        &serving,
-        &[
-            "create",
-            "orders",
-            "--partitions",
-            "2",
-            "--consumer-group",
-            "billing",
-        ],
-    );
+    hub(&serving, &["create", "orders", "--partitions", "2", "--consumer-group", "billing"]);
     hub(&serving, &["delete", "events"]);
     assert_eq!(serving.end(Signal::KILL), None);
 
     let serving = Serving::start(&["--data-dir", &path, "--sync", "always"]);
-    assert_eq!(
-        serving.hubs(),
-        ["orders (2 partitions)"],
-        "the default hub was deleted and stays so"
-    );
+    assert_eq!(serving.hubs(), ["orders (2 partitions)"], "the default hub was deleted and stays so");
     assert!(hub(&serving, &["show", "orders"]).contains("consumer groups  $Default, billing\n"));
     assert_eq!(serving.end(Signal::TERM), Some(0));
 
     let serving = Serving::start(&["--data-dir", &path, "--hub", "orders:2", "--hub", "audit:1"]);
-    assert_eq!(
-        serving.hubs(),
-        ["orders (2 partitions)", "audit (1 partition)"]
-    );
+    assert_eq!(serving.hubs(), ["orders (2 partitions)", "audit (1 partition)"]);
 }
 
 #[test]
@@ -81,23 +59,11 @@ fn a_second_process_is_told_who_has_the_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     let serving = Serving::start(&["--data-dir", &path]);
-    let (status, stderr) = refused(
-        &directory,
-        &[
-            "--amqp",
-            "127.0.0.1:0",
-            "--http",
-            "127.0.0.1:0",
-            "--data-dir",
-            &path,
-        ],
-    );
+    let (status, stderr) =
+        refused(&directory, &["--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", &path]);
     assert_eq!(status, Some(3));
     let process = serving.process_id();
-    assert_eq!(
-        stderr,
-        format!("  x the data directory DATA is in use by process {process}\n")
-    );
+    assert_eq!(stderr, format!("  x the data directory DATA is in use by process {process}\n"));
 }
 
 #[test]
@@ -110,10 +76,7 @@ fn a_newer_version_and_a_foreign_directory_are_one_clear_line_and_status_3() {
     let arguments = ["--data-dir", path.as_str()];
     assert_eq!(
         refused(&directory, &arguments),
-        (
-            Some(3),
-            "  x the directory DATA is not empty and is no data directory\n".to_owned()
-        )
+        (Some(3), "  x the directory DATA is not empty and is no data directory\n".to_owned())
     );
     std::fs::remove_file(file("notes.txt")).unwrap();
     std::fs::write(file("VERSION"), "parshall data directory, version 12\n").unwrap();
@@ -121,8 +84,7 @@ fn a_newer_version_and_a_foreign_directory_are_one_clear_line_and_status_3() {
         refused(&directory, &arguments),
         (
             Some(3),
-            "  x the data directory DATA has version 12; this program knows versions up to 2\n"
-                .to_owned()
+            "  x the data directory DATA has version 12; this program knows versions up to 2\n".to_owned()
         )
     );
 }
@@ -139,11 +101,8 @@ fn a_declaration_that_contradicts_what_is_kept_is_told_with_both_and_its_place()
 
     let file = directory.path().join("mine.yaml");
     let yaml = file.to_str().unwrap();
-    std::fs::write(
-        &file,
-        "hubs:\n  - {name: audit, partitions: 1}\n  - {name: orders, partitions: 8}\n",
-    )
-    .unwrap();
+    std::fs::write(&file, "hubs:\n  - {name: audit, partitions: 1}\n  - {name: orders, partitions: 8}\n")
+        .unwrap();
     let (status, stderr) = refused(&directory, &["--data-dir", &path, "--config", yaml]);
     assert_eq!(status, Some(2));
     insta::assert_snapshot!("contradiction_file", stderr.replace(yaml, "mine.yaml"));
@@ -158,10 +117,7 @@ fn a_declaration_that_contradicts_what_is_kept_is_told_with_both_and_its_place()
     .unwrap();
     let (status, stderr) = refused(&directory, &["--data-dir", &path, "--config", json]);
     assert_eq!(status, Some(2));
-    insta::assert_snapshot!(
-        "contradiction_emulator",
-        stderr.replace(json, "Config.json")
-    );
+    insta::assert_snapshot!("contradiction_emulator", stderr.replace(json, "Config.json"));
 }
 
 #[test]
@@ -176,10 +132,7 @@ fn a_torn_tail_is_told_in_one_line_per_hub() {
     std::fs::write(partition.join("00000000000000000000.log"), [7; 100]).unwrap();
     let serving = Serving::start_with_log(&["--data-dir", &path]);
     let log = serving.end_with_log();
-    let told: Vec<&str> = log
-        .lines()
-        .filter(|line| line.contains("hub=\"orders\""))
-        .collect();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("hub=\"orders\"")).collect();
     assert_eq!(told.len(), 1, "{log}");
     assert!(told[0].contains("cut 100 bytes off"), "{log}");
 }
@@ -194,22 +147,13 @@ fn queues_and_topics_are_served_and_told_again_though_the_command_line_does_not_
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     let with_data = ["--data-dir", path.as_str()];
-    serve_once(
-        &[
-            &with_data[..],
-            &["--queue", "jobs", "--topic", "news:all,audit"],
-        ]
-        .concat(),
-    );
+    serve_once(&[&with_data[..], &["--queue", "jobs", "--topic", "news:all,audit"]].concat());
     let serving = Serving::start(&with_data);
     assert_eq!(serving.hubs(), ["jobs (queue)", "news (topic: all, audit)"]);
     assert!(serving.announcement.contains("\n  everything"));
     assert_eq!(serving.end(Signal::KILL), None);
     let serving = Serving::start(&[&with_data[..], &["--queue", "more"]].concat());
-    assert_eq!(
-        serving.hubs(),
-        ["more (queue)", "jobs (queue)", "news (topic: all, audit)"]
-    );
+    assert_eq!(serving.hubs(), ["more (queue)", "jobs (queue)", "news (topic: all, audit)"]);
 }
 
 #[test]
@@ -219,21 +163,11 @@ fn blobs_that_are_kept_and_not_served_are_told() {
     let config = directory.path().join("blobs.yaml");
     std::fs::write(&config, "hubs: []\nblob:\n  containers: [one, two]\n").unwrap();
     let config = config.to_str().unwrap();
-    serve_once(&[
-        "--data-dir",
-        &path,
-        "--config",
-        config,
-        "--blob",
-        "127.0.0.1:0",
-    ]);
+    serve_once(&["--data-dir", &path, "--config", config, "--blob", "127.0.0.1:0"]);
     let serving = Serving::start_with_log(&["--data-dir", &path]);
-    let line = "Blobs              not served (2 containers in the data directory); add --blob ADDRESS:PORT\n";
-    assert!(
-        serving.announcement.contains(line),
-        "{}",
-        serving.announcement
-    );
+    let line =
+        "Blobs              not served (2 containers in the data directory); add --blob ADDRESS:PORT\n";
+    assert!(serving.announcement.contains(line), "{}", serving.announcement);
     let log = serving.end_with_log();
     assert!(log.contains("no address to serve them at"), "{log}");
 }
@@ -248,18 +182,11 @@ fn whatever_is_damaged_in_a_data_directory_ends_with_status_3_and_names_it() {
     let damages = |change: &dyn Fn(), repair: &dyn Fn(), named: &str| {
         change();
         let (status, stderr) = refused(&directory, &arguments);
-        assert!(
-            stderr.replace("\n  | ", " ").contains(named),
-            "{named}: {stderr}"
-        );
+        assert!(stderr.replace("\n  | ", " ").contains(named), "{named}: {stderr}");
         assert_eq!(status, Some(3), "{stderr}");
         repair();
     };
-    for name in [
-        "manifest.json",
-        "VERSION",
-        "queues/jobs/00000000000000000000.log",
-    ] {
+    for name in ["manifest.json", "VERSION", "queues/jobs/00000000000000000000.log"] {
         let content = std::fs::read(file(name)).unwrap();
         let remove = || std::fs::remove_file(file(name)).unwrap();
         let put_back = || std::fs::write(file(name), &content).unwrap();
@@ -295,10 +222,7 @@ fn a_queue_whose_folder_is_gone_is_told() {
     serve_once(&["--data-dir", &path, "--queue", "jobs", "--queue", "more"]);
     std::fs::remove_dir_all(Path::new(&path).join("queues/jobs")).unwrap();
     let log = Serving::start_with_log(&["--data-dir", &path]).end_with_log();
-    let told: Vec<_> = log
-        .lines()
-        .filter(|line| line.contains("is missing; it starts empty"))
-        .collect();
+    let told: Vec<_> = log.lines().filter(|line| line.contains("is missing; it starts empty")).collect();
     assert!(told.len() == 1 && told[0].contains("\"jobs\""), "{log}");
 }
 
@@ -308,8 +232,7 @@ fn nothing_in_a_data_directory_can_be_read_by_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = data(&directory);
     let config = directory.path().join("all.yaml");
-    let text =
-        "hubs: [{name: a, partitions: 1}]\nqueues: [{name: jobs}]\nblob: {containers: [one]}\n";
+    let text = "hubs: [{name: a, partitions: 1}]\nqueues: [{name: jobs}]\nblob: {containers: [one]}\n";
     std::fs::write(&config, text).unwrap();
     let config = config.to_str().unwrap();
     let addresses = ["--blob", "127.0.0.1:0", "--amqps", "127.0.0.1:0"];

@@ -1,9 +1,6 @@
 //! `parshall serve` with queues and topics: what it prints, and what it says of a file that is wrong.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod serving;
 
@@ -97,10 +94,7 @@ fn refused(name: &str, content: &str) -> String {
         .current_dir(directory.path())
         .output()
         .unwrap();
-    assert_eq!(
-        (output.status.code(), output.stdout.as_slice()),
-        (Some(2), &b""[..])
-    );
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]));
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -116,16 +110,10 @@ fn the_emulators_configuration_is_served_as_it_is() {
     let serving = serving("Config.json", EMULATORS_CONFIG);
     for (label, entity) in [
         ("queue.1 (queue, sessions)", "EntityPath=queue.1;"),
-        (
-            "topic.1 (topic: subscription.1, subscription.2)",
-            "EntityPath=topic.1;",
-        ),
+        ("topic.1 (topic: subscription.1, subscription.2)", "EntityPath=topic.1;"),
     ] {
         let string = serving.told(label);
-        assert!(
-            string.contains(entity) && string.ends_with("UseDevelopmentEmulator=true"),
-            "{string}"
-        );
+        assert!(string.contains(entity) && string.ends_with("UseDevelopmentEmulator=true"), "{string}");
     }
     assert!(!serving.told("everything").contains("EntityPath"));
 }
@@ -133,12 +121,7 @@ fn the_emulators_configuration_is_served_as_it_is() {
 #[test]
 fn one_namespace_has_hubs_queues_and_topics() {
     let serving = serving("mine.yaml", OUR_CONFIG);
-    for label in [
-        "events (2 partitions)",
-        "jobs (queue)",
-        "graveyard (queue)",
-        "news (topic: all, red)",
-    ] {
+    for label in ["events (2 partitions)", "jobs (queue)", "graveyard (queue)", "news (topic: all, red)"] {
         assert!(serving.told(label).starts_with("Endpoint=sb://"));
     }
 }
@@ -148,8 +131,7 @@ fn the_metrics_tell_of_each_queue_and_subscription() {
     let serving = serving("mine.yaml", OUR_CONFIG);
     let metrics = serving.answer("Metrics");
     for entity in ["jobs", "graveyard", "news/Subscriptions/red"] {
-        let line =
-            format!("\nparshall_hub_queue_messages{{entity=\"{entity}\",state=\"available\"}} 0\n");
+        let line = format!("\nparshall_hub_queue_messages{{entity=\"{entity}\",state=\"available\"}} 0\n");
         assert!(metrics.contains(&line), "{metrics}");
     }
 }
@@ -165,23 +147,11 @@ fn queues_and_topics_of_the_command_line_take_the_place_of_the_default_hub() {
 #[test]
 fn a_mistake_of_the_command_line_is_told_with_the_argument() {
     for (arguments, expected) in [
-        (
-            &["--queue", "jobs", "--queue", "JOBS"][..],
-            "--queue: there is a queue with the name \"JOBS\"",
-        ),
-        (
-            &["--queue", "jobs", "--topic", "jobs:all"],
-            "--topic: there is a queue with the name \"jobs\"",
-        ),
-        (
-            &["--topic", "news:all,,audit"],
-            "--topic: \"\" is not a name for a subscription",
-        ),
+        (&["--queue", "jobs", "--queue", "JOBS"][..], "--queue: there is a queue with the name \"JOBS\""),
+        (&["--queue", "jobs", "--topic", "jobs:all"], "--topic: there is a queue with the name \"jobs\""),
+        (&["--topic", "news:all,,audit"], "--topic: \"\" is not a name for a subscription"),
     ] {
-        let output = serve(arguments)
-            .env("PARSHALL_LOG", "error")
-            .output()
-            .unwrap();
+        let output = serve(arguments).env("PARSHALL_LOG", "error").output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(told.contains(expected), "{told}");
@@ -199,10 +169,7 @@ fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
     insta::assert_snapshot!("emulator_duration", refused("PT1M", "1 min"));
     insta::assert_snapshot!("emulator_sql", refused("123' AND", "123' &&"));
     insta::assert_snapshot!("emulator_name", refused("subscription.2", "Subscription.1"));
-    insta::assert_snapshot!(
-        "emulator_forward",
-        refused("\"ForwardTo\": \"\"", "\"ForwardTo\": \"x\"")
-    );
+    insta::assert_snapshot!("emulator_forward", refused("\"ForwardTo\": \"\"", "\"ForwardTo\": \"x\""));
     let through_the_topic = EMULATORS_CONFIG
         .replace("\"ForwardTo\": \"\"", "\"ForwardTo\": \"topic.1\"")
         .replace(
@@ -210,10 +177,7 @@ fn a_mistake_in_the_emulators_configuration_is_told_with_its_place() {
             "\"subscription.2\", \"Properties\": { \"ForwardTo\": \"queue.1\" } }",
         )
         .replace("\"RequiresSession\": true", "\"RequiresSession\": false");
-    insta::assert_snapshot!(
-        "emulator_circle",
-        self::refused("Config.json", &through_the_topic)
-    );
+    insta::assert_snapshot!("emulator_circle", self::refused("Config.json", &through_the_topic));
 }
 
 #[test]

@@ -1,10 +1,7 @@
 //! `parshall run` with sweeps other than the first, cases that this machine can't run, trials enough for intervals, and
 //! searches for the highest sustainable rate.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use std::process::{Command, Output};
 
@@ -78,15 +75,10 @@ fn a_search_tells_every_rate_that_it_tried_and_passes_with_a_lower_bound() {
     assert_ne!(search["conclusion"], "searching");
     for probe in tried {
         assert!(probe["outcome"].is_string(), "{probe}");
-        let has_reasons = probe["reasons"]
-            .as_array()
-            .is_some_and(|all| !all.is_empty());
+        let has_reasons = probe["reasons"].as_array().is_some_and(|all| !all.is_empty());
         assert_eq!(has_reasons, probe["outcome"] != "passed", "{probe}");
     }
-    assert_eq!(
-        output.status.code(),
-        Some(i32::from(case["passed"] != true))
-    );
+    assert_eq!(output.status.code(), Some(i32::from(case["passed"] != true)));
     assert_eq!(
         shown.contains("no higher one was to be tried"),
         search["conclusion"] == "limited-by-scenario",
@@ -114,9 +106,7 @@ fn mistakes(results: &Value) -> Vec<String> {
     let schema = include_str!("../../../schema/results.schema.json");
     let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
     let mistakes = validator.iter_errors(results);
-    mistakes
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect()
+    mistakes.map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
 /// A backlog that is drained in a moment.

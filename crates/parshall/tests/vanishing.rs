@@ -1,10 +1,7 @@
 //! A client that stands still without having said so: its system goes on answering for it, so only its silence tells. The
 //! service ends it after the idle time-out, and when it wakes it goes on.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod serving;
 
@@ -66,11 +63,8 @@ struct Relay(Child);
 impl Relay {
     /// Starts it, and waits until it runs.
     fn start(pipeline: &str) -> Self {
-        let mut child = parshall(&["relay", pipeline])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child =
+            parshall(&["relay", pipeline]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
         lines.next().unwrap().unwrap();
         drop(lines);

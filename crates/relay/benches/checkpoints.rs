@@ -43,8 +43,8 @@ struct Round {
 }
 
 fn main() {
-    let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some()
-        || std::env::args().any(|arg| arg == "--test");
+    let quick =
+        std::env::var_os("PARSHALL_BENCH_QUICK").is_some() || std::env::args().any(|arg| arg == "--test");
     let (events, rounds) = if quick { (1 << 17, 2) } else { (1 << 25, 6) };
     let service = BlobService::start();
     let legs = [Store::None, Store::Files, Store::Blobs];
@@ -58,11 +58,7 @@ fn main() {
                 }
             }
         }
-        let owned = if shared {
-            "shared by ownership"
-        } else {
-            "alone"
-        };
+        let owned = if shared { "shared by ownership" } else { "alone" };
         println!(
             "{PARTITIONS} partitions, {owned}: million events/s, median [min-max] of {} rounds of {events} events; \
              checkpoints",
@@ -89,17 +85,14 @@ fn main() {
 }
 
 fn carry(leg: Store, shared: bool, events: u64, service: &BlobService, round: u32) -> Round {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let folder = tempfile::tempdir().expect("a temporary folder");
     runtime.block_on(async {
         let store: Arc<dyn CheckpointStore> = match leg {
             Store::None => Arc::new(MemoryCheckpointStore::new()),
-            Store::Files => Arc::new(
-                FileCheckpointStore::open(folder.path()).expect("a folder that can be written"),
-            ),
+            Store::Files => {
+                Arc::new(FileCheckpointStore::open(folder.path()).expect("a folder that can be written"))
+            }
             Store::Blobs => {
                 let container = format!("bench-{}-{round}", u8::from(shared));
                 let store = BlobCheckpointStore::open(BlobStoreOptions {
@@ -109,14 +102,8 @@ fn carry(leg: Store, shared: bool, events: u64, service: &BlobService, round: u3
                 Arc::new(store.await.expect("the service answers"))
             }
         };
-        let batch = BatchOptions {
-            max_events: 128,
-            max_wait: Duration::ZERO,
-        };
-        let options = SourceOptions {
-            batch,
-            prefetch: 300,
-        };
+        let batch = BatchOptions { max_events: 128, max_wait: Duration::ZERO };
+        let options = SourceOptions { batch, prefetch: 300 };
         let source = EndlessSource::new(PARTITIONS, options, 16, events);
         let (sink, accepted) = NullSink::new(FAN_OUT);
         let group = ConsumerGroup::new("localhost", "source", "$Default");
@@ -135,10 +122,7 @@ fn carry(leg: Store, shared: bool, events: u64, service: &BlobService, round: u3
         let summary = relay.run(accepted.at_least(events)).await;
         let elapsed = begin.elapsed();
         let summary = summary.expect("neither end fails");
-        assert_eq!(
-            summary.metrics.forwarded_events, events,
-            "every event is carried"
-        );
+        assert_eq!(summary.metrics.forwarded_events, events, "every event is carried");
         assert_eq!(summary.metrics.failed_checkpoints, 0);
         Round {
             events_per_s: events as f64 / elapsed.as_secs_f64(),
@@ -167,11 +151,7 @@ impl BlobService {
         }));
         let service = service.expect("it starts");
         let connection_string = service.storage_connection_string();
-        Self {
-            connection_string: connection_string.expect("it serves blobs"),
-            runtime,
-            service,
-        }
+        Self { connection_string: connection_string.expect("it serves blobs"), runtime, service }
     }
 
     fn stop(self) {

@@ -27,12 +27,11 @@ use relay::{Relay, SettlingOptions};
 use rustix::time::{ClockId, clock_gettime};
 
 fn main() {
-    let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some()
-        || std::env::args().any(|arg| arg == "--test");
+    let quick =
+        std::env::var_os("PARSHALL_BENCH_QUICK").is_some() || std::env::args().any(|arg| arg == "--test");
     let (messages, rounds) = if quick { (1 << 13, 2) } else { (1 << 20, 6) };
-    let bare: Vec<f64> = (0..rounds)
-        .map(|_| per_message(socket(messages * BYTES_PER_MESSAGE), messages))
-        .collect();
+    let bare: Vec<f64> =
+        (0..rounds).map(|_| per_message(socket(messages * BYTES_PER_MESSAGE), messages)).collect();
     let bare = Figure::of(&bare[1..]);
     println!(
         "{messages} messages of 12 bytes, median [min-max] of {} rounds; bare socket: {bare} ns per message",
@@ -44,11 +43,7 @@ fn main() {
     );
     for concurrency in [8, 64, 256, 1_024] {
         // A small concurrency waits for the other thread most of the time.
-        let messages = if concurrency < 64 {
-            messages / 8
-        } else {
-            messages
-        };
+        let messages = if concurrency < 64 { messages / 8 } else { messages };
         let mut rates = Vec::new();
         let mut costs = Vec::new();
         for _ in 0..rounds {
@@ -76,12 +71,9 @@ fn round(messages: u64, concurrency: u32) -> (Duration, Duration) {
                 queues: vec![QueueConfig::new(SOURCE), QueueConfig::new(DESTINATION)],
                 ..NamespaceConfig::with_hubs(Vec::new())
             };
-            let service = Service::start(ServiceConfig::loopback(namespace))
-                .await
-                .expect("a service on a free port");
-            started
-                .send(service.connection_string(None))
-                .expect("the benchmark waits for it");
+            let service =
+                Service::start(ServiceConfig::loopback(namespace)).await.expect("a service on a free port");
+            started.send(service.connection_string(None)).expect("the benchmark waits for it");
             // Ends when the benchmark drops its half, too.
             let _ = stopped.await;
             service.stop().await;
@@ -101,9 +93,7 @@ fn round(messages: u64, concurrency: u32) -> (Duration, Duration) {
 /// Sends so many messages in batches.
 async fn fill(connection_string: &ConnectionString, messages: u64) {
     let options = ClientOptions::new(connection_string.clone(), SOURCE);
-    let mut sink = ServiceBusSink::connect(options, SendUnit::Batch)
-        .await
-        .expect("a connection to send");
+    let mut sink = ServiceBusSink::connect(options, SendUnit::Batch).await.expect("a connection to send");
     // A Data section of 12 bytes.
     let message = Bytes::from_static(b"\x00\x53\x75\xa0\x0c0123456789ab");
     let mut batch = EventBatch::with_capacity(PartitionId(0), FILLED_AT_ONCE);
@@ -114,13 +104,8 @@ async fn fill(connection_string: &ConnectionString, messages: u64) {
     let events: Vec<u32> = (0..FILLED_AT_ONCE as u32).collect();
     let mut outcomes = Vec::new();
     for token in 0..messages / FILLED_AT_ONCE as u64 {
-        let outgoing = OutgoingBatch {
-            destination: 0,
-            batch: &batch,
-            events: &events,
-        };
-        sink.send(SendToken(token), outgoing)
-            .expect("one batch at a time finds room");
+        let outgoing = OutgoingBatch { destination: 0, batch: &batch, events: &events };
+        sink.send(SendToken(token), outgoing).expect("one batch at a time finds room");
         std::future::poll_fn(|context| sink.poll_outcomes(context, &mut outcomes))
             .await
             .expect("the connection lasts");
@@ -135,16 +120,10 @@ async fn forward(
     concurrency: u32,
 ) -> (Duration, Duration) {
     let client = |entity| ClientOptions::new(connection_string.clone(), entity);
-    let receive = ReceiveOptions {
-        concurrency,
-        ..ReceiveOptions::default()
-    };
-    let source = ServiceBusSource::connect(client(SOURCE), receive)
-        .await
-        .expect("a connection to receive");
-    let sink = ServiceBusSink::connect(client(DESTINATION), SendUnit::Event)
-        .await
-        .expect("a connection to send");
+    let receive = ReceiveOptions { concurrency, ..ReceiveOptions::default() };
+    let source = ServiceBusSource::connect(client(SOURCE), receive).await.expect("a connection to receive");
+    let sink =
+        ServiceBusSink::connect(client(DESTINATION), SendUnit::Event).await.expect("a connection to send");
     let relay = Relay::settling(SettlingOptions::default(), source, sink).expect("a destination");
     let handle = relay.metrics_handle();
     let all = async {
@@ -187,9 +166,7 @@ fn socket(bytes: u64) -> Duration {
             socket.write_all(&piece[..part]).expect("a reader");
             left -= part as u64;
         }
-        socket
-            .shutdown(std::net::Shutdown::Write)
-            .expect("an open socket");
+        socket.shutdown(std::net::Shutdown::Write).expect("an open socket");
         drain.join().expect("the drain ends");
     });
     let mut socket = TcpStream::connect(address).expect("a listener");
@@ -214,10 +191,7 @@ fn socket(bytes: u64) -> Duration {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// What this thread has used of the processor.
@@ -240,20 +214,13 @@ impl Figure {
     fn of(rounds: &[f64]) -> Self {
         let mut figures = rounds.to_vec();
         figures.sort_by(f64::total_cmp);
-        Self {
-            median: figures[figures.len() / 2],
-            min: figures[0],
-            max: figures[figures.len() - 1],
-        }
+        Self { median: figures[figures.len() / 2], min: figures[0], max: figures[figures.len() - 1] }
     }
 }
 
 impl std::fmt::Display for Figure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&format!(
-            "{:.0} [{:.0}-{:.0}]",
-            self.median, self.min, self.max
-        ))
+        f.pad(&format!("{:.0} [{:.0}-{:.0}]", self.median, self.min, self.max))
     }
 }
 

@@ -18,9 +18,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use connect::checkpoint::{
-    CheckpointStore, ConsumerGroup, FileCheckpointStore, MemoryCheckpointStore,
-};
+use connect::checkpoint::{CheckpointStore, ConsumerGroup, FileCheckpointStore, MemoryCheckpointStore};
 use connect::fakes::{EndlessSource, NullSink};
 use connect::source::{BatchOptions, Source, SourceEvent, SourceOptions, StartPosition};
 use relay::regroup::Regroup;
@@ -45,8 +43,8 @@ enum Store {
 }
 
 fn main() {
-    let quick = std::env::var_os("PARSHALL_BENCH_QUICK").is_some()
-        || std::env::args().any(|arg| arg == "--test");
+    let quick =
+        std::env::var_os("PARSHALL_BENCH_QUICK").is_some() || std::env::args().any(|arg| arg == "--test");
     let (events, rounds) = if quick { (1 << 15, 2) } else { (1 << 23, 6) };
     let cases = [
         Case {
@@ -85,10 +83,7 @@ fn main() {
             store: Store::Never,
         },
     ];
-    println!(
-        "median ns per event [min-max] of {} rounds of {events} events",
-        rounds - 1
-    );
+    println!("median ns per event [min-max] of {} rounds of {events} events", rounds - 1);
     println!(
         "{:<30} {:>18} {:>18} {:>18} {:>11} {:>9}",
         "", "copy", "regroup", "relay", "bookkeeping", "ns/send"
@@ -115,19 +110,8 @@ fn main() {
 }
 
 fn source(case: Case, events: u64) -> EndlessSource {
-    let batch = BatchOptions {
-        max_events: case.batch,
-        max_wait: Duration::ZERO,
-    };
-    EndlessSource::new(
-        PARTITIONS,
-        SourceOptions {
-            batch,
-            prefetch: 300,
-        },
-        case.message_len,
-        events,
-    )
+    let batch = BatchOptions { max_events: case.batch, max_wait: Duration::ZERO };
+    EndlessSource::new(PARTITIONS, SourceOptions { batch, prefetch: 300 }, case.message_len, events)
 }
 
 /// Takes every batch that the source has, and times it.
@@ -137,9 +121,7 @@ fn timed(case: Case, events: u64, mut take: impl FnMut(&connect::event::EventBat
         source.open(partition, StartPosition::Earliest);
     }
     let begin = Instant::now();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(poll_fn(|context| {
         while let Poll::Ready(Ok(SourceEvent::Batch(batch))) = source.poll_batch(context) {
             take(&batch);
@@ -162,11 +144,7 @@ fn copied(case: Case, events: u64) -> Duration {
 }
 
 fn regrouped(case: Case, events: u64) -> Duration {
-    let router = Router {
-        route: Route::Random,
-        fan_out: case.fan_out,
-        seed: 1,
-    };
+    let router = Router { route: Route::Random, fan_out: case.fan_out, seed: 1 };
     let mut regroup = Regroup::new(case.fan_out);
     let (mut destinations, mut order, mut groups) = (Vec::new(), Vec::new(), Vec::new());
     let mut output = Vec::new();
@@ -185,43 +163,26 @@ fn regrouped(case: Case, events: u64) -> Duration {
 
 /// Also returns how many sends there were.
 fn relayed(case: Case, events: u64) -> (Duration, u64) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (store, checkpoint): (Arc<dyn CheckpointStore>, _) = match case.store {
-        Store::Never => (
-            Arc::new(MemoryCheckpointStore::new()),
-            CheckpointPolicy::Every(Duration::from_secs(3_600)),
-        ),
+        Store::Never => {
+            (Arc::new(MemoryCheckpointStore::new()), CheckpointPolicy::Every(Duration::from_secs(3_600)))
+        }
         Store::Files => {
-            let store =
-                FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+            let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
             (Arc::new(store), CheckpointPolicy::EachBatch)
         }
     };
     runtime.block_on(async {
         let (sink, accepted) = NullSink::new(case.fan_out);
         let group = ConsumerGroup::new("localhost", "source", "$Default");
-        let options = RelayOptions {
-            fan_out: case.fan_out,
-            seed: 1,
-            checkpoint,
-            ..RelayOptions::new(group)
-        };
-        let relay =
-            Relay::new(options, source(case, events), sink, store).expect("enough destinations");
+        let options = RelayOptions { fan_out: case.fan_out, seed: 1, checkpoint, ..RelayOptions::new(group) };
+        let relay = Relay::new(options, source(case, events), sink, store).expect("enough destinations");
         let begin = Instant::now();
-        let summary = relay
-            .run(accepted.at_least(events))
-            .await
-            .expect("neither end fails");
+        let summary = relay.run(accepted.at_least(events)).await.expect("neither end fails");
         let elapsed = begin.elapsed();
-        assert_eq!(
-            summary.metrics.forwarded_events, events,
-            "every event is carried"
-        );
+        assert_eq!(summary.metrics.forwarded_events, events, "every event is carried");
         (elapsed, summary.metrics.sends)
     })
 }
@@ -235,25 +196,16 @@ struct Figure {
 
 impl Figure {
     fn of(rounds: &[Duration], events: u64) -> Self {
-        let mut figures: Vec<f64> = rounds
-            .iter()
-            .map(|round| round.as_nanos() as f64 / events as f64)
-            .collect();
+        let mut figures: Vec<f64> =
+            rounds.iter().map(|round| round.as_nanos() as f64 / events as f64).collect();
         figures.sort_by(f64::total_cmp);
-        Self {
-            median: figures[figures.len() / 2],
-            min: figures[0],
-            max: figures[figures.len() - 1],
-        }
+        Self { median: figures[figures.len() / 2], min: figures[0], max: figures[figures.len() - 1] }
     }
 }
 
 impl std::fmt::Display for Figure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&format!(
-            "{:.1} [{:.1}-{:.1}]",
-            self.median, self.min, self.max
-        ))
+        f.pad(&format!("{:.1} [{:.1}-{:.1}]", self.median, self.min, self.max))
     }
 }
 

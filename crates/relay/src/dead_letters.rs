@@ -45,11 +45,7 @@ impl DeadLetters {
     /// # Errors
     /// What the system says.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)?;
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         file.sync_all()?;
         if let Some(folder) = path.parent() {
             let folder = match folder.as_os_str().is_empty() {

@@ -28,9 +28,7 @@ impl Regroup {
     /// For destinations below `fan_out`.
     #[must_use]
     pub fn new(fan_out: u32) -> Self {
-        Self {
-            cursors: vec![0; fan_out as usize],
-        }
+        Self { cursors: vec![0; fan_out as usize] }
     }
 
     /// Sets `order` to the indices of the events, by destination and within it as they came, and `groups` to one range of
@@ -49,11 +47,7 @@ impl Regroup {
         for (destination, cursor) in (0..).zip(&mut self.cursors) {
             let count = std::mem::replace(cursor, start);
             if count > 0 {
-                groups.push(Group {
-                    destination,
-                    start,
-                    end: start + count,
-                });
+                groups.push(Group { destination, start, end: start + count });
                 start += count;
             }
         }
@@ -73,14 +67,7 @@ mod tests {
     use super::*;
 
     fn group(fan_out: u32, destinations: &[u32]) -> (Vec<u32>, Vec<Group>) {
-        let (mut order, mut groups) = (
-            vec![77],
-            vec![Group {
-                destination: 7,
-                start: 7,
-                end: 7,
-            }],
-        );
+        let (mut order, mut groups) = (vec![77], vec![Group { destination: 7, start: 7, end: 7 }]);
         Regroup::new(fan_out).group(destinations, &mut order, &mut groups);
         (order, groups)
     }
@@ -89,11 +76,7 @@ mod tests {
     fn events_come_together_by_destination_in_their_order() {
         let (order, groups) = group(4, &[2, 0, 2, 2, 0]);
         assert_eq!(order, [1, 4, 0, 2, 3]);
-        let group = |destination, start, end| Group {
-            destination,
-            start,
-            end,
-        };
+        let group = |destination, start, end| Group { destination, start, end };
         assert_eq!(groups, [group(0, 0, 2), group(2, 2, 5)]);
     }
 

@@ -35,14 +35,9 @@ pub struct Router {
 impl Router {
     /// Sets `destinations` to the destination of each event of the batch.
     pub fn assign(&self, batch: &EventBatch, destinations: &mut Vec<u32>) {
-        let Self {
-            route,
-            fan_out,
-            seed,
-        } = *self;
+        let Self { route, fan_out, seed } = *self;
         let partition = u64::from(batch.partition().0);
-        let random =
-            |sequence_number: i64| pick(mix(seed, partition, sequence_number as u64), fan_out);
+        let random = |sequence_number: i64| pick(mix(seed, partition, sequence_number as u64), fan_out);
         destinations.clear();
         let events = batch.events().iter();
         match route {
@@ -54,12 +49,10 @@ impl Router {
             Route::SamePartition => {
                 destinations.resize(batch.len(), batch.partition().0 % fan_out);
             }
-            Route::Key => {
-                destinations.extend(events.map(|event| match batch.partition_key(event) {
-                    Some(key) => partition_key::partition_of(key, fan_out),
-                    None => random(event.sequence_number),
-                }))
-            }
+            Route::Key => destinations.extend(events.map(|event| match batch.partition_key(event) {
+                Some(key) => partition_key::partition_of(key, fan_out),
+                None => random(event.sequence_number),
+            })),
         }
     }
 }
@@ -96,62 +89,28 @@ mod tests {
 
     #[test]
     fn round_robin_takes_each_destination_in_turn() {
-        let router = Router {
-            route: Route::RoundRobin,
-            fan_out: 3,
-            seed: 1,
-        };
-        assert_eq!(
-            assign(router, &[("", 4), ("", 5), ("", 6), ("", -1)]),
-            [1, 2, 0, 2]
-        );
+        let router = Router { route: Route::RoundRobin, fan_out: 3, seed: 1 };
+        assert_eq!(assign(router, &[("", 4), ("", 5), ("", 6), ("", -1)]), [1, 2, 0, 2]);
     }
 
     #[test]
     fn the_same_key_goes_the_same_way() {
-        let router = Router {
-            route: Route::Key,
-            fan_out: 32,
-            seed: 1,
-        };
-        let destinations = assign(
-            router,
-            &[("device-1", 1), ("device-2", 2), ("device-1", 900)],
-        );
+        let router = Router { route: Route::Key, fan_out: 32, seed: 1 };
+        let destinations = assign(router, &[("device-1", 1), ("device-2", 2), ("device-1", 900)]);
         assert_eq!(destinations[0], destinations[2]);
-        assert_eq!(
-            assign(Router { seed: 2, ..router }, &[("device-1", 1)]),
-            [destinations[0]]
-        );
+        assert_eq!(assign(Router { seed: 2, ..router }, &[("device-1", 1)]), [destinations[0]]);
     }
 
     #[test]
     fn events_without_a_key_spread_by_chance() {
-        let by_key = Router {
-            route: Route::Key,
-            fan_out: 32,
-            seed: 5,
-        };
+        let by_key = Router { route: Route::Key, fan_out: 32, seed: 5 };
         let events: Vec<_> = (0..1000).map(|number| ("", number)).collect();
-        assert_eq!(
-            assign(by_key, &events),
-            assign(
-                Router {
-                    route: Route::Random,
-                    ..by_key
-                },
-                &events
-            )
-        );
+        assert_eq!(assign(by_key, &events), assign(Router { route: Route::Random, ..by_key }, &events));
     }
 
     #[test]
     fn partitions_stay_what_they_are_and_wrap_around_at_the_fan_out() {
-        let router = |fan_out| Router {
-            route: Route::SamePartition,
-            fan_out,
-            seed: 1,
-        };
+        let router = |fan_out| Router { route: Route::SamePartition, fan_out, seed: 1 };
         let events = [("device-1", 1), ("", 2)];
         assert_eq!(assign(router(32), &events), [3, 3]);
         assert_eq!(assign(router(2), &events), [1, 1]);

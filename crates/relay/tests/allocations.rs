@@ -3,10 +3,7 @@
 //!
 //! One test, since the count is of the whole process.
 
-#![expect(
-    unsafe_code,
-    reason = "an allocator that counts is an unsafe trait to implement"
-)]
+#![expect(unsafe_code, reason = "an allocator that counts is an unsafe trait to implement")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -47,38 +44,15 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Allocations while a relay carries the second half of `events`.
 fn allocations_of(events: u64, checkpoint: CheckpointPolicy) -> u64 {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
-        let batch = BatchOptions {
-            max_events: 128,
-            max_wait: Duration::ZERO,
-        };
-        let source = EndlessSource::new(
-            32,
-            SourceOptions {
-                batch,
-                prefetch: 300,
-            },
-            16,
-            events,
-        );
+        let batch = BatchOptions { max_events: 128, max_wait: Duration::ZERO };
+        let source = EndlessSource::new(32, SourceOptions { batch, prefetch: 300 }, 16, events);
         let (sink, accepted) = NullSink::new(32);
         let group = ConsumerGroup::new("localhost", "source", "$Default");
-        let options = RelayOptions {
-            fan_out: 32,
-            checkpoint,
-            ..RelayOptions::new(group)
-        };
-        let relay = Relay::new(
-            options,
-            source,
-            sink,
-            Arc::new(MemoryCheckpointStore::new()),
-        )
-        .expect("destinations");
+        let options = RelayOptions { fan_out: 32, checkpoint, ..RelayOptions::new(group) };
+        let relay =
+            Relay::new(options, source, sink, Arc::new(MemoryCheckpointStore::new())).expect("destinations");
         let mut at_half = 0;
         let shutdown = async {
             accepted.at_least(events / 2).await;
@@ -103,8 +77,5 @@ fn a_relay_allocates_for_checkpoints_and_for_nothing_else() {
     // The histograms of durations may meet a longer one than before and grow.
     assert!(without <= 4, "{without} allocations for {batches} batches");
     let with = allocations_of(events, CheckpointPolicy::EachBatch);
-    assert!(
-        with <= batches * 4,
-        "{with} allocations for {batches} batches with a checkpoint each"
-    );
+    assert!(with <= batches * 4, "{with} allocations for {batches} batches with a checkpoint each");
 }

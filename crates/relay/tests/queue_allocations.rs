@@ -4,10 +4,7 @@
 //! A counting allocator is the program's own; it counts per thread, and the service has another thread. Buffers are
 //! allocated now and then, by the hundred kilobytes, hence a bound that is one in a thousand messages and not zero.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what helpers of tests do not expect fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,13 +32,9 @@ fn forwarding_and_settling_allocate_nothing_per_message() {
                 queues: vec![QueueConfig::new("queue1"), QueueConfig::new("queue2")],
                 ..NamespaceConfig::with_hubs(Vec::new())
             };
-            let service = Service::start(ServiceConfig::loopback(namespace))
-                .await
-                .unwrap();
+            let service = Service::start(ServiceConfig::loopback(namespace)).await.unwrap();
             let queue = filled(&service);
-            started
-                .send((service.connection_string(None), queue))
-                .unwrap();
+            started.send((service.connection_string(None), queue)).unwrap();
             let _ = stopped.await;
             service.stop().await;
         });
@@ -52,11 +45,7 @@ fn forwarding_and_settling_allocate_nothing_per_message() {
         .block_on(async { tokio::time::timeout(Duration::from_secs(60), allocations).await })
         .unwrap();
     let most = MESSAGES / 2 / 1_000;
-    assert!(
-        allocations < most,
-        "{allocations} allocations for {} messages",
-        MESSAGES / 2
-    );
+    assert!(allocations < most, "{allocations} allocations for {} messages", MESSAGES / 2);
     drop(stop);
     service.join().unwrap();
 }
@@ -68,10 +57,7 @@ fn filled(service: &Service) -> Arc<Queue> {
     };
     // A Data section of 12 bytes.
     let sections: [&[u8]; 1] = [b"\x00\x53\x75\xa0\x0c0123456789ab"];
-    let message = NewMessage {
-        sections: &sections,
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &sections, ..NewMessage::default() };
     let now = SystemTime::now().into();
     for _ in 0..MESSAGES / AT_ONCE {
         queue.enqueue(now, &[message; AT_ONCE as usize]).unwrap();
@@ -80,17 +66,10 @@ fn filled(service: &Service) -> Arc<Queue> {
 }
 
 /// Forwards all messages, and counts while the second half of them is completed.
-async fn allocations_of_the_second_half(
-    connection_string: &ConnectionString,
-    queue: &Queue,
-) -> u64 {
+async fn allocations_of_the_second_half(connection_string: &ConnectionString, queue: &Queue) -> u64 {
     let client = |entity| ClientOptions::new(connection_string.clone(), entity);
-    let source = ServiceBusSource::connect(client("queue1"), ReceiveOptions::default())
-        .await
-        .unwrap();
-    let sink = ServiceBusSink::connect(client("queue2"), SendUnit::Event)
-        .await
-        .unwrap();
+    let source = ServiceBusSource::connect(client("queue1"), ReceiveOptions::default()).await.unwrap();
+    let sink = ServiceBusSink::connect(client("queue2"), SendUnit::Event).await.unwrap();
     let relay = Relay::settling(SettlingOptions::default(), source, sink).unwrap();
     let completed = async |messages| {
         while queue.lifecycle_counters().completed < messages {
@@ -110,10 +89,7 @@ async fn allocations_of_the_second_half(
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 const MESSAGES: u64 = 100_000;

@@ -19,9 +19,7 @@ impl Assignment {
     pub(crate) fn read(argument: &str) -> Result<Self, SettingsError> {
         let whole = Place::whole("--set", argument);
         let malformed = |place| SettingsError::at(place, "", MistakeKind::MalformedAssignment);
-        let (path, value) = argument
-            .split_once('=')
-            .ok_or_else(|| malformed(whole.clone()))?;
+        let (path, value) = argument.split_once('=').ok_or_else(|| malformed(whole.clone()))?;
         let mut offset = 0;
         let mut elements = Vec::new();
         for element in path.split('.') {
@@ -36,10 +34,7 @@ impl Assignment {
             }
         }
         let value = parse(&whole.part(path.len() + 1, value.len()))?;
-        Ok(Self {
-            path: elements,
-            value,
-        })
+        Ok(Self { path: elements, value })
     }
 
     /// The path with its dots.
@@ -50,11 +45,8 @@ impl Assignment {
 
     /// Puts the value into a document.
     pub(crate) fn apply(&self, root: &mut Node) {
-        let path: Vec<(&str, Place)> = self
-            .path
-            .iter()
-            .map(|(name, place)| (name.as_str(), place.clone()))
-            .collect();
+        let path: Vec<(&str, Place)> =
+            self.path.iter().map(|(name, place)| (name.as_str(), place.clone())).collect();
         root.put(&path, self.value.clone());
     }
 }

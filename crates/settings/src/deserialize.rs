@@ -14,11 +14,7 @@ use crate::place::Place;
 
 /// `root` as a value of type `T`.
 pub(crate) fn typed<T: DeserializeOwned>(root: &Node) -> Result<T, SettingsError> {
-    let value = Value {
-        node: root,
-        name: None,
-        path: Path::Root,
-    };
+    let value = Value { node: root, name: None, path: Path::Root };
     T::deserialize(value).map_err(|failure| match failure {
         Failure::Placed(mistake) => SettingsError::Mistake(mistake),
         Failure::Unplaced(kind) => SettingsError::at(root.place.part(0, 0), "", kind),
@@ -57,18 +53,16 @@ impl Value<'_> {
         };
         // Whoever reports a wrong value does not know how the file spells it.
         let kind = match kind {
-            MistakeKind::WrongType { expected, .. } => MistakeKind::WrongType {
-                found: self.node.description(),
-                expected,
-            },
+            MistakeKind::WrongType { expected, .. } => {
+                MistakeKind::WrongType { found: self.node.description(), expected }
+            }
             MistakeKind::UnknownChoice { .. } if self.node.filled_in => MistakeKind::WrongType {
                 found: self.node.description(),
                 expected: "one of the known choices".to_owned(),
             },
             MistakeKind::Invalid { reason, advice } => {
                 let secret = self.filled_in().filter(|secret| !secret.is_empty());
-                let reason =
-                    secret.map_or_else(|| reason.clone(), |secret| reason.replace(secret, "***"));
+                let reason = secret.map_or_else(|| reason.clone(), |secret| reason.replace(secret, "***"));
                 MistakeKind::Invalid { reason, advice }
             }
             kind => kind,
@@ -79,11 +73,7 @@ impl Value<'_> {
             (MistakeKind::MissingKey { .. }, None) => self.node.place.part(0, 0),
             _ => self.node.place.first_line(),
         };
-        Failure::Placed(Box::new(Mistake {
-            place,
-            key: self.path.to_string(),
-            kind,
-        }))
+        Failure::Placed(Box::new(Mistake { place, key: self.path.to_string(), kind }))
     }
 
     /// The text that a variable was filled into, if this is one.
@@ -108,10 +98,7 @@ impl Value<'_> {
     }
 
     fn wrong_type(&self, expected: impl Into<String>) -> Failure {
-        let kind = MistakeKind::WrongType {
-            found: String::new(),
-            expected: expected.into(),
-        };
+        let kind = MistakeKind::WrongType { found: String::new(), expected: expected.into() };
         self.locate(Failure::Unplaced(kind))
     }
 }
@@ -130,25 +117,15 @@ impl<'de> Deserializer<'de> for Value<'_> {
             },
             Content::Float(number) => visitor.visit_f64(*number),
             Content::Text(text) => visitor.visit_str(text),
-            Content::List(elements) => visitor.visit_seq(Elements {
-                value: self,
-                elements,
-                next: 0,
-            }),
-            Content::Mapping(entries) => visitor.visit_map(Entries {
-                value: self,
-                entries,
-                next: 0,
-            }),
+            Content::List(elements) => visitor.visit_seq(Elements { value: self, elements, next: 0 }),
+            Content::Mapping(entries) => visitor.visit_map(Entries { value: self, entries, next: 0 }),
         };
         result.map_err(|failure| self.locate(failure))
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         match self.filled_in().and_then(|text| text.parse().ok()) {
-            Some(value) => visitor
-                .visit_bool(value)
-                .map_err(|failure| self.locate(failure)),
+            Some(value) => visitor.visit_bool(value).map_err(|failure| self.locate(failure)),
             None => self.deserialize_any(visitor),
         }
     }
@@ -182,9 +159,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
         _name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Failure> {
-        visitor
-            .visit_newtype_struct(self)
-            .map_err(|failure| self.locate(failure))
+        visitor.visit_newtype_struct(self).map_err(|failure| self.locate(failure))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -195,10 +170,10 @@ impl<'de> Deserializer<'de> for Value<'_> {
     ) -> Result<V::Value, Failure> {
         match self.node.content {
             Content::Mapping(_) => self.deserialize_any(visitor),
-            _ => Err(self.wrong_type(format!(
-                "a mapping with keys such as `{}`",
-                fields.first().unwrap_or(&"")
-            ))),
+            _ => {
+                Err(self
+                    .wrong_type(format!("a mapping with keys such as `{}`", fields.first().unwrap_or(&""))))
+            }
         }
     }
 
@@ -213,10 +188,9 @@ impl<'de> Deserializer<'de> for Value<'_> {
             Content::Mapping(entries) => match entries.as_slice() {
                 [entry] => visitor.visit_enum(Variant { value: self, entry }),
                 _ => {
-                    return Err(self.wrong_type(format!(
-                        "a mapping with one key of: {}",
-                        variants.join(", ")
-                    )));
+                    return Err(
+                        self.wrong_type(format!("a mapping with one key of: {}", variants.join(", ")))
+                    );
                 }
             },
             _ => return Err(self.wrong_type(format!("one of: {}", variants.join(", ")))),
@@ -239,21 +213,13 @@ struct Elements<'a> {
 impl<'de> SeqAccess<'de> for Elements<'_> {
     type Error = Failure;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Failure> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Failure> {
         let Some(node) = self.elements.get(self.next) else {
             return Ok(None);
         };
         let path = Path::Index(&self.value.path, self.next);
         self.next += 1;
-        seed.deserialize(Value {
-            node,
-            name: None,
-            path,
-        })
-        .map(Some)
+        seed.deserialize(Value { node, name: None, path }).map(Some)
     }
 }
 
@@ -266,10 +232,7 @@ struct Entries<'a> {
 impl<'de> MapAccess<'de> for Entries<'_> {
     type Error = Failure;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, Failure> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Failure> {
         let Some(entry) = self.entries.get(self.next) else {
             return Ok(None);
         };
@@ -277,17 +240,10 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Failure> {
-        let entry = self
-            .entries
-            .get(self.next)
-            .expect("a value is asked for only after its key");
+        let entry = self.entries.get(self.next).expect("a value is asked for only after its key");
         self.next += 1;
         let path = Path::Key(&self.value.path, &entry.key);
-        seed.deserialize(Value {
-            node: &entry.value,
-            name: Some(&entry.key_place),
-            path,
-        })
+        seed.deserialize(Value { node: &entry.value, name: Some(&entry.key_place), path })
     }
 }
 
@@ -311,11 +267,7 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
 
     fn unit_variant(self) -> Result<(), Failure> {
         let path = Path::Key(&self.value.path, &self.entry.key);
-        let value = Value {
-            node: &self.entry.value,
-            name: Some(&self.entry.key_place),
-            path,
-        };
+        let value = Value { node: &self.entry.value, name: Some(&self.entry.key_place), path };
         match self.entry.value.content {
             Content::Null => Ok(()),
             _ => Err(value.wrong_type("left out: this choice takes no value")),
@@ -324,25 +276,12 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Failure> {
         let path = Path::Key(&self.value.path, &self.entry.key);
-        seed.deserialize(Value {
-            node: &self.entry.value,
-            name: Some(&self.entry.key_place),
-            path,
-        })
+        seed.deserialize(Value { node: &self.entry.value, name: Some(&self.entry.key_place), path })
     }
 
-    fn tuple_variant<V: Visitor<'de>>(
-        self,
-        _length: usize,
-        visitor: V,
-    ) -> Result<V::Value, Failure> {
+    fn tuple_variant<V: Visitor<'de>>(self, _length: usize, visitor: V) -> Result<V::Value, Failure> {
         let path = Path::Key(&self.value.path, &self.entry.key);
-        Value {
-            node: &self.entry.value,
-            name: Some(&self.entry.key_place),
-            path,
-        }
-        .deserialize_any(visitor)
+        Value { node: &self.entry.value, name: Some(&self.entry.key_place), path }.deserialize_any(visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -351,11 +290,7 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         visitor: V,
     ) -> Result<V::Value, Failure> {
         let path = Path::Key(&self.value.path, &self.entry.key);
-        let value = Value {
-            node: &self.entry.value,
-            name: Some(&self.entry.key_place),
-            path,
-        };
+        let value = Value { node: &self.entry.value, name: Some(&self.entry.key_place), path };
         value.deserialize_struct("", fields, visitor)
     }
 }
@@ -371,21 +306,14 @@ fn key<'de, T: DeserializeSeed<'de>>(
         Failure::Placed(_) => failure,
         Failure::Unplaced(kind) => {
             let path = Path::Key(&parent.path, &entry.key);
-            Failure::Placed(Box::new(Mistake {
-                place: entry.key_place.clone(),
-                key: path.to_string(),
-                kind,
-            }))
+            Failure::Placed(Box::new(Mistake { place: entry.key_place.clone(), key: path.to_string(), kind }))
         }
     })
 }
 
 impl de::Error for Failure {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::Unplaced(MistakeKind::Invalid {
-            reason: message.to_string(),
-            advice: String::new(),
-        })
+        Self::Unplaced(MistakeKind::Invalid { reason: message.to_string(), advice: String::new() })
     }
 
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -405,10 +333,7 @@ impl de::Error for Failure {
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
         let allowed = expected.iter().map(ToString::to_string).collect();
-        Self::Unplaced(MistakeKind::UnknownChoice {
-            found: shortened(variant),
-            allowed,
-        })
+        Self::Unplaced(MistakeKind::UnknownChoice { found: shortened(variant), allowed })
     }
 
     fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
@@ -418,9 +343,7 @@ impl de::Error for Failure {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::Unplaced(MistakeKind::MissingKey {
-            missing: field.to_owned(),
-        })
+        Self::Unplaced(MistakeKind::MissingKey { missing: field.to_owned() })
     }
 
     fn duplicate_field(field: &'static str) -> Self {

@@ -26,21 +26,13 @@ impl Document {
     /// # Errors
     /// The file cannot be read, is no YAML, or exceeds the limits of this crate.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
-        let unreadable = |cause| SettingsError::Unreadable {
-            path: path.to_owned(),
-            cause,
-        };
+        let unreadable = |cause| SettingsError::Unreadable { path: path.to_owned(), cause };
         let file = File::open(path).map_err(unreadable)?;
         let mut bytes = Vec::new();
         // One byte more than is allowed, so that the parser notices the excess; an endless file ends here.
-        file.take(MOST_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         let text = String::from_utf8(bytes).map_err(|error| {
-            unreadable(std::io::Error::new(
-                std::io::ErrorKind::InvalidData,
-                error.utf8_error(),
-            ))
+            unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, error.utf8_error()))
         })?;
         Self::parse(&path.display().to_string(), &text)
     }
@@ -69,10 +61,7 @@ impl Document {
     /// Puts `value`, which may come from another part of the document, at a dotted path that is written at
     /// `path_place`.
     pub fn put(&mut self, path: &str, path_place: &Place, value: Node) {
-        let path: Vec<(&str, Place)> = path
-            .split('.')
-            .map(|name| (name, path_place.clone()))
-            .collect();
+        let path: Vec<(&str, Place)> = path.split('.').map(|name| (name, path_place.clone())).collect();
         self.root.put(&path, value);
     }
 
@@ -94,10 +83,7 @@ impl Document {
     ///
     /// # Errors
     /// A variable without value and default, or `${` that begins no variable.
-    pub fn fill_in(
-        &mut self,
-        lookup: impl Fn(&str) -> Option<String>,
-    ) -> Result<(), SettingsError> {
+    pub fn fill_in(&mut self, lookup: impl Fn(&str) -> Option<String>) -> Result<(), SettingsError> {
         variables::fill_in(&mut self.root, "", &lookup)
     }
 
@@ -132,37 +118,25 @@ impl Document {
     /// The value at a dotted path.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&Node> {
-        path.split('.')
-            .try_fold(&self.root, |node, key| node.value(key))
+        path.split('.').try_fold(&self.root, |node, key| node.value(key))
     }
 
     /// A mistake in the value at a dotted path, for rules that concern several values or a range. It points at the
     /// value or, where the document leaves it to its default, at the nearest part that is there. `reason` says what
     /// is wrong, `advice` what to do.
     #[must_use]
-    pub fn mistake(
-        &self,
-        path: &str,
-        reason: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> SettingsError {
+    pub fn mistake(&self, path: &str, reason: impl Into<String>, advice: impl Into<String>) -> SettingsError {
         let mut place = self.root.place.part(0, 0);
         let mut node = Some(&self.root);
         for key in path.split('.') {
             let entry = node.and_then(|node| node.entries().iter().find(|entry| entry.key == key));
             if let Some(entry) = entry {
-                place = if entry.value.is_scalar() {
-                    entry.value.place.clone()
-                } else {
-                    entry.key_place.clone()
-                };
+                place =
+                    if entry.value.is_scalar() { entry.value.place.clone() } else { entry.key_place.clone() };
             }
             node = entry.map(|entry| &entry.value);
         }
-        let kind = MistakeKind::Invalid {
-            reason: reason.into(),
-            advice: advice.into(),
-        };
+        let kind = MistakeKind::Invalid { reason: reason.into(), advice: advice.into() };
         SettingsError::at(place, path, kind)
     }
 }
@@ -170,16 +144,8 @@ impl Document {
 impl Node {
     /// A mistake in this value, which messages call `key`. `reason` says what is wrong, `advice` what to do.
     #[must_use]
-    pub fn mistake(
-        &self,
-        key: &str,
-        reason: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> SettingsError {
-        let kind = MistakeKind::Invalid {
-            reason: reason.into(),
-            advice: advice.into(),
-        };
+    pub fn mistake(&self, key: &str, reason: impl Into<String>, advice: impl Into<String>) -> SettingsError {
+        let kind = MistakeKind::Invalid { reason: reason.into(), advice: advice.into() };
         SettingsError::at(self.place.first_line(), key, kind)
     }
 }

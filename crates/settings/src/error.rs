@@ -100,11 +100,7 @@ pub enum MistakeKind {
 impl SettingsError {
     /// A mistake about `key` at `place`.
     pub(crate) fn at(place: Place, key: impl Into<String>, kind: MistakeKind) -> Self {
-        Self::Mistake(Box::new(Mistake {
-            place,
-            key: key.into(),
-            kind,
-        }))
+        Self::Mistake(Box::new(Mistake { place, key: key.into(), kind }))
     }
 
     /// The mistake, unless the file could not even be read.
@@ -124,25 +120,20 @@ impl Mistake {
         let last = self.key.rsplit('.').next().unwrap_or_default();
         match &self.kind {
             MistakeKind::Syntax { .. } | MistakeKind::WrongType { .. } => None,
-            MistakeKind::BeyondLimit { .. } => {
-                Some("split the file, or leave out what repeats".to_owned())
-            }
+            MistakeKind::BeyondLimit { .. } => Some("split the file, or leave out what repeats".to_owned()),
             MistakeKind::UnknownKey { allowed } => Some(choices(last, allowed, "allowed here")),
             MistakeKind::MissingKey { missing } => Some(format!("add `{missing}: …`")),
-            MistakeKind::UnknownChoice { found, allowed } => {
-                Some(choices(found, allowed, "allowed"))
-            }
+            MistakeKind::UnknownChoice { found, allowed } => Some(choices(found, allowed, "allowed")),
             MistakeKind::Invalid { advice, .. } => (!advice.is_empty()).then(|| advice.clone()),
             MistakeKind::MissingVariable { variable, .. } => Some(format!(
                 "set it in the environment (`export {variable}=…`), or give a default: `${{{variable}:-default}}`"
             )),
             MistakeKind::MalformedVariable => Some(
-                "write `${NAME}`, `${NAME:-default}` or `${NAME:?message}`; `$${` is a plain `${`"
-                    .to_owned(),
+                "write `${NAME}`, `${NAME:-default}` or `${NAME:?message}`; `$${` is a plain `${`".to_owned(),
             ),
-            MistakeKind::MalformedAssignment => Some(
-                "write `path=value`, such as `relay.fan_out=64` or `load.mode=backlog`".to_owned(),
-            ),
+            MistakeKind::MalformedAssignment => {
+                Some("write `path=value`, such as `relay.fan_out=64` or `load.mode=backlog`".to_owned())
+            }
         }
     }
 
@@ -165,11 +156,7 @@ impl Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = if self.key.is_empty() {
-            "the document"
-        } else {
-            &format!("`{}`", self.key)
-        };
+        let key = if self.key.is_empty() { "the document" } else { &format!("`{}`", self.key) };
         let what = match &self.kind {
             MistakeKind::Syntax { message } => message.clone(),
             MistakeKind::BeyondLimit { limit } => format!("more than {limit}"),
@@ -180,16 +167,10 @@ impl fmt::Display for Mistake {
             }
             MistakeKind::UnknownChoice { found, .. } => format!("{key} can't be `{found}`"),
             MistakeKind::Invalid { reason, .. } => format!("{key}: {reason}"),
-            MistakeKind::MissingVariable {
-                variable,
-                message: None,
-            } => {
+            MistakeKind::MissingVariable { variable, message: None } => {
                 format!("{key} needs the environment variable `{variable}`, which is not set")
             }
-            MistakeKind::MissingVariable {
-                variable,
-                message: Some(message),
-            } => {
+            MistakeKind::MissingVariable { variable, message: Some(message) } => {
                 format!("{key} needs the environment variable `{variable}`: {message}")
             }
             MistakeKind::MalformedVariable => format!("{key} contains `${{` without a variable"),
@@ -198,13 +179,7 @@ impl fmt::Display for Mistake {
         // Keys and values are quoted from the text; what they contain must not command the terminal.
         let printable: String = what
             .chars()
-            .map(|character| {
-                if character.is_control() {
-                    '\u{fffd}'
-                } else {
-                    character
-                }
-            })
+            .map(|character| if character.is_control() { '\u{fffd}' } else { character })
             .collect();
         write!(formatter, "{}: {printable}", self.place)
     }

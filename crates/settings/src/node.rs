@@ -47,11 +47,7 @@ pub struct Entry {
 
 impl Node {
     pub(crate) fn new(place: Place, content: Content) -> Self {
-        Self {
-            place,
-            content,
-            filled_in: false,
-        }
+        Self { place, content, filled_in: false }
     }
 
     /// The entries of a mapping; none for everything else.
@@ -90,10 +86,7 @@ impl Node {
     /// The value of `key`.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&Self> {
-        self.entries()
-            .iter()
-            .find(|entry| entry.key == key)
-            .map(|entry| &entry.value)
+        self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
     /// Puts `value` at `path`, making mappings on the way where there are none. `key_places` belong to the elements of
@@ -109,18 +102,11 @@ impl Node {
         let Content::Mapping(entries) = &mut self.content else {
             return;
         };
-        let position = entries
-            .iter()
-            .position(|entry| entry.key == *key)
-            .unwrap_or_else(|| {
-                let value = Self::new(key_place.clone(), Content::Null);
-                entries.push(Entry {
-                    key: (*key).to_owned(),
-                    key_place: key_place.clone(),
-                    value,
-                });
-                entries.len() - 1
-            });
+        let position = entries.iter().position(|entry| entry.key == *key).unwrap_or_else(|| {
+            let value = Self::new(key_place.clone(), Content::Null);
+            entries.push(Entry { key: (*key).to_owned(), key_place: key_place.clone(), value });
+            entries.len() - 1
+        });
         let entry = &mut entries[position];
         if rest.is_empty() {
             entry.key_place = key_place.clone();
@@ -130,8 +116,7 @@ impl Node {
 
     /// Lays `over` on top: mappings are merged key by key, everything else is replaced.
     pub(crate) fn overlay(&mut self, over: &Self) {
-        let (Content::Mapping(entries), Content::Mapping(overlaid)) =
-            (&mut self.content, &over.content)
+        let (Content::Mapping(entries), Content::Mapping(overlaid)) = (&mut self.content, &over.content)
         else {
             *self = over.clone();
             return;
@@ -170,11 +155,7 @@ impl fmt::Debug for Node {
         if self.filled_in {
             return formatter.write_str("***");
         }
-        formatter
-            .debug_struct("Node")
-            .field("place", &self.place)
-            .field("content", &self.content)
-            .finish()
+        formatter.debug_struct("Node").field("place", &self.place).field("content", &self.content).finish()
     }
 }
 
@@ -182,11 +163,7 @@ impl fmt::Debug for Node {
 pub(crate) fn shortened(text: &str) -> String {
     let mut characters = text.chars();
     let start: String = characters.by_ref().take(LONGEST_QUOTE).collect();
-    if characters.next().is_some() {
-        format!("{start}…")
-    } else {
-        start
-    }
+    if characters.next().is_some() { format!("{start}…") } else { start }
 }
 
 /// As much of a value as a message quotes, in characters.

@@ -3,9 +3,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{
-    DuplicateKeyPolicy, Location, MessageFormatter as _, Spanned, UserMessageFormatter,
-};
+use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter as _, Spanned, UserMessageFormatter};
 
 use crate::comments::without_comments;
 use crate::error::{MistakeKind, SettingsError};
@@ -16,17 +14,11 @@ use crate::place::Place;
 pub(crate) fn parse(place: &Place) -> Result<Node, SettingsError> {
     let text = place.text();
     if text.len() > LARGEST_TEXT {
-        let kind = MistakeKind::BeyondLimit {
-            limit: "a text of 1 MiB",
-        };
+        let kind = MistakeKind::BeyondLimit { limit: "a text of 1 MiB" };
         return Err(SettingsError::at(place.part(0, 0), "", kind));
     }
     let is_json = place.name().to_ascii_lowercase().ends_with(".json");
-    let text = if is_json {
-        without_comments(text)
-    } else {
-        text.into()
-    };
+    let text = if is_json { without_comments(text) } else { text.into() };
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEEPEST,
@@ -41,14 +33,11 @@ pub(crate) fn parse(place: &Place) -> Result<Node, SettingsError> {
         strict_booleans: true,
         with_snippet: false,
     };
-    let raw: Spanned<Raw> =
-        serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
-            let at = error
-                .location()
-                .map_or_else(|| place.part(0, 0), |location| located(place, &location));
-            let message = UserMessageFormatter.format_message(&error).into_owned();
-            SettingsError::at(at.first_line(), "", MistakeKind::Syntax { message })
-        })?;
+    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(&text, options).map_err(|error| {
+        let at = error.location().map_or_else(|| place.part(0, 0), |location| located(place, &location));
+        let message = UserMessageFormatter.format_message(&error).into_owned();
+        SettingsError::at(at.first_line(), "", MistakeKind::Syntax { message })
+    })?;
     Ok(node(place, raw))
 }
 
@@ -103,9 +92,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_u128<E: serde::de::Error>(self, number: u128) -> Result<Raw, E> {
-        i128::try_from(number)
-            .map(Raw::Integer)
-            .map_err(|_| E::custom("a number beyond 128 bits"))
+        i128::try_from(number).map(Raw::Integer).map_err(|_| E::custom("a number beyond 128 bits"))
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Raw, E> {
@@ -166,24 +153,11 @@ fn located(text: &Place, location: &Location) -> Place {
         return text.part(bytes(offset), bytes(length));
     }
     // Some errors of the parser only know line and column.
-    let (line, column) = (
-        bytes(location.line().max(1)),
-        bytes(location.column().max(1)),
-    );
-    let before: usize = text
-        .text()
-        .split_inclusive('\n')
-        .take(line - 1)
-        .map(str::len)
-        .sum();
+    let (line, column) = (bytes(location.line().max(1)), bytes(location.column().max(1)));
+    let before: usize = text.text().split_inclusive('\n').take(line - 1).map(str::len).sum();
     let rest = text.text().get(before..).unwrap_or_default();
     let within: usize = rest.chars().take(column - 1).map(char::len_utf8).sum();
-    text.part(
-        before + within,
-        rest.lines()
-            .next()
-            .map_or(0, |line| line.len().saturating_sub(within)),
-    )
+    text.part(before + within, rest.lines().next().map_or(0, |line| line.len().saturating_sub(within)))
 }
 
 /// Far above any file that a person writes, in bytes.

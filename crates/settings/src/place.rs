@@ -19,11 +19,7 @@ impl Place {
     /// The whole of a text.
     pub(crate) fn whole(name: &str, text: &str) -> Self {
         let source = Arc::new(NamedSource::new(name, text.to_owned()));
-        Self {
-            source,
-            offset: 0,
-            length: text.len(),
-        }
+        Self { source, offset: 0, length: text.len() }
     }
 
     /// A part of the text that begins `offset` bytes after this place does; cut where the text ends.
@@ -33,11 +29,7 @@ impl Place {
         let end = start.saturating_add(length);
         let offset = floor_char_boundary(text, start);
         let end = floor_char_boundary(text, end).max(offset);
-        Self {
-            source: Arc::clone(&self.source),
-            offset,
-            length: end - offset,
-        }
+        Self { source: Arc::clone(&self.source), offset, length: end - offset }
     }
 
     /// The part of this place where `needle` first stands, or all of it.
@@ -57,10 +49,7 @@ impl Place {
     /// The text that stands at this place.
     #[must_use]
     pub fn text(&self) -> &str {
-        self.source
-            .inner()
-            .get(self.offset..self.offset + self.length)
-            .unwrap_or_default()
+        self.source.inner().get(self.offset..self.offset + self.length).unwrap_or_default()
     }
 
     /// The line, counted from 1.
@@ -72,26 +61,13 @@ impl Place {
     /// The column in characters, counted from 1.
     #[must_use]
     pub fn column(&self) -> usize {
-        self.before()
-            .chars()
-            .rev()
-            .take_while(|character| *character != '\n')
-            .count()
-            + 1
+        self.before().chars().rev().take_while(|character| *character != '\n').count() + 1
     }
 
     /// This place without the lines after its first.
     pub(crate) fn first_line(&self) -> Self {
-        let length = self
-            .text()
-            .lines()
-            .next()
-            .map_or(0, |line| line.trim_end().len());
-        Self {
-            source: Arc::clone(&self.source),
-            offset: self.offset,
-            length,
-        }
+        let length = self.text().lines().next().map_or(0, |line| line.trim_end().len());
+        Self { source: Arc::clone(&self.source), offset: self.offset, length }
     }
 
     pub(crate) fn source(&self) -> &NamedSource<String> {
@@ -110,13 +86,7 @@ impl Place {
 impl fmt::Display for Place {
     /// `file:line:column`, as editors and terminals understand it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}:{}:{}",
-            self.name(),
-            self.line(),
-            self.column()
-        )
+        write!(formatter, "{}:{}:{}", self.name(), self.line(), self.column())
     }
 }
 

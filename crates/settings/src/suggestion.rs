@@ -17,14 +17,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 fn folded(word: &str) -> Vec<char> {
-    let letters = word
-        .chars()
-        .filter(|letter| !matches!(letter, '_' | '-' | ' '));
+    let letters = word.chars().filter(|letter| !matches!(letter, '_' | '-' | ' '));
     // Nobody misspells a longer word by one slip, and the comparison is quadratic.
-    letters
-        .flat_map(char::to_lowercase)
-        .take(LONGEST_WORD)
-        .collect()
+    letters.flat_map(char::to_lowercase).take(LONGEST_WORD).collect()
 }
 
 /// The optimal string alignment distance, one row at a time.

@@ -20,11 +20,7 @@ pub(crate) fn fill_in(
         }
         Content::Mapping(entries) => {
             for entry in entries {
-                let key = if key.is_empty() {
-                    entry.key.clone()
-                } else {
-                    format!("{key}.{}", entry.key)
-                };
+                let key = if key.is_empty() { entry.key.clone() } else { format!("{key}.{}", entry.key) };
                 fill_in(&mut entry.value, &key, lookup)?;
             }
         }
@@ -61,9 +57,7 @@ fn expand<'a>(
             continue;
         }
         filled.push_str(before);
-        let end = reference
-            .find('}')
-            .ok_or((reference, MistakeKind::MalformedVariable))?;
+        let end = reference.find('}').ok_or((reference, MistakeKind::MalformedVariable))?;
         let whole = &reference[..=end];
         let (name, otherwise) = match whole[2..end].split_once(':') {
             Some((name, otherwise)) => (name, Some(otherwise)),
@@ -79,16 +73,8 @@ fn expand<'a>(
         match value.as_deref().or(default) {
             Some(value) => filled.push_str(value),
             None => {
-                let message = message
-                    .filter(|message| !message.is_empty())
-                    .map(str::to_owned);
-                return Err((
-                    whole,
-                    MistakeKind::MissingVariable {
-                        variable: name.to_owned(),
-                        message,
-                    },
-                ));
+                let message = message.filter(|message| !message.is_empty()).map(str::to_owned);
+                return Err((whole, MistakeKind::MissingVariable { variable: name.to_owned(), message }));
             }
         }
         rest = &reference[end + 1..];
@@ -99,9 +85,7 @@ fn expand<'a>(
 
 fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name
-            .chars()
-            .all(|character| character.is_ascii_alphanumeric() || character == '_')
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
 }
 
 #[cfg(test)]
@@ -126,10 +110,7 @@ mod tests {
     fn variables_defaults_and_escapes_are_filled_in() {
         assert_eq!(expanded("no variable, $HOST"), None);
         assert_eq!(expanded("sb://${HOST}/").unwrap(), "sb://example.net/");
-        assert_eq!(
-            expanded("${HOST}${HOST}").unwrap(),
-            "example.netexample.net"
-        );
+        assert_eq!(expanded("${HOST}${HOST}").unwrap(), "example.netexample.net");
         assert_eq!(expanded("${PORT:-5671}").unwrap(), "5671");
         assert_eq!(expanded("${HOST:-other}").unwrap(), "example.net");
         assert_eq!(expanded("[${EMPTY}] [${EMPTY:-x}]").unwrap(), "[] [x]");
@@ -139,31 +120,18 @@ mod tests {
     #[test]
     fn a_missing_variable_is_named_with_the_message_of_the_file() {
         let missing = |text| match expand(text, &lookup) {
-            Err((part, MistakeKind::MissingVariable { variable, message })) => {
-                (part, variable, message)
-            }
+            Err((part, MistakeKind::MissingVariable { variable, message })) => (part, variable, message),
             other => panic!("{other:?}"),
         };
         assert_eq!(missing("a ${PORT} b"), ("${PORT}", "PORT".to_owned(), None));
         let told = Some("say which".to_owned());
-        assert_eq!(
-            missing("${PORT:?say which}"),
-            ("${PORT:?say which}", "PORT".to_owned(), told)
-        );
+        assert_eq!(missing("${PORT:?say which}"), ("${PORT:?say which}", "PORT".to_owned(), told));
         assert_eq!(missing("${EMPTY:?}").2, None);
     }
 
     #[test]
     fn what_is_no_variable_is_refused() {
-        for text in [
-            "${",
-            "${}",
-            "${HOST",
-            "${1}",
-            "${A B}",
-            "${HOST:x}",
-            "${HOST:}",
-        ] {
+        for text in ["${", "${}", "${HOST", "${1}", "${A B}", "${HOST:x}", "${HOST:}"] {
             let error = expand(text, &lookup).unwrap_err();
             assert_eq!(error.1, MistakeKind::MalformedVariable, "{text}");
         }

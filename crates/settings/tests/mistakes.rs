@@ -3,10 +3,7 @@
 //! Each test reads a document into [`Settings`] and compares the one-line message and the advice in full, because the
 //! wording is what a person has to go by.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 use miette::Diagnostic as _;
 use serde::Deserialize;
@@ -50,25 +47,14 @@ struct Server {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            name: String::new(),
-            relay: Relay::default(),
-            servers: Vec::new(),
-            encrypted: true,
-        }
+        Self { name: String::new(), relay: Relay::default(), servers: Vec::new(), encrypted: true }
     }
 }
 
 impl Default for Relay {
     fn default() -> Self {
         let wait = std::time::Duration::from_millis(10);
-        Self {
-            fan_out: 1,
-            ratio: 0.0,
-            route: Route::Random,
-            limit: None,
-            wait,
-        }
+        Self { fan_out: 1, ratio: 0.0, route: Route::Random, limit: None, wait }
     }
 }
 
@@ -88,9 +74,7 @@ fn read(text: &str, set: &[&str]) -> Result<Settings, SettingsError> {
 
 fn told(text: &str, set: &[&str]) -> (String, String) {
     let error = read(text, set).unwrap_err();
-    let help = error
-        .help()
-        .map_or_else(String::new, |help| help.to_string());
+    let help = error.help().map_or_else(String::new, |help| help.to_string());
     (error.to_string(), help)
 }
 
@@ -106,24 +90,15 @@ fn a_correct_document_is_typed() {
     let settings = read(text, &[]).unwrap();
     assert_eq!(settings.relay.fan_out, 3);
     assert_eq!(settings.relay.limit.unwrap().bytes(), 1024);
-    assert_eq!(
-        (settings.servers[0].host.as_str(), settings.servers[0].port),
-        ("5671", 5671)
-    );
+    assert_eq!((settings.servers[0].host.as_str(), settings.servers[0].port), ("5671", 5671));
     assert!(!settings.encrypted);
 }
 
 #[test]
 fn choices_may_carry_values() {
+    assert_eq!(read("relay: {route: {fixed: 7}}", &[]).unwrap().relay.route, Route::Fixed(7));
     assert_eq!(
-        read("relay: {route: {fixed: 7}}", &[]).unwrap().relay.route,
-        Route::Fixed(7)
-    );
-    assert_eq!(
-        read("relay: {route: {weighted: {seed: 7}}}", &[])
-            .unwrap()
-            .relay
-            .route,
+        read("relay: {route: {weighted: {seed: 7}}}", &[]).unwrap().relay.route,
         Route::Weighted { seed: 7 }
     );
     assert_told(
@@ -150,11 +125,7 @@ fn an_unknown_key_is_told_with_the_known_ones() {
 #[test]
 fn a_missing_key_is_told_where_it_is_missing() {
     let help = "add `port: …`";
-    assert_told(
-        "servers:\n  - host: a\n",
-        "f.yaml:2:5: `servers[0]` lacks the key `port`",
-        help,
-    );
+    assert_told("servers:\n  - host: a\n", "f.yaml:2:5: `servers[0]` lacks the key `port`", help);
 }
 
 #[test]
@@ -169,11 +140,7 @@ fn a_wrong_type_is_told_with_what_was_found() {
         "f.yaml:1:12: `encrypted` must be `true` or `false`, not the text `yes`",
         "",
     );
-    assert_told(
-        "servers: {a: 1}",
-        "f.yaml:1:10: `servers` must be a list, not a mapping",
-        "",
-    );
+    assert_told("servers: {a: 1}", "f.yaml:1:10: `servers` must be a list, not a mapping", "");
     assert_told(
         "relay:\n  fan_out: many",
         "f.yaml:2:12: `relay.fan_out` must be a whole number from 0 to 65535, not the text `many`",
@@ -246,24 +213,16 @@ fn a_missing_variable_is_told_with_its_place() {
 
 #[test]
 fn the_value_of_a_variable_is_never_shown_and_never_becomes_structure() {
-    for text in [
-        "relay: {fan_out: \"${PASSWORD}\"}",
-        "encrypted: ${PASSWORD}",
-        "relay: {route: \"${PASSWORD}\"}",
-    ] {
+    for text in
+        ["relay: {fan_out: \"${PASSWORD}\"}", "encrypted: ${PASSWORD}", "relay: {route: \"${PASSWORD}\"}"]
+    {
         let error = read(text, &[]).unwrap_err();
-        let shown = format!(
-            "{error} {error:?} {:?}",
-            error.help().map(|help| help.to_string())
-        );
+        let shown = format!("{error} {error:?} {:?}", error.help().map(|help| help.to_string()));
         assert!(!shown.contains("hunter2"), "{shown}");
         assert!(shown.contains("the value of a variable"), "{shown}");
     }
     let (message, _) = told("relay:\n  limit: ${PASSWORD}\n", &[]);
-    assert!(
-        message.starts_with("f.yaml:2:10: `relay.limit`: `***` is not a size"),
-        "{message}"
-    );
+    assert!(message.starts_with("f.yaml:2:10: `relay.limit`: `***` is not a size"), "{message}");
     let mut document = Document::parse("f.yaml", "name: ${PASSWORD}").unwrap();
     document.fill_in(|_| Some("hunter2".to_owned())).unwrap();
     assert!(!format!("{document:?}").contains("hunter2"));
@@ -276,28 +235,13 @@ fn the_value_of_a_variable_is_never_shown_and_never_becomes_structure() {
 
 #[test]
 fn a_set_argument_overrides_and_its_mistakes_point_into_it() {
-    assert_eq!(
-        read("relay: {fan_out: 2}", &["relay.fan_out=3"])
-            .unwrap()
-            .relay
-            .fan_out,
-        3
-    );
-    assert_eq!(
-        read("", &["relay.wait=1 s", "servers=[{host: a, port: 1}]"])
-            .unwrap()
-            .servers
-            .len(),
-        1
-    );
+    assert_eq!(read("relay: {fan_out: 2}", &["relay.fan_out=3"]).unwrap().relay.fan_out, 3);
+    assert_eq!(read("", &["relay.wait=1 s", "servers=[{host: a, port: 1}]"]).unwrap().servers.len(), 1);
     let told = |argument| told("relay: {fan_out: 2}", &[argument]);
     let known = "did you mean `fan_out`? allowed here: fan_out, ratio, route, limit, wait";
     assert_eq!(
         told("relay.fanout=3"),
-        (
-            "--set:1:7: `relay.fanout` is not a known key".to_owned(),
-            known.to_owned()
-        )
+        ("--set:1:7: `relay.fanout` is not a known key".to_owned(), known.to_owned())
     );
     assert_eq!(
         told("relay.fan_out=many").0,
@@ -307,36 +251,24 @@ fn a_set_argument_overrides_and_its_mistakes_point_into_it() {
         told("relay.fan_out.x=3").0,
         "--set:1:15: `relay.fan_out` must be a whole number from 0 to 65535, not a mapping"
     );
-    assert_eq!(
-        told("wheel.size=3").0,
-        "--set:1:1: `wheel` is not a known key"
-    );
+    assert_eq!(told("wheel.size=3").0, "--set:1:1: `wheel` is not a known key");
     for malformed in ["relay.fan_out", "=3", "relay..fan_out=3", ".=1", ""] {
         let error = read("", &[malformed]).unwrap_err();
-        assert_eq!(
-            error.mistake().unwrap().kind,
-            MistakeKind::MalformedAssignment,
-            "{malformed:?}"
-        );
+        assert_eq!(error.mistake().unwrap().kind, MistakeKind::MalformedAssignment, "{malformed:?}");
     }
     assert!(told("relay={fan_out: 3").0.starts_with("--set:1:7: "));
 }
 
 #[test]
 fn text_that_is_no_yaml_is_told_with_its_place() {
-    for (text, place) in [
-        ("a: [1, 2\n", "f.yaml:"),
-        ("a: 1\na: 2\n", "f.yaml:2:1: "),
-        ("a: *b\n", "f.yaml:1:4: "),
-    ] {
+    for (text, place) in
+        [("a: [1, 2\n", "f.yaml:"), ("a: 1\na: 2\n", "f.yaml:2:1: "), ("a: *b\n", "f.yaml:1:4: ")]
+    {
         let (message, _) = told(text, &[]);
         assert!(message.starts_with(place), "{message}");
     }
     let error = read("---\na: 1\n---\nb: 1\n", &[]).unwrap_err();
-    assert!(matches!(
-        error.mistake().unwrap().kind,
-        MistakeKind::Syntax { .. }
-    ));
+    assert!(matches!(error.mistake().unwrap().kind, MistakeKind::Syntax { .. }));
 }
 
 #[test]
@@ -355,26 +287,16 @@ fn aliases_work_and_are_bounded() {
         let previous = vec![format!("*a{}", level - 1); 10].join(", ");
         laughs.push_str(&format!("a{level}: &a{level} [{previous}]\n"));
     }
-    assert!(matches!(
-        read(&laughs, &[]).unwrap_err().mistake().unwrap().kind,
-        MistakeKind::Syntax { .. }
-    ));
+    assert!(matches!(read(&laughs, &[]).unwrap_err().mistake().unwrap().kind, MistakeKind::Syntax { .. }));
 }
 
 #[test]
 fn depth_and_size_are_bounded() {
-    for deep in [
-        "[".repeat(100_000),
-        "a: {".repeat(100_000),
-        "- ".repeat(100_000),
-    ] {
+    for deep in ["[".repeat(100_000), "a: {".repeat(100_000), "- ".repeat(100_000)] {
         assert!(read(&deep, &[]).is_err());
     }
     let wide = format!("name: {}\n", "x".repeat(2 << 20));
-    assert!(matches!(
-        read(&wide, &[]).unwrap_err().mistake().unwrap().kind,
-        MistakeKind::BeyondLimit { .. }
-    ));
+    assert!(matches!(read(&wide, &[]).unwrap_err().mistake().unwrap().kind, MistakeKind::BeyondLimit { .. }));
     let many = "- x\n".repeat(100_000);
     assert!(read(&many, &[]).is_err());
 }
@@ -382,12 +304,7 @@ fn depth_and_size_are_bounded() {
 #[test]
 fn a_file_that_cannot_be_read_is_told_with_its_path() {
     let error = Document::read(std::path::Path::new("/nonexistent/x.yaml")).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("`/nonexistent/x.yaml` can't be read: "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("`/nonexistent/x.yaml` can't be read: "), "{error}");
     // An endless file ends at the limit.
     assert!(Document::read(std::path::Path::new("/dev/zero")).is_err());
 }
@@ -408,14 +325,7 @@ fn sections_are_overlaid_key_by_key() {
     let quick = document.take("quick").unwrap();
     document.overlay(&quick);
     let settings: Settings = document.typed().unwrap();
-    assert_eq!(
-        (
-            settings.relay.fan_out,
-            settings.relay.ratio,
-            settings.name.as_str()
-        ),
-        (1, 0.5, "q")
-    );
+    assert_eq!((settings.relay.fan_out, settings.relay.ratio, settings.name.as_str()), (1, 0.5, "q"));
 }
 
 proptest::proptest! {

@@ -96,10 +96,7 @@ impl fmt::Display for ByteSize {
     /// The exact amount, in the unit that needs the smallest number; binary units win a tie.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = |units: &[(&'static str, u64)]| {
-            units
-                .iter()
-                .find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit))
-                .copied()
+            units.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)).copied()
         };
         let (name, unit) = match (exact(&BINARY), exact(&DECIMAL)) {
             (Some(binary), Some(decimal)) if decimal.1 > binary.1 => decimal,
@@ -115,9 +112,7 @@ impl FromStr for ByteSize {
     type Err = ByteSizeError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let malformed = || ByteSizeError::Malformed {
-            text: text.to_owned(),
-        };
+        let malformed = || ByteSizeError::Malformed { text: text.to_owned() };
         let (number, unit) = quantity::split(text).ok_or_else(malformed)?;
         let unit = match unit {
             "" | "B" => 1,
@@ -130,12 +125,7 @@ impl FromStr for ByteSize {
                 .map(|(_, unit)| *unit)
                 .ok_or_else(malformed)?,
         };
-        number
-            .times(unit)
-            .map(Self)
-            .ok_or_else(|| ByteSizeError::NotRepresentable {
-                text: text.to_owned(),
-            })
+        number.times(unit).map(Self).ok_or_else(|| ByteSizeError::NotRepresentable { text: text.to_owned() })
     }
 }
 
@@ -179,10 +169,7 @@ impl fmt::Display for ByteSizeError {
                 )
             }
             Self::NotRepresentable { text } => {
-                write!(
-                    formatter,
-                    "`{text}` is not a whole number of bytes below 2^64"
-                )
+                write!(formatter, "`{text}` is not a whole number of bytes below 2^64")
             }
         }
     }
@@ -191,18 +178,9 @@ impl fmt::Display for ByteSizeError {
 impl std::error::Error for ByteSizeError {}
 
 /// Largest first, so that the first that fits is the one to print.
-const BINARY: [(&str, u64); 4] = [
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-];
-const DECIMAL: [(&str, u64); 4] = [
-    ("TB", 1_000_000_000_000),
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("kB", 1000),
-];
+const BINARY: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+const DECIMAL: [(&str, u64); 4] =
+    [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
 
 #[cfg(test)]
 mod tests {
@@ -227,9 +205,7 @@ mod tests {
 
     #[test]
     fn sizes_print_exactly_in_the_shortest_unit() {
-        for text in [
-            "0 B", "12 B", "1 KiB", "1536 B", "1 GB", "1 GiB", "16 GB", "1000 KiB",
-        ] {
+        for text in ["0 B", "12 B", "1 KiB", "1536 B", "1 GB", "1 GiB", "16 GB", "1000 KiB"] {
             assert_eq!(text.parse::<ByteSize>().unwrap().to_string(), text);
         }
     }
@@ -243,20 +219,11 @@ mod tests {
     #[test]
     fn what_is_no_size_is_refused_with_its_reason() {
         for text in ["", "KiB", "1 kib", "1 XB", "-1 B", "1 KiB/s"] {
-            assert!(
-                matches!(
-                    text.parse::<ByteSize>(),
-                    Err(ByteSizeError::Malformed { .. })
-                ),
-                "{text:?}"
-            );
+            assert!(matches!(text.parse::<ByteSize>(), Err(ByteSizeError::Malformed { .. })), "{text:?}");
         }
         for text in ["0.5 B", "16777216 TiB", "1.0001 KiB"] {
             assert!(
-                matches!(
-                    text.parse::<ByteSize>(),
-                    Err(ByteSizeError::NotRepresentable { .. })
-                ),
+                matches!(text.parse::<ByteSize>(), Err(ByteSizeError::NotRepresentable { .. })),
                 "{text:?}"
             );
         }

@@ -5,9 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// An instant as HTTP headers have it, cut to the second: `Fri, 20 Nov 2026 22:17:43 GMT`. Before 1970 it is 1970.
 #[must_use]
 pub fn http_date(instant: SystemTime) -> String {
-    let seconds = instant
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
+    let seconds = instant.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, of_day) = (seconds / DAY_S, seconds % DAY_S);
     let (year, month, day) = civil(days);
     let weekday = WEEKDAYS[(days % 7) as usize];
@@ -71,23 +69,15 @@ pub fn parse_iso_date(text: &str) -> Option<SystemTime> {
 /// An instant as RFC 3339 in UTC, cut to the second: `2026-11-20T23:21:07Z`. Before 1970 it is 1970.
 #[must_use]
 pub fn iso_date(instant: SystemTime) -> String {
-    let seconds = instant
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
+    let seconds = instant.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = civil(seconds / DAY_S);
     let of_day = seconds % DAY_S;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
 /// Exactly so many digits.
 fn digits(text: &str, count: usize) -> Option<u64> {
-    (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit()))
-        .then(|| text.parse().ok())?
+    (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
 fn instant([year, month, day]: [u64; 3], [hour, minute, second]: [u64; 3]) -> Option<SystemTime> {
@@ -120,11 +110,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     (year, month, day)
 }
@@ -137,9 +123,8 @@ const DAYS_TO_1970: u64 = 719_468;
 /// 1970 began with a Thursday.
 const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 #[cfg(test)]
 mod tests {

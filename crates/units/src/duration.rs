@@ -38,31 +38,23 @@ pub enum DurationError {
 /// # Errors
 /// [`DurationError`] says what the text lacks.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
-    let malformed = || DurationError::Malformed {
-        text: text.to_owned(),
-    };
+    let malformed = || DurationError::Malformed { text: text.to_owned() };
     let (number, unit) = quantity::split(text).ok_or_else(malformed)?;
     let nanoseconds = match unit {
         "" if number.times(1) == Some(0) => 1,
         "" => {
-            return Err(DurationError::WithoutUnit {
-                text: text.to_owned(),
-            });
+            return Err(DurationError::WithoutUnit { text: text.to_owned() });
         }
         "µs" => 1_000,
         "m" => 60 * SECOND,
-        name => UNITS
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, unit)| *unit)
-            .ok_or_else(malformed)?,
+        name => {
+            UNITS.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit).ok_or_else(malformed)?
+        }
     };
     number
         .times(nanoseconds)
         .map(Duration::from_nanos)
-        .ok_or_else(|| DurationError::NotRepresentable {
-            text: text.to_owned(),
-        })
+        .ok_or_else(|| DurationError::NotRepresentable { text: text.to_owned() })
 }
 
 /// Prints the exact duration in the largest unit that divides it; [`parse`] reads it back.
@@ -106,10 +98,7 @@ pub mod optional {
     ///
     /// # Errors
     /// Only those of the serializer.
-    pub fn serialize<S: Serializer>(
-        duration: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         match duration {
             Some(duration) => super::serialize(duration, serializer),
             None => serializer.serialize_none(),
@@ -120,9 +109,7 @@ pub mod optional {
     ///
     /// # Errors
     /// Those of [`super::parse`], as the deserializer's error.
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         struct Optional;
 
         impl<'de> de::Visitor<'de> for Optional {
@@ -140,10 +127,7 @@ pub mod optional {
                 Ok(None)
             }
 
-            fn visit_some<D: Deserializer<'de>>(
-                self,
-                deserializer: D,
-            ) -> Result<Self::Value, D::Error> {
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
                 super::deserialize(deserializer).map(Some)
             }
         }
@@ -160,16 +144,10 @@ impl fmt::Display for DurationError {
                 "`{text}` is not a duration; write a number and a unit, such as `250 us`, `10 ms`, `5 s` or `1 min`"
             ),
             Self::WithoutUnit { text } => {
-                write!(
-                    formatter,
-                    "`{text}` lacks its unit; write `{text} ms`, `{text} s` or the like"
-                )
+                write!(formatter, "`{text}` lacks its unit; write `{text} ms`, `{text} s` or the like")
             }
             Self::NotRepresentable { text } => {
-                write!(
-                    formatter,
-                    "`{text}` is not a whole number of nanoseconds below 2^64"
-                )
+                write!(formatter, "`{text}` is not a whole number of nanoseconds below 2^64")
             }
         }
     }
@@ -198,14 +176,8 @@ impl de::Visitor<'_> for Visitor {
 const SECOND: u64 = 1_000_000_000;
 
 /// Largest first, in nanoseconds.
-const UNITS: [(&str, u64); 6] = [
-    ("h", 3600 * SECOND),
-    ("min", 60 * SECOND),
-    ("s", SECOND),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-    ("ns", 1),
-];
+const UNITS: [(&str, u64); 6] =
+    [("h", 3600 * SECOND), ("min", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 #[cfg(test)]
 mod tests {
@@ -233,25 +205,16 @@ mod tests {
     #[test]
     fn a_number_without_a_unit_is_refused_with_a_proposal() {
         let error = parse("10").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "`10` lacks its unit; write `10 ms`, `10 s` or the like"
-        );
+        assert_eq!(error.to_string(), "`10` lacks its unit; write `10 ms`, `10 s` or the like");
     }
 
     #[test]
     fn what_is_no_duration_is_refused() {
         for written in ["", "ms", "10 sec onds", "-1 s", "1 month"] {
-            assert!(
-                matches!(parse(written), Err(DurationError::Malformed { .. })),
-                "{written:?}"
-            );
+            assert!(matches!(parse(written), Err(DurationError::Malformed { .. })), "{written:?}");
         }
         for written in ["0.5 ns", "6000000 h"] {
-            assert!(
-                matches!(parse(written), Err(DurationError::NotRepresentable { .. })),
-                "{written:?}"
-            );
+            assert!(matches!(parse(written), Err(DurationError::NotRepresentable { .. })), "{written:?}");
         }
     }
 

@@ -7,9 +7,7 @@
 /// The partition, below `partitions`, of a key; 0 where `partitions` is 0.
 #[must_use]
 pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
-    let remainder = i64::from(folded(key))
-        .checked_rem(i64::from(partitions))
-        .unwrap_or(0);
+    let remainder = i64::from(folded(key)).checked_rem(i64::from(partitions)).unwrap_or(0);
     // At most 2^15 in size.
     remainder.unsigned_abs() as u32
 }
@@ -23,9 +21,7 @@ fn folded(key: &[u8]) -> i16 {
 /// Both results of `hashlittle2`: the better mixed one first.
 fn hash_pair(bytes: &[u8], primary_seed: u32, secondary_seed: u32) -> (u32, u32) {
     // The algorithm counts in 32 bits; keys are at most 65,535 bytes long.
-    let start = 0xdead_beef_u32
-        .wrapping_add(bytes.len() as u32)
-        .wrapping_add(primary_seed);
+    let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32).wrapping_add(primary_seed);
     let (mut a, mut b, mut c) = (start, start, start.wrapping_add(secondary_seed));
     let mut rest = bytes;
     while rest.len() > 12 {
@@ -79,10 +75,7 @@ fn finish(mut a: u32, mut b: u32, mut c: u32) -> (u32, u32) {
 
 /// A little-endian word.
 fn word(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |word, &byte| word << 8 | u32::from(byte))
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
 #[cfg(test)]
@@ -103,11 +96,7 @@ mod tests {
         ("key-1", -9446, [0, 2, 6, 6]),
         ("abcdefghijkl", -2373, [1, 1, 3, 5]),
         ("abcdefghijklm", -31855, [1, 3, 5, 15]),
-        (
-            "00000000-0000-0000-0000-000000000000",
-            -12344,
-            [0, 0, 4, 24],
-        ),
+        ("00000000-0000-0000-0000-000000000000", -12344, [0, 0, 4, 24]),
         ("日本語", -23353, [1, 1, 3, 25]),
     ];
 
@@ -115,11 +104,7 @@ mod tests {
     fn keys_land_where_the_official_clients_put_them() {
         for (key, hash, partitions) in VECTORS {
             assert_eq!(folded(key.as_bytes()), hash, "{key}");
-            assert_eq!(
-                [2, 4, 10, 32].map(|count| partition_of(key.as_bytes(), count)),
-                partitions,
-                "{key}"
-            );
+            assert_eq!([2, 4, 10, 32].map(|count| partition_of(key.as_bytes(), count)), partitions, "{key}");
         }
     }
 
@@ -135,10 +120,7 @@ mod tests {
         let phrase = b"Four score and seven years ago";
         assert_eq!(hash_pair(b"", 0, 0), (0xdead_beef, 0xdead_beef));
         assert_eq!(hash_pair(b"", 0, 0xdead_beef), (0xbd5b_7dde, 0xdead_beef));
-        assert_eq!(
-            hash_pair(b"", 0xdead_beef, 0xdead_beef),
-            (0x9c09_3ccd, 0xbd5b_7dde)
-        );
+        assert_eq!(hash_pair(b"", 0xdead_beef, 0xdead_beef), (0x9c09_3ccd, 0xbd5b_7dde));
         assert_eq!(hash_pair(phrase, 0, 0), (0x1777_0551, 0xce72_26e6));
         assert_eq!(hash_pair(phrase, 0, 1), (0xe360_7cae, 0xbd37_1de4));
         assert_eq!(hash_pair(phrase, 1, 0), (0xcd62_8161, 0x6cbe_a4b3));
@@ -151,10 +133,7 @@ mod tests {
             counts[partition_of(format!("device-{number}").as_bytes(), 32) as usize] += 1;
         }
         // The remainder of a signed number favours none but partition 0, and that by one value in 2^15.
-        assert!(
-            counts.iter().all(|count| count.abs_diff(1_000) < 200),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| count.abs_diff(1_000) < 200), "{counts:?}");
     }
 
     proptest! {

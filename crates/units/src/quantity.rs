@@ -26,24 +26,16 @@ impl Decimal {
 /// Splits `text` into its number and its unit, which is empty where none is written. Digits may be grouped by `_`.
 pub(crate) fn split(text: &str) -> Option<(Decimal, &str)> {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if !starts_and_ends_with_digit(whole) || !starts_and_ends_with_digit(fraction) {
         return None;
     }
-    let mut decimal = Decimal {
-        digits: 0,
-        scale: 0,
-    };
+    let mut decimal = Decimal { digits: 0, scale: 0 };
     for (part, scale) in [(whole, 0), (fraction, 1)] {
         for digit in part.bytes().filter(u8::is_ascii_digit) {
-            decimal.digits = decimal
-                .digits
-                .checked_mul(10)?
-                .checked_add(u128::from(digit - b'0'))?;
+            decimal.digits = decimal.digits.checked_mul(10)?.checked_add(u128::from(digit - b'0'))?;
             decimal.scale += scale;
         }
     }
@@ -71,10 +63,7 @@ mod tests {
 
     #[test]
     fn decimals_are_exact() {
-        assert_eq!(
-            split("0.1").unwrap().0.times(1_000_000_000),
-            Some(100_000_000)
-        );
+        assert_eq!(split("0.1").unwrap().0.times(1_000_000_000), Some(100_000_000));
         assert_eq!(split("1.5").unwrap().0.times(1024), Some(1536));
         assert_eq!(split("1.0001").unwrap().0.times(1024), None);
         assert_eq!(split("10_000").unwrap().0.times(1), Some(10_000));
@@ -82,9 +71,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        for text in [
-            "", "KiB", ".5", "5.", "1..2", "1.2.3", "_1", "1_", "-1", "+1", "1_.5",
-        ] {
+        for text in ["", "KiB", ".5", "5.", "1..2", "1.2.3", "_1", "1_", "-1", "+1", "1_.5"] {
             assert_eq!(split(text), None, "{text:?}");
         }
     }
@@ -93,9 +80,6 @@ mod tests {
     fn numbers_too_large_for_the_type_are_refused_without_overflow() {
         assert_eq!(split(&"9".repeat(100)), None);
         assert_eq!(split("18446744073709551616").unwrap().0.times(1), None);
-        assert_eq!(
-            split("18446744073709551615").unwrap().0.times(1),
-            Some(u64::MAX)
-        );
+        assert_eq!(split("18446744073709551615").unwrap().0.times(1), Some(u64::MAX));
     }
 }

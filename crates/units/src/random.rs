@@ -36,12 +36,7 @@ impl Random {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
         let (third, fourth) = (c ^ a, d ^ b);
-        self.state = [
-            a ^ fourth,
-            b ^ third,
-            third ^ (b << 17),
-            fourth.rotate_left(45),
-        ];
+        self.state = [a ^ fourth, b ^ third, third ^ (b << 17), fourth.rotate_left(45)];
         result
     }
 
@@ -88,10 +83,7 @@ impl Random {
 #[must_use]
 pub fn mix(seed: u64, a: u64, b: u64) -> u64 {
     // Two rounds of SplitMix64's finaliser; the odd multiples keep (a, b) and (b, a) apart.
-    let inner = scramble(
-        seed.wrapping_add(GOLDEN)
-            .wrapping_add(a.wrapping_mul(0xd6e8_feb8_6659_fd93)),
-    );
+    let inner = scramble(seed.wrapping_add(GOLDEN).wrapping_add(a.wrapping_mul(0xd6e8_feb8_6659_fd93)));
     scramble(inner ^ b.wrapping_mul(GOLDEN).rotate_left(32))
 }
 
@@ -121,15 +113,8 @@ mod tests {
     #[test]
     fn the_generator_is_xoshiro256_plus_plus() {
         // The reference implementation's first outputs from state 1, 2, 3, 4.
-        let mut random = Random {
-            state: [1, 2, 3, 4],
-        };
-        let expected = [
-            41_943_041,
-            58_720_359,
-            3_588_806_011_781_223,
-            3_591_011_842_654_386,
-        ];
+        let mut random = Random { state: [1, 2, 3, 4] };
+        let expected = [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386];
         assert_eq!(expected.map(|_| random.next_u64()), expected);
     }
 
@@ -137,10 +122,7 @@ mod tests {
     fn the_seed_is_spread_by_splitmix64() {
         // The reference implementation's first outputs from seed 1234567.
         let state = Random::from_seed(1_234_567).state;
-        assert_eq!(
-            state[..2],
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
-        );
+        assert_eq!(state[..2], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
     }
 
     #[test]
@@ -151,10 +133,7 @@ mod tests {
             counts[random.below(6) as usize] += 1;
         }
         // Five standard deviations of a binomial count around 10 000.
-        assert!(
-            counts.iter().all(|count| count.abs_diff(10_000) < 460),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 460), "{counts:?}");
     }
 
     #[test]
@@ -180,10 +159,7 @@ mod tests {
         for sequence in 0..320_000 {
             counts[pick(mix(42, 3, sequence), 32) as usize] += 1;
         }
-        assert!(
-            counts.iter().all(|count| count.abs_diff(10_000) < 500),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 500), "{counts:?}");
     }
 
     #[test]

@@ -25,9 +25,7 @@ impl Rate {
         if per_second > 0.0 && per_second <= HIGHEST {
             Ok(Self(per_second))
         } else {
-            Err(RateError {
-                text: per_second.to_string(),
-            })
+            Err(RateError { text: per_second.to_string() })
         }
     }
 
@@ -67,23 +65,12 @@ impl FromStr for Rate {
     type Err = RateError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = text
-            .trim()
-            .strip_suffix("/s")
-            .unwrap_or(text)
-            .trim()
-            .replace('_', "");
-        let refused = || RateError {
-            text: text.to_owned(),
-        };
+        let number = text.trim().strip_suffix("/s").unwrap_or(text).trim().replace('_', "");
+        let refused = || RateError { text: text.to_owned() };
         if !number.starts_with(|first: char| first.is_ascii_digit()) {
             return Err(refused());
         }
-        number
-            .parse()
-            .ok()
-            .and_then(|per_second| Self::per_second(per_second).ok())
-            .ok_or_else(refused)
+        number.parse().ok().and_then(|per_second| Self::per_second(per_second).ok()).ok_or_else(refused)
     }
 }
 
@@ -144,25 +131,16 @@ mod tests {
 
     #[test]
     fn rates_are_read_as_people_write_them() {
-        for (text, per_second) in [
-            ("10000/s", 10_000.0),
-            ("10_000 /s", 10_000.0),
-            ("0.5/s", 0.5),
-            ("250", 250.0),
-        ] {
-            assert_eq!(
-                text.parse::<Rate>().unwrap().events_per_second(),
-                per_second,
-                "{text:?}"
-            );
+        for (text, per_second) in
+            [("10000/s", 10_000.0), ("10_000 /s", 10_000.0), ("0.5/s", 0.5), ("250", 250.0)]
+        {
+            assert_eq!(text.parse::<Rate>().unwrap().events_per_second(), per_second, "{text:?}");
         }
     }
 
     #[test]
     fn what_is_no_positive_finite_rate_is_refused() {
-        for text in [
-            "", "/s", "0", "-1/s", "inf", "nan", "1e10/s", "10 /m", "fast",
-        ] {
+        for text in ["", "/s", "0", "-1/s", "inf", "nan", "1e10/s", "10 /m", "fast"] {
             assert!(text.parse::<Rate>().is_err(), "{text:?}");
         }
     }

@@ -37,10 +37,8 @@ pub struct BlobCheckpointStore {
 impl BlobCheckpointStore {
     /// The store in a container, which is made if it is not there.
     pub async fn open(container: &Container) -> azure_core::Result<Self> {
-        let account: Account = container
-            .connection_string
-            .parse()
-            .map_err(|reason: String| failed(reason))?;
+        let account: Account =
+            container.connection_string.parse().map_err(|reason: String| failed(reason))?;
         let store = Self {
             client: Client::new(),
             container: format!("{}/{}", account.endpoint, container.name),
@@ -59,22 +57,9 @@ impl BlobCheckpointStore {
         format!("{}/{name}?{component}{}", self.container, self.signature)
     }
 
-    async fn send(
-        &self,
-        method: Method,
-        url: String,
-        headers: HeaderMap,
-    ) -> azure_core::Result<Response> {
-        let request = self
-            .client
-            .request(method, url)
-            .header("x-ms-version", VERSION)
-            .headers(headers);
-        request
-            .header("content-length", "0")
-            .send()
-            .await
-            .map_err(|error| Error::new(ErrorKind::Io, error))
+    async fn send(&self, method: Method, url: String, headers: HeaderMap) -> azure_core::Result<Response> {
+        let request = self.client.request(method, url).header("x-ms-version", VERSION).headers(headers);
+        request.header("content-length", "0").send().await.map_err(|error| Error::new(ErrorKind::Io, error))
     }
 
     /// Makes an empty blob that has nothing but metadata.
@@ -84,8 +69,7 @@ impl BlobCheckpointStore {
     }
 
     async fn set_metadata(&self, name: &str, headers: HeaderMap) -> azure_core::Result<Response> {
-        self.send(Method::PUT, self.blob(name, "comp=metadata&"), headers)
-            .await
+        self.send(Method::PUT, self.blob(name, "comp=metadata&"), headers).await
     }
 
     async fn list(&self, prefix: &str) -> azure_core::Result<Vec<Blob>> {
@@ -103,10 +87,7 @@ impl BlobCheckpointStore {
             if response.status() != StatusCode::OK {
                 return Err(refused(response).await);
             }
-            let text = response
-                .text()
-                .await
-                .map_err(|error| Error::new(ErrorKind::Io, error))?;
+            let text = response.text().await.map_err(|error| Error::new(ErrorKind::Io, error))?;
             let page = listing::parse(&text).map_err(failed)?;
             blobs.extend(page.blobs);
             match page.next {
@@ -138,12 +119,7 @@ impl BlobCheckpointStore {
         };
         match response.status() {
             StatusCode::OK | StatusCode::CREATED => {
-                let text = |name| {
-                    response
-                        .headers()
-                        .get(name)
-                        .and_then(|value| value.to_str().ok())
-                };
+                let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
                 Ok(Some(Ownership {
                     etag: text(ETAG).map(|etag| Etag::from(etag.to_owned())),
                     last_modified_time: text(LAST_MODIFIED).map(parse_rfc7231).transpose()?,
@@ -158,10 +134,7 @@ impl BlobCheckpointStore {
 
 #[async_trait::async_trait]
 impl CheckpointStore for BlobCheckpointStore {
-    async fn claim_ownership(
-        &self,
-        ownerships: &[Ownership],
-    ) -> azure_core::Result<Vec<Ownership>> {
+    async fn claim_ownership(&self, ownerships: &[Ownership]) -> azure_core::Result<Vec<Ownership>> {
         let mut claimed = Vec::with_capacity(ownerships.len());
         for ownership in ownerships {
             claimed.extend(self.claim(ownership).await?);
@@ -175,28 +148,17 @@ impl CheckpointStore for BlobCheckpointStore {
         event_hub_name: &str,
         consumer_group: &str,
     ) -> azure_core::Result<Vec<Checkpoint>> {
-        let prefix =
-            Checkpoint::get_checkpoint_blob_prefix_name(namespace, event_hub_name, consumer_group)?;
+        let prefix = Checkpoint::get_checkpoint_blob_prefix_name(namespace, event_hub_name, consumer_group)?;
         let checkpoint = |blob: Blob| Checkpoint {
             fully_qualified_namespace: namespace.to_owned(),
             event_hub_name: event_hub_name.to_owned(),
             consumer_group: consumer_group.to_owned(),
             partition_id: blob.name[prefix.len()..].to_owned(),
-            offset: blob
-                .metadata
-                .get("offset")
-                .filter(|offset| !offset.is_empty())
-                .cloned(),
-            sequence_number: blob
-                .metadata
-                .get("sequencenumber")
-                .and_then(|number| number.parse().ok()),
+            offset: blob.metadata.get("offset").filter(|offset| !offset.is_empty()).cloned(),
+            sequence_number: blob.metadata.get("sequencenumber").and_then(|number| number.parse().ok()),
         };
         let blobs = self.list(&prefix).await?.into_iter();
-        Ok(blobs
-            .filter(|blob| blob.name.starts_with(&prefix))
-            .map(checkpoint)
-            .collect())
+        Ok(blobs.filter(|blob| blob.name.starts_with(&prefix)).map(checkpoint).collect())
     }
 
     async fn list_ownerships(
@@ -205,28 +167,20 @@ impl CheckpointStore for BlobCheckpointStore {
         event_hub_name: &str,
         consumer_group: &str,
     ) -> azure_core::Result<Vec<Ownership>> {
-        let prefix =
-            Ownership::get_ownership_prefix_name(namespace, event_hub_name, consumer_group)?;
+        let prefix = Ownership::get_ownership_prefix_name(namespace, event_hub_name, consumer_group)?;
         let ownership = |blob: Blob| {
             Ok(Ownership {
                 fully_qualified_namespace: namespace.to_owned(),
                 event_hub_name: event_hub_name.to_owned(),
                 consumer_group: consumer_group.to_owned(),
                 partition_id: blob.name[prefix.len()..].to_owned(),
-                owner_id: blob
-                    .metadata
-                    .get("ownerid")
-                    .filter(|owner| !owner.is_empty())
-                    .cloned(),
+                owner_id: blob.metadata.get("ownerid").filter(|owner| !owner.is_empty()).cloned(),
                 etag: Some(Etag::from(blob.etag)),
                 last_modified_time: Some(parse_rfc7231(&blob.last_modified)?),
             })
         };
         let blobs = self.list(&prefix).await?.into_iter();
-        blobs
-            .filter(|blob| blob.name.starts_with(&prefix))
-            .map(ownership)
-            .collect()
+        blobs.filter(|blob| blob.name.starts_with(&prefix)).map(ownership).collect()
     }
 
     async fn update_checkpoint(&self, checkpoint: Checkpoint) -> azure_core::Result<()> {
@@ -236,10 +190,7 @@ impl CheckpointStore for BlobCheckpointStore {
             &checkpoint.consumer_group,
             &checkpoint.partition_id,
         )?;
-        let sequence_number = checkpoint
-            .sequence_number
-            .map(|number| number.to_string())
-            .unwrap_or_default();
+        let sequence_number = checkpoint.sequence_number.map(|number| number.to_string()).unwrap_or_default();
         let offset = checkpoint.offset.unwrap_or_default();
         let headers = metadata([("sequencenumber", &sequence_number), ("offset", &offset)])?;
         let mut response = self.set_metadata(&name, headers.clone()).await?;
@@ -257,18 +208,13 @@ fn metadata<const N: usize>(entries: [(&'static str, &str); N]) -> azure_core::R
     let mut headers = HeaderMap::new();
     for (name, value) in entries {
         let name = format!("x-ms-meta-{name}");
-        headers.insert(
-            name.parse::<reqwest::header::HeaderName>()
-                .expect("it is ASCII"),
-            header(value)?,
-        );
+        headers.insert(name.parse::<reqwest::header::HeaderName>().expect("it is ASCII"), header(value)?);
     }
     Ok(headers)
 }
 
 fn header(text: &str) -> azure_core::Result<reqwest::header::HeaderValue> {
-    text.parse()
-        .map_err(|error| Error::new(ErrorKind::DataConversion, error))
+    text.parse().map_err(|error| Error::new(ErrorKind::DataConversion, error))
 }
 
 fn failed(reason: impl Into<String>) -> Error {
@@ -277,20 +223,13 @@ fn failed(reason: impl Into<String>) -> Error {
 
 async fn refused(response: Response) -> Error {
     let status = response.status();
-    let code = response
-        .headers()
-        .get("x-ms-error-code")
-        .and_then(|code| code.to_str().ok())
-        .unwrap_or("no code");
+    let code =
+        response.headers().get("x-ms-error-code").and_then(|code| code.to_str().ok()).unwrap_or("no code");
     failed(format!("the blob service answered {status}, {code}"))
 }
 
 /// What a blob's name keeps as it is in a path.
-const IN_A_PATH: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'/')
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
+const IN_A_PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 const VERSION: &str = "2024-11-04";

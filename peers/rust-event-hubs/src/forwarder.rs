@@ -38,10 +38,7 @@ enum Stopped {
 
 impl Forwarder {
     pub fn new(producer: ProducerClient, settings: Arc<Settings>) -> Self {
-        Self {
-            producer: Arc::new(producer),
-            settings,
-        }
+        Self { producer: Arc::new(producer), settings }
     }
 
     /// Forwards the events of one partition until it stops, and gives it back.
@@ -107,11 +104,7 @@ impl Forwarder {
         Ok(batch)
     }
 
-    async fn forward(
-        &self,
-        batch: &[ReceivedEventData],
-        random: &mut Random,
-    ) -> Result<(), Stopped> {
+    async fn forward(&self, batch: &[ReceivedEventData], random: &mut Random) -> Result<(), Stopped> {
         let mut groups: Vec<Vec<EventData>> = vec![Vec::new(); self.settings.fan_out];
         for event in batch {
             groups[random.below(self.settings.fan_out)].push(event.event_data().clone());
@@ -126,12 +119,7 @@ impl Forwarder {
         try_join_all(sends).await.map(|_all| ())
     }
 
-    async fn send(
-        &self,
-        partition: usize,
-        group: Vec<EventData>,
-        fails: bool,
-    ) -> Result<(), Stopped> {
+    async fn send(&self, partition: usize, group: Vec<EventData>, fails: bool) -> Result<(), Stopped> {
         if fails {
             return Err(Stopped::OnPurpose);
         }
@@ -158,9 +146,7 @@ impl Forwarder {
         // The SDK can miss the outcome of a send, and then waits for it for ever.
         match tokio::time::timeout(SEND_PATIENCE, sending).await {
             Ok(sent) => sent.map_err(Stopped::Failed),
-            Err(_) => Err(Stopped::Failed(
-                format!("no outcome of a send within {SEND_PATIENCE:?}").into(),
-            )),
+            Err(_) => Err(Stopped::Failed(format!("no outcome of a send within {SEND_PATIENCE:?}").into())),
         }
     }
 }
@@ -170,9 +156,8 @@ struct Random(u64);
 
 impl Random {
     fn new(seed: u64, partition: &str) -> Self {
-        let partition = partition.bytes().fold(0_u64, |hash, byte| {
-            hash.wrapping_mul(31).wrapping_add(byte.into())
-        });
+        let partition =
+            partition.bytes().fold(0_u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ partition)
     }
 

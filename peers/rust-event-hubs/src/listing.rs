@@ -53,9 +53,7 @@ pub fn parse(text: &str) -> Result<Page, String> {
                 content.push(';');
             }
             Event::End(_) => {
-                let text = unescape(&content)
-                    .map_err(|error| error.to_string())?
-                    .into_owned();
+                let text = unescape(&content).map_err(|error| error.to_string())?.into_owned();
                 page.take(&path, text);
                 path.pop();
                 content.clear();
@@ -71,14 +69,10 @@ impl Page {
     fn take(&mut self, path: &[String], content: String) {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         match (path.as_slice(), self.blobs.last_mut()) {
-            (["EnumerationResults", "NextMarker"], _) if !content.is_empty() => {
-                self.next = Some(content)
-            }
+            (["EnumerationResults", "NextMarker"], _) if !content.is_empty() => self.next = Some(content),
             ([_, _, "Blob", "Name"], Some(blob)) => blob.name = content,
             ([_, _, "Blob", "Properties", "Etag"], Some(blob)) => blob.etag = content,
-            ([_, _, "Blob", "Properties", "Last-Modified"], Some(blob)) => {
-                blob.last_modified = content
-            }
+            ([_, _, "Blob", "Properties", "Last-Modified"], Some(blob)) => blob.last_modified = content,
             ([_, _, "Blob", "Metadata", name], Some(blob)) => {
                 blob.metadata.insert((*name).to_ascii_lowercase(), content);
             }
@@ -102,22 +96,16 @@ mod tests {
         )
         .unwrap();
         assert_eq!(page.next.as_deref(), Some("m"));
-        let [first, second] = page.blobs.as_slice() else {
-            panic!("{page:?}")
-        };
+        let [first, second] = page.blobs.as_slice() else { panic!("{page:?}") };
         assert_eq!((first.name.as_str(), first.etag.as_str()), ("a&b/0", "0x1"));
         assert_eq!(first.last_modified, "Fri, 20 Nov 2026 22:17:43 GMT");
         assert_eq!(first.metadata["ownerid"], "");
-        assert_eq!(
-            (second.name.as_str(), second.metadata["offset"].as_str()),
-            ("a/1", "7")
-        );
+        assert_eq!((second.name.as_str(), second.metadata["offset"].as_str()), ("a/1", "7"));
     }
 
     #[test]
     fn an_empty_list_is_its_last_page() {
-        let page =
-            parse("<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>").unwrap();
+        let page = parse("<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>").unwrap();
         assert!(page.blobs.is_empty() && page.next.is_none());
     }
 }

@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex};
 
 use azure_messaging_eventhubs::models::StartPositions;
 use azure_messaging_eventhubs::{
-    CheckpointStore, ConsumerClient, EventProcessor, ProcessorStrategy, ProducerClient,
-    StartLocation, StartPosition,
+    CheckpointStore, ConsumerClient, EventProcessor, ProcessorStrategy, ProducerClient, StartLocation,
+    StartPosition,
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
@@ -49,10 +49,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let filter = EnvFilter::try_from_env("PEER_LOG").unwrap_or_else(|_| EnvFilter::new(QUIET));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
     let mut builder = match settings.one_core {
         true => tokio::runtime::Builder::new_current_thread(),
         false => tokio::runtime::Builder::new_multi_thread(),
@@ -75,13 +72,8 @@ fn main() -> ExitCode {
 /// process starts itself anew with the authority in place.
 fn trust(settings: &Settings) -> io::Result<()> {
     match &settings.authority {
-        Some(authority)
-            if env::var_os(TRUSTED).is_none_or(|trusted| trusted != authority.as_str()) =>
-        {
-            Err(Command::new(env::current_exe()?)
-                .args(env::args_os().skip(1))
-                .env(TRUSTED, authority)
-                .exec())
+        Some(authority) if env::var_os(TRUSTED).is_none_or(|trusted| trusted != authority.as_str()) => {
+            Err(Command::new(env::current_exe()?).args(env::args_os().skip(1)).env(TRUSTED, authority).exec())
         }
         _ => Ok(()),
     }
@@ -93,20 +85,14 @@ async fn run(settings: Arc<Settings>) -> Result<(), Failure> {
     let store: Arc<dyn CheckpointStore + Send + Sync> = match &settings.checkpoints {
         Some(container) => Arc::new(BlobCheckpointStore::open(container).await?),
         None => {
-            eprintln!(
-                "checkpoints are kept in memory: PARSHALL_CHECKPOINT_CONNECTION_STRING is not set"
-            );
+            eprintln!("checkpoints are kept in memory: PARSHALL_CHECKPOINT_CONNECTION_STRING is not set");
             Arc::new(MemoryCheckpointStore::default())
         }
     };
     let opened = Arc::new(Opened::new(settings.source_partitions));
     let mut instances = tokio::task::JoinSet::new();
     for _ in 0..settings.instances {
-        instances.spawn_local(instance(
-            Arc::clone(&settings),
-            Arc::clone(&store),
-            Arc::clone(&opened),
-        ));
+        instances.spawn_local(instance(Arc::clone(&settings), Arc::clone(&store), Arc::clone(&opened)));
     }
     tokio::select! {
         _ = terminate.recv() => Ok(()),
@@ -126,30 +112,22 @@ async fn instance(
         producer = producer.with_custom_endpoint(endpoint);
     }
     let hub = &settings.destination;
-    let producer = producer
-        .open_with_connection_string(&hub.connection_string, Some(&hub.name))
-        .await?;
+    let producer = producer.open_with_connection_string(&hub.connection_string, Some(&hub.name)).await?;
     let forwarder = Forwarder::new(producer, Arc::clone(&settings));
 
-    let mut consumer =
-        ConsumerClient::builder().with_consumer_group(settings.consumer_group.clone());
+    let mut consumer = ConsumerClient::builder().with_consumer_group(settings.consumer_group.clone());
     if let Some(endpoint) = namespace::custom_endpoint(&settings.source) {
         consumer = consumer.with_custom_endpoint(endpoint);
     }
     let hub = &settings.source;
-    let consumer = consumer
-        .open_with_connection_string(&hub.connection_string, Some(&hub.name))
-        .await?;
+    let consumer = consumer.open_with_connection_string(&hub.connection_string, Some(&hub.name)).await?;
     let processor = EventProcessor::builder()
         .with_load_balancing_strategy(ProcessorStrategy::Greedy)
         .with_update_interval(settings.balancing_interval().try_into()?)
         .with_partition_expiration_duration(settings.expiration.try_into()?)
         .with_prefetch(settings.prefetch)
         .with_start_positions(StartPositions {
-            default: StartPosition {
-                location: StartLocation::Earliest,
-                inclusive: true,
-            },
+            default: StartPosition { location: StartLocation::Earliest, inclusive: true },
             ..StartPositions::default()
         })
         .build(consumer, store)
@@ -180,10 +158,7 @@ struct Opened {
 
 impl Opened {
     fn new(partitions: usize) -> Self {
-        Self {
-            partitions,
-            seen: Mutex::default(),
-        }
+        Self { partitions, seen: Mutex::default() }
     }
 
     fn note(&self, partition: &str) {

@@ -10,14 +10,9 @@ pub struct MemoryCheckpointStore(InMemoryCheckpointStore);
 
 #[async_trait::async_trait]
 impl CheckpointStore for MemoryCheckpointStore {
-    async fn claim_ownership(
-        &self,
-        ownerships: &[Ownership],
-    ) -> azure_core::Result<Vec<Ownership>> {
+    async fn claim_ownership(&self, ownerships: &[Ownership]) -> azure_core::Result<Vec<Ownership>> {
         let claims = ownerships.iter();
-        Ok(claims
-            .filter_map(|claim| self.0.update_ownership(claim).ok())
-            .collect())
+        Ok(claims.filter_map(|claim| self.0.update_ownership(claim).ok()).collect())
     }
 
     async fn list_checkpoints(
@@ -26,9 +21,7 @@ impl CheckpointStore for MemoryCheckpointStore {
         event_hub_name: &str,
         consumer_group: &str,
     ) -> azure_core::Result<Vec<Checkpoint>> {
-        self.0
-            .list_checkpoints(namespace, event_hub_name, consumer_group)
-            .await
+        self.0.list_checkpoints(namespace, event_hub_name, consumer_group).await
     }
 
     async fn list_ownerships(
@@ -37,9 +30,7 @@ impl CheckpointStore for MemoryCheckpointStore {
         event_hub_name: &str,
         consumer_group: &str,
     ) -> azure_core::Result<Vec<Ownership>> {
-        self.0
-            .list_ownerships(namespace, event_hub_name, consumer_group)
-            .await
+        self.0.list_ownerships(namespace, event_hub_name, consumer_group).await
     }
 
     async fn update_checkpoint(&self, checkpoint: Checkpoint) -> azure_core::Result<()> {

@@ -64,9 +64,7 @@ impl Settings {
         let expiration = SHORTEST_EXPIRATION.as_millis() as u64;
         let failure_ratio = or("PARSHALL_FAILURE_RATIO", 0.0)?;
         if !(0.0..=1.0).contains(&failure_ratio) {
-            return Err(format!(
-                "PARSHALL_FAILURE_RATIO is not within 0 and 1: {failure_ratio}"
-            ));
+            return Err(format!("PARSHALL_FAILURE_RATIO is not within 0 and 1: {failure_ratio}"));
         }
         Ok(Self {
             source: Hub {
@@ -123,8 +121,7 @@ fn or<T: FromStr<Err: Display>>(name: &str, otherwise: T) -> Result<T, String> {
 }
 
 fn parse<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|error| format!("{name} can't be {text}: {error}"))
+    text.parse().map_err(|error| format!("{name} can't be {text}: {error}"))
 }
 
 fn milliseconds(name: &str, otherwise: u64) -> Result<Duration, String> {
@@ -132,11 +129,7 @@ fn milliseconds(name: &str, otherwise: u64) -> Result<Duration, String> {
 }
 
 fn at_least_one(name: &str, number: usize) -> Result<usize, String> {
-    if number == 0 {
-        Err(format!("{name} can't be 0"))
-    } else {
-        Ok(number)
-    }
+    if number == 0 { Err(format!("{name} can't be 0")) } else { Ok(number) }
 }
 
 /// Much less, and a busy moment costs a partition its owner.

@@ -30,9 +30,7 @@ impl FromStr for Account {
         let value = |wanted: &str| {
             text.split(';').find_map(|part| {
                 let (key, value) = part.split_once('=')?;
-                key.trim()
-                    .eq_ignore_ascii_case(wanted)
-                    .then(|| value.trim().to_owned())
+                key.trim().eq_ignore_ascii_case(wanted).then(|| value.trim().to_owned())
             })
         };
         let missing = |name: &str| format!("the storage connection string has no {name}");
@@ -40,8 +38,7 @@ impl FromStr for Account {
         let endpoint = match (value("BlobEndpoint"), &name) {
             (Some(endpoint), _) => endpoint,
             (None, Some(name)) => {
-                let suffix =
-                    value("EndpointSuffix").unwrap_or_else(|| "core.windows.net".to_owned());
+                let suffix = value("EndpointSuffix").unwrap_or_else(|| "core.windows.net".to_owned());
                 format!("https://{name}.blob.{suffix}")
             }
             (None, None) => return Err(missing("BlobEndpoint")),
@@ -58,10 +55,7 @@ impl FromStr for Account {
                 }
             }
         };
-        Ok(Self {
-            endpoint: endpoint.trim_end_matches('/').to_owned(),
-            access,
-        })
+        Ok(Self { endpoint: endpoint.trim_end_matches('/').to_owned(), access })
     }
 }
 
@@ -72,9 +66,8 @@ impl Account {
             Access::Signature(signature) => return signature.clone(),
             Access::Key { account, key } => (account, key),
         };
-        let whole = |time: OffsetDateTime| {
-            to_rfc3339(&time.replace_nanosecond(0).expect("0 is a nanosecond"))
-        };
+        let whole =
+            |time: OffsetDateTime| to_rfc3339(&time.replace_nanosecond(0).expect("0 is a nanosecond"));
         let expiry = whole(now + Duration::days(1));
         // account, permissions, services, resource types, start, expiry, addresses, protocols, version, scope
         let signed = format!("{account}\n{PERMISSIONS}\nb\nco\n\n{expiry}\n\n\n{VERSION}\n\n");

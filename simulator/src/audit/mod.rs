@@ -107,10 +107,7 @@ type Checked = Result<(), Violation>;
 impl Audit {
     pub(crate) fn new(config: &Config) -> Self {
         let timeout = config.relay.retry.try_timeout.as_millis();
-        let partition = |_| PartitionAudit {
-            checkpoint: -1,
-            ..PartitionAudit::default()
-        };
+        let partition = |_| PartitionAudit { checkpoint: -1, ..PartitionAudit::default() };
         Self {
             seed: config.seed,
             largest_message: config.largest_message,
@@ -149,18 +146,14 @@ impl Audit {
             under_way: BTreeMap::new(),
             batches: BTreeMap::new(),
         };
-        self.processes.push(ProcessAudit {
-            held_bytes: 0,
-            views: (0..self.partitions.len()).map(view).collect(),
-        });
+        self.processes
+            .push(ProcessAudit { held_bytes: 0, views: (0..self.partitions.len()).map(view).collect() });
     }
 
     /// Events were made durable at the source.
     pub(crate) fn commit_source(&mut self, partition: u32, messages: impl Iterator<Item = Bytes>) {
         let partition = &mut self.partitions[partition as usize];
-        partition
-            .ids
-            .extend(messages.map(|message| parse(&message).map_or(0, |(_, id)| id)));
+        partition.ids.extend(messages.map(|message| parse(&message).map_or(0, |(_, id)| id)));
         let count = partition.ids.len();
         partition.accepted.resize(count, 0);
         partition.sent.resize(count, 0);
@@ -177,12 +170,7 @@ impl Audit {
         let view = self.view(process, partition);
         let expected = view.listed + 1;
         if next != expected {
-            return Err(Violation::OpenedElsewhere {
-                process,
-                partition,
-                opened: next,
-                expected,
-            });
+            return Err(Violation::OpenedElsewhere { process, partition, opened: next, expected });
         }
         if !view.batches.is_empty() {
             return Err(Violation::OpenedWithBatches { process, partition });
@@ -200,10 +188,7 @@ impl Audit {
         let held_bytes_max = self.held_bytes_max;
         let held = &mut self.processes[process as usize].held_bytes;
         if *held >= held_bytes_max {
-            return Err(Violation::HeldTooMuch {
-                process,
-                held: *held,
-            });
+            return Err(Violation::HeldTooMuch { process, held: *held });
         }
         *held += bytes;
         let view = self.view(process, events.partition);
@@ -223,9 +208,7 @@ impl Audit {
     /// The relay gives a batch back.
     pub(crate) fn release(&mut self, process: u32, events: Events, bytes: usize) {
         self.processes[process as usize].held_bytes -= bytes;
-        self.view(process, events.partition)
-            .batches
-            .remove(&events.first);
+        self.view(process, events.partition).batches.remove(&events.first);
     }
 
     /// The relay sends events of a batch.
@@ -239,58 +222,32 @@ impl Audit {
         let partition = outgoing.batch.partition().0;
         let (in_flight, try_timeout_ms) = (self.in_flight, self.try_timeout_ms);
         let shared = self.expire_ms.is_some();
-        let numbers: Vec<i64> = outgoing
-            .events()
-            .map(|event| event.sequence_number)
-            .collect();
+        let numbers: Vec<i64> = outgoing.events().map(|event| event.sequence_number).collect();
         let view = self.view(process, partition);
         let is_held = |number: &i64| {
             let batch = view.batches.range(..=number).next_back();
             batch.is_some_and(|(_, last)| number <= last)
         };
         if let Some(&sequence_number) = numbers.iter().find(|number| !is_held(number)) {
-            return Err(Violation::SentUnheld {
-                process,
-                partition,
-                sequence_number,
-            });
+            return Err(Violation::SentUnheld { process, partition, sequence_number });
         }
         if shared && !view.fenced {
-            return Err(Violation::SentUnfenced {
-                process,
-                partition,
-                sequence_number: numbers[0],
-            });
+            return Err(Violation::SentUnfenced { process, partition, sequence_number: numbers[0] });
         }
-        let this = UnderWay {
-            send,
-            destination: outgoing.destination,
-            sent_at_ms: now_ms,
-        };
-        let is_awaited =
-            |other: &UnderWay| now_ms < other.sent_at_ms.saturating_add(try_timeout_ms);
+        let this = UnderWay { send, destination: outgoing.destination, sent_at_ms: now_ms };
+        let is_awaited = |other: &UnderWay| now_ms < other.sent_at_ms.saturating_add(try_timeout_ms);
         for &sequence_number in &numbers {
             if is_set(&view.settled, sequence_number) {
-                return Err(Violation::SentAgain {
-                    process,
-                    partition,
-                    sequence_number,
-                });
+                return Err(Violation::SentAgain { process, partition, sequence_number });
             }
             let before = view.under_way.insert(sequence_number, this);
             if let Some(before) = before.filter(is_awaited) {
-                return Err(Violation::SentTwice {
-                    process,
-                    partition,
-                    sequence_number,
-                    send: before.send,
-                });
+                return Err(Violation::SentTwice { process, partition, sequence_number, send: before.send });
             }
         }
         let same_way = view.under_way.values().copied();
-        let same_way: BTreeSet<_> = same_way
-            .filter(|other| other.destination == this.destination && is_awaited(other))
-            .collect();
+        let same_way: BTreeSet<_> =
+            same_way.filter(|other| other.destination == this.destination && is_awaited(other)).collect();
         if same_way.len() > in_flight {
             return Err(Violation::TooManyInFlight {
                 process,
@@ -308,13 +265,7 @@ impl Audit {
                 *times += 1;
             }
         }
-        Ok(Attempt {
-            process,
-            partition,
-            numbers,
-            sent_at_ms: now_ms,
-            opened,
-        })
+        Ok(Attempt { process, partition, numbers, sent_at_ms: now_ms, opened })
     }
 
     /// The network or the hub doubles a send.
@@ -323,13 +274,7 @@ impl Audit {
     }
 
     /// The relay is told what became of a send.
-    pub(crate) fn tell_outcome(
-        &mut self,
-        send: u64,
-        attempt: &Attempt,
-        accepted: bool,
-        now_ms: u64,
-    ) {
+    pub(crate) fn tell_outcome(&mut self, send: u64, attempt: &Attempt, accepted: bool, now_ms: u64) {
         let in_time = now_ms < attempt.sent_at_ms.saturating_add(self.try_timeout_ms);
         let view = self.view(attempt.process, attempt.partition);
         let current = view.opened == attempt.opened;
@@ -337,12 +282,7 @@ impl Audit {
             if accepted {
                 set(&mut view.acknowledged, number);
             }
-            if current
-                && view
-                    .under_way
-                    .get(&number)
-                    .is_some_and(|newest| newest.send == send)
-            {
+            if current && view.under_way.get(&number).is_some_and(|newest| newest.send == send) {
                 view.under_way.remove(&number);
                 if accepted && in_time {
                     set(&mut view.settled, number);
@@ -352,11 +292,7 @@ impl Audit {
     }
 
     /// A message is durable at a destination. Returns which event it is and how many times it is there now.
-    pub(crate) fn accept(
-        &mut self,
-        destination: u32,
-        message: &[u8],
-    ) -> Result<(u32, i64, u32), Violation> {
+    pub(crate) fn accept(&mut self, destination: u32, message: &[u8]) -> Result<(u32, i64, u32), Violation> {
         let damaged = Violation::Damaged { destination };
         let Some((partition, id)) = parse(message) else {
             return Err(damaged);
@@ -374,12 +310,7 @@ impl Audit {
         let sequence_number = position as i64;
         let before = state.destinations[position].replace(destination);
         if let Some(before) = before.filter(|&before| before != destination) {
-            return Err(Violation::Misrouted {
-                partition,
-                sequence_number,
-                before,
-                destination,
-            });
+            return Err(Violation::Misrouted { partition, sequence_number, before, destination });
         }
         state.accepted[position] += 1;
         let times = state.accepted[position];
@@ -394,19 +325,10 @@ impl Audit {
         } else if self.in_flight == 1 {
             let newest = state.newest.insert(destination, sequence_number);
             if let Some(newest) = newest.filter(|&newest| newest > sequence_number) {
-                return Err(Violation::Reordered {
-                    destination,
-                    partition,
-                    sequence_number,
-                    newest,
-                });
+                return Err(Violation::Reordered { destination, partition, sequence_number, newest });
             }
         }
-        while state
-            .accepted
-            .get(state.prefix)
-            .is_some_and(|&times| times > 0)
-        {
+        while state.accepted.get(state.prefix).is_some_and(|&times| times > 0) {
             state.prefix += 1;
         }
         Ok((partition, sequence_number, times))
@@ -428,11 +350,7 @@ impl Audit {
         if let Some(expire_ms) = self.expire_ms {
             let expired_ms = self.view(process, partition).claimed_at_ms + expire_ms;
             if now_ms >= expired_ms {
-                return Err(Violation::WroteAfterExpiry {
-                    process,
-                    partition,
-                    late_ms: now_ms - expired_ms,
-                });
+                return Err(Violation::WroteAfterExpiry { process, partition, late_ms: now_ms - expired_ms });
             }
         }
         let prefix = self.partitions[partition as usize].prefix as i64;
@@ -445,15 +363,11 @@ impl Audit {
             });
         }
         let view = self.view(process, partition);
-        let missing =
-            (view.listed + 1..=sequence_number).find(|&number| !is_set(&view.acknowledged, number));
+        let missing = (view.listed + 1..=sequence_number).find(|&number| !is_set(&view.acknowledged, number));
         match missing {
-            Some(missing) => Err(Violation::CheckpointUnfounded {
-                process,
-                partition,
-                sequence_number,
-                missing,
-            }),
+            Some(missing) => {
+                Err(Violation::CheckpointUnfounded { process, partition, sequence_number, missing })
+            }
             None => Ok(()),
         }
     }
@@ -468,12 +382,7 @@ impl Audit {
             self.takeovers += u64::from(before.is_some_and(|before| before != process));
         }
         if let Some(owner) = state.owner.filter(|&owner| shared && owner != process) {
-            return Err(Violation::OldOwnerWrote {
-                process,
-                owner,
-                partition,
-                sequence_number,
-            });
+            return Err(Violation::OldOwnerWrote { process, owner, partition, sequence_number });
         }
         let view = self.view(process, partition);
         view.written = sequence_number;
@@ -490,18 +399,9 @@ impl Audit {
     }
 
     /// A process is told that its checkpoint is written.
-    pub(crate) fn confirm(
-        &mut self,
-        process: u32,
-        partition: u32,
-        sequence_number: i64,
-    ) -> Checked {
+    pub(crate) fn confirm(&mut self, process: u32, partition: u32, sequence_number: i64) -> Checked {
         if self.view(process, partition).written < sequence_number {
-            return Err(Violation::AcknowledgedButNotWritten {
-                process,
-                partition,
-                sequence_number,
-            });
+            return Err(Violation::AcknowledgedButNotWritten { process, partition, sequence_number });
         }
         Ok(())
     }
@@ -524,10 +424,7 @@ impl Audit {
         for (partition, state) in (0..).zip(&self.partitions) {
             for (sequence_number, &id) in (0..).zip(&state.ids) {
                 if found.binary_search(&(partition, id)).is_err() {
-                    return Err(Violation::Lost {
-                        partition,
-                        sequence_number,
-                    });
+                    return Err(Violation::Lost { partition, sequence_number });
                 }
             }
         }

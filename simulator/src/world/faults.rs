@@ -58,25 +58,13 @@ impl World {
             let random = &mut world.random.faults;
             random.below(u64::from(config.instances)) as u32
         };
-        self.plan(faults.crashes, |world| Fault::Crash {
+        self.plan(faults.crashes, |world| Fault::Crash { instance: instance(world) });
+        self.plan(faults.crashes_amid, |world| Fault::CrashAmid { instance: instance(world) });
+        self.plan(faults.pauses, |world| Fault::Pause { instance: instance(world) });
+        self.plan(faults.restarts, |world| Fault::Restart { instance: instance(world) });
+        self.plan(faults.failed_ends, |world| Fault::FailEnd { instance: instance(world) });
+        self.plan(faults.broken_connections, |world| Fault::BreakSomeConnection {
             instance: instance(world),
-        });
-        self.plan(faults.crashes_amid, |world| Fault::CrashAmid {
-            instance: instance(world),
-        });
-        self.plan(faults.pauses, |world| Fault::Pause {
-            instance: instance(world),
-        });
-        self.plan(faults.restarts, |world| Fault::Restart {
-            instance: instance(world),
-        });
-        self.plan(faults.failed_ends, |world| Fault::FailEnd {
-            instance: instance(world),
-        });
-        self.plan(faults.broken_connections, |world| {
-            Fault::BreakSomeConnection {
-                instance: instance(world),
-            }
         });
         self.plan(faults.detached_links, |_| Fault::DetachLink);
         self.plan(faults.hub_crashes, |world| {
@@ -141,10 +129,7 @@ impl World {
                     self.break_connection(process, destination);
                 }
             }
-            Fault::BreakConnection {
-                process,
-                destination,
-            } => {
+            Fault::BreakConnection { process, destination } => {
                 if self.process(process).alive {
                     self.break_connection(process, destination);
                 }
@@ -196,13 +181,7 @@ impl World {
     /// The connection is found out to be dead some time after something was lost on it.
     pub(super) fn break_soon(&mut self, process: u32, destination: u32) {
         let delay = between(&mut self.random.faults, 1, 4_000);
-        self.after(
-            delay,
-            Event::Fault(Fault::BreakConnection {
-                process,
-                destination,
-            }),
-        );
+        self.after(delay, Event::Fault(Fault::BreakConnection { process, destination }));
     }
 
     fn resume(&mut self, process: u32) {
@@ -211,9 +190,7 @@ impl World {
             return;
         }
         state.paused = false;
-        std::mem::take(&mut state.resume_wakers)
-            .into_iter()
-            .for_each(std::task::Waker::wake);
+        std::mem::take(&mut state.resume_wakers).into_iter().for_each(std::task::Waker::wake);
         if state.alive {
             self.note(Some(process), What::Resumed);
         }
@@ -281,23 +258,14 @@ impl World {
         let Some(process) = self.life(instance) else {
             return;
         };
-        let (condition, description) = (
-            "amqp:unauthorized-access".to_owned(),
-            "as the seed has it".to_owned(),
-        );
+        let (condition, description) =
+            ("amqp:unauthorized-access".to_owned(), "as the seed has it".to_owned());
         let state = self.process_mut(process);
         if source {
-            state.source_failure = Some(SourceError {
-                class: ErrorClass::Fatal,
-                condition,
-                description,
-            });
+            state.source_failure = Some(SourceError { class: ErrorClass::Fatal, condition, description });
             state.wake_source();
         } else {
-            state.sink_failure = Some(SinkError {
-                condition,
-                description,
-            });
+            state.sink_failure = Some(SinkError { condition, description });
             state.wake_sink();
         }
     }

@@ -260,31 +260,20 @@ impl World {
     /// Lets the next thing happen if it is due. Says whether anything did.
     pub(crate) fn step(&mut self) -> bool {
         let now = self.now_ms();
-        let due = self
-            .events
-            .first_entry()
-            .filter(|entry| entry.key().0 <= now);
+        let due = self.events.first_entry().filter(|entry| entry.key().0 <= now);
         let Some(due) = due else { return false };
         match due.remove() {
             Event::Append { partition, count } => self.append(partition, count),
-            Event::Commit {
-                side,
-                partition,
-                crashes,
-            } => self.commit(side, partition, crashes),
+            Event::Commit { side, partition, crashes } => self.commit(side, partition, crashes),
             Event::OpenArrives { link } => self.open_arrives(link),
             Event::CreditArrives { link, limit } => self.credit_arrives(link, limit),
             Event::CloseArrives { link } => _ = self.links.remove(&link),
             Event::Delivery { link, records } => self.deliver(link, records),
             Event::Detach { link, condition } => self.detach_arrives(link, condition),
             Event::SendArrives { send } => self.send_arrives(send),
-            Event::OutcomeArrives {
-                send,
-                process,
-                destination,
-                token,
-                result,
-            } => self.outcome_arrives(send, process, destination, token, result),
+            Event::OutcomeArrives { send, process, destination, token, result } => {
+                self.outcome_arrives(send, process, destination, token, result)
+            }
             Event::CallArrives { call } => self.call_arrives(call),
             Event::CallAnswered { call } => self.call_answered(call),
             Event::Fault(fault) => self.fault(fault),
@@ -298,11 +287,7 @@ impl World {
     pub(crate) fn start_process(&mut self, instance: u32) -> u32 {
         let process = self.processes.len() as u32;
         let destinations = self.config.destinations;
-        let skew_ms = self
-            .config
-            .sharing
-            .as_ref()
-            .map_or(0, |sharing| sharing.skew_ms);
+        let skew_ms = self.config.sharing.as_ref().map_or(0, |sharing| sharing.skew_ms);
         let skew_ms = between(&mut self.random.faults, 0, skew_ms * 2) as i64 - skew_ms as i64;
         let mut state = Process::new(instance, destinations);
         state.skew_ms = skew_ms;
@@ -340,8 +325,7 @@ impl World {
 
     /// Why the history is not over, at the end of its time.
     pub(crate) fn stuck(&self) -> Violation {
-        let (partition, accepted, covered, end) =
-            self.audit.unfinished().unwrap_or((0, -1, -1, -1));
+        let (partition, accepted, covered, end) = self.audit.unfinished().unwrap_or((0, -1, -1, -1));
         Violation::Stuck {
             ms: self.now_ms().saturating_sub(self.config.faults.until_ms),
             partition,
@@ -435,11 +419,7 @@ impl World {
         let usual = between(random, 0, faults.delay_ms);
         let slow = random.chance(faults.slow);
         let slow_ms = between(random, 0, faults.slow_ms);
-        if slow && !self.healed {
-            usual + slow_ms
-        } else {
-            usual
-        }
+        if slow && !self.healed { usual + slow_ms } else { usual }
     }
 
     /// Whether something goes wrong that does so with a probability; never once everything has healed.
@@ -466,14 +446,7 @@ impl World {
         } else if topic.committing.is_none() && topic.log.committed() < topic.log.end() {
             topic.committing = Some(topic.log.end());
             let delay = between(&mut self.random.hub, 1, longest);
-            self.after(
-                delay,
-                Event::Commit {
-                    side,
-                    partition,
-                    crashes,
-                },
-            );
+            self.after(delay, Event::Commit { side, partition, crashes });
         }
     }
 
@@ -499,12 +472,7 @@ impl World {
 
 impl Topic {
     fn new(pool: &Arc<BlockPool>) -> Self {
-        Self {
-            log: DurableLog::new(pool),
-            committing: None,
-            crashes: 0,
-            waiting: Vec::new(),
-        }
+        Self { log: DurableLog::new(pool), committing: None, crashes: 0, waiting: Vec::new() }
     }
 
     /// Whether everything appended is committed.

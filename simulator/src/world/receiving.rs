@@ -79,8 +79,7 @@ impl World {
         };
         let events = events(partition, first.sequence_number, last.sequence_number + 1);
         self.note(None, What::Committed(events));
-        self.audit
-            .commit_source(partition, records.into_iter().map(|record| record.message));
+        self.audit.commit_source(partition, records.into_iter().map(|record| record.message));
         self.pump_partition(partition);
     }
 
@@ -92,9 +91,7 @@ impl World {
         position: &StartPosition,
     ) -> u64 {
         let next = match position {
-            StartPosition::AfterOffset(offset) => {
-                offset.parse().map_or(-1, |offset: i64| offset / 10 + 1)
-            }
+            StartPosition::AfterOffset(offset) => offset.parse().map_or(-1, |offset: i64| offset / 10 + 1),
             StartPosition::AfterSequenceNumber(number) => number + 1,
             // What the options of all histories say.
             _ => 0,
@@ -158,13 +155,7 @@ impl World {
     }
 
     pub(super) fn open_arrives(&mut self, link: u64) {
-        let Some(Link {
-            process,
-            partition,
-            start,
-            ..
-        }) = self.links.get(&link)
-        else {
+        let Some(Link { process, partition, start, .. }) = self.links.get(&link) else {
             return;
         };
         let (process, partition, start) = (*process, *partition, *start);
@@ -176,11 +167,7 @@ impl World {
             self.detach(link, "com.microsoft:argument-out-of-range");
             return;
         }
-        let steals = self
-            .config
-            .sharing
-            .as_ref()
-            .is_some_and(|sharing| sharing.epochs);
+        let steals = self.config.sharing.as_ref().is_some_and(|sharing| sharing.epochs);
         let others: Vec<u64> = self
             .links
             .iter()
@@ -209,10 +196,7 @@ impl World {
 
     /// Records reach a relay, unless its link broke in the meantime.
     pub(super) fn deliver(&mut self, link: u64, records: Vec<Stored>) {
-        let Some(Link {
-            process, partition, ..
-        }) = self.links.get(&link)
-        else {
+        let Some(Link { process, partition, .. }) = self.links.get(&link) else {
             return;
         };
         let (process, partition) = (*process, *partition);
@@ -240,10 +224,7 @@ impl World {
     }
 
     pub(super) fn detach_arrives(&mut self, link: u64, condition: &'static str) {
-        let Some(Link {
-            process, partition, ..
-        }) = self.links.remove(&link)
-        else {
+        let Some(Link { process, partition, .. }) = self.links.remove(&link) else {
             return;
         };
         let error = SourceError {
@@ -252,11 +233,7 @@ impl World {
             description: "as the seed has it".to_owned(),
         };
         let state = self.process_mut(process);
-        state.inbound.push_back(Inbound::Detached {
-            link,
-            partition: PartitionId(partition),
-            error,
-        });
+        state.inbound.push_back(Inbound::Detached { link, partition: PartitionId(partition), error });
         state.wake_source();
     }
 
@@ -283,14 +260,8 @@ impl World {
             };
             let Some(next) = state.next else { return };
             let log = &self.source[state.partition as usize].log;
-            let end = if uncommitted {
-                log.end()
-            } else {
-                log.committed()
-            };
-            let most = end
-                .saturating_sub(next)
-                .min(state.limit.saturating_sub(state.sent));
+            let end = if uncommitted { log.end() } else { log.committed() };
+            let most = end.saturating_sub(next).min(state.limit.saturating_sub(state.sent));
             if most == 0 {
                 return;
             }
@@ -320,9 +291,5 @@ impl World {
 
 /// Events from `first` up to and without `end`.
 fn events(partition: u32, first: u64, end: u64) -> Events {
-    Events {
-        partition,
-        first: first.cast_signed(),
-        last: end.cast_signed() - 1,
-    }
+    Events { partition, first: first.cast_signed(), last: end.cast_signed() - 1 }
 }

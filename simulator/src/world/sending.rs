@@ -60,19 +60,9 @@ impl World {
         }
         let mut numbers = outgoing.events().map(|event| event.sequence_number);
         let first = numbers.next().unwrap_or(-1);
-        let events = Events {
-            partition: outgoing.batch.partition().0,
-            first,
-            last: numbers.last().unwrap_or(first),
-        };
-        self.note(
-            Some(process),
-            What::Sent {
-                send,
-                destination,
-                events,
-            },
-        );
+        let events =
+            Events { partition: outgoing.batch.partition().0, first, last: numbers.last().unwrap_or(first) };
+        self.note(Some(process), What::Sent { send, destination, events });
         let delay = self.network_ms();
         let state = self.process_mut(process);
         state.unanswered += 1;
@@ -80,17 +70,8 @@ impl World {
         connection.unanswered.insert(send, token);
         connection.last_arrival_ms = connection.last_arrival_ms.max(now + delay);
         let arrival = connection.last_arrival_ms;
-        self.sends.insert(
-            send,
-            Sending {
-                process,
-                destination,
-                token,
-                messages,
-                attempt,
-                fate: Fate::Usual,
-            },
-        );
+        self.sends
+            .insert(send, Sending { process, destination, token, messages, attempt, fate: Fate::Usual });
         self.at(arrival, Event::SendArrives { send });
     }
 
@@ -101,11 +82,7 @@ impl World {
             return;
         };
         let (process, destination, fate) = (sending.process, sending.destination, sending.fate);
-        let bytes: usize = sending
-            .messages
-            .iter()
-            .map(|message| message.len() + OVERHEAD)
-            .sum();
+        let bytes: usize = sending.messages.iter().map(|message| message.len() + OVERHEAD).sum();
         if fate == Fate::Lost {
             return;
         }
@@ -126,18 +103,13 @@ impl World {
             [_, true, ..] => Some(("refused for the moment", ErrorClass::Retryable)),
             [_, _, true, _] => Some(("server busy", ErrorClass::Throttled { retry_after })),
             [_, _, _, true] => Some(("refused for good", ErrorClass::Fatal)),
-            _ if bytes > self.config.accepted_batch_bytes => {
-                Some(("too large", ErrorClass::TooLarge))
-            }
+            _ if bytes > self.config.accepted_batch_bytes => Some(("too large", ErrorClass::TooLarge)),
             _ => None,
         };
         if let Some((why, class)) = refusal {
             self.note_refused(send, destination, why);
-            let error = SendError {
-                class,
-                condition: "simulated:refused".to_owned(),
-                description: why.to_owned(),
-            };
+            let error =
+                SendError { class, condition: "simulated:refused".to_owned(), description: why.to_owned() };
             self.answer(send, Err(error));
             return;
         }
@@ -149,17 +121,12 @@ impl World {
         }
         self.store_messages(send);
         if self.goes_wrong(|random| &mut random.hub, faults.duplicated) {
-            let count = self
-                .sends
-                .get(&send)
-                .map_or(0, |sending| sending.messages.len());
+            let count = self.sends.get(&send).map_or(0, |sending| sending.messages.len());
             self.audit.duplicate(count);
             self.store_messages(send);
         }
         let end = self.destination[destination as usize].log.end();
-        self.destination[destination as usize]
-            .waiting
-            .push((end, send));
+        self.destination[destination as usize].waiting.push((end, send));
         if self.has_defect(Defect::SinkForgets) {
             self.answer(send, Ok(()));
         }
@@ -183,15 +150,7 @@ impl World {
         for record in records {
             let accepted = self.audit.accept(destination, &record.message);
             if let Some((partition, sequence_number, times)) = self.check(accepted) {
-                self.note(
-                    None,
-                    What::Accepted {
-                        destination,
-                        partition,
-                        sequence_number,
-                        times,
-                    },
-                );
+                self.note(None, What::Accepted { destination, partition, sequence_number, times });
             }
         }
         let waiting = &mut self.destination[destination as usize].waiting;
@@ -222,16 +181,7 @@ impl World {
         let connection = &mut self.process_mut(process).connections[destination as usize];
         connection.last_answer_ms = connection.last_answer_ms.max(now + delay);
         let arrival = connection.last_answer_ms;
-        self.at(
-            arrival,
-            Event::OutcomeArrives {
-                send,
-                process,
-                destination,
-                token,
-                result,
-            },
-        );
+        self.at(arrival, Event::OutcomeArrives { send, process, destination, token, result });
     }
 
     /// An outcome reaches the relay, unless the send has one already.
@@ -249,11 +199,7 @@ impl World {
             return;
         }
         state.unanswered -= 1;
-        state.outcomes.push_back(Outcome {
-            send,
-            token,
-            result,
-        });
+        state.outcomes.push_back(Outcome { send, token, result });
         state.wake_sink();
     }
 
@@ -276,35 +222,18 @@ impl World {
         let connection = &mut self.process_mut(process).connections[destination as usize];
         connection.last_arrival_ms = now;
         connection.last_answer_ms = now;
-        let unanswered: Vec<_> = connection
-            .unanswered
-            .iter()
-            .map(|(&send, &token)| (send, token))
-            .collect();
+        let unanswered: Vec<_> = connection.unanswered.iter().map(|(&send, &token)| (send, token)).collect();
         let arriving = self.random.faults.below(unanswered.len() as u64 + 1);
         for ((send, token), number) in unanswered.into_iter().zip(0..) {
             if let Some(sending) = self.sends.get_mut(&send) {
-                sending.fate = if number < arriving {
-                    Fate::Unheard
-                } else {
-                    Fate::Lost
-                };
+                sending.fate = if number < arriving { Fate::Unheard } else { Fate::Lost };
             }
             let error = SendError {
                 class: ErrorClass::Retryable,
                 condition: "amqp:connection:forced".to_owned(),
                 description: "the connection broke".to_owned(),
             };
-            self.at(
-                noticed,
-                Event::OutcomeArrives {
-                    send,
-                    process,
-                    destination,
-                    token,
-                    result: Err(error),
-                },
-            );
+            self.at(noticed, Event::OutcomeArrives { send, process, destination, token, result: Err(error) });
         }
     }
 
@@ -316,13 +245,6 @@ impl World {
     }
 
     fn note_refused(&mut self, send: u64, destination: u32, why: &'static str) {
-        self.note(
-            None,
-            What::Refused {
-                send,
-                destination,
-                why,
-            },
-        );
+        self.note(None, What::Refused { send, destination, why });
     }
 }

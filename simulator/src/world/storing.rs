@@ -64,17 +64,8 @@ impl World {
             self.damage_checkpoint(process, checkpoint);
             let now = self.now_ms();
             let (partition, sequence_number) = key_of(checkpoint);
-            self.note(
-                Some(process),
-                What::Writing {
-                    call: number,
-                    partition,
-                    sequence_number,
-                },
-            );
-            let checked = self
-                .audit
-                .begin_write(process, partition, sequence_number, now);
+            self.note(Some(process), What::Writing { call: number, partition, sequence_number });
+            let checked = self.audit.begin_write(process, partition, sequence_number, now);
             self.check(checked);
         }
         let what = match &request {
@@ -86,13 +77,7 @@ impl World {
         if let Some(what) = what {
             self.note(Some(process), What::Asking { call: number, what });
         }
-        let call = Call {
-            process,
-            request,
-            answer: None,
-            answered: false,
-            waker: None,
-        };
+        let call = Call { process, request, answer: None, answered: false, waker: None };
         self.store.calls.insert(number, call);
         let delay = self.store_ms();
         self.after(delay, Event::CallArrives { call: number });
@@ -113,34 +98,19 @@ impl World {
             return Poll::Pending;
         }
         if self.processes[process as usize].paused {
-            self.processes[process as usize]
-                .resume_wakers
-                .push(context.waker().clone());
+            self.processes[process as usize].resume_wakers.push(context.waker().clone());
             return Poll::Pending;
         }
         if !call.answered {
             call.waker = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let Some(Call {
-            answer: Some(answer),
-            request,
-            ..
-        }) = self.store.calls.remove(&number)
-        else {
+        let Some(Call { answer: Some(answer), request, .. }) = self.store.calls.remove(&number) else {
             return Poll::Pending;
         };
-        self.note(
-            Some(process),
-            What::Answered {
-                call: number,
-                ok: answer.is_ok(),
-            },
-        );
+        self.note(Some(process), What::Answered { call: number, ok: answer.is_ok() });
         match (&answer, &request) {
-            (Ok(Answer::Checkpoints(checkpoints)), _) => {
-                self.tell_checkpoints(process, checkpoints)
-            }
+            (Ok(Answer::Checkpoints(checkpoints)), _) => self.tell_checkpoints(process, checkpoints),
             (Ok(Answer::Written(_)), Request::Write { checkpoint, .. }) => {
                 let (partition, sequence_number) = key_of(checkpoint);
                 let checked = self.audit.confirm(process, partition, sequence_number);
@@ -154,9 +124,7 @@ impl World {
     /// The store's clock, as a process sees it.
     pub(crate) fn store_time(&self, process: Option<u32>) -> SystemTime {
         let skew_ms = process.map_or(0, |process| self.process(process).skew_ms);
-        let now_ms = EPOCH_MS
-            .saturating_add(self.now_ms())
-            .saturating_add_signed(skew_ms);
+        let now_ms = EPOCH_MS.saturating_add(self.now_ms()).saturating_add_signed(skew_ms);
         UNIX_EPOCH + Duration::from_millis(now_ms)
     }
 
@@ -195,11 +163,7 @@ impl World {
         } else {
             self.carry_out(process, number, request)
         };
-        let answer = if lost {
-            Err(unavailable("the answer was lost"))
-        } else {
-            answer
-        };
+        let answer = if lost { Err(unavailable("the answer was lost")) } else { answer };
         if let Some(call) = self.store.calls.get_mut(&number) {
             call.answer = Some(answer);
         }
@@ -217,12 +181,7 @@ impl World {
         }
     }
 
-    fn carry_out(
-        &mut self,
-        process: u32,
-        number: u64,
-        request: Request,
-    ) -> Result<Answer, StoreError> {
+    fn carry_out(&mut self, process: u32, number: u64, request: Request) -> Result<Answer, StoreError> {
         match request {
             Request::ListCheckpoints => {
                 let checkpoints = self.store.checkpoints.values().cloned().collect();
@@ -235,9 +194,7 @@ impl World {
             Request::Claim(claims) => {
                 let now = self.store_time(None);
                 let claims = claims.into_iter();
-                let won: Vec<_> = claims
-                    .filter_map(|claim| self.store.claim(claim, now))
-                    .collect();
+                let won: Vec<_> = claims.filter_map(|claim| self.store.claim(claim, now)).collect();
                 for ownership in &won {
                     let what = What::Claimed {
                         call: number,
@@ -250,9 +207,7 @@ impl World {
                 }
                 Ok(Answer::Ownership(won))
             }
-            Request::Write { checkpoint, fenced } => {
-                self.write(process, number, checkpoint, fenced)
-            }
+            Request::Write { checkpoint, fenced } => self.write(process, number, checkpoint, fenced),
         }
     }
 
@@ -269,31 +224,16 @@ impl World {
         let fenced = fenced && !self.has_defect(Defect::StoreIgnoresFences);
         if fenced && etag != checkpoint.etag.as_ref() {
             self.refused_writes += 1;
-            return Err(StoreError::NotOwner {
-                partition: PartitionId(partition),
-            });
+            return Err(StoreError::NotOwner { partition: PartitionId(partition) });
         }
         if self.has_defect(Defect::StoreAnswersEarly) && self.random.store.chance(0.2) {
             return Ok(Answer::Written(self.store.next_etag()));
         }
-        self.note(
-            Some(process),
-            What::Written {
-                call: number,
-                partition,
-                sequence_number,
-            },
-        );
+        self.note(Some(process), What::Written { call: number, partition, sequence_number });
         let checked = self.audit.apply(process, partition, sequence_number);
         self.check(checked);
         let etag = self.store.next_etag();
-        self.store.checkpoints.insert(
-            partition,
-            Checkpoint {
-                etag: Some(etag.clone()),
-                ..checkpoint
-            },
-        );
+        self.store.checkpoints.insert(partition, Checkpoint { etag: Some(etag.clone()), ..checkpoint });
         if self.has_defect(Defect::StoreReordersWrites)
             && let Some(stored) = stored
         {
@@ -307,17 +247,9 @@ impl World {
 
     fn tell_checkpoints(&mut self, process: u32, checkpoints: &[Checkpoint]) {
         for partition in 0..self.config.partitions {
-            let told = checkpoints
-                .iter()
-                .find(|checkpoint| checkpoint.partition.0 == partition);
+            let told = checkpoints.iter().find(|checkpoint| checkpoint.partition.0 == partition);
             let sequence_number = told.map_or(-1, |checkpoint| key_of(checkpoint).1);
-            self.note(
-                Some(process),
-                What::Listed {
-                    partition,
-                    sequence_number,
-                },
-            );
+            self.note(Some(process), What::Listed { partition, sequence_number });
             self.audit.list(process, partition, sequence_number);
         }
     }
@@ -327,9 +259,7 @@ impl World {
         let (partition, sequence_number) = key_of(checkpoint);
         let damaged = match self.config.defect {
             Some(Defect::CheckpointBeyond) => Some(sequence_number + 1),
-            Some(Defect::CheckpointPassesGaps) => {
-                self.audit.newest_acknowledged(process, partition)
-            }
+            Some(Defect::CheckpointPassesGaps) => self.audit.newest_acknowledged(process, partition),
             Some(Defect::CheckpointEarly) => self.audit.newest_handed_over(process, partition),
             _ => None,
         };
@@ -344,11 +274,7 @@ impl World {
         let faults = self.config.faults.clone();
         let usual = between(&mut self.random.store, 0, faults.store_ms);
         let slow_ms = between(&mut self.random.store, 0, faults.store_slow_ms);
-        if self.goes_wrong(|random| &mut random.store, faults.store_slow) {
-            usual + slow_ms
-        } else {
-            usual
-        }
+        if self.goes_wrong(|random| &mut random.store, faults.store_slow) { usual + slow_ms } else { usual }
     }
 }
 
@@ -363,11 +289,7 @@ impl Store {
         if claim.etag.as_ref() != current.and_then(|current| current.etag.as_ref()) {
             return None;
         }
-        let written = Ownership {
-            etag: Some(self.next_etag()),
-            last_modified: Some(now),
-            ..claim
-        };
+        let written = Ownership { etag: Some(self.next_etag()), last_modified: Some(now), ..claim };
         self.ownership.insert(written.partition.0, written.clone());
         Some(written)
     }
@@ -380,16 +302,11 @@ impl Store {
 
 /// Partition and sequence number; -1 where nothing is done yet.
 fn key_of(checkpoint: &Checkpoint) -> (u32, i64) {
-    (
-        checkpoint.partition.0,
-        checkpoint.sequence_number.unwrap_or(-1),
-    )
+    (checkpoint.partition.0, checkpoint.sequence_number.unwrap_or(-1))
 }
 
 fn unavailable(reason: &str) -> StoreError {
-    StoreError::Unavailable {
-        reason: reason.to_owned(),
-    }
+    StoreError::Unavailable { reason: reason.to_owned() }
 }
 
 /// When histories begin, by the store's clock: long after 1970, so that no skew goes before it.

@@ -50,22 +50,13 @@ impl StorageAccountKey {
     ///
     /// # Errors
     /// When the value is not base64.
-    pub fn new(
-        account: impl Into<String>,
-        value: impl Into<crate::Secret>,
-    ) -> Result<Self, StorageKeyError> {
+    pub fn new(account: impl Into<String>, value: impl Into<crate::Secret>) -> Result<Self, StorageKeyError> {
         let value = value.into();
-        let bytes = STANDARD
-            .decode(value.reveal())
-            .map_err(|_| StorageKeyError)?;
+        let bytes = STANDARD.decode(value.reveal()).map_err(|_| StorageKeyError)?;
         if bytes.is_empty() {
             return Err(StorageKeyError);
         }
-        Ok(Self {
-            account: account.into(),
-            key: hmac::Key::new(hmac::HMAC_SHA256, &bytes),
-            value,
-        })
+        Ok(Self { account: account.into(), key: hmac::Key::new(hmac::HMAC_SHA256, &bytes), value })
     }
 
     /// The account.
@@ -138,11 +129,7 @@ impl StorageAccountKey {
             text.push_str(&format!("{name}:{values}\n"));
         }
         text.push_str(&format!("/{}", self.account));
-        text.push_str(if request.path.is_empty() {
-            "/"
-        } else {
-            request.path
-        });
+        text.push_str(if request.path.is_empty() { "/" } else { request.path });
         for (name, values) in request.parameters() {
             text.push_str(&format!("\n{name}:{values}"));
         }
@@ -152,10 +139,7 @@ impl StorageAccountKey {
 
 impl StorageRequest<'_> {
     fn header(&self, wanted: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
-            .map(|(_, value)| value.trim())
+        self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
     }
 
     /// The service's own headers; those of one name are one, with all values.
@@ -178,11 +162,8 @@ impl StorageRequest<'_> {
 
     /// The query's parameters; those of one name are one, with all values in order.
     fn parameters(&self) -> Vec<(String, String)> {
-        let mut parameters: Vec<_> = self
-            .query
-            .iter()
-            .map(|(name, value)| (name.to_lowercase(), value.as_ref()))
-            .collect();
+        let mut parameters: Vec<_> =
+            self.query.iter().map(|(name, value)| (name.to_lowercase(), value.as_ref())).collect();
         parameters.sort();
         joined(parameters)
     }
@@ -198,9 +179,7 @@ impl Eq for StorageAccountKey {}
 
 impl fmt::Debug for StorageAccountKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StorageAccountKey")
-            .field("account", &self.account)
-            .finish_non_exhaustive()
+        f.debug_struct("StorageAccountKey").field("account", &self.account).finish_non_exhaustive()
     }
 }
 
@@ -269,10 +248,7 @@ mod tests {
             ],
         };
         let authorization = key().authorization(&request);
-        assert_eq!(
-            authorization,
-            "SharedKey devstoreaccount1:K3QFLqAL31qV8EXyqhT7Kf+VYepvGgvIhCithbRflzY="
-        );
+        assert_eq!(authorization, "SharedKey devstoreaccount1:K3QFLqAL31qV8EXyqhT7Kf+VYepvGgvIhCithbRflzY=");
         assert!(key().has_authorized(&request, &authorization));
         let other = StorageRequest {
             path: "/devstoreaccount1/ck/localhost%2Fhub%2F$Default%2Fownership%2F1",
@@ -292,10 +268,7 @@ mod tests {
                 ("prefix".into(), "localhost/hub/$default/ownership/".into()),
                 ("include".into(), "metadata".into()),
             ],
-            headers: &[
-                ("x-ms-version", "2024-11-04"),
-                ("x-ms-date", "Fri, 20 Nov 2026 22:17:43 GMT"),
-            ],
+            headers: &[("x-ms-version", "2024-11-04"), ("x-ms-date", "Fri, 20 Nov 2026 22:17:43 GMT")],
         };
         assert_eq!(
             key().authorization(&request),
@@ -305,12 +278,7 @@ mod tests {
 
     #[test]
     fn what_is_not_an_authorization_authorizes_nothing() {
-        let request = StorageRequest {
-            method: "GET",
-            path: "/",
-            query: &[],
-            headers: &[],
-        };
+        let request = StorageRequest { method: "GET", path: "/", query: &[], headers: &[] };
         let good = key().authorization(&request);
         for wrong in [
             "",
@@ -329,14 +297,8 @@ mod tests {
     #[test]
     fn headers_sorted_as_in_a_dictionary_are_accepted() {
         let headers = [("x-ms-meta-ab", "1"), ("x-ms-meta-a-c", "2")];
-        let request = StorageRequest {
-            method: "PUT",
-            path: "/a/b",
-            query: &[],
-            headers: &headers,
-        };
-        let text =
-            "PUT\n\n\n\n\n\n\n\n\n\n\n\nx-ms-meta-ab:1\nx-ms-meta-a-c:2\n/devstoreaccount1/a/b";
+        let request = StorageRequest { method: "PUT", path: "/a/b", query: &[], headers: &headers };
+        let text = "PUT\n\n\n\n\n\n\n\n\n\n\n\nx-ms-meta-ab:1\nx-ms-meta-a-c:2\n/devstoreaccount1/a/b";
         let signature = STANDARD.encode(key().sign_text(text));
         let authorization = format!("SharedKey devstoreaccount1:{signature}");
         assert!(key().has_authorized(&request, &authorization));
@@ -346,10 +308,7 @@ mod tests {
     #[test]
     fn the_key_is_neither_shown_nor_taken_when_it_is_not_base64() {
         assert!(!format!("{:?}", key()).contains("Eby8"));
-        assert_eq!(
-            StorageAccountKey::new("a", "no base64!"),
-            Err(StorageKeyError)
-        );
+        assert_eq!(StorageAccountKey::new("a", "no base64!"), Err(StorageKeyError));
         assert_eq!(StorageAccountKey::new("a", ""), Err(StorageKeyError));
     }
 }

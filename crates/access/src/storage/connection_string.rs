@@ -90,10 +90,7 @@ impl StorageConnectionString {
                 )
             }
             StorageCredential::Signature(signature) => {
-                format!(
-                    "{BLOB_ENDPOINT}={endpoint};{SIGNATURE}={};",
-                    signature.reveal()
-                )
+                format!("{BLOB_ENDPOINT}={endpoint};{SIGNATURE}={};", signature.reveal())
             }
         }
     }
@@ -136,15 +133,10 @@ impl FromStr for StorageConnectionString {
         }
         let protocol = values.of(PROTOCOL).unwrap_or("https").to_ascii_lowercase();
         if !matches!(protocol.as_str(), "http" | "https") {
-            return Err(StorageConnectionStringError::Wrong {
-                key: PROTOCOL,
-                allowed: "http or https",
-            });
+            return Err(StorageConnectionStringError::Wrong { key: PROTOCOL, allowed: "http or https" });
         }
         let credential = match values.of(SIGNATURE) {
-            Some(signature) => {
-                StorageCredential::Signature(signature.trim_start_matches('?').into())
-            }
+            Some(signature) => StorageCredential::Signature(signature.trim_start_matches('?').into()),
             None => {
                 let account = values.required(ACCOUNT_NAME)?;
                 let key = values.required(ACCOUNT_KEY)?;
@@ -172,10 +164,7 @@ impl FromStr for StorageConnectionString {
                 format!("{protocol}://{account}.blob.{suffix}")
             }
         };
-        Ok(Self {
-            blob_endpoint,
-            credential,
-        })
+        Ok(Self { blob_endpoint, credential })
     }
 }
 
@@ -192,9 +181,8 @@ impl<'a> Values<'a> {
             if part.is_empty() {
                 continue;
             }
-            let (name, value) = part
-                .split_once('=')
-                .ok_or(StorageConnectionStringError::NotAPair { position })?;
+            let (name, value) =
+                part.split_once('=').ok_or(StorageConnectionStringError::NotAPair { position })?;
             let key = KEYS
                 .iter()
                 .copied()
@@ -215,8 +203,7 @@ impl<'a> Values<'a> {
     }
 
     fn required(&self, key: &'static str) -> Result<&'a str, StorageConnectionStringError> {
-        self.of(key)
-            .ok_or(StorageConnectionStringError::Missing { key })
+        self.of(key).ok_or(StorageConnectionStringError::Missing { key })
     }
 }
 
@@ -265,15 +252,11 @@ mod tests {
         let endpoint = |text: &str| read(text).blob_endpoint;
         assert_eq!(endpoint(key), "https://one.blob.core.windows.net");
         assert_eq!(
-            endpoint(&format!(
-                "DefaultEndpointsProtocol=http;{key};EndpointSuffix=local.test;"
-            )),
+            endpoint(&format!("DefaultEndpointsProtocol=http;{key};EndpointSuffix=local.test;")),
             "http://one.blob.local.test"
         );
         assert_eq!(
-            endpoint(&format!(
-                "{key};blobendpoint=http://127.0.0.1:1/one/;QueueEndpoint=x"
-            )),
+            endpoint(&format!("{key};blobendpoint=http://127.0.0.1:1/one/;QueueEndpoint=x")),
             "http://127.0.0.1:1/one"
         );
         let development = read("UseDevelopmentStorage=true");
@@ -283,8 +266,7 @@ mod tests {
 
     #[test]
     fn a_signature_keeps_its_equals_signs_and_needs_no_key() {
-        let string =
-            read("BlobEndpoint=https://one.blob.test;SharedAccessSignature=?sv=1&sig=a%3D");
+        let string = read("BlobEndpoint=https://one.blob.test;SharedAccessSignature=?sv=1&sig=a%3D");
         assert_eq!(string.account(), Some("one"));
         let StorageCredential::Signature(signature) = &string.credential else {
             panic!("a signature");
@@ -303,9 +285,11 @@ mod tests {
             let string = read(text);
             assert_eq!(read(&string.reveal()), string);
         }
-        assert!(read("UseDevelopmentStorage=true").reveal().starts_with(
-            "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=Eby8"
-        ));
+        assert!(
+            read("UseDevelopmentStorage=true")
+                .reveal()
+                .starts_with("DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=Eby8")
+        );
     }
 
     #[test]
@@ -313,28 +297,13 @@ mod tests {
         for (text, told) in [
             ("", "has no AccountName"),
             ("AccountName=a", "has no AccountKey"),
-            (
-                "AccountName=a;AccountKey=hush!",
-                "can't be used: the account key is not base64",
-            ),
+            ("AccountName=a;AccountKey=hush!", "can't be used: the account key is not base64"),
             ("AccountName=a;AccountName=b", "has AccountName twice"),
-            (
-                "AccountName=a;hush",
-                "part 2 of the storage connection string is not",
-            ),
-            (
-                "AccountName=a;hush=1",
-                "part 2 of the storage connection string has an unknown key",
-            ),
-            (
-                "BlobEndpoint=hush;AccountName=a;AccountKey=c2VjcmV0",
-                "BlobEndpoint in the storage",
-            ),
+            ("AccountName=a;hush", "part 2 of the storage connection string is not"),
+            ("AccountName=a;hush=1", "part 2 of the storage connection string has an unknown key"),
+            ("BlobEndpoint=hush;AccountName=a;AccountKey=c2VjcmV0", "BlobEndpoint in the storage"),
             ("SharedAccessSignature=hush", "has no BlobEndpoint"),
-            (
-                "UseDevelopmentStorage=hush",
-                "UseDevelopmentStorage in the storage",
-            ),
+            ("UseDevelopmentStorage=hush", "UseDevelopmentStorage in the storage"),
             ("DefaultEndpointsProtocol=hush", "is not http or https"),
         ] {
             let message = mistake(text);

@@ -13,9 +13,7 @@ mod shared_key;
 mod signature;
 
 pub use account_key::{StorageAccountKey, StorageKeyError, StorageRequest};
-pub use connection_string::{
-    StorageConnectionString, StorageConnectionStringError, StorageCredential,
-};
+pub use connection_string::{StorageConnectionString, StorageConnectionStringError, StorageCredential};
 pub use rights::{StorageLevel, StorageRight, StorageRights};
 pub use shared_key::SharedKeyError;
 pub use signature::{

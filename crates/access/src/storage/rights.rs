@@ -90,9 +90,7 @@ impl StorageRight {
     ];
 
     fn of_letter(letter: char) -> Option<Self> {
-        Self::EVERY
-            .into_iter()
-            .find_map(|(right, known)| (known == letter).then_some(right))
+        Self::EVERY.into_iter().find_map(|(right, known)| (known == letter).then_some(right))
     }
 }
 

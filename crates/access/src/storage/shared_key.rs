@@ -34,19 +34,13 @@ impl StorageAccountKey {
         if !self.has_authorized(request, authorization) {
             return Err(SharedKeyError::WrongSignature);
         }
-        let header = |wanted: &str| {
-            request
-                .headers
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
-        };
+        let header =
+            |wanted: &str| request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
         let date = header("x-ms-date")
             .or_else(|| header("date"))
             .and_then(|(_, value)| parse_http_date(value))
             .ok_or(SharedKeyError::NoDate)?;
-        let distance = now
-            .duration_since(date)
-            .unwrap_or_else(|earlier| earlier.duration());
+        let distance = now.duration_since(date).unwrap_or_else(|earlier| earlier.duration());
         if distance > CLOCK_TOLERANCE {
             return Err(SharedKeyError::Stale);
         }
@@ -74,14 +68,8 @@ mod tests {
             headers,
         };
         let authorization = key.authorization(&request);
-        let altered = StorageRequest {
-            method: "DELETE",
-            ..request
-        };
-        assert_eq!(
-            key.verify_request(&altered, &authorization, now),
-            Err(SharedKeyError::WrongSignature)
-        );
+        let altered = StorageRequest { method: "DELETE", ..request };
+        assert_eq!(key.verify_request(&altered, &authorization, now), Err(SharedKeyError::WrongSignature));
         key.verify_request(&request, &authorization, now)
     }
 

@@ -9,14 +9,10 @@ use std::time::Duration;
 
 /// Waits for something that must not take long. A deadline only: nothing depends on how long it takes.
 async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(20), future)
-        .await
-        .expect("it does not hang")
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it does not hang")
 }
 
 /// A message body that no frame holds whole.
 fn large() -> Vec<u8> {
-    (0..300_000u32)
-        .map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8)
-        .collect()
+    (0..300_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }

@@ -10,8 +10,8 @@ use amqp::message::{MessageView, encode};
 use amqp::performative::{DeliveryState, SaslCode, SenderSettleMode, Source, Target};
 use amqp_tokio::{Driver, connect};
 use fe2o3_amqp::acceptor::{
-    ConnectionAcceptor, LinkAcceptor, LinkEndpoint, ListenerConnectionHandle,
-    ListenerSessionHandle, SaslPlainMechanism, SessionAcceptor,
+    ConnectionAcceptor, LinkAcceptor, LinkEndpoint, ListenerConnectionHandle, ListenerSessionHandle,
+    SaslPlainMechanism, SessionAcceptor,
 };
 use fe2o3_amqp::link::delivery::Sendable;
 use fe2o3_amqp::types::definitions::{AmqpError, Error};
@@ -22,45 +22,25 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::{large, soon};
 
 async fn listen() -> (TcpListener, u16) {
-    let listener = TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port is free");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     (listener, port)
 }
 
 async fn socket(listener: TcpListener) -> TcpStream {
     let (socket, _) = listener.accept().await.expect("a client comes");
-    socket
-        .set_nodelay(true)
-        .expect("the socket takes its options");
+    socket.set_nodelay(true).expect("the socket takes its options");
     socket
 }
 
 /// The acceptor's end of a connection with a session and a link.
 async fn accept_link(
     listener: TcpListener,
-) -> (
-    ListenerConnectionHandle,
-    ListenerSessionHandle,
-    LinkEndpoint,
-) {
-    let acceptor = ConnectionAcceptor::builder()
-        .container_id("acceptor")
-        .max_frame_size(2_048u32)
-        .build();
-    let mut connection = acceptor
-        .accept(socket(listener).await)
-        .await
-        .expect("it opens");
-    let mut session = SessionAcceptor::new()
-        .accept(&mut connection)
-        .await
-        .expect("it begins");
-    let link = LinkAcceptor::new()
-        .accept(&mut session)
-        .await
-        .expect("it attaches");
+) -> (ListenerConnectionHandle, ListenerSessionHandle, LinkEndpoint) {
+    let acceptor = ConnectionAcceptor::builder().container_id("acceptor").max_frame_size(2_048u32).build();
+    let mut connection = acceptor.accept(socket(listener).await).await.expect("it opens");
+    let mut session = SessionAcceptor::new().accept(&mut connection).await.expect("it begins");
+    let link = LinkAcceptor::new().accept(&mut session).await.expect("it attaches");
     (connection, session, link)
 }
 
@@ -73,13 +53,9 @@ struct Client {
 
 impl Client {
     async fn open(port: u16, sasl: SaslClient) -> (Driver, Event) {
-        let stream = connect("127.0.0.1", port, None, Duration::from_secs(5))
-            .await
-            .expect("somebody listens");
-        let config = Config {
-            container_id: "client".to_owned(),
-            ..Config::default()
-        };
+        let stream =
+            connect("127.0.0.1", port, None, Duration::from_secs(5)).await.expect("somebody listens");
+        let config = Config { container_id: "client".to_owned(), ..Config::default() };
         let mut driver = Driver::new(Connection::client(config, sasl, Instant::now()), stream);
         let event = soon(driver.next_event()).await.expect("something happens");
         (driver, event)
@@ -102,22 +78,14 @@ impl Client {
             driver.connection().attach_receiver(session, options)
         };
         let link = link.expect("there is room");
-        let mut client = Self {
-            driver,
-            session,
-            link,
-        };
-        client
-            .until(|event| matches!(event, Event::LinkAttached { .. }))
-            .await;
+        let mut client = Self { driver, session, link };
+        client.until(|event| matches!(event, Event::LinkAttached { .. })).await;
         client
     }
 
     async fn until(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
         loop {
-            let event = soon(self.driver.next_event())
-                .await
-                .expect("it is not over");
+            let event = soon(self.driver.next_event()).await.expect("it is not over");
             if wanted(&event) {
                 return event;
             }
@@ -128,22 +96,13 @@ impl Client {
     async fn send(&mut self, payload: &[u8], settled: bool) -> u32 {
         let mut message = Vec::new();
         encode::data(&mut message, payload);
-        let delivery = NewDelivery {
-            tag: &[1, 2],
-            format: 0,
-            settled,
-        };
+        let delivery = NewDelivery { tag: &[1, 2], format: 0, settled };
         loop {
-            let mut sender = self
-                .driver
-                .connection()
-                .sender(self.link)
-                .expect("the link is there");
+            let mut sender = self.driver.connection().sender(self.link).expect("the link is there");
             if let Ok(id) = sender.send(&delivery, &[&message]) {
                 return id;
             }
-            self.until(|event| matches!(event, Event::Credit(_) | Event::WindowOpen(_)))
-                .await;
+            self.until(|event| matches!(event, Event::Credit(_) | Event::WindowOpen(_))).await;
         }
     }
 
@@ -160,19 +119,13 @@ async fn we_send_settled_and_unsettled_and_in_many_frames() {
     let (listener, port) = listen().await;
     let acceptor = tokio::spawn(async move {
         let (mut connection, session, link) = accept_link(listener).await;
-        let LinkEndpoint::Receiver(mut receiver) = link else {
-            panic!("the client sends")
-        };
+        let LinkEndpoint::Receiver(mut receiver) = link else { panic!("the client sends") };
         let mut received = Vec::new();
         for index in 0..5 {
             let delivery = receiver.recv::<Data>().await.expect("it receives");
             received.push(delivery.body().0.to_vec());
             match index {
-                1 => {
-                    receiver
-                        .reject(&delivery, Error::new(AmqpError::NotAllowed, None, None))
-                        .await
-                }
+                1 => receiver.reject(&delivery, Error::new(AmqpError::NotAllowed, None, None)).await,
                 2 => receiver.release(&delivery).await,
                 _ => receiver.accept(&delivery).await,
             }
@@ -189,37 +142,21 @@ async fn we_send_settled_and_unsettled_and_in_many_frames() {
     client.send(b"settled", true).await;
     let mut outcomes = Vec::new();
     while outcomes.len() < 4 {
-        let Event::Outcome {
-            first, last, state, ..
-        } = client
-            .until(|event| matches!(event, Event::Outcome { .. }))
-            .await
+        let Event::Outcome { first, last, state, .. } =
+            client.until(|event| matches!(event, Event::Outcome { .. })).await
         else {
             unreachable!("it is an outcome")
         };
         outcomes.extend((first..=last).map(|id| (id, state.clone())));
     }
     assert_eq!(outcomes[0], (0, Some(DeliveryState::Accepted)));
-    assert!(
-        matches!(outcomes[1], (1, Some(DeliveryState::Rejected(Some(_))))),
-        "{:?}",
-        outcomes[1]
-    );
+    assert!(matches!(outcomes[1], (1, Some(DeliveryState::Rejected(Some(_))))), "{:?}", outcomes[1]);
     assert_eq!(outcomes[2], (2, Some(DeliveryState::Released)));
     assert_eq!(outcomes[3], (3, Some(DeliveryState::Accepted)));
     assert_eq!(client.driver.connection().unsettled_span(client.session), 0);
     client.close().await;
     let (received, _) = soon(acceptor).await.expect("the acceptor does not panic");
-    assert!(
-        received
-            == [
-                b"one".to_vec(),
-                b"two".to_vec(),
-                b"three".to_vec(),
-                large(),
-                b"settled".to_vec()
-            ]
-    );
+    assert!(received == [b"one".to_vec(), b"two".to_vec(), b"three".to_vec(), large(), b"settled".to_vec()]);
 }
 
 #[tokio::test]
@@ -227,17 +164,10 @@ async fn we_receive_within_our_credit_settled_and_unsettled_and_in_many_frames()
     let (listener, port) = listen().await;
     let acceptor = tokio::spawn(async move {
         let (mut connection, session, link) = accept_link(listener).await;
-        let LinkEndpoint::Sender(mut sender) = link else {
-            panic!("the client receives")
-        };
+        let LinkEndpoint::Sender(mut sender) = link else { panic!("the client receives") };
         for index in 0..30u8 {
-            let message = Message::builder()
-                .data(Data(Binary::from(vec![index; 3])))
-                .build();
-            let sendable = Sendable::builder()
-                .message(message)
-                .settled(index % 3 == 0)
-                .build();
+            let message = Message::builder().data(Data(Binary::from(vec![index; 3]))).build();
+            let sendable = Sendable::builder().message(message).settled(index % 3 == 0).build();
             sender.send(sendable).await.expect("it is sent");
         }
         let message = Message::builder().data(Data(Binary::from(large()))).build();
@@ -250,9 +180,7 @@ async fn we_receive_within_our_credit_settled_and_unsettled_and_in_many_frames()
     let mut received = Vec::new();
     client.driver.connection().set_credit(client.link, 4);
     while received.len() < 31 {
-        let Event::Deliveries(deliveries) = client
-            .until(|event| matches!(event, Event::Deliveries(_)))
-            .await
+        let Event::Deliveries(deliveries) = client.until(|event| matches!(event, Event::Deliveries(_))).await
         else {
             unreachable!("they are deliveries")
         };
@@ -261,10 +189,7 @@ async fn we_receive_within_our_credit_settled_and_unsettled_and_in_many_frames()
         for delivery in deliveries.items() {
             let view = MessageView::parse(deliveries.message(delivery)).expect("a message");
             received.push((
-                view.data()
-                    .expect("it can be read")
-                    .expect("it has data")
-                    .to_vec(),
+                view.data().expect("it can be read").expect("it has data").to_vec(),
                 delivery.settled,
             ));
             if !delivery.settled {
@@ -296,34 +221,17 @@ async fn we_learn_with_what_error_our_link_was_detached() {
     let (listener, port) = listen().await;
     let acceptor = tokio::spawn(async move {
         let (mut connection, session, link) = accept_link(listener).await;
-        let LinkEndpoint::Sender(sender) = link else {
-            panic!("the client receives")
-        };
-        let error = Error::new(
-            AmqpError::ResourceDeleted,
-            Some("it is gone".to_owned()),
-            None,
-        );
+        let LinkEndpoint::Sender(sender) = link else { panic!("the client receives") };
+        let error = Error::new(AmqpError::ResourceDeleted, Some("it is gone".to_owned()), None);
         sender.close_with_error(error).await.expect("we answer");
         let _ = connection.on_close().await;
         drop(session);
     });
     let mut client = Client::attach(port, false).await;
-    let event = client
-        .until(|event| matches!(event, Event::LinkDetached { .. }))
-        .await;
-    let Event::LinkDetached {
-        link,
-        error: Some(error),
-    } = event
-    else {
-        panic!("{event:?}")
-    };
+    let event = client.until(|event| matches!(event, Event::LinkDetached { .. })).await;
+    let Event::LinkDetached { link, error: Some(error) } = event else { panic!("{event:?}") };
     assert_eq!(link, client.link);
-    assert_eq!(
-        (error.condition.as_str(), &error.description[..]),
-        ("amqp:resource-deleted", "it is gone")
-    );
+    assert_eq!((error.condition.as_str(), &error.description[..]), ("amqp:resource-deleted", "it is gone"));
     client.close().await;
     soon(acceptor).await.expect("the acceptor does not panic");
 }
@@ -344,28 +252,16 @@ async fn plain_lets_us_in_with_the_right_password_only() {
             }
             welcome
         });
-        let sasl = SaslClient::Plain {
-            username: "user".to_owned(),
-            password: password.to_owned(),
-        };
+        let sasl = SaslClient::Plain { username: "user".to_owned(), password: password.to_owned() };
         let (mut driver, event) = Client::open(port, sasl).await;
         if welcome {
             assert!(matches!(event, Event::Opened(_)), "{event:?}");
             driver.connection().close(None);
-            while !matches!(
-                soon(driver.next_event()).await.expect("it is not over"),
-                Event::Closed(None)
-            ) {}
+            while !matches!(soon(driver.next_event()).await.expect("it is not over"), Event::Closed(None)) {}
         } else {
             let refused = ConnectionError::SaslRefused(SaslCode::Auth);
-            assert!(
-                matches!(&event, Event::Closed(Some(error)) if *error == refused),
-                "{event:?}"
-            );
+            assert!(matches!(&event, Event::Closed(Some(error)) if *error == refused), "{event:?}");
         }
-        assert_eq!(
-            soon(acceptor).await.expect("the acceptor does not panic"),
-            welcome
-        );
+        assert_eq!(soon(acceptor).await.expect("the acceptor does not panic"), welcome);
     }
 }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use amqp::Connection;
 use amqp::connection::{
-    Config, ConnectionError, Credentials, Event, LinkAcceptance, LinkId, NewDelivery, SaslServer,
-    SessionId,
+    Config, ConnectionError, Credentials, Event, LinkAcceptance, LinkId, NewDelivery, SaslServer, SessionId,
 };
 use amqp::message::{MessageView, encode};
 use amqp::performative::{DeliveryState, Error, ErrorCondition, Role, SaslCode};
@@ -51,26 +50,15 @@ struct Supply {
 
 /// Starts a server for one connection; its address and what it will have seen.
 async fn serve(config: Config) -> (String, JoinHandle<Seen>) {
-    let listener = TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port is free");
-    let address = format!(
-        "127.0.0.1:{}",
-        listener.local_addr().expect("it is bound").port()
-    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = format!("127.0.0.1:{}", listener.local_addr().expect("it is bound").port());
     let task = tokio::spawn(async move {
         let (socket, _) = listener.accept().await.expect("a client comes");
         let verify = |credentials: &Credentials| match credentials {
             Credentials::Anonymous => true,
             Credentials::Plain { username, password } => username == "user" && password == "right",
         };
-        let engine = Connection::server(
-            config,
-            SaslServer {
-                verify: Arc::new(verify),
-            },
-            Instant::now(),
-        );
+        let engine = Connection::server(config, SaslServer { verify: Arc::new(verify) }, Instant::now());
         let stream = accept(socket).expect("the socket takes its options");
         Server {
             driver: Driver::new(engine, stream),
@@ -106,24 +94,15 @@ impl Server {
         match event {
             Event::LinkRequested { link, attach, .. } => {
                 let address = match attach.role {
-                    Role::Sender => attach
-                        .target
-                        .as_ref()
-                        .and_then(|target| target.address.clone()),
-                    Role::Receiver => attach
-                        .source
-                        .as_ref()
-                        .and_then(|source| source.address.clone()),
+                    Role::Sender => attach.target.as_ref().and_then(|target| target.address.clone()),
+                    Role::Receiver => attach.source.as_ref().and_then(|source| source.address.clone()),
                 };
                 let address = address.unwrap_or_default();
                 if address == "nowhere" {
                     return connection
                         .refuse_link(link, Error::new(ErrorCondition::NOT_FOUND, "no such node"));
                 }
-                let limit = LinkAcceptance {
-                    max_message_size: Some(1 << 20),
-                    ..LinkAcceptance::default()
-                };
+                let limit = LinkAcceptance { max_message_size: Some(1 << 20), ..LinkAcceptance::default() };
                 connection.accept_link(link, limit);
                 match attach.role {
                     Role::Sender => connection.set_credit(link, 100),
@@ -134,22 +113,13 @@ impl Server {
             Event::Deliveries(deliveries) => {
                 for delivery in deliveries.items() {
                     let view = MessageView::parse(deliveries.message(delivery)).expect("a message");
-                    let payload = view
-                        .data()
-                        .expect("it can be read")
-                        .expect("it has data")
-                        .to_vec();
+                    let payload = view.data().expect("it can be read").expect("it has data").to_vec();
                     let outcome = if payload == b"reject" {
-                        DeliveryState::Rejected(Some(Error::new(
-                            ErrorCondition::NOT_ALLOWED,
-                            "not this",
-                        )))
+                        DeliveryState::Rejected(Some(Error::new(ErrorCondition::NOT_ALLOWED, "not this")))
                     } else {
                         DeliveryState::Accepted
                     };
-                    let session = connection
-                        .session_of(delivery.link)
-                        .expect("the link is there");
+                    let session = connection.session_of(delivery.link).expect("the link is there");
                     if !delivery.settled {
                         self.outcomes_due.push((session, delivery.id, outcome));
                     }
@@ -160,9 +130,7 @@ impl Server {
                 }
                 connection.recycle(deliveries);
             }
-            Event::Outcome {
-                first, last, state, ..
-            } => {
+            Event::Outcome { first, last, state, .. } => {
                 assert_eq!(state, Some(DeliveryState::Accepted));
                 self.seen.outcomes += last - first + 1;
             }
@@ -178,14 +146,7 @@ impl Server {
             return self.driver.connection().detach_link(link, Some(error));
         }
         let mut message = Vec::new();
-        encode::data(
-            &mut message,
-            &if address == "large" {
-                large()
-            } else {
-                b"supplied".to_vec()
-            },
-        );
+        encode::data(&mut message, &if address == "large" { large() } else { b"supplied".to_vec() });
         self.supplies.push(Supply {
             link,
             left: if address == "large" { 1 } else { COUNT },
@@ -199,11 +160,7 @@ impl Server {
             let Some(mut sender) = self.driver.connection().sender(supply.link) else {
                 continue;
             };
-            let delivery = NewDelivery {
-                tag: b"t",
-                format: 0,
-                settled: supply.settled,
-            };
+            let delivery = NewDelivery { tag: b"t", format: 0, settled: supply.settled };
             while supply.left > 0 && sender.send(&delivery, &[&supply.message]).is_ok() {
                 supply.left -= 1;
             }
@@ -217,21 +174,13 @@ impl Server {
     }
 }
 
-type Client = (
-    fe2o3_amqp::connection::ConnectionHandle<()>,
-    fe2o3_amqp::session::SessionHandle<()>,
-);
+type Client = (fe2o3_amqp::connection::ConnectionHandle<()>, fe2o3_amqp::session::SessionHandle<()>);
 
 async fn client(address: &str) -> Client {
-    let mut connection = soon(fe2o3_amqp::Connection::open(
-        "client",
-        format!("amqp://{address}").as_str(),
-    ))
-    .await
-    .expect("it opens");
-    let session = soon(fe2o3_amqp::Session::begin(&mut connection))
+    let mut connection = soon(fe2o3_amqp::Connection::open("client", format!("amqp://{address}").as_str()))
         .await
-        .expect("it begins");
+        .expect("it opens");
+    let session = soon(fe2o3_amqp::Session::begin(&mut connection)).await.expect("it begins");
     (connection, session)
 }
 
@@ -244,40 +193,22 @@ async fn finish((mut connection, mut session): Client, server: JoinHandle<Seen>)
 }
 
 fn data(payload: &[u8]) -> Message<Data> {
-    Message::builder()
-        .data(Data(Binary::from(payload.to_vec())))
-        .build()
+    Message::builder().data(Data(Binary::from(payload.to_vec()))).build()
 }
 
 #[tokio::test]
 async fn it_sends_settled_and_unsettled_and_learns_the_outcomes() {
     let (address, server) = serve(Config::default()).await;
     let mut client = client(&address).await;
-    let mut sender = soon(fe2o3_amqp::Sender::attach(&mut client.1, "s", "in"))
-        .await
-        .expect("it attaches");
+    let mut sender = soon(fe2o3_amqp::Sender::attach(&mut client.1, "s", "in")).await.expect("it attaches");
     for _ in 0..150 {
         let outcome = soon(sender.send(data(b"fine"))).await.expect("it is sent");
         assert!(matches!(outcome, Outcome::Accepted(_)), "{outcome:?}");
     }
-    let outcome = soon(sender.send(data(b"reject")))
-        .await
-        .expect("it is sent");
-    let Outcome::Rejected(rejected) = outcome else {
-        panic!("{outcome:?}")
-    };
-    assert_eq!(
-        rejected
-            .error
-            .expect("with a reason")
-            .description
-            .as_deref(),
-        Some("not this")
-    );
-    let settled = Sendable::builder()
-        .message(data(b"settled"))
-        .settled(true)
-        .build();
+    let outcome = soon(sender.send(data(b"reject"))).await.expect("it is sent");
+    let Outcome::Rejected(rejected) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(rejected.error.expect("with a reason").description.as_deref(), Some("not this"));
+    let settled = Sendable::builder().message(data(b"settled")).settled(true).build();
     soon(sender.send(settled)).await.expect("it is sent");
     soon(sender.close()).await.expect("it closes");
     let seen = finish(client, server).await;
@@ -288,16 +219,10 @@ async fn it_sends_settled_and_unsettled_and_learns_the_outcomes() {
 
 #[tokio::test]
 async fn it_sends_a_message_of_many_frames() {
-    let config = Config {
-        max_frame_size: 4_096,
-        incoming_window: 8,
-        ..Config::default()
-    };
+    let config = Config { max_frame_size: 4_096, incoming_window: 8, ..Config::default() };
     let (address, server) = serve(config).await;
     let mut client = client(&address).await;
-    let mut sender = soon(fe2o3_amqp::Sender::attach(&mut client.1, "s", "in"))
-        .await
-        .expect("it attaches");
+    let mut sender = soon(fe2o3_amqp::Sender::attach(&mut client.1, "s", "in")).await.expect("it attaches");
     soon(sender.send(data(&large()))).await.expect("it is sent");
     soon(sender.close()).await.expect("it closes");
     let seen = finish(client, server).await;
@@ -308,19 +233,11 @@ async fn it_sends_a_message_of_many_frames() {
 async fn a_message_that_is_too_large_is_kept_or_rejected_and_the_link_goes_on() {
     let (address, server) = serve(Config::default()).await;
     let mut client = client(&address).await;
-    let mut sender = soon(fe2o3_amqp::Sender::attach(&mut client.1, "s", "in"))
-        .await
-        .expect("it attaches");
-    assert_eq!(
-        sender.max_message_size(),
-        Some(1 << 20),
-        "it knows the limit"
-    );
+    let mut sender = soon(fe2o3_amqp::Sender::attach(&mut client.1, "s", "in")).await.expect("it attaches");
+    assert_eq!(sender.max_message_size(), Some(1 << 20), "it knows the limit");
     let result = soon(sender.send(data(&vec![0; (1 << 20) + 1]))).await;
     assert!(!matches!(result, Ok(Outcome::Accepted(_))), "{result:?}");
-    soon(sender.send(data(b"after")))
-        .await
-        .expect("the link goes on");
+    soon(sender.send(data(b"after"))).await.expect("the link goes on");
     soon(sender.close()).await.expect("it closes");
     let seen = finish(client, server).await;
     assert_eq!(seen.messages, [(b"after".to_vec(), false)]);
@@ -342,13 +259,9 @@ async fn it_receives_settled_and_unsettled_within_its_credit() {
         .expect("it attaches");
         let mut received = 0;
         while received < COUNT {
-            soon(receiver.set_credit(7))
-                .await
-                .expect("it has credit to give");
+            soon(receiver.set_credit(7)).await.expect("it has credit to give");
             for _ in 0..7.min(COUNT - received) {
-                let delivery = soon(receiver.recv::<Body<Value>>())
-                    .await
-                    .expect("it receives");
+                let delivery = soon(receiver.recv::<Body<Value>>()).await.expect("it receives");
                 if address_of_node == "out" {
                     soon(receiver.accept(&delivery)).await.expect("it accepts");
                 }
@@ -357,10 +270,7 @@ async fn it_receives_settled_and_unsettled_within_its_credit() {
         }
         soon(receiver.close()).await.expect("it closes");
         let seen = finish(client, server).await;
-        assert_eq!(
-            seen.outcomes,
-            if address_of_node == "out" { COUNT } else { 0 }
-        );
+        assert_eq!(seen.outcomes, if address_of_node == "out" { COUNT } else { 0 });
     }
 }
 
@@ -375,16 +285,11 @@ async fn it_receives_a_message_of_many_frames() {
     )
     .await
     .expect("it opens");
-    let mut session = soon(
-        fe2o3_amqp::Session::builder()
-            .incoming_window(16)
-            .begin(&mut connection),
-    )
-    .await
-    .expect("it begins");
-    let mut receiver = soon(fe2o3_amqp::Receiver::attach(&mut session, "r", "large"))
+    let mut session = soon(fe2o3_amqp::Session::builder().incoming_window(16).begin(&mut connection))
         .await
-        .expect("it attaches");
+        .expect("it begins");
+    let mut receiver =
+        soon(fe2o3_amqp::Receiver::attach(&mut session, "r", "large")).await.expect("it attaches");
     let delivery = soon(receiver.recv::<Data>()).await.expect("it receives");
     assert!(delivery.body().0[..] == large()[..]);
     soon(receiver.accept(&delivery)).await.expect("it accepts");
@@ -400,9 +305,7 @@ async fn it_understands_a_refusal_and_can_attach_elsewhere() {
     // A session of its own for each attempt: fe2o3-amqp detaches a refused link twice, and with the detach on the heels
     // of the attach it may lose track of the handle, or report an illegal state in place of the error.
     for receives in [false, true] {
-        let mut session = soon(fe2o3_amqp::Session::begin(&mut client.0))
-            .await
-            .expect("it begins");
+        let mut session = soon(fe2o3_amqp::Session::begin(&mut client.0)).await.expect("it begins");
         if receives {
             let refused = soon(fe2o3_amqp::Receiver::attach(&mut session, "r", "nowhere")).await;
             refused.expect_err("the link is refused");
@@ -410,13 +313,9 @@ async fn it_understands_a_refusal_and_can_attach_elsewhere() {
             let refused = soon(fe2o3_amqp::Sender::attach(&mut session, "s", "nowhere")).await;
             refused.expect_err("the link is refused");
         }
-        soon(session.end())
-            .await
-            .expect("the session has not ended before");
+        soon(session.end()).await.expect("the session has not ended before");
     }
-    let mut sender = soon(fe2o3_amqp::Sender::attach(&mut client.1, "s", "in"))
-        .await
-        .expect("it attaches");
+    let mut sender = soon(fe2o3_amqp::Sender::attach(&mut client.1, "s", "in")).await.expect("it attaches");
     soon(sender.send(data(b"here"))).await.expect("it is sent");
     soon(sender.close()).await.expect("it closes");
     assert_eq!(finish(client, server).await.messages.len(), 1);
@@ -426,12 +325,9 @@ async fn it_understands_a_refusal_and_can_attach_elsewhere() {
 async fn it_learns_with_what_error_its_link_was_detached() {
     let (address, server) = serve(Config::default()).await;
     let mut client = client(&address).await;
-    let mut receiver = soon(fe2o3_amqp::Receiver::attach(&mut client.1, "r", "short"))
-        .await
-        .expect("it attaches");
-    let error = soon(receiver.recv::<Body<Value>>())
-        .await
-        .expect_err("the link is detached");
+    let mut receiver =
+        soon(fe2o3_amqp::Receiver::attach(&mut client.1, "r", "short")).await.expect("it attaches");
+    let error = soon(receiver.recv::<Body<Value>>()).await.expect_err("the link is detached");
     assert!(format!("{error:?}").contains("closing time"), "{error:?}");
     drop(receiver);
     soon(client.1.end()).await.ok();
@@ -443,10 +339,7 @@ async fn it_learns_with_what_error_its_link_was_detached() {
 async fn plain_lets_it_in_with_the_right_password_only() {
     for (password, welcome) in [("right", true), ("wrong", false)] {
         let (address, server) = serve(Config::default()).await;
-        let profile = SaslProfile::Plain {
-            username: "user".to_owned(),
-            password: password.to_owned(),
-        };
+        let profile = SaslProfile::Plain { username: "user".to_owned(), password: password.to_owned() };
         let opened = soon(
             fe2o3_amqp::Connection::builder()
                 .container_id("client")
@@ -460,19 +353,10 @@ async fn plain_lets_it_in_with_the_right_password_only() {
         }
         let seen = soon(server).await.expect("the server does not panic");
         if welcome {
-            let expected = Credentials::Plain {
-                username: "user".to_owned(),
-                password: "right".to_owned(),
-            };
-            assert_eq!(
-                (seen.credentials, seen.closed),
-                (Some(expected), Some(None))
-            );
+            let expected = Credentials::Plain { username: "user".to_owned(), password: "right".to_owned() };
+            assert_eq!((seen.credentials, seen.closed), (Some(expected), Some(None)));
         } else {
-            assert_eq!(
-                seen.closed,
-                Some(Some(ConnectionError::SaslRefused(SaslCode::Auth)))
-            );
+            assert_eq!(seen.closed, Some(Some(ConnectionError::SaslRefused(SaslCode::Auth))));
         }
     }
 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use amqp::Connection;
-use amqp::connection::{
-    Config, Event, LinkAcceptance, LinkOptions, NewDelivery, SaslClient, SaslServer,
-};
+use amqp::connection::{Config, Event, LinkAcceptance, LinkOptions, NewDelivery, SaslClient, SaslServer};
 use amqp::performative::DeliveryState;
 use amqp_tokio::{ClientTls, ConnectError, DriveError, Driver, Stream, accept_tls, connect};
 use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
@@ -26,25 +24,18 @@ fn identity() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
         .expect("the key fits");
     let mut roots = RootCertStore::empty();
     roots.add(certificate).expect("it can be trusted");
-    let client = ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     (Arc::new(server), Arc::new(client))
 }
 
 async fn listen() -> (TcpListener, u16) {
-    let listener = TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port is free");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     (listener, port)
 }
 
 fn trusting(config: Arc<ClientConfig>, name: &'static str) -> Option<ClientTls> {
-    Some(ClientTls {
-        config,
-        server_name: ServerName::try_from(name).expect("a name"),
-    })
+    Some(ClientTls { config, server_name: ServerName::try_from(name).expect("a name") })
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,18 +46,10 @@ async fn a_large_message_and_its_outcome_cross_tls() {
     let (listener, port) = listen().await;
     let server = tokio::spawn(async move {
         let (socket, _) = listener.accept().await.expect("a client comes");
-        let stream = accept_tls(socket, server_config, PATIENCE)
-            .await
-            .expect("the handshake succeeds");
+        let stream = accept_tls(socket, server_config, PATIENCE).await.expect("the handshake succeeds");
         receive_one(stream).await
     });
-    let stream = connect(
-        "127.0.0.1",
-        port,
-        trusting(client_config, "localhost"),
-        PATIENCE,
-    )
-    .await;
+    let stream = connect("127.0.0.1", port, trusting(client_config, "localhost"), PATIENCE).await;
     let engine = Connection::client(Config::default(), SaslClient::Anonymous, Instant::now());
     let mut driver = Driver::new(engine, stream.expect("the handshake succeeds"));
     let message = large();
@@ -74,21 +57,12 @@ async fn a_large_message_and_its_outcome_cross_tls() {
         match soon(driver.next_event()).await.expect("it is not over") {
             Event::Opened(_) => {
                 let session = driver.connection().begin_session().expect("it is open");
-                driver
-                    .connection()
-                    .attach_sender(session, LinkOptions::default())
-                    .expect("there is room");
+                driver.connection().attach_sender(session, LinkOptions::default()).expect("there is room");
             }
             Event::Credit(link) => {
-                let delivery = NewDelivery {
-                    tag: b"t",
-                    format: 0,
-                    settled: false,
-                };
+                let delivery = NewDelivery { tag: b"t", format: 0, settled: false };
                 let mut sender = driver.connection().sender(link).expect("the link is there");
-                sender
-                    .send(&delivery, &[&message])
-                    .expect("there is credit");
+                sender.send(&delivery, &[&message]).expect("there is credit");
             }
             Event::Outcome { state, .. } => {
                 assert_eq!(state, Some(DeliveryState::Accepted));
@@ -106,35 +80,20 @@ async fn a_large_message_and_its_outcome_cross_tls() {
 }
 
 async fn receive_one(stream: Stream) -> Vec<u8> {
-    let sasl = SaslServer {
-        verify: Arc::new(|_| true),
-    };
-    let mut driver = Driver::new(
-        Connection::server(Config::default(), sasl, Instant::now()),
-        stream,
-    );
+    let sasl = SaslServer { verify: Arc::new(|_| true) };
+    let mut driver = Driver::new(Connection::server(Config::default(), sasl, Instant::now()), stream);
     let mut received = Vec::new();
     loop {
         match soon(driver.next_event()).await {
             Ok(Event::LinkRequested { link, .. }) => {
-                driver
-                    .connection()
-                    .accept_link(link, LinkAcceptance::default());
+                driver.connection().accept_link(link, LinkAcceptance::default());
                 driver.connection().set_credit(link, 1);
             }
             Ok(Event::Deliveries(deliveries)) => {
                 let delivery = deliveries.items()[0];
                 received = deliveries.message(&delivery).to_vec();
-                let session = driver
-                    .connection()
-                    .session_of(delivery.link)
-                    .expect("the link is there");
-                driver.connection().settle(
-                    session,
-                    delivery.id,
-                    delivery.id,
-                    DeliveryState::Accepted,
-                );
+                let session = driver.connection().session_of(delivery.link).expect("the link is there");
+                driver.connection().settle(session, delivery.id, delivery.id, DeliveryState::Accepted);
             }
             Ok(Event::Closed(reason)) => assert_eq!(reason, None),
             Ok(_) => {}
@@ -155,19 +114,11 @@ async fn a_server_with_another_name_or_from_nobody_trusted_is_refused() {
         let server_config = Arc::clone(&server_config);
         let server = tokio::spawn(async move {
             let (socket, _) = listener.accept().await.expect("a client comes");
-            accept_tls(socket, server_config, PATIENCE)
-                .await
-                .map(|_| ())
+            accept_tls(socket, server_config, PATIENCE).await.map(|_| ())
         });
         let refused = connect("127.0.0.1", port, trusting(config, name), PATIENCE).await;
-        assert!(
-            matches!(refused, Err(ConnectError::Tls { .. })),
-            "{refused:?}"
-        );
-        soon(server)
-            .await
-            .expect("the server does not panic")
-            .expect_err("the client went away");
+        assert!(matches!(refused, Err(ConnectError::Tls { .. })), "{refused:?}");
+        soon(server).await.expect("the server does not panic").expect_err("the client went away");
     }
 }
 
@@ -176,21 +127,9 @@ async fn a_port_where_nobody_listens_and_a_server_that_says_nothing_are_told_apa
     let (listener, port) = listen().await;
     drop(listener);
     let refused = connect("127.0.0.1", port, None, PATIENCE).await;
-    assert!(
-        matches!(refused, Err(ConnectError::Unreachable { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(ConnectError::Unreachable { .. })), "{refused:?}");
     let (_listener, port) = listen().await;
     let (_, config) = identity();
-    let silent = connect(
-        "127.0.0.1",
-        port,
-        trusting(config, "localhost"),
-        Duration::from_millis(50),
-    )
-    .await;
-    assert!(
-        matches!(silent, Err(ConnectError::Timeout { .. })),
-        "{silent:?}"
-    );
+    let silent = connect("127.0.0.1", port, trusting(config, "localhost"), Duration::from_millis(50)).await;
+    assert!(matches!(silent, Err(ConnectError::Timeout { .. })), "{silent:?}");
 }

@@ -2,9 +2,7 @@
 
 use super::reader::Result;
 use super::value::spend;
-use super::{
-    DecodeError, MAX_BODILESS_ELEMENTS, MAX_DEPTH, MAX_ELEMENTS, Reader, Symbol, Value, code,
-};
+use super::{DecodeError, MAX_BODILESS_ELEMENTS, MAX_DEPTH, MAX_ELEMENTS, Reader, Symbol, Value, code};
 
 /// The fields of a list, in order. Fields past the end read as null: senders may leave trailing ones out.
 #[derive(Debug, Clone, Copy)]
@@ -15,24 +13,15 @@ pub struct List<'a> {
 
 impl<'a> List<'a> {
     pub(super) const fn new(reader: Reader<'a>, count: u32) -> Self {
-        Self {
-            reader,
-            remaining: count,
-        }
+        Self { reader, remaining: count }
     }
 
     /// A list without fields.
-    pub const EMPTY: List<'static> = List {
-        reader: Reader::new(&[]),
-        remaining: 0,
-    };
+    pub const EMPTY: List<'static> = List { reader: Reader::new(&[]), remaining: 0 };
 
     /// The next field read by `read`, or `None` past the end.
     #[inline]
-    pub fn field<T>(
-        &mut self,
-        read: impl FnOnce(&mut Reader<'a>) -> Result<Option<T>>,
-    ) -> Result<Option<T>> {
+    pub fn field<T>(&mut self, read: impl FnOnce(&mut Reader<'a>) -> Result<Option<T>>) -> Result<Option<T>> {
         if self.remaining == 0 {
             return Ok(None);
         }
@@ -72,16 +61,12 @@ impl<'a> List<'a> {
 
     /// The next field as an owned value; null past the end.
     pub fn value(&mut self) -> Result<Value> {
-        Ok(self
-            .field(|reader| reader.value().map(Some))?
-            .unwrap_or(Value::Null))
+        Ok(self.field(|reader| reader.value().map(Some))?.unwrap_or(Value::Null))
     }
 
     /// The next field as "multiple" symbols.
     pub fn symbols(&mut self) -> Result<Vec<Symbol>> {
-        Ok(self
-            .field(|reader| reader.symbols().map(Some))?
-            .unwrap_or_default())
+        Ok(self.field(|reader| reader.symbols().map(Some))?.unwrap_or_default())
     }
 }
 
@@ -94,10 +79,7 @@ pub struct Map<'a> {
 
 impl<'a> Map<'a> {
     pub(super) const fn new(reader: Reader<'a>, entries: u32) -> Self {
-        Self {
-            reader,
-            remaining: entries,
-        }
+        Self { reader, remaining: entries }
     }
 
     /// The reader placed at the next key, or `None` at the end. The caller reads one key and one value.
@@ -160,12 +142,7 @@ impl<'a> Array<'a> {
             }
             check_array_count(constructor, count, body.rest().len())?;
         }
-        Ok(Self {
-            reader: body,
-            constructor,
-            remaining: count,
-            allowance: MAX_ELEMENTS,
-        })
+        Ok(Self { reader: body, constructor, remaining: count, allowance: MAX_ELEMENTS })
     }
 
     /// The next element, or `None` at the end.
@@ -181,9 +158,7 @@ impl<'a> Array<'a> {
             return Ok(None);
         }
         self.remaining -= 1;
-        self.reader
-            .value_of(self.constructor, depth, allowance)
-            .map(Some)
+        self.reader.value_of(self.constructor, depth, allowance).map(Some)
     }
 
     /// How many elements are left.
@@ -209,9 +184,5 @@ fn check_array_count(element: u8, count: u32, available: usize) -> Result<()> {
     if count > MAX_ELEMENTS {
         return Err(DecodeError::TooManyElements);
     }
-    if count as usize > available {
-        Err(DecodeError::Truncated)
-    } else {
-        Ok(())
-    }
+    if count as usize > available { Err(DecodeError::Truncated) } else { Ok(()) }
 }

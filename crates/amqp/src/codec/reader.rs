@@ -40,10 +40,7 @@ impl<'a> Reader<'a> {
     /// Takes `length` raw bytes.
     #[inline]
     pub fn take(&mut self, length: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self
-            .rest
-            .split_at_checked(length)
-            .ok_or(DecodeError::Truncated)?;
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -58,10 +55,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (taken, rest) = self
-            .rest
-            .split_first_chunk::<N>()
-            .ok_or(DecodeError::Truncated)?;
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(*taken)
     }
@@ -181,9 +175,7 @@ impl<'a> Reader<'a> {
             code::NULL => return Ok(None),
             found => return Err(unexpected(found, "string")),
         };
-        std::str::from_utf8(bytes)
-            .map(Some)
-            .map_err(|_| DecodeError::InvalidText("UTF-8"))
+        std::str::from_utf8(bytes).map(Some).map_err(|_| DecodeError::InvalidText("UTF-8"))
     }
 
     /// A symbol, as borrowed text.
@@ -342,9 +334,7 @@ impl<'a> Reader<'a> {
     fn wide_compound(&mut self) -> Result<(&'a [u8], u32)> {
         let size = u32::from_be_bytes(self.array()?);
         let body = self.take(size as usize)?;
-        let (count, body) = body
-            .split_first_chunk::<4>()
-            .ok_or(DecodeError::Truncated)?;
+        let (count, body) = body.split_first_chunk::<4>().ok_or(DecodeError::Truncated)?;
         Ok((body, u32::from_be_bytes(*count)))
     }
 

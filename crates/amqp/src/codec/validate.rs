@@ -22,10 +22,7 @@ impl Reader<'_> {
         if constructor == code::DESCRIBED {
             match self.peek()? {
                 code::SYMBOL_8 | code::SYMBOL_32 => drop(self.symbol()?),
-                _ => drop(
-                    self.ulong()?
-                        .ok_or(DecodeError::MissingField("descriptor"))?,
-                ),
+                _ => drop(self.ulong()?.ok_or(DecodeError::MissingField("descriptor"))?),
             }
             constructor = self.byte()?;
         }
@@ -153,15 +150,9 @@ mod tests {
         for (what, bytes) in [
             ("a list that ends early", &b"\xc0\x02\x02\x40"[..]),
             ("a map with half an entry", b"\xc1\x02\x01\x40"),
-            (
-                "a string in a list that is not UTF-8",
-                b"\xc0\x04\x01\xa1\x01\xff",
-            ),
+            ("a string in a list that is not UTF-8", b"\xc0\x04\x01\xa1\x01\xff"),
             ("an unknown type in a map", b"\xc1\x05\x02\xa1\x01a\x4f"),
-            (
-                "an array of symbols that ends early",
-                b"\xe0\x05\x02\xa3\x02ab",
-            ),
+            ("an array of symbols that ends early", b"\xe0\x05\x02\xa3\x02ab"),
             ("an array of an unknown type", b"\xe0\x02\xff\x4f"),
             ("a described value without a value", b"\x00\x53\x75"),
             ("lists in lists in lists", &[0xc0, 0xff].repeat(40)),
@@ -178,17 +169,8 @@ mod tests {
 
     #[test]
     fn simple_values_are_told_from_those_that_contain_others() {
-        for simple in [
-            &b"\x40"[..],
-            b"\xa1\x01a",
-            b"\x00\xa3\x01d\x55\x01",
-            b"\x00\x53\x01\x41",
-        ] {
-            assert_eq!(
-                Reader::new(simple).validate_simple(),
-                Ok(()),
-                "{simple:02x?}"
-            );
+        for simple in [&b"\x40"[..], b"\xa1\x01a", b"\x00\xa3\x01d\x55\x01", b"\x00\x53\x01\x41"] {
+            assert_eq!(Reader::new(simple).validate_simple(), Ok(()), "{simple:02x?}");
         }
         for other in [
             &b"\x45"[..],
@@ -200,10 +182,7 @@ mod tests {
             b"\x00\x00\x40\x41\x41",
             b"",
         ] {
-            assert!(
-                Reader::new(other).validate_simple().is_err(),
-                "{other:02x?}"
-            );
+            assert!(Reader::new(other).validate_simple().is_err(), "{other:02x?}");
         }
     }
 

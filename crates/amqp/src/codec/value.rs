@@ -86,10 +86,9 @@ impl Value {
     /// The value under a text key of a map.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
-            Self::Map(entries) => entries
-                .iter()
-                .find(|(found, _)| found.as_text() == Some(key))
-                .map(|(_, value)| value),
+            Self::Map(entries) => {
+                entries.iter().find(|(found, _)| found.as_text() == Some(key)).map(|(_, value)| value)
+            }
             _ => None,
         }
     }
@@ -117,12 +116,7 @@ impl Reader<'_> {
         self.value_of(constructor, depth, allowance)
     }
 
-    pub(super) fn value_of(
-        &mut self,
-        constructor: u8,
-        depth: u32,
-        allowance: &mut u32,
-    ) -> Result<Value> {
+    pub(super) fn value_of(&mut self, constructor: u8, depth: u32, allowance: &mut u32) -> Result<Value> {
         if depth > MAX_DEPTH {
             return Err(DecodeError::TooDeep);
         }
@@ -188,11 +182,8 @@ impl Reader<'_> {
     fn compound_of(&mut self, constructor: u8, depth: u32, allowance: &mut u32) -> Result<Value> {
         let size = self.body_length(constructor)?;
         let mut body = Reader::new(self.take(size)?);
-        let count = if constructor >> 4 == 0xc {
-            u32::from(body.byte()?)
-        } else {
-            u32::from_be_bytes(body.array()?)
-        };
+        let count =
+            if constructor >> 4 == 0xc { u32::from(body.byte()?) } else { u32::from_be_bytes(body.array()?) };
         if count as usize > body.rest().len() {
             return Err(DecodeError::Truncated);
         }
@@ -218,9 +209,7 @@ impl Reader<'_> {
 
 /// Takes `elements` off what may still be built.
 pub(super) fn spend(allowance: &mut u32, elements: u32) -> Result<()> {
-    *allowance = allowance
-        .checked_sub(elements)
-        .ok_or(DecodeError::TooManyElements)?;
+    *allowance = allowance.checked_sub(elements).ok_or(DecodeError::TooManyElements)?;
     Ok(())
 }
 
@@ -228,9 +217,7 @@ fn variable(constructor: u8, bytes: &[u8]) -> Result<Value> {
     Ok(match constructor {
         code::BINARY_8 | code::BINARY_32 => Value::Binary(bytes.to_vec()),
         code::STRING_8 | code::STRING_32 => Value::String(
-            std::str::from_utf8(bytes)
-                .map_err(|_| DecodeError::InvalidText("UTF-8"))?
-                .to_owned(),
+            std::str::from_utf8(bytes).map_err(|_| DecodeError::InvalidText("UTF-8"))?.to_owned(),
         ),
         _ => Value::Symbol(ascii(bytes)?.into()),
     })

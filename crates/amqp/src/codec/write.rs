@@ -315,7 +315,5 @@ fn length(count: usize) -> u32 {
 }
 
 fn length_u32(bytes: usize) -> [u8; 4] {
-    u32::try_from(bytes)
-        .expect("no value of ours is 4 GiB long")
-        .to_be_bytes()
+    u32::try_from(bytes).expect("no value of ours is 4 GiB long").to_be_bytes()
 }

@@ -113,10 +113,9 @@ impl fmt::Debug for SaslClient {
             Self::None => f.write_str("None"),
             Self::Anonymous => f.write_str("Anonymous"),
             Self::Mssbcbs => f.write_str("Mssbcbs"),
-            Self::Plain { username, .. } => f
-                .debug_struct("Plain")
-                .field("username", username)
-                .finish_non_exhaustive(),
+            Self::Plain { username, .. } => {
+                f.debug_struct("Plain").field("username", username).finish_non_exhaustive()
+            }
         }
     }
 }
@@ -139,10 +138,9 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Anonymous => f.write_str("Anonymous"),
-            Self::Plain { username, .. } => f
-                .debug_struct("Plain")
-                .field("username", username)
-                .finish_non_exhaustive(),
+            Self::Plain { username, .. } => {
+                f.debug_struct("Plain").field("username", username).finish_non_exhaustive()
+            }
         }
     }
 }

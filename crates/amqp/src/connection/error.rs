@@ -85,14 +85,11 @@ impl ConnectionError {
             | Self::NoSaslMechanism(_)
             | Self::SaslRefused(_)
             | Self::ClosedByPeer(_) => None,
-            Self::Framing(_)
-            | Self::FrameType(_)
-            | Self::NumberTooLarge { .. }
-            | Self::UnknownChannel(_) => Some(ErrorCondition::FRAMING_ERROR),
-            Self::Decode(_) => Some(ErrorCondition::DECODE_ERROR),
-            Self::UnexpectedPerformative { .. } | Self::InvalidBegin(_) => {
-                Some(ErrorCondition::NOT_ALLOWED)
+            Self::Framing(_) | Self::FrameType(_) | Self::NumberTooLarge { .. } | Self::UnknownChannel(_) => {
+                Some(ErrorCondition::FRAMING_ERROR)
             }
+            Self::Decode(_) => Some(ErrorCondition::DECODE_ERROR),
+            Self::UnexpectedPerformative { .. } | Self::InvalidBegin(_) => Some(ErrorCondition::NOT_ALLOWED),
             Self::TooManyLinks(_)
             | Self::PartialMessages(_)
             | Self::LongLinkName { .. }
@@ -103,8 +100,7 @@ impl ConnectionError {
     }
 
     pub(crate) fn to_wire(&self) -> Option<Error> {
-        self.condition()
-            .map(|condition| Error::new(condition, self.to_string()))
+        self.condition().map(|condition| Error::new(condition, self.to_string()))
     }
 }
 

@@ -42,17 +42,11 @@ pub(super) enum Stage {
 
 impl Stage {
     pub(super) const fn expects_header(self) -> bool {
-        matches!(
-            self,
-            Self::ClientSaslHeader | Self::ServerHeader | Self::AmqpHeader
-        )
+        matches!(self, Self::ClientSaslHeader | Self::ServerHeader | Self::AmqpHeader)
     }
 
     pub(super) const fn expects_sasl(self) -> bool {
-        matches!(
-            self,
-            Self::ClientMechanisms | Self::ClientOutcome | Self::ServerInit
-        )
+        matches!(self, Self::ClientMechanisms | Self::ClientOutcome | Self::ServerInit)
     }
 }
 
@@ -88,12 +82,8 @@ impl Connection {
             (Stage::ClientSaslHeader, PROTOCOL_SASL) => self.stage = Stage::ClientMechanisms,
             (Stage::ServerHeader, PROTOCOL_SASL) => {
                 self.output.extend_from_slice(&PROTOCOL_SASL);
-                let offer = SaslMechanisms {
-                    mechanisms: vec![ANONYMOUS, MSSBCBS, PLAIN],
-                };
-                frame::write_frame(&mut self.output, frame::TYPE_SASL, 0, |out| {
-                    offer.encode(out)
-                });
+                let offer = SaslMechanisms { mechanisms: vec![ANONYMOUS, MSSBCBS, PLAIN] };
+                frame::write_frame(&mut self.output, frame::TYPE_SASL, 0, |out| offer.encode(out));
                 self.stage = Stage::ServerInit;
             }
             (Stage::ServerHeader, PROTOCOL_AMQP) => {
@@ -119,11 +109,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn on_sasl_frame(
-        &mut self,
-        header: &FrameHeader,
-        body: &[u8],
-    ) -> Result<(), ConnectionError> {
+    pub(super) fn on_sasl_frame(&mut self, header: &FrameHeader, body: &[u8]) -> Result<(), ConnectionError> {
         if header.kind != frame::TYPE_SASL {
             return Err(ConnectionError::FrameType(header.kind));
         }
@@ -146,24 +132,16 @@ impl Connection {
             }
             (Stage::ServerInit, descriptor::SASL_INIT) => {
                 let init = SaslInit::decode(&mut reader)?;
-                let verdict =
-                    credentials_of(&init).ok_or(ConnectionError::SaslRefused(SaslCode::Auth));
+                let verdict = credentials_of(&init).ok_or(ConnectionError::SaslRefused(SaslCode::Auth));
                 let verdict = verdict.and_then(|credentials| self.authenticate(credentials));
-                let code = if verdict.is_ok() {
-                    SaslCode::Ok
-                } else {
-                    SaslCode::Auth
-                };
+                let code = if verdict.is_ok() { SaslCode::Ok } else { SaslCode::Auth };
                 frame::write_frame(&mut self.output, frame::TYPE_SASL, 0, |out| {
                     SaslOutcome { code }.encode(out)
                 });
                 self.stage = Stage::AmqpHeader;
                 verdict
             }
-            _ => Err(ConnectionError::UnexpectedPerformative {
-                descriptor,
-                place: "in the SASL layer",
-            }),
+            _ => Err(ConnectionError::UnexpectedPerformative { descriptor, place: "in the SASL layer" }),
         }
     }
 
@@ -195,9 +173,7 @@ impl Connection {
             properties: self.config.properties.clone(),
             ..Open::default()
         };
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| {
-            open.encode(out)
-        });
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| open.encode(out));
     }
 
     fn choose_mechanism(&mut self, offer: &SaslMechanisms) -> Result<(), ConnectionError> {
@@ -207,23 +183,16 @@ impl Connection {
         let (mechanism, response) = match sasl {
             SaslClient::None | SaslClient::Anonymous => (ANONYMOUS, Some(Vec::new())),
             SaslClient::Mssbcbs => (MSSBCBS, Some(Vec::new())),
-            SaslClient::Plain { username, password } => (
-                PLAIN,
-                Some([&b""[..], username.as_bytes(), password.as_bytes()].join(&0)),
-            ),
+            SaslClient::Plain { username, password } => {
+                (PLAIN, Some([&b""[..], username.as_bytes(), password.as_bytes()].join(&0)))
+            }
         };
         if !offer.mechanisms.contains(&mechanism) {
             let offered: Vec<_> = offer.mechanisms.iter().map(Symbol::as_str).collect();
             return Err(ConnectionError::NoSaslMechanism(offered.join(", ")));
         }
-        let init = SaslInit {
-            mechanism,
-            initial_response: response,
-            hostname: self.config.hostname.clone(),
-        };
-        frame::write_frame(&mut self.output, frame::TYPE_SASL, 0, |out| {
-            init.encode(out)
-        });
+        let init = SaslInit { mechanism, initial_response: response, hostname: self.config.hostname.clone() };
+        frame::write_frame(&mut self.output, frame::TYPE_SASL, 0, |out| init.encode(out));
         self.stage = Stage::ClientOutcome;
         Ok(())
     }

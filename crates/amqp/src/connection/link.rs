@@ -110,9 +110,7 @@ impl Link {
     /// Sets the credit of a receiving link.
     pub(super) fn grant(&mut self, credit: u32) {
         self.credit = credit;
-        let limit = self
-            .delivery_count
-            .wrapping_add(credit.min(i32::MAX.cast_unsigned()));
+        let limit = self.delivery_count.wrapping_add(credit.min(i32::MAX.cast_unsigned()));
         if is_ahead(limit, self.credit_limit) {
             self.credit_limit = limit;
         }

@@ -31,10 +31,7 @@ impl Connection {
         };
         state.state = LinkState::Attached;
         if state.role == Role::Receiver {
-            state.max_message_size = acceptance
-                .max_message_size
-                .filter(|size| *size > 0)
-                .unwrap_or(u64::MAX);
+            state.max_message_size = acceptance.max_message_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
         }
         let reply = Attach {
             handle: state.handle,
@@ -58,10 +55,7 @@ impl Connection {
     /// Refuses the link of an [`Event::LinkRequested`]: an attach without source and target, then a detach with
     /// the error. The link's id is gone.
     pub fn refuse_link(&mut self, link: LinkId, error: Error) {
-        if self
-            .link(link)
-            .is_some_and(|state| state.state == LinkState::Requested)
-        {
+        if self.link(link).is_some_and(|state| state.state == LinkState::Requested) {
             self.detach_link(link, Some(error));
         }
     }
@@ -88,18 +82,11 @@ impl Connection {
         let (channel, handle) = (state.channel, state.handle);
         self.flush_dispositions(channel);
         if let Some(session) = self.session_mut(channel)
-            && session
-                .waiting
-                .as_ref()
-                .is_some_and(|waiting| waiting.link == link.index)
+            && session.waiting.as_ref().is_some_and(|waiting| waiting.link == link.index)
         {
             session.waiting = None;
         }
-        let detach = Detach {
-            handle,
-            closed: true,
-            error,
-        };
+        let detach = Detach { handle, closed: true, error };
         self.write_on(channel, |out| detach.encode(out));
     }
 
@@ -129,8 +116,7 @@ impl Connection {
 
     /// Whether a link is attached at both ends.
     pub fn is_attached(&self, link: LinkId) -> bool {
-        self.link(link)
-            .is_some_and(|state| state.state == LinkState::Attached)
+        self.link(link).is_some_and(|state| state.state == LinkState::Attached)
     }
 
     /// The session of a link.
@@ -144,10 +130,7 @@ impl Connection {
     }
 
     pub(super) fn link(&self, link: LinkId) -> Option<&Link> {
-        self.links
-            .get(link.index as usize)?
-            .as_deref()
-            .filter(|state| state.generation == link.generation)
+        self.links.get(link.index as usize)?.as_deref().filter(|state| state.generation == link.generation)
     }
 
     pub(super) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
@@ -175,10 +158,7 @@ impl Connection {
         if let Some(state) = self.link_mut(link)
             && role == Role::Receiver
         {
-            state.max_message_size = options
-                .max_message_size
-                .filter(|size| *size > 0)
-                .unwrap_or(u64::MAX);
+            state.max_message_size = options.max_message_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
         }
         let attach = Attach {
             name: options.name,
@@ -198,18 +178,11 @@ impl Connection {
         Some(link)
     }
 
-    pub(super) fn on_attach(
-        &mut self,
-        channel: u16,
-        reader: &mut Reader<'_>,
-    ) -> Result<(), ConnectionError> {
+    pub(super) fn on_attach(&mut self, channel: u16, reader: &mut Reader<'_>) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
         let attach = Attach::decode(reader)?;
         if attach.name.len() > LINK_NAME_MAX {
-            return Err(ConnectionError::LongLinkName {
-                length: attach.name.len(),
-                maximum: LINK_NAME_MAX,
-            });
+            return Err(ConnectionError::LongLinkName { length: attach.name.len(), maximum: LINK_NAME_MAX });
         }
         if attach.handle > self.config.handle_max {
             return Err(ConnectionError::NumberTooLarge {
@@ -218,10 +191,7 @@ impl Connection {
                 maximum: self.config.handle_max.into(),
             });
         }
-        if self
-            .session_mut(local)
-            .is_none_or(|session| session.end_sent)
-        {
+        if self.session_mut(local).is_none_or(|session| session.end_sent) {
             return Ok(());
         }
         if self.link_of_handle(local, attach.handle).is_some() {
@@ -230,9 +200,7 @@ impl Connection {
         }
         match self.find_link(local, &attach.name, attach.role.opposite()) {
             Some(index)
-                if self.links[index as usize]
-                    .as_ref()
-                    .is_some_and(|link| link.remote_handle.is_none()) =>
+                if self.links[index as usize].as_ref().is_some_and(|link| link.remote_handle.is_none()) =>
             {
                 self.on_attach_reply(local, index, attach);
                 Ok(())
@@ -269,24 +237,17 @@ impl Connection {
             link.count_from(attach.initial_delivery_count.unwrap_or(0));
         }
         let owes_credit = link.role == Role::Receiver && link.credit > 0;
-        let link = LinkId {
-            index,
-            generation: link.generation,
-        };
+        let link = LinkId { index, generation: link.generation };
         if owes_credit {
             // Credit granted before the count was known was counted from zero.
             self.owe_link_flow(index);
         }
-        self.push(Event::LinkAttached {
-            link,
-            attach: Box::new(attach),
-        });
+        self.push(Event::LinkAttached { link, attach: Box::new(attach) });
     }
 
     fn on_attach_request(&mut self, local: u16, attach: Attach) -> Result<(), ConnectionError> {
         let role = attach.role.opposite();
-        let Some(link) = self.new_link(local, role, attach.name.clone(), LinkState::Requested)
-        else {
+        let Some(link) = self.new_link(local, role, attach.name.clone(), LinkState::Requested) else {
             return Err(ConnectionError::TooManyLinks(self.config.links_max));
         };
         self.map_remote_handle(local, attach.handle, link.index);
@@ -297,11 +258,7 @@ impl Connection {
             }
             state.request = Some(Box::new(attach.clone()));
         }
-        self.push(Event::LinkRequested {
-            link,
-            session: SessionId(local),
-            attach: Box::new(attach),
-        });
+        self.push(Event::LinkRequested { link, session: SessionId(local), attach: Box::new(attach) });
         Ok(())
     }
 
@@ -310,10 +267,7 @@ impl Connection {
         let Some(link) = self.links[index as usize].as_ref() else {
             return;
         };
-        let id = LinkId {
-            index,
-            generation: link.generation,
-        };
+        let id = LinkId { index, generation: link.generation };
         if link.state == LinkState::DetachSent {
             return;
         }
@@ -327,17 +281,10 @@ impl Connection {
         );
     }
 
-    pub(super) fn on_detach(
-        &mut self,
-        channel: u16,
-        reader: &mut Reader<'_>,
-    ) -> Result<(), ConnectionError> {
+    pub(super) fn on_detach(&mut self, channel: u16, reader: &mut Reader<'_>) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
         let detach = Detach::decode(reader)?;
-        if self
-            .session_mut(local)
-            .is_none_or(|session| session.end_sent)
-        {
+        if self.session_mut(local).is_none_or(|session| session.end_sent) {
             return Ok(());
         }
         let Some(index) = self.link_of_handle(local, detach.handle) else {
@@ -348,35 +295,19 @@ impl Connection {
         let Some(link) = self.links[index as usize].as_ref() else {
             return Ok(());
         };
-        let id = LinkId {
-            index,
-            generation: link.generation,
-        };
+        let id = LinkId { index, generation: link.generation };
         if link.state != LinkState::DetachSent {
-            let reply = Detach {
-                handle: link.handle,
-                closed: detach.closed,
-                error: None,
-            };
+            let reply = Detach { handle: link.handle, closed: detach.closed, error: None };
             self.write_refusal(index);
             self.flush_dispositions(local);
             self.write_on(local, |out| reply.encode(out));
         }
         self.remove_link(index);
-        self.push(Event::LinkDetached {
-            link: id,
-            error: detach.error,
-        });
+        self.push(Event::LinkDetached { link: id, error: detach.error });
         Ok(())
     }
 
-    fn new_link(
-        &mut self,
-        local: u16,
-        role: Role,
-        name: String,
-        state: LinkState,
-    ) -> Option<LinkId> {
+    fn new_link(&mut self, local: u16, role: Role, name: String, state: LinkState) -> Option<LinkId> {
         if self.links.len() - self.free_links.len() >= self.config.links_max {
             return None;
         }
@@ -432,11 +363,7 @@ impl Connection {
         if link.role == Role::Sender {
             session.unsettled.retain(|link| *link != index);
         }
-        if session
-            .waiting
-            .as_ref()
-            .is_some_and(|waiting| waiting.link == index)
-        {
+        if session.waiting.as_ref().is_some_and(|waiting| waiting.link == index) {
             session.waiting = None;
         }
     }

@@ -152,11 +152,7 @@ impl Connection {
     /// The peer sent `input`. What is understood is taken from its front; an incomplete frame stays.
     ///
     /// An error has been reported to the peer as far as that is possible, and comes as [`Event::Closed`] too.
-    pub fn handle_input(
-        &mut self,
-        now: Instant,
-        input: &mut BytesMut,
-    ) -> Result<(), ConnectionError> {
+    pub fn handle_input(&mut self, now: Instant, input: &mut BytesMut) -> Result<(), ConnectionError> {
         if !input.is_empty() {
             self.last_input = now;
         }
@@ -176,29 +172,19 @@ impl Connection {
         if self.is_closed() {
             return;
         }
-        if self
-            .handshake_deadline()
-            .is_some_and(|deadline| now >= deadline)
-        {
+        if self.handshake_deadline().is_some_and(|deadline| now >= deadline) {
             return self.fail(ConnectionError::HandshakeTimeout);
         }
         if self.idle_deadline().is_some_and(|deadline| now >= deadline) {
             return self.fail(ConnectionError::IdleTimeout);
         }
-        if self
-            .output_deadline()
-            .is_some_and(|deadline| now >= deadline)
-        {
+        if self.output_deadline().is_some_and(|deadline| now >= deadline) {
             return self.fail(ConnectionError::OutputTimeout);
         }
         if self.rest_deadline().is_some_and(|deadline| now >= deadline) {
             self.rest();
         }
-        if self
-            .heartbeat_deadline()
-            .is_some_and(|deadline| now >= deadline)
-            && self.output_len() == 0
-        {
+        if self.heartbeat_deadline().is_some_and(|deadline| now >= deadline) && self.output_len() == 0 {
             frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |_| {});
         }
     }
@@ -227,10 +213,7 @@ impl Connection {
         if length > 0 {
             self.output_waits_since = None;
         }
-        debug_assert!(
-            self.output_start <= self.output.len(),
-            "more was sent than there is"
-        );
+        debug_assert!(self.output_start <= self.output.len(), "more was sent than there is");
         if self.output_start >= self.output.len() {
             self.output_start = 0;
             self.output.clear();
@@ -310,9 +293,7 @@ impl Connection {
     pub fn close(&mut self, error: Option<Error>) {
         if self.is_open() || self.stage == Stage::AwaitOpen {
             self.write_owed();
-            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| {
-                Close { error }.encode(out)
-            });
+            frame::write_frame(&mut self.output, frame::TYPE_AMQP, 0, |out| Close { error }.encode(out));
             self.stage = Stage::CloseSent;
         } else if self.stage != Stage::CloseSent && !self.is_closed() {
             self.stage = Stage::Closed;
@@ -442,14 +423,10 @@ impl Connection {
             }
             (Stage::Open, descriptor::DETACH) => self.on_detach(channel, reader),
             (Stage::Open, descriptor::END) => self.on_end(channel, End::decode(reader)?),
-            (Stage::Open, _) => Err(ConnectionError::UnexpectedPerformative {
-                descriptor,
-                place: "on an open connection",
-            }),
-            _ => Err(ConnectionError::UnexpectedPerformative {
-                descriptor,
-                place: "before open",
-            }),
+            (Stage::Open, _) => {
+                Err(ConnectionError::UnexpectedPerformative { descriptor, place: "on an open connection" })
+            }
+            _ => Err(ConnectionError::UnexpectedPerformative { descriptor, place: "before open" }),
         }
     }
 
@@ -460,16 +437,12 @@ impl Connection {
             });
         }
         self.stage = Stage::Closed;
-        self.push(Event::Closed(
-            close.error.map(ConnectionError::ClosedByPeer),
-        ));
+        self.push(Event::Closed(close.error.map(ConnectionError::ClosedByPeer)));
     }
 
     /// Writes a frame of a session, unless our close or the session's end has gone out: nothing may follow those.
     fn write_on(&mut self, local: u16, write: impl FnOnce(&mut Vec<u8>)) {
-        let ended = self
-            .session_mut(local)
-            .is_none_or(|session| session.end_sent);
+        let ended = self.session_mut(local).is_none_or(|session| session.end_sent);
         if self.stage == Stage::Open && !ended {
             frame::write_frame(&mut self.output, frame::TYPE_AMQP, local, write);
         }
@@ -503,14 +476,8 @@ impl Connection {
         if self.deliveries.items.is_empty() {
             return;
         }
-        let items = std::mem::replace(
-            &mut self.deliveries.items,
-            self.spare.pop().unwrap_or_default(),
-        );
-        self.events.push_back(Event::Deliveries(Deliveries {
-            chunk: self.deliveries.chunk.clone(),
-            items,
-        }));
+        let items = std::mem::replace(&mut self.deliveries.items, self.spare.pop().unwrap_or_default());
+        self.events.push_back(Event::Deliveries(Deliveries { chunk: self.deliveries.chunk.clone(), items }));
     }
 
     #[inline]
@@ -529,11 +496,7 @@ impl Connection {
     #[inline]
     fn link_of_handle(&self, local: u16, handle: u32) -> Option<u32> {
         let session = self.sessions.get(usize::from(local))?.as_ref()?;
-        session
-            .remote_handles
-            .get(handle as usize)
-            .copied()
-            .flatten()
+        session.remote_handles.get(handle as usize).copied().flatten()
     }
 
     fn handshake_deadline(&self) -> Option<Instant> {
@@ -546,9 +509,7 @@ impl Connection {
     }
 
     fn idle_deadline(&self) -> Option<Instant> {
-        self.config
-            .idle_timeout
-            .map(|timeout| self.last_input + timeout * 2)
+        self.config.idle_timeout.map(|timeout| self.last_input + timeout * 2)
     }
 
     /// When a peer that takes nothing of what waits for it is given up. It may well send all the while.
@@ -580,9 +541,7 @@ impl Connection {
 
     fn heartbeat_deadline(&self) -> Option<Instant> {
         // Half of what the peer asked for, so that one late wake-up does no harm.
-        self.remote_idle_timeout
-            .filter(|_| self.is_open())
-            .map(|timeout| self.last_output + timeout / 2)
+        self.remote_idle_timeout.filter(|_| self.is_open()).map(|timeout| self.last_output + timeout / 2)
     }
 }
 

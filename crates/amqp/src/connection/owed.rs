@@ -40,10 +40,7 @@ impl Connection {
     }
 
     pub(super) fn mark_dirty(&mut self, local: u16) {
-        if let Some(session) = self
-            .sessions
-            .get_mut(usize::from(local))
-            .and_then(Option::as_mut)
+        if let Some(session) = self.sessions.get_mut(usize::from(local)).and_then(Option::as_mut)
             && !session.dirty
         {
             session.dirty = true;
@@ -82,10 +79,7 @@ impl Connection {
         let Some(session) = self.session_mut(local) else {
             return;
         };
-        let pending = [
-            session.pending_outcomes.take(),
-            session.pending_answers.take(),
-        ];
+        let pending = [session.pending_outcomes.take(), session.pending_answers.take()];
         // Nothing is written on a session that has ended.
         for disposition in pending.into_iter().flatten() {
             self.write_on(local, |out| disposition.encode(out));

@@ -46,11 +46,7 @@ struct Charge {
 impl PartialBytes {
     /// A bound of `maximum` bytes.
     pub fn new(maximum: usize) -> Arc<Self> {
-        Arc::new(Self {
-            maximum,
-            held: AtomicUsize::new(0),
-            refused: AtomicU64::new(0),
-        })
+        Arc::new(Self { maximum, held: AtomicUsize::new(0), refused: AtomicU64::new(0) })
     }
 
     /// Bytes of unfinished messages that are held now.
@@ -65,9 +61,7 @@ impl PartialBytes {
 
     fn take(&self, bytes: usize) -> bool {
         let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.maximum);
-        self.held
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     fn give_back(&self, bytes: usize) {
@@ -91,11 +85,7 @@ impl PartialDelivery {
             bytes: BytesMut::from(tag),
             size: 0,
             is_refused: false,
-            charge: Charge {
-                own: Arc::clone(own),
-                shared: shared.map(Arc::clone),
-                bytes: 0,
-            },
+            charge: Charge { own: Arc::clone(own), shared: shared.map(Arc::clone), bytes: 0 },
         }
     }
 

@@ -57,13 +57,7 @@ impl Connection {
 
     /// Gives an outcome without settling, for links whose receiver settles second; [`Event::SettledBySender`]
     /// follows.
-    pub fn propose_outcome(
-        &mut self,
-        session: SessionId,
-        first: u32,
-        last: u32,
-        outcome: DeliveryState,
-    ) {
+    pub fn propose_outcome(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
         self.dispose(Role::Receiver, session, first, last, outcome, false);
     }
 
@@ -77,11 +71,7 @@ impl Connection {
         outcome: DeliveryState,
         settled: bool,
     ) {
-        let Some(state) = self
-            .sessions
-            .get_mut(usize::from(session.0))
-            .and_then(Option::as_mut)
-        else {
+        let Some(state) = self.sessions.get_mut(usize::from(session.0)).and_then(Option::as_mut) else {
             return;
         };
         let finished = state.dispose(role, first, last, outcome, settled);
@@ -119,12 +109,7 @@ impl Connection {
             session.dirty = true;
             self.dirty_sessions.push(local);
         }
-        let Some(index) = session
-            .remote_handles
-            .get(transfer.handle as usize)
-            .copied()
-            .flatten()
-        else {
+        let Some(index) = session.remote_handles.get(transfer.handle as usize).copied().flatten() else {
             self.violate(local, SessionViolation::UnattachedHandle(transfer.handle));
             return Ok(());
         };
@@ -141,14 +126,8 @@ impl Connection {
         let start = end - reader.rest().len();
         let first = link.partial.is_none();
         if first {
-            if link.credit == 0
-                && self.config.credit_overrun == CreditOverrun::Detach
-                && link.is_overrun()
-            {
-                let link = LinkId {
-                    index,
-                    generation: link.generation,
-                };
+            if link.credit == 0 && self.config.credit_overrun == CreditOverrun::Detach && link.is_overrun() {
+                let link = LinkId { index, generation: link.generation };
                 self.refuse_overrun(link);
                 return Ok(());
             }
@@ -170,10 +149,7 @@ impl Connection {
                 return Ok(());
             }
             self.deliveries.items.push(Delivery {
-                link: LinkId {
-                    index,
-                    generation: link.generation,
-                },
+                link: LinkId { index, generation: link.generation },
                 id,
                 format: transfer.message_format.unwrap_or(0),
                 start: start as u32,
@@ -239,10 +215,7 @@ impl Connection {
         let Some(partial) = link.partial.take() else {
             return Ok(());
         };
-        let link = LinkId {
-            index,
-            generation: link.generation,
-        };
+        let link = LinkId { index, generation: link.generation };
         if partial.is_refused {
             self.reject_for_want_of_room(local, link, &partial);
             return Ok(());
@@ -266,8 +239,7 @@ impl Connection {
     fn push_alone(&mut self, chunk: Bytes, delivery: Delivery) {
         let mut items = self.spare.pop().unwrap_or_default();
         items.push(delivery);
-        self.events
-            .push_back(Event::Deliveries(Deliveries { chunk, items }));
+        self.events.push_back(Event::Deliveries(Deliveries { chunk, items }));
     }
 
     /// Refuses a message that has come completely. The link stays usable, unless the sender wants no outcome: it would
@@ -316,10 +288,7 @@ impl Connection {
     fn refuse_overrun(&mut self, link: LinkId) {
         self.detach_link(
             link,
-            Some(Error::new(
-                ErrorCondition::TRANSFER_LIMIT_EXCEEDED,
-                "a transfer came without link credit",
-            )),
+            Some(Error::new(ErrorCondition::TRANSFER_LIMIT_EXCEEDED, "a transfer came without link credit")),
         );
     }
 }
@@ -334,11 +303,7 @@ fn offset_in(whole: &[u8], part: &[u8]) -> u32 {
 fn tag_length(tag: &[u8]) -> Result<u8, ConnectionError> {
     match u8::try_from(tag.len()) {
         Ok(length) if length <= 32 => Ok(length),
-        _ => Err(DecodeError::InvalidValue {
-            field: "delivery-tag length",
-            value: tag.len() as u64,
-        }
-        .into()),
+        _ => Err(DecodeError::InvalidValue { field: "delivery-tag length", value: tag.len() as u64 }.into()),
     }
 }
 

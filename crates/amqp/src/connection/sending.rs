@@ -35,10 +35,7 @@ impl Connection {
     #[inline]
     pub fn sender(&mut self, link: LinkId) -> Option<SenderMut<'_>> {
         match self.link(link) {
-            Some(state) if state.role == Role::Sender => Some(SenderMut {
-                connection: self,
-                link,
-            }),
+            Some(state) if state.role == Role::Sender => Some(SenderMut { connection: self, link }),
             _ => None,
         }
     }
@@ -54,10 +51,7 @@ impl Connection {
 
     /// Ids between the oldest and the newest delivery of the session that awaits an outcome.
     pub fn unsettled_span(&self, session: SessionId) -> usize {
-        self.sessions
-            .get(usize::from(session.0))
-            .and_then(Option::as_ref)
-            .map_or(0, |s| s.unsettled.span())
+        self.sessions.get(usize::from(session.0)).and_then(Option::as_ref).map_or(0, |s| s.unsettled.span())
     }
 
     pub(super) fn on_disposition(
@@ -66,21 +60,10 @@ impl Connection {
         disposition: Disposition,
     ) -> Result<(), ConnectionError> {
         let local = self.local_channel(channel)?;
-        let Disposition {
-            role,
-            first,
-            last,
-            settled,
-            state,
-        } = disposition;
+        let Disposition { role, first, last, settled, state } = disposition;
         if role == Role::Sender {
             if settled {
-                self.push(Event::SettledBySender {
-                    session: SessionId(local),
-                    first,
-                    last,
-                    state,
-                });
+                self.push(Event::SettledBySender { session: SessionId(local), first, last, state });
             }
             return Ok(());
         }
@@ -108,24 +91,12 @@ impl Connection {
     /// Answers outcomes of [`Event::OutcomeProposed`]: what has really become of the deliveries from `first` to `last`,
     /// which are then settled at both ends. Consecutive calls with consecutive ids become one frame.
     #[inline]
-    pub fn answer_outcome(
-        &mut self,
-        session: SessionId,
-        first: u32,
-        last: u32,
-        outcome: DeliveryState,
-    ) {
+    pub fn answer_outcome(&mut self, session: SessionId, first: u32, last: u32, outcome: DeliveryState) {
         self.dispose(Role::Sender, session, first, last, outcome, true);
     }
 
     /// Reports the outcome of those deliveries of a range that wait for one, and says whether there are any.
-    fn settle_sent(
-        &mut self,
-        local: u16,
-        first: u32,
-        last: u32,
-        state: Option<&DeliveryState>,
-    ) -> bool {
+    fn settle_sent(&mut self, local: u16, first: u32, last: u32, state: Option<&DeliveryState>) -> bool {
         // Deliveries that came before this frame must be reported before it.
         self.finish_deliveries();
         let Some(session) = self.sessions[usize::from(local)].as_mut() else {
@@ -172,11 +143,7 @@ impl Connection {
         session.take_runs(first, last, runs_max(state), |run_first, run_last| {
             let start = run_first.wrapping_sub(first);
             if start > reported {
-                push(
-                    first.wrapping_add(reported),
-                    run_first.wrapping_sub(1),
-                    false,
-                );
+                push(first.wrapping_add(reported), run_first.wrapping_sub(1), false);
             }
             push(run_first, run_last, true);
             reported = run_last.wrapping_sub(first) + 1;
@@ -205,11 +172,7 @@ impl Connection {
                 aborted: waiting.aborted,
             };
             let more_at = header.encode(&mut self.output);
-            let rest = if waiting.aborted {
-                &[][..]
-            } else {
-                &waiting.bytes[waiting.position..]
-            };
+            let rest = if waiting.aborted { &[][..] } else { &waiting.bytes[waiting.position..] };
             let room = self.remote_max_frame_size as usize - (self.output.len() - start);
             let part = &rest[..rest.len().min(room)];
             self.output.extend_from_slice(part);
@@ -232,9 +195,7 @@ impl Connection {
 fn runs_max(state: &DeliveryState) -> usize {
     match state {
         DeliveryState::Rejected(Some(_)) => LONG_OUTCOME_RUNS_MAX,
-        DeliveryState::Modified { annotations, .. } if !annotations.is_empty() => {
-            LONG_OUTCOME_RUNS_MAX
-        }
+        DeliveryState::Modified { annotations, .. } if !annotations.is_empty() => LONG_OUTCOME_RUNS_MAX,
         _ => usize::MAX,
     }
 }
@@ -243,18 +204,12 @@ impl<'a> SenderMut<'a> {
     /// How many deliveries may be sent now.
     #[inline]
     pub fn credit(&self) -> u32 {
-        self.connection
-            .link(self.link)
-            .map_or(0, |link| link.credit)
+        self.connection.link(self.link).map_or(0, |link| link.credit)
     }
 
     /// Sends a message given as parts that follow one another. Returns its delivery id on the session.
     #[inline]
-    pub fn send(
-        &mut self,
-        delivery: &NewDelivery<'_>,
-        message: &[&[u8]],
-    ) -> Result<u32, SendError> {
+    pub fn send(&mut self, delivery: &NewDelivery<'_>, message: &[&[u8]]) -> Result<u32, SendError> {
         let mut writer = self.begin(delivery)?;
         for part in message {
             writer.put(part);
@@ -274,10 +229,7 @@ impl<'a> SenderMut<'a> {
         let Some(session) = connection.sessions[usize::from(link.channel)].as_mut() else {
             return Err(SendError::NotAttached);
         };
-        if link.state != LinkState::Attached
-            || session.end_sent
-            || connection.stage != super::Stage::Open
-        {
+        if link.state != LinkState::Attached || session.end_sent || connection.stage != super::Stage::Open {
             return Err(SendError::NotAttached);
         }
         if link.credit == 0 {
@@ -388,10 +340,7 @@ impl TransferWriter<'_> {
     pub fn put_encoded(&mut self, length_max: usize, encode: impl FnOnce(&mut Vec<u8>)) {
         if self.output.len() + length_max <= self.frame_end && self.session.waiting.is_none() {
             encode(self.output);
-            debug_assert!(
-                self.output.len() <= self.frame_end,
-                "no more was appended than said"
-            );
+            debug_assert!(self.output.len() <= self.frame_end, "no more was appended than said");
         } else {
             let mut bytes = Vec::with_capacity(length_max);
             encode(&mut bytes);
@@ -478,11 +427,7 @@ impl Drop for TransferWriter<'_> {
 
 #[inline]
 const fn more_flag(more: bool) -> u8 {
-    if more {
-        crate::codec::code::TRUE
-    } else {
-        crate::codec::code::FALSE
-    }
+    if more { crate::codec::code::TRUE } else { crate::codec::code::FALSE }
 }
 
 /// Longest delivery tag (specification section 2.8.7).

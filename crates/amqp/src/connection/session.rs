@@ -163,16 +163,15 @@ impl Session {
     ) {
         let mut growing: Option<(u32, u32)> = None;
         let mut runs = 1;
-        self.unsettled
-            .take(first, last, |id, _link| match &mut growing {
-                Some((_, last)) if last.wrapping_add(1) == id || runs == runs_max => *last = id,
-                other => {
-                    if let Some((first, last)) = other.replace((id, id)) {
-                        runs += 1;
-                        run(first, last);
-                    }
+        self.unsettled.take(first, last, |id, _link| match &mut growing {
+            Some((_, last)) if last.wrapping_add(1) == id || runs == runs_max => *last = id,
+            other => {
+                if let Some((first, last)) = other.replace((id, id)) {
+                    runs += 1;
+                    run(first, last);
                 }
-            });
+            }
+        });
         if let Some((first, last)) = growing {
             run(first, last);
         }
@@ -201,13 +200,7 @@ impl Session {
             pending.last = last;
             return None;
         }
-        pending.replace(Disposition {
-            role,
-            first,
-            last,
-            settled,
-            state: Some(state),
-        })
+        pending.replace(Disposition { role, first, last, settled, state: Some(state) })
     }
 }
 

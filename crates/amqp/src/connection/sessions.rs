@@ -47,13 +47,7 @@ impl Connection {
                 maximum: self.config.channel_max.into(),
             });
         }
-        if self
-            .channels
-            .get(usize::from(channel))
-            .copied()
-            .flatten()
-            .is_some()
-        {
+        if self.channels.get(usize::from(channel)).copied().flatten().is_some() {
             return Err(ConnectionError::InvalidBegin(channel));
         }
         let local = match begin.remote_channel {
@@ -65,9 +59,7 @@ impl Connection {
                 _ => return Err(ConnectionError::InvalidBegin(channel)),
             },
             None => {
-                let local = self
-                    .free_channel()
-                    .ok_or(ConnectionError::InvalidBegin(channel))?;
+                let local = self.free_channel().ok_or(ConnectionError::InvalidBegin(channel))?;
                 let mut session = Session::new(local, self.config.incoming_window);
                 session.on_begin(channel, begin);
                 self.write_begin(&session);
@@ -94,17 +86,11 @@ impl Connection {
         self.channels[usize::from(channel)] = None;
         self.sessions[usize::from(local)] = None;
         for index in 0..self.links.len() {
-            if self.links[index]
-                .as_ref()
-                .is_some_and(|link| link.channel == local)
-            {
+            if self.links[index].as_ref().is_some_and(|link| link.channel == local) {
                 self.remove_link(index as u32);
             }
         }
-        self.push(Event::SessionEnded {
-            session: SessionId(local),
-            error: end.error.or(reason),
-        });
+        self.push(Event::SessionEnded { session: SessionId(local), error: end.error.or(reason) });
         Ok(())
     }
 
@@ -145,10 +131,7 @@ impl Connection {
         let Some(link) = self.links[index as usize].as_mut() else {
             return Ok(());
         };
-        let id = LinkId {
-            index,
-            generation: link.generation,
-        };
+        let id = LinkId { index, generation: link.generation };
         if link.state.is_ending() {
             return Ok(());
         }
@@ -194,11 +177,7 @@ impl Connection {
 
     pub(super) fn free_channel(&self) -> Option<u16> {
         let most = self.config.channel_max.min(self.remote_channel_max);
-        let free = self
-            .sessions
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(self.sessions.len());
+        let free = self.sessions.iter().position(Option::is_none).unwrap_or(self.sessions.len());
         u16::try_from(free).ok().filter(|channel| *channel <= most)
     }
 
@@ -212,8 +191,6 @@ impl Connection {
 
     pub(super) fn write_begin(&mut self, session: &Session) {
         let begin = session.begin(self.config.handle_max);
-        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| {
-            begin.encode(out)
-        });
+        frame::write_frame(&mut self.output, frame::TYPE_AMQP, session.channel, |out| begin.encode(out));
     }
 }

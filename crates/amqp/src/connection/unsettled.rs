@@ -27,11 +27,7 @@ pub struct Unsettled<T> {
 
 impl<T> Default for Unsettled<T> {
     fn default() -> Self {
-        Self {
-            first: 0,
-            slots: VecDeque::new(),
-            stragglers: HashMap::new(),
-        }
+        Self { first: 0, slots: VecDeque::new(), stragglers: HashMap::new() }
     }
 }
 

@@ -20,43 +20,16 @@ pub fn data_prefix(out: &mut Vec<u8>, length: u32) {
 #[inline]
 pub const fn data_prefix_bytes(length: u32) -> ([u8; 8], usize) {
     if length < 256 {
-        (
-            [
-                code::DESCRIBED,
-                code::SMALL_ULONG,
-                0x75,
-                code::BINARY_8,
-                length as u8,
-                0,
-                0,
-                0,
-            ],
-            5,
-        )
+        ([code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length as u8, 0, 0, 0], 5)
     } else {
         let [a, b, c, d] = length.to_be_bytes();
-        (
-            [
-                code::DESCRIBED,
-                code::SMALL_ULONG,
-                0x75,
-                code::BINARY_32,
-                a,
-                b,
-                c,
-                d,
-            ],
-            8,
-        )
+        ([code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_32, a, b, c, d], 8)
     }
 }
 
 /// A Data section.
 pub fn data(out: &mut Vec<u8>, payload: &[u8]) {
-    data_prefix(
-        out,
-        u32::try_from(payload.len()).expect("a payload is shorter than 4 GiB"),
-    );
+    data_prefix(out, u32::try_from(payload.len()).expect("a payload is shorter than 4 GiB"));
     out.extend_from_slice(payload);
 }
 

@@ -47,18 +47,8 @@ impl Header {
     /// The whole section, with all its fields.
     #[inline]
     pub fn encode(&self) -> EncodedHeader {
-        let mut encoded = EncodedHeader {
-            bytes: [0; EncodedHeader::LENGTH_MAX],
-            length: 0,
-        };
-        encoded.put(&[
-            code::DESCRIBED,
-            code::SMALL_ULONG,
-            descriptor::HEADER as u8,
-            code::LIST_8,
-            0,
-            5,
-        ]);
+        let mut encoded = EncodedHeader { bytes: [0; EncodedHeader::LENGTH_MAX], length: 0 };
+        encoded.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::HEADER as u8, code::LIST_8, 0, 5]);
         encoded.put_boolean(self.durable);
         match self.priority {
             Some(priority) => encoded.put(&[code::UBYTE, priority]),
@@ -126,11 +116,7 @@ mod tests {
             first_acquirer: Some(false),
             delivery_count: Some(u32::MAX),
         };
-        let some = Header {
-            time_to_live_ms: Some(200),
-            delivery_count: Some(0),
-            ..Header::default()
-        };
+        let some = Header { time_to_live_ms: Some(200), delivery_count: Some(0), ..Header::default() };
         assert_eq!(full.encode().as_slice().len(), EncodedHeader::LENGTH_MAX);
         for header in [Header::default(), some, full] {
             let encoded = header.encode();

@@ -67,12 +67,8 @@ impl Properties {
             write::option(out, self.subject.as_deref(), write::string);
             write::option(out, self.reply_to.as_deref(), write::string);
             write::option(out, self.correlation_id.as_ref(), write::value);
-            write::option(out, self.content_type.as_ref(), |out, text| {
-                write::symbol(out, text.as_str())
-            });
-            write::option(out, self.content_encoding.as_ref(), |out, text| {
-                write::symbol(out, text.as_str())
-            });
+            write::option(out, self.content_type.as_ref(), |out, text| write::symbol(out, text.as_str()));
+            write::option(out, self.content_encoding.as_ref(), |out, text| write::symbol(out, text.as_str()));
             write::option(out, self.absolute_expiry_time, write::timestamp);
             write::option(out, self.creation_time, write::timestamp);
             write::option(out, self.group_id.as_deref(), write::string);

@@ -58,9 +58,7 @@ impl<'a> Section<'a> {
     /// The payload of a Data section.
     #[inline]
     pub fn data(&self) -> Result<&'a [u8], DecodeError> {
-        Reader::new(self.value)
-            .binary()?
-            .ok_or(DecodeError::MissingField("data"))
+        Reader::new(self.value).binary()?.ok_or(DecodeError::MissingField("data"))
     }
 }
 
@@ -90,16 +88,16 @@ impl Section<'_> {
                 fields.field(Reader::uint)?;
                 Ok(())
             }
-            SectionKind::DeliveryAnnotations
-            | SectionKind::MessageAnnotations
-            | SectionKind::Footer => validate_entries(&mut reader, |reader| {
-                match reader.peek()? {
-                    // Reserved for keys of the specification.
-                    code::ULONG_0 | code::SMALL_ULONG | code::ULONG => drop(reader.ulong()?),
-                    _ => drop(key(reader.text()?)?),
-                }
-                reader.validate()
-            }),
+            SectionKind::DeliveryAnnotations | SectionKind::MessageAnnotations | SectionKind::Footer => {
+                validate_entries(&mut reader, |reader| {
+                    match reader.peek()? {
+                        // Reserved for keys of the specification.
+                        code::ULONG_0 | code::SMALL_ULONG | code::ULONG => drop(reader.ulong()?),
+                        _ => drop(key(reader.text()?)?),
+                    }
+                    reader.validate()
+                })
+            }
             SectionKind::Properties => validate_properties(&mut reader),
             SectionKind::ApplicationProperties => validate_entries(&mut reader, |reader| {
                 key(reader.string()?)?;
@@ -168,34 +166,18 @@ impl<'a> Sections<'a> {
     fn section(&mut self) -> Result<Section<'a>, DecodeError> {
         let start = self.rest;
         // The shape that nearly all events have: a short Data section.
-        if let [
-            code::DESCRIBED,
-            code::SMALL_ULONG,
-            0x75,
-            code::BINARY_8,
-            length,
-            ..,
-        ] = *start
-        {
+        if let [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ..] = *start {
             let end = 5 + usize::from(length);
             let encoded = start.get(..end).ok_or(DecodeError::Truncated)?;
             self.rest = &start[end..];
-            return Ok(Section {
-                kind: SectionKind::Data,
-                encoded,
-                value: &encoded[3..],
-            });
+            return Ok(Section { kind: SectionKind::Data, encoded, value: &encoded[3..] });
         }
         let mut reader = Reader::new(start);
         let code = reader.descriptor()?;
         let kind = SectionKind::of(code).ok_or(DecodeError::UnexpectedDescriptor(code))?;
         let value = reader.raw()?;
         self.rest = reader.rest();
-        Ok(Section {
-            kind,
-            encoded: &start[..start.len() - self.rest.len()],
-            value,
-        })
+        Ok(Section { kind, encoded: &start[..start.len() - self.rest.len()], value })
     }
 }
 
@@ -226,57 +208,21 @@ mod tests {
     #[test]
     fn each_kind_of_section_is_held_to_its_type() {
         for (what, section) in [
-            (
-                "a header with a text for a priority",
-                &b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a"[..],
-            ),
+            ("a header with a text for a priority", &b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a"[..]),
             ("a header that is a map", b"\x00\x53\x70\xc1\x01\x00"),
-            (
-                "annotations under a number",
-                b"\x00\x53\x72\xc1\x05\x02\x54\x01\x54\x01",
-            ),
-            (
-                "annotations with a list that ends early",
-                b"\x00\x53\x72\xc1\x07\x02\xa3\x01a\xc0\x01\x01",
-            ),
-            (
-                "properties with a number for a subject",
-                b"\x00\x53\x73\xc0\x06\x04\x40\x40\x40\x54\x01",
-            ),
-            (
-                "properties with a list for an identifier",
-                b"\x00\x53\x73\xc0\x02\x01\x45",
-            ),
-            (
-                "application properties that are a list",
-                b"\x00\x53\x74\xc0\x02\x01\x40",
-            ),
-            (
-                "application properties under a symbol",
-                b"\x00\x53\x74\xc1\x05\x02\xa3\x01a\x41",
-            ),
-            (
-                "application properties under null",
-                b"\x00\x53\x74\xc1\x03\x02\x40\x41",
-            ),
-            (
-                "application properties with a map",
-                b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xc1\x01\x00",
-            ),
-            (
-                "application properties that end early",
-                b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\xa1",
-            ),
-            (
-                "application properties with a wrong text",
-                b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xa1\x01\xff",
-            ),
+            ("annotations under a number", b"\x00\x53\x72\xc1\x05\x02\x54\x01\x54\x01"),
+            ("annotations with a list that ends early", b"\x00\x53\x72\xc1\x07\x02\xa3\x01a\xc0\x01\x01"),
+            ("properties with a number for a subject", b"\x00\x53\x73\xc0\x06\x04\x40\x40\x40\x54\x01"),
+            ("properties with a list for an identifier", b"\x00\x53\x73\xc0\x02\x01\x45"),
+            ("application properties that are a list", b"\x00\x53\x74\xc0\x02\x01\x40"),
+            ("application properties under a symbol", b"\x00\x53\x74\xc1\x05\x02\xa3\x01a\x41"),
+            ("application properties under null", b"\x00\x53\x74\xc1\x03\x02\x40\x41"),
+            ("application properties with a map", b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xc1\x01\x00"),
+            ("application properties that end early", b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\xa1"),
+            ("application properties with a wrong text", b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xa1\x01\xff"),
             ("data that is a text", b"\x00\x53\x75\xa1\x01a"),
             ("a sequence that is a map", b"\x00\x53\x76\xc1\x01\x00"),
-            (
-                "a value with a wrong text in a list",
-                b"\x00\x53\x77\xc0\x04\x01\xa1\x01\xff",
-            ),
+            ("a value with a wrong text in a list", b"\x00\x53\x77\xc0\x04\x01\xa1\x01\xff"),
             ("a footer that is a text", b"\x00\x53\x78\xa1\x01a"),
         ] {
             assert!(validate(section).is_err(), "{what}");
@@ -286,25 +232,13 @@ mod tests {
     #[test]
     fn what_clients_write_is_valid() {
         for (what, section) in [
-            (
-                "a header",
-                &b"\x00\x53\x70\xc0\x08\x03\x41\x40\x70\x00\x00\xea\x60"[..],
-            ),
+            ("a header", &b"\x00\x53\x70\xc0\x08\x03\x41\x40\x70\x00\x00\xea\x60"[..]),
             ("an absent map as an empty list", b"\x00\x53\x74\x45"),
             ("a map that is null", b"\x00\x53\x72\x40"),
-            (
-                "annotations under a text",
-                b"\x00\x53\x72\xc1\x05\x02\xa1\x01a\x41",
-            ),
-            (
-                "annotations with an array",
-                b"\x00\x53\x72\xc1\x0a\x02\xa3\x01a\xe0\x04\x02\x50\x01\x02",
-            ),
+            ("annotations under a text", b"\x00\x53\x72\xc1\x05\x02\xa1\x01a\x41"),
+            ("annotations with an array", b"\x00\x53\x72\xc1\x0a\x02\xa3\x01a\xe0\x04\x02\x50\x01\x02"),
             ("properties without fields", b"\x00\x53\x73\x45"),
-            (
-                "a span of time, as .NET has it",
-                b"\x00\x53\x74\xc1\x0a\x02\xa1\x01a\x00\xa3\x01t\x55\x01",
-            ),
+            ("a span of time, as .NET has it", b"\x00\x53\x74\xc1\x0a\x02\xa1\x01a\x00\xa3\x01t\x55\x01"),
             ("a value that is null", b"\x00\x53\x77\x40"),
             ("a sequence", b"\x00\x53\x76\xc0\x02\x01\x41"),
             ("an empty footer", b"\x00\x53\x78\xc1\x01\x00"),

@@ -24,9 +24,7 @@ impl<'a> MessageView<'a> {
                 SectionKind::MessageAnnotations => view.message_annotations = Some(section.value),
                 SectionKind::DeliveryAnnotations => view.delivery_annotations = Some(section.value),
                 SectionKind::Properties => view.properties = Some(section.value),
-                SectionKind::ApplicationProperties => {
-                    view.application_properties = Some(section.value)
-                }
+                SectionKind::ApplicationProperties => view.application_properties = Some(section.value),
                 SectionKind::Data | SectionKind::Sequence | SectionKind::Value => {
                     view.body.get_or_insert(section);
                 }
@@ -59,9 +57,7 @@ impl<'a> MessageView<'a> {
 
     /// The properties, if the section is there.
     pub fn properties(&self) -> Result<Option<Properties>, DecodeError> {
-        self.properties
-            .map(|value| Properties::decode(&mut Reader::new(value)))
-            .transpose()
+        self.properties.map(|value| Properties::decode(&mut Reader::new(value))).transpose()
     }
 
     /// The payload of the first Data section.

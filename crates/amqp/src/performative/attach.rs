@@ -57,10 +57,7 @@ pub struct Attach {
 impl Attach {
     /// The link property of that name.
     pub fn property(&self, name: &str) -> Option<&Value> {
-        self.properties
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value)
+        self.properties.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// Reads the fields, which stand behind the descriptor.
@@ -74,20 +71,14 @@ impl Attach {
             Some(1) => SenderSettleMode::Settled,
             None | Some(2) => SenderSettleMode::Mixed,
             Some(other) => {
-                return Err(DecodeError::InvalidValue {
-                    field: "snd-settle-mode",
-                    value: other.into(),
-                });
+                return Err(DecodeError::InvalidValue { field: "snd-settle-mode", value: other.into() });
             }
         };
         let receiver_settle_mode = match fields.field(Reader::ubyte)? {
             None | Some(0) => ReceiverSettleMode::First,
             Some(1) => ReceiverSettleMode::Second,
             Some(other) => {
-                return Err(DecodeError::InvalidValue {
-                    field: "rcv-settle-mode",
-                    value: other.into(),
-                });
+                return Err(DecodeError::InvalidValue { field: "rcv-settle-mode", value: other.into() });
             }
         };
         let source = fields.field(Source::decode_optional)?;

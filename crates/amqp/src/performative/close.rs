@@ -14,16 +14,12 @@ impl Close {
     /// Reads the fields, which stand behind the descriptor.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "close")?;
-        Ok(Self {
-            error: fields.field(Error::decode_optional)?,
-        })
+        Ok(Self { error: fields.field(Error::decode_optional)? })
     }
 
     /// Appends descriptor and fields.
     pub fn encode(&self, out: &mut Vec<u8>) {
         write::descriptor(out, super::descriptor::CLOSE);
-        write::list(out, 1, |out| {
-            Error::encode_optional(self.error.as_ref(), out)
-        });
+        write::list(out, 1, |out| Error::encode_optional(self.error.as_ref(), out));
     }
 }

@@ -66,11 +66,7 @@ impl DeliveryState {
                 write::list(out, 1, |out| Error::encode_optional(error.as_ref(), out));
             }
             Self::Released => out.extend_from_slice(&[0x00, 0x53, 0x26, code::LIST_0]),
-            Self::Modified {
-                delivery_failed,
-                undeliverable_here,
-                annotations,
-            } => {
+            Self::Modified { delivery_failed, undeliverable_here, annotations } => {
                 write::descriptor(out, descriptor::MODIFIED);
                 write::list(out, 3, |out| {
                     write::boolean(out, *delivery_failed);

@@ -27,13 +27,7 @@ impl Disposition {
         let last = fields.field(Reader::uint)?.unwrap_or(first);
         let settled = fields.field(Reader::boolean)?.unwrap_or(false);
         let state = fields.field(DeliveryState::decode_optional)?;
-        Ok(Self {
-            role,
-            first,
-            last,
-            settled,
-            state,
-        })
+        Ok(Self { role, first, last, settled, state })
     }
 
     /// Appends descriptor and fields.

@@ -86,11 +86,7 @@ pub struct Error {
 impl Error {
     /// An error without further facts.
     pub fn new(condition: ErrorCondition, description: impl Into<String>) -> Self {
-        Self {
-            condition,
-            description: description.into(),
-            info: Vec::new(),
-        }
+        Self { condition, description: description.into(), info: Vec::new() }
     }
 
     /// Reads an optional error: null or a described list.
@@ -114,11 +110,7 @@ impl Error {
             Some(map) => map.fields()?,
             None => Vec::new(),
         };
-        Ok(Self {
-            condition: ErrorCondition(condition.into()),
-            description,
-            info,
-        })
+        Ok(Self { condition: ErrorCondition(condition.into()), description, info })
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

@@ -54,11 +54,7 @@ impl Role {
     }
 
     pub(crate) const fn from_wire(receiver: bool) -> Self {
-        if receiver {
-            Self::Receiver
-        } else {
-            Self::Sender
-        }
+        if receiver { Self::Receiver } else { Self::Sender }
     }
 
     pub(crate) const fn to_wire(self) -> bool {

@@ -44,9 +44,7 @@ impl Open {
     /// Reads the fields, which stand behind the descriptor.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "open")?;
-        let container_id = fields
-            .required("open.container-id", Reader::string)?
-            .to_owned();
+        let container_id = fields.required("open.container-id", Reader::string)?.to_owned();
         let hostname = fields.field(Reader::string)?.map(str::to_owned);
         let max_frame_size = fields.field(Reader::uint)?.unwrap_or(u32::MAX);
         let channel_max = fields.field(Reader::ushort)?.unwrap_or(u16::MAX);
@@ -95,9 +93,6 @@ impl Open {
 
     /// The text of a property.
     pub fn property(&self, name: &str) -> Option<&str> {
-        self.properties
-            .iter()
-            .find(|(key, _)| *key == name)
-            .and_then(|(_, value)| value.as_text())
+        self.properties.iter().find(|(key, _)| *key == name).and_then(|(_, value)| value.as_text())
     }
 }

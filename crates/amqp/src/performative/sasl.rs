@@ -14,9 +14,7 @@ impl SaslMechanisms {
     /// Reads the fields, which stand behind the descriptor.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "sasl-mechanisms")?;
-        Ok(Self {
-            mechanisms: fields.symbols()?,
-        })
+        Ok(Self { mechanisms: fields.symbols()? })
     }
 
     /// Appends descriptor and fields.
@@ -42,9 +40,7 @@ impl SaslInit {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut fields = super::fields(reader, "sasl-init")?;
         Ok(Self {
-            mechanism: fields
-                .required("sasl-init.mechanism", Reader::symbol)?
-                .into(),
+            mechanism: fields.required("sasl-init.mechanism", Reader::symbol)?.into(),
             initial_response: fields.field(Reader::binary)?.map(<[u8]>::to_vec),
             hostname: fields.field(Reader::string)?.map(str::to_owned),
         })
@@ -92,10 +88,7 @@ impl SaslOutcome {
             2 | 3 => SaslCode::System { temporary: false },
             4 => SaslCode::System { temporary: true },
             other => {
-                return Err(DecodeError::InvalidValue {
-                    field: "sasl-code",
-                    value: other.into(),
-                });
+                return Err(DecodeError::InvalidValue { field: "sasl-code", value: other.into() });
             }
         };
         Ok(Self { code })

@@ -31,10 +31,7 @@ pub struct Source {
 impl Source {
     /// A source with an address and defaults for the rest.
     pub fn new(address: impl Into<String>) -> Self {
-        Self {
-            address: Some(address.into()),
-            ..Self::default()
-        }
+        Self { address: Some(address.into()), ..Self::default() }
     }
 
     pub(crate) fn decode_optional(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
@@ -119,10 +116,7 @@ pub struct Target {
 impl Target {
     /// A target with an address and defaults for the rest.
     pub fn new(address: impl Into<String>) -> Self {
-        Self {
-            address: Some(address.into()),
-            ..Self::default()
-        }
+        Self { address: Some(address.into()), ..Self::default() }
     }
 
     /// Reads a target. There are no transactions here, but who asks for their coordinator is to be told so.
@@ -135,10 +129,7 @@ impl Target {
             descriptor::TARGET => {}
             descriptor::COORDINATOR => {
                 reader.skip()?;
-                return Ok(Some(Self {
-                    is_coordinator: true,
-                    ..Self::default()
-                }));
+                return Ok(Some(Self { is_coordinator: true, ..Self::default() }));
             }
             other => return Err(DecodeError::UnexpectedDescriptor(other)),
         }

@@ -50,15 +50,7 @@ impl<'a> Transfer<'a> {
             fields.skip()?; // resume: links are not resumed here
             aborted = fields.field(Reader::boolean)?.unwrap_or(false);
         }
-        Ok(Self {
-            handle,
-            delivery_id,
-            delivery_tag,
-            message_format,
-            settled,
-            more,
-            aborted,
-        })
+        Ok(Self { handle, delivery_id, delivery_tag, message_format, settled, more, aborted })
     }
 }
 
@@ -88,14 +80,7 @@ impl TransferHeader<'_> {
         let mut buffer = [0u8; TRANSFER_OVERHEAD_MAX];
         buffer[4] = 2;
         buffer[6..8].copy_from_slice(&self.channel.to_be_bytes());
-        buffer[8..14].copy_from_slice(&[
-            code::DESCRIBED,
-            code::SMALL_ULONG,
-            0x14,
-            code::LIST_8,
-            0,
-            11,
-        ]);
+        buffer[8..14].copy_from_slice(&[code::DESCRIBED, code::SMALL_ULONG, 0x14, code::LIST_8, 0, 11]);
         let mut at = 14;
         put_uint(&mut buffer, &mut at, self.handle);
         match self.delivery {
@@ -114,11 +99,7 @@ impl TransferHeader<'_> {
                 at += 3;
             }
         }
-        buffer[at] = if self.settled {
-            code::TRUE
-        } else {
-            code::FALSE
-        };
+        buffer[at] = if self.settled { code::TRUE } else { code::FALSE };
         let more_at = at + 1;
         buffer[more_at] = code::FALSE;
         buffer[at + 2..at + 7].fill(code::NULL);

@@ -45,11 +45,7 @@ fn streams_of_random_frames_do_no_harm() {
 fn valid_streams_with_changes_do_no_harm() {
     let valid = conversation();
     let fate = serve(start(), &valid, 1);
-    assert_eq!(
-        fate.closed,
-        Some(None),
-        "the conversation itself is in order"
-    );
+    assert_eq!(fate.closed, Some(None), "the conversation itself is in order");
     assert!(fate.events > 10, "{}", fate.events);
     for seed in 0..10_000 {
         let mut random = Random(seed);
@@ -74,11 +70,7 @@ fn changed_vectors_do_no_harm() {
                 decode(&bytes);
                 sections(&bytes);
             });
-            assert!(
-                usage.peak_bytes < HELD_MAX,
-                "{} {seed}: {usage:?}",
-                vector.name
-            );
+            assert!(usage.peak_bytes < HELD_MAX, "{} {seed}: {usage:?}", vector.name);
         }
     }
 }
@@ -94,10 +86,7 @@ fn a_partial_message_takes_no_more_than_the_limit_of_its_link() {
     }
     let (fate, usage) = measure(|| serve(start(), &stream, MAX_FRAME_SIZE as usize));
     assert!(fate.closed.is_none(), "{:?}", fate.closed);
-    assert!(
-        usage.peak_bytes < 4 * MAX_MESSAGE_SIZE + HELD_MAX,
-        "{usage:?}"
-    );
+    assert!(usage.peak_bytes < 4 * MAX_MESSAGE_SIZE + HELD_MAX, "{usage:?}");
 }
 
 #[test]
@@ -119,10 +108,7 @@ fn beginning_and_ending_sessions_for_ever_takes_no_more_memory() {
         usage.peak_bytes
     };
     let (few, many) = (cycle(10), cycle(300));
-    assert!(
-        many < few + 300_000,
-        "{few} bytes for ten sessions, {many} for three hundred"
-    );
+    assert!(many < few + 300_000, "{few} bytes for ten sessions, {many} for three hundred");
 }
 
 #[test]
@@ -148,11 +134,7 @@ fn every_fault_has_a_condition_and_every_last_word_is_a_close() {
             }
         }
     }
-    for condition in [
-        "amqp:decode-error",
-        "amqp:connection:framing-error",
-        "amqp:not-allowed",
-    ] {
+    for condition in ["amqp:decode-error", "amqp:connection:framing-error", "amqp:not-allowed"] {
         assert!(conditions.contains_key(condition), "{conditions:?}");
     }
 }
@@ -161,9 +143,7 @@ fn every_fault_has_a_condition_and_every_last_word_is_a_close() {
 fn withstand(seed: u64, stream: &[u8], random: &mut Random) {
     let stride = [usize::MAX, 1, 7, 64, 1_000][random.below(5)];
     let (fate, usage) = measure(|| serve(start(), stream, stride));
-    let held = usage
-        .peak_bytes
-        .saturating_sub(fate.output.capacity() as u64);
+    let held = usage.peak_bytes.saturating_sub(fate.output.capacity() as u64);
     assert!(
         held < HELD_MAX + 64 * stream.len() as u64,
         "seed {seed}: {held} bytes held for {}",
@@ -172,18 +152,13 @@ fn withstand(seed: u64, stream: &[u8], random: &mut Random) {
     if let Some(Some(error)) = &fate.closed {
         let told = last_close(&fate.output);
         let silent = error.condition().is_none() || !has_opened(&fate.output);
-        assert!(
-            told.is_some() || silent,
-            "seed {seed}: {error} is told to the peer"
-        );
+        assert!(told.is_some() || silent, "seed {seed}: {error} is told to the peer");
     }
 }
 
 /// Whether `output` has come as far as the AMQP header, with which goes the open.
 fn has_opened(output: &[u8]) -> bool {
-    output
-        .windows(8)
-        .any(|bytes| bytes == b"AMQP\x00\x01\x00\x00")
+    output.windows(8).any(|bytes| bytes == b"AMQP\x00\x01\x00\x00")
 }
 
 /// The condition of the close frame that `output` ends with.
@@ -195,8 +170,7 @@ fn last_close(output: &[u8]) -> Option<String> {
             at += 8;
             continue;
         }
-        let size =
-            u32::from_be_bytes(output[at..at + 4].try_into().expect("a whole header")) as usize;
+        let size = u32::from_be_bytes(output[at..at + 4].try_into().expect("a whole header")) as usize;
         if output[at + 5] == 0 && size > 8 {
             last = read_performative(&output[at + 8..at + size]).ok();
         }
@@ -221,16 +195,9 @@ fn conversation() -> Vec<u8> {
     first[MORE_AT] = 0x41;
     stream.extend(first);
     stream.extend(transfer_frame(None, 300));
-    stream.extend(frame(
-        0,
-        &assemble("00 53 15 c0 < 05 41 43 52 05 41 00 53 24 45 >"),
-    ));
+    stream.extend(frame(0, &assemble("00 53 15 c0 < 05 41 43 52 05 41 00 53 24 45 >")));
     stream.extend(frame(0, &[]));
-    let detach = Detach {
-        handle: 1,
-        closed: true,
-        error: None,
-    };
+    let detach = Detach { handle: 1, closed: true, error: None };
     stream.extend(frame(0, &written(&Meaning::Detach(detach))));
     stream.extend(frame(0, &assemble("00 53 17 45")));
     stream.extend(frame(0, &assemble("00 53 18 45")));
@@ -239,18 +206,11 @@ fn conversation() -> Vec<u8> {
 
 fn beginning() -> Vec<u8> {
     let mut stream = b"AMQP\x03\x01\x00\x00".to_vec();
-    let mut init = frame(
-        0,
-        &assemble("00 53 41 c0 < 03 a3 < 'PLAIN' > a0 < 00 'u' 00 'p' > 40 >"),
-    );
+    let mut init = frame(0, &assemble("00 53 41 c0 < 03 a3 < 'PLAIN' > a0 < 00 'u' 00 'p' > 40 >"));
     init[5] = 1;
     stream.extend(init);
     stream.extend(b"AMQP\x00\x01\x00\x00");
-    let open = Open {
-        container_id: "hostile".to_owned(),
-        max_frame_size: 512,
-        ..Open::default()
-    };
+    let open = Open { container_id: "hostile".to_owned(), max_frame_size: 512, ..Open::default() };
     stream.extend(frame(0, &written(&Meaning::Open(open))));
     stream.extend(begin_frame());
     stream
@@ -305,9 +265,7 @@ fn flow(handle: u32, link_credit: u32) -> Meaning<'static> {
 /// A delivery in one frame, or with `None` the last part of one (or a middle part: `more` is at [`MORE_AT`]).
 fn transfer_frame(id: Option<u8>, length: u32) -> Vec<u8> {
     let id = id.map_or_else(|| "40".to_owned(), |id| format!("52 {id:02x}"));
-    let mut body = assemble(&format!(
-        "00 53 14 c0 < 06 43 {id} a0 < 01 > 43 42 42 > 00 53 75 b0"
-    ));
+    let mut body = assemble(&format!("00 53 14 c0 < 06 43 {id} a0 < 01 > 43 42 42 > 00 53 75 b0"));
     body.extend(length.to_be_bytes());
     body.extend((0..length).map(|index| index as u8));
     frame(0, &body)
@@ -346,22 +304,11 @@ fn random_body(random: &mut Random) -> Vec<u8> {
             0 => fields.push(0x40),
             1 => fields.push([0x41, 0x42, 0x43, 0x44, 0x45][random.below(5)]),
             2 => fields.extend([0x52, random.below(4) as u8]),
-            3 => fields.extend([
-                0x70,
-                random.byte(),
-                random.byte(),
-                random.byte(),
-                random.byte(),
-            ]),
+            3 => fields.extend([0x70, random.byte(), random.byte(), random.byte(), random.byte()]),
             4 => fields.extend([0xa1, 1, b'a' + random.below(3) as u8]),
             5 => fields.extend([0xa3, 2, b'x', random.byte()]),
             6 => fields.extend([0xa0, 3, random.byte(), 0, 0]),
-            7 => fields.extend([
-                0x00,
-                0x53,
-                [0x1d, 0x24, 0x25, 0x28, 0x29][random.below(5)],
-                0x45,
-            ]),
+            7 => fields.extend([0x00, 0x53, [0x1d, 0x24, 0x25, 0x28, 0x29][random.below(5)], 0x45]),
             _ => fields.extend([0x50, random.below(4) as u8]),
         }
     }
@@ -414,10 +361,7 @@ impl Random {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an instant can be had from nowhere else"
-)]
+#[expect(clippy::disallowed_methods, reason = "an instant can be had from nowhere else")]
 fn start() -> Instant {
     Instant::now()
 }

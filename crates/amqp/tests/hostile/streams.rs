@@ -19,11 +19,7 @@ pub(crate) fn decode(bytes: &[u8]) {
     if read.value().is_ok() {
         let mut skipped = Reader::new(bytes);
         assert_eq!(skipped.skip(), Ok(()));
-        assert_eq!(
-            skipped.rest(),
-            read.rest(),
-            "skipping consumes what reading consumes"
-        );
+        assert_eq!(skipped.rest(), read.rest(), "skipping consumes what reading consumes");
     }
     if let Ok(Some(map)) = Reader::new(bytes).map() {
         let _ = map.fields();
@@ -37,11 +33,7 @@ pub(crate) fn sections(bytes: &[u8]) {
     let mut at = 0;
     for section in Sections::new(bytes) {
         let Ok(section) = section else { break };
-        assert_eq!(
-            &bytes[at..at + section.encoded.len()],
-            section.encoded,
-            "sections are consecutive"
-        );
+        assert_eq!(&bytes[at..at + section.encoded.len()], section.encoded, "sections are consecutive");
         at += section.encoded.len();
         if section.kind == SectionKind::Data
             && let Ok(payload) = section.data()
@@ -51,11 +43,9 @@ pub(crate) fn sections(bytes: &[u8]) {
     }
     if let Ok(view) = MessageView::parse(bytes) {
         let _ = (view.properties(), view.data(), view.value());
-        for entries in [
-            view.message_annotations(),
-            view.delivery_annotations(),
-            view.application_properties(),
-        ] {
+        for entries in
+            [view.message_annotations(), view.delivery_annotations(), view.application_properties()]
+        {
             let _ = entries.map(|entries| (entries.find("x-opt-partition-key"), entries.entries()));
         }
     }
@@ -83,37 +73,21 @@ pub(crate) fn serve(start: Instant, stream: &[u8], stride: usize) -> Fate {
         incoming_window: 64,
         ..Config::default()
     };
-    let mut server = Connection::server(
-        config,
-        SaslServer {
-            verify: Arc::new(|_| true),
-        },
-        start,
-    );
-    let mut fate = Fate {
-        closed: None,
-        output: Vec::new(),
-        events: 0,
-    };
+    let mut server = Connection::server(config, SaslServer { verify: Arc::new(|_| true) }, start);
+    let mut fate = Fate { closed: None, output: Vec::new(), events: 0 };
     let mut input = BytesMut::new();
     let mut now = start;
     for piece in stream.chunks(stride.max(1)) {
         now += Duration::from_millis(1);
         input.extend_from_slice(piece);
         let _ = server.handle_input(now, &mut input);
-        assert!(
-            input.len() <= MAX_FRAME_SIZE as usize,
-            "no more than one frame waits for its rest"
-        );
+        assert!(input.len() <= MAX_FRAME_SIZE as usize, "no more than one frame waits for its rest");
         while let Some(event) = server.poll_event() {
             assert!(fate.closed.is_none(), "{event:?} after the end");
             fate.events += 1;
             react(&mut server, event, &mut fate);
         }
-        if server
-            .poll_timeout()
-            .is_some_and(|deadline| deadline <= now)
-        {
+        if server.poll_timeout().is_some_and(|deadline| deadline <= now) {
             server.handle_timeout(now);
         }
         let output = server.poll_output(now);
@@ -123,21 +97,15 @@ pub(crate) fn serve(start: Instant, stream: &[u8], stride: usize) -> Fate {
         let length = output.len();
         server.consume_output(length);
     }
-    assert_eq!(
-        server.is_closed(),
-        fate.closed.is_some(),
-        "the end is reported"
-    );
+    assert_eq!(server.is_closed(), fate.closed.is_some(), "the end is reported");
     fate
 }
 
 fn react(server: &mut Connection, event: Event, fate: &mut Fate) {
     match event {
         Event::LinkRequested { link, attach, .. } => {
-            let acceptance = LinkAcceptance {
-                max_message_size: Some(MAX_MESSAGE_SIZE),
-                ..LinkAcceptance::default()
-            };
+            let acceptance =
+                LinkAcceptance { max_message_size: Some(MAX_MESSAGE_SIZE), ..LinkAcceptance::default() };
             server.accept_link(link, acceptance);
             if attach.role == Role::Sender {
                 server.set_credit(link, 10);
@@ -145,11 +113,7 @@ fn react(server: &mut Connection, event: Event, fate: &mut Fate) {
         }
         Event::Credit(link) | Event::DrainRequested(link) => {
             for settled in [true, false, false] {
-                let delivery = NewDelivery {
-                    tag: b"tag",
-                    format: 0,
-                    settled,
-                };
+                let delivery = NewDelivery { tag: b"tag", format: 0, settled };
                 if let Some(mut sender) = server.sender(link) {
                     let _ = sender.send(&delivery, &[&[0x55; 700]]);
                 }

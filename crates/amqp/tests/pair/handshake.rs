@@ -8,17 +8,11 @@ use crate::pair::{Cut, Happening, PASSWORD, Pair, Setup, converse, options};
 use crate::wire::{Wire, attach, first_begin, frame};
 
 fn with_sasl(sasl: SaslClient) -> Setup {
-    Setup {
-        sasl,
-        ..Setup::default()
-    }
+    Setup { sasl, ..Setup::default() }
 }
 
 fn plain(password: &str) -> SaslClient {
-    SaslClient::Plain {
-        username: "user".to_owned(),
-        password: password.to_owned(),
-    }
+    SaslClient::Plain { username: "user".to_owned(), password: password.to_owned() }
 }
 
 #[test]
@@ -26,10 +20,7 @@ fn every_mechanism_opens_the_connection() {
     for sasl in [SaslClient::None, SaslClient::Anonymous, SaslClient::Mssbcbs] {
         converse(&with_sasl(sasl), |pair| {
             pair.open();
-            assert_eq!(
-                pair.server.connection.credentials(),
-                Some(&Credentials::Anonymous)
-            );
+            assert_eq!(pair.server.connection.credentials(), Some(&Credentials::Anonymous));
         });
     }
 }
@@ -38,10 +29,7 @@ fn every_mechanism_opens_the_connection() {
 fn plain_with_the_right_password_opens_the_connection() {
     converse(&with_sasl(plain(PASSWORD)), |pair| {
         pair.open();
-        let expected = Credentials::Plain {
-            username: "user".to_owned(),
-            password: PASSWORD.to_owned(),
-        };
+        let expected = Credentials::Plain { username: "user".to_owned(), password: PASSWORD.to_owned() };
         assert_eq!(pair.server.connection.credentials(), Some(&expected));
     });
 }
@@ -50,11 +38,7 @@ fn plain_with_the_right_password_opens_the_connection() {
 fn plain_with_a_wrong_password_is_refused_at_both_ends() {
     converse(&with_sasl(plain("guess")), |pair| {
         pair.talk();
-        let refused = || {
-            vec![Happening::Closed(Some(ConnectionError::SaslRefused(
-                SaslCode::Auth,
-            )))]
-        };
+        let refused = || vec![Happening::Closed(Some(ConnectionError::SaslRefused(SaslCode::Auth)))];
         assert_eq!(pair.client.all(), refused());
         assert_eq!(pair.server.all(), refused());
         assert_eq!(pair.server.connection.credentials(), None);
@@ -74,13 +58,10 @@ fn a_client_finds_no_mechanism_of_its_own() {
     let mechanisms = assemble("00 53 40 c0 < 01 a3 < 'GSSAPI' > >");
     let mut sasl = frame(0, &mechanisms);
     sasl[5] = 1;
-    pair.client
-        .hear(pair.now, &[&b"AMQP\x03\x01\x00\x00"[..], &sasl].concat());
+    pair.client.hear(pair.now, &[&b"AMQP\x03\x01\x00\x00"[..], &sasl].concat());
     assert_eq!(
         pair.client.all(),
-        [Happening::Closed(Some(ConnectionError::NoSaslMechanism(
-            "GSSAPI".to_owned()
-        )))]
+        [Happening::Closed(Some(ConnectionError::NoSaslMechanism("GSSAPI".to_owned())))]
     );
 }
 
@@ -92,17 +73,11 @@ fn what_python_pipelines_is_understood_in_one_piece() {
     let open = assemble("00 53 10 c0 < 01 a1 < 'py' > >");
     flight.extend(frame(0, &open));
     for meaning in [first_begin(65_536), attach("pipelined", 1, Role::Sender)] {
-        flight.extend(frame(
-            1,
-            &crate::list::write(&meaning).expect("it can be written"),
-        ));
+        flight.extend(frame(1, &crate::list::write(&meaning).expect("it can be written")));
     }
     wire.say_bytes(&flight);
     assert_eq!(wire.server.next(), Some(Happening::Opened));
-    assert!(matches!(
-        wire.server.next(),
-        Some(Happening::SessionBegan(_))
-    ));
+    assert!(matches!(wire.server.next(), Some(Happening::SessionBegan(_))));
     assert_eq!(wire.server.requested().1.name, "pipelined");
     assert_eq!(&wire.raw_reply()[..8], b"AMQP\x00\x01\x00\x00");
 }
@@ -111,27 +86,15 @@ fn what_python_pipelines_is_understood_in_one_piece() {
 fn links_can_be_attached_before_the_session_is_confirmed() {
     converse(&Setup::default(), |pair| {
         pair.open();
-        let session = pair
-            .client
-            .connection
-            .begin_session()
-            .expect("the connection is open");
-        let link = pair
-            .client
-            .connection
-            .attach_receiver(session, LinkOptions { ..options("early") });
+        let session = pair.client.connection.begin_session().expect("the connection is open");
+        let link = pair.client.connection.attach_receiver(session, LinkOptions { ..options("early") });
         let link = link.expect("there is room");
         pair.client.connection.set_credit(link, 3);
         pair.talk();
-        assert!(matches!(
-            pair.server.next(),
-            Some(Happening::SessionBegan(_))
-        ));
+        assert!(matches!(pair.server.next(), Some(Happening::SessionBegan(_))));
         let (theirs, _) = pair.server.requested();
         assert_eq!(pair.server.next(), Some(Happening::Credit(theirs)));
-        pair.server
-            .connection
-            .accept_link(theirs, Default::default());
+        pair.server.connection.accept_link(theirs, Default::default());
         assert_eq!(pair.server.send(theirs, b"now", true), Ok(0));
         pair.talk();
         assert_eq!(pair.client.messages().len(), 1);
@@ -141,21 +104,12 @@ fn links_can_be_attached_before_the_session_is_confirmed() {
 
 #[test]
 fn a_stranger_is_told_which_protocol_is_spoken() {
-    for greeting in [
-        &b"GET / HTTP/1.1\r\n"[..],
-        b"AMQP\x00\x00\x09\x01",
-        b"AMQP\x02\x01\x00\x00",
-    ] {
+    for greeting in [&b"GET / HTTP/1.1\r\n"[..], b"AMQP\x00\x00\x09\x01", b"AMQP\x02\x01\x00\x00"] {
         let mut wire = Wire::new(amqp::connection::Config::default());
         wire.say_bytes(greeting);
         assert_eq!(wire.raw_reply(), b"AMQP\x03\x01\x00\x00");
         let header = greeting[..8].try_into().expect("eight bytes");
-        assert_eq!(
-            wire.server.all(),
-            [Happening::Closed(Some(ConnectionError::ProtocolHeader(
-                header
-            )))]
-        );
+        assert_eq!(wire.server.all(), [Happening::Closed(Some(ConnectionError::ProtocolHeader(header)))]);
         assert!(wire.server.connection.is_closed());
     }
 }
@@ -163,9 +117,7 @@ fn a_stranger_is_told_which_protocol_is_spoken() {
 #[test]
 fn a_bare_header_is_answered_with_sasl_where_nobody_may_be_anonymous() {
     use amqp::connection::{Config, SaslServer};
-    let sasl = SaslServer {
-        verify: std::sync::Arc::new(|_| false),
-    };
+    let sasl = SaslServer { verify: std::sync::Arc::new(|_| false) };
     let now = crate::pair::start();
     let mut server = crate::pair::End::new(amqp::Connection::server(Config::default(), sasl, now));
     server.hear(now, b"AMQP\x00\x01\x00\x00");
@@ -178,11 +130,7 @@ fn close_is_answered_with_close() {
     for by_client in [true, false] {
         converse(&Setup::default(), |pair| {
             pair.attach_sender(Default::default());
-            let closing = if by_client {
-                &mut pair.client
-            } else {
-                &mut pair.server
-            };
+            let closing = if by_client { &mut pair.client } else { &mut pair.server };
             closing.connection.close(None);
             pair.talk();
             assert_eq!(pair.client.all(), [Happening::Closed(None)]);
@@ -198,12 +146,7 @@ fn the_peer_learns_with_what_error_a_connection_was_closed() {
         let error = Error::new(ErrorCondition::CONNECTION_FORCED, "idle for too long");
         pair.server.connection.close(Some(error.clone()));
         pair.talk();
-        assert_eq!(
-            pair.client.all(),
-            [Happening::Closed(Some(ConnectionError::ClosedByPeer(
-                error
-            )))]
-        );
+        assert_eq!(pair.client.all(), [Happening::Closed(Some(ConnectionError::ClosedByPeer(error)))]);
         assert_eq!(pair.server.all(), [Happening::Closed(None)]);
     });
 }
@@ -212,17 +155,12 @@ fn the_peer_learns_with_what_error_a_connection_was_closed() {
 fn nothing_is_said_after_close() {
     converse(&Setup::default(), |pair| {
         let (link, theirs) = pair.attach_receiver(options("link"));
-        let session = pair
-            .server
-            .connection
-            .session_of(theirs)
-            .expect("the link is there");
+        let session = pair.server.connection.session_of(theirs).expect("the link is there");
         for end in [&mut pair.client, &mut pair.server] {
             end.connection.close(None);
         }
         let closes = |end: &mut crate::pair::End, now| {
-            end.connection
-                .settle(session, 0, 9, amqp::performative::DeliveryState::Accepted);
+            end.connection.settle(session, 0, 9, amqp::performative::DeliveryState::Accepted);
             end.connection.end_session(session, None);
             let said = end.connection.poll_output(now).to_vec();
             crate::wire::frames(said)

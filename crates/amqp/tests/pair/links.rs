@@ -16,10 +16,7 @@ fn an_accepted_link_echoes_what_was_asked_for() {
         let (session, _) = pair.begin();
         let asked = LinkOptions {
             source: Source {
-                filter: vec![(
-                    "from".into(),
-                    Value::Described(Box::new(("a:b".into(), "offset".into()))),
-                )],
+                filter: vec![("from".into(), Value::Described(Box::new(("a:b".into(), "offset".into()))))],
                 ..Source::new("hub/ConsumerGroups/$Default/Partitions/0")
             },
             sender_settle_mode: SenderSettleMode::Settled,
@@ -27,11 +24,7 @@ fn an_accepted_link_echoes_what_was_asked_for() {
             properties: vec![("epoch".into(), Value::Long(3))],
             ..options("reader")
         };
-        let link = pair
-            .client
-            .connection
-            .attach_receiver(session, asked.clone())
-            .expect("there is room");
+        let link = pair.client.connection.attach_receiver(session, asked.clone()).expect("there is room");
         pair.talk();
         let (theirs, request) = pair.server.requested();
         assert_eq!(request.property("epoch"), Some(&Value::Long(3)));
@@ -47,9 +40,7 @@ fn an_accepted_link_echoes_what_was_asked_for() {
             },
         );
         pair.talk();
-        let Some(Happening::LinkAttached(attached, reply)) = pair.client.next() else {
-            panic!("no reply")
-        };
+        let Some(Happening::LinkAttached(attached, reply)) = pair.client.next() else { panic!("no reply") };
         assert_eq!(attached, link);
         assert_eq!(
             *reply,
@@ -68,9 +59,7 @@ fn an_accepted_link_echoes_what_was_asked_for() {
                 properties: vec![("tracking".into(), Value::from("x"))],
             }
         );
-        assert!(
-            pair.client.connection.is_attached(link) && pair.server.connection.is_attached(theirs)
-        );
+        assert!(pair.client.connection.is_attached(link) && pair.server.connection.is_attached(theirs));
     });
 }
 
@@ -80,14 +69,8 @@ fn a_refused_link_is_attached_to_nothing_and_then_detached_with_the_error() {
         converse(&Setup::default(), |pair| {
             let (session, _) = pair.begin();
             let link = match role {
-                Role::Sender => pair
-                    .client
-                    .connection
-                    .attach_sender(session, options("refused")),
-                Role::Receiver => pair
-                    .client
-                    .connection
-                    .attach_receiver(session, options("refused")),
+                Role::Sender => pair.client.connection.attach_sender(session, options("refused")),
+                Role::Receiver => pair.client.connection.attach_receiver(session, options("refused")),
             };
             let link = link.expect("there is room");
             pair.talk();
@@ -95,16 +78,10 @@ fn a_refused_link_is_attached_to_nothing_and_then_detached_with_the_error() {
             let (theirs, _) = pair.server.requested();
             pair.server.connection.refuse_link(theirs, error.clone());
             pair.talk();
-            assert_eq!(
-                pair.client.all(),
-                [Happening::LinkDetached(link, Some(error))]
-            );
+            assert_eq!(pair.client.all(), [Happening::LinkDetached(link, Some(error))]);
             assert_eq!(pair.server.all(), [Happening::LinkDetached(theirs, None)]);
-            let again = pair
-                .client
-                .connection
-                .attach_sender(session, options("refused"))
-                .expect("there is room");
+            let again =
+                pair.client.connection.attach_sender(session, options("refused")).expect("there is room");
             pair.accept(again, LinkAcceptance::default());
         });
     }
@@ -115,21 +92,12 @@ fn a_refusal_is_an_attach_without_ends_and_a_closing_detach() {
     let mut wire = Wire::begin(Config::default(), 10);
     wire.say(0, &attach("x", 5, Role::Sender));
     let (link, _) = wire.server.requested();
-    wire.server
-        .connection
-        .refuse_link(link, Error::new(ErrorCondition::NOT_FOUND, "gone"));
+    wire.server.connection.refuse_link(link, Error::new(ErrorCondition::NOT_FOUND, "gone"));
     let reply = wire.reply();
-    let [
-        (0, Meaning::Attach(attached)),
-        (0, Meaning::Detach(detached)),
-    ] = &reply[..]
-    else {
+    let [(0, Meaning::Attach(attached)), (0, Meaning::Detach(detached))] = &reply[..] else {
         panic!("{reply:?}")
     };
-    assert_eq!(
-        (&attached.source, &attached.target, attached.role),
-        (&None, &None, Role::Receiver)
-    );
+    assert_eq!((&attached.source, &attached.target, attached.role), (&None, &None, Role::Receiver));
     assert_eq!((detached.handle, detached.closed), (attached.handle, true));
 }
 
@@ -139,24 +107,15 @@ fn detach_is_answered_with_detach() {
         converse(&Setup::default(), |pair| {
             let (link, theirs) = pair.attach_sender(LinkAcceptance::default());
             let error = Some(Error::new(ErrorCondition::DETACH_FORCED, "idle"));
-            let (detaching, id) = if by_client {
-                (&mut pair.client, link)
-            } else {
-                (&mut pair.server, theirs)
-            };
+            let (detaching, id) =
+                if by_client { (&mut pair.client, link) } else { (&mut pair.server, theirs) };
             detaching.connection.detach_link(id, error.clone());
             detaching.connection.detach_link(id, None);
             assert!(!detaching.connection.is_attached(id));
             pair.talk();
             let seen = |own: bool| if own { None } else { error.clone() };
-            assert_eq!(
-                pair.client.all(),
-                [Happening::LinkDetached(link, seen(by_client))]
-            );
-            assert_eq!(
-                pair.server.all(),
-                [Happening::LinkDetached(theirs, seen(!by_client))]
-            );
+            assert_eq!(pair.client.all(), [Happening::LinkDetached(link, seen(by_client))]);
+            assert_eq!(pair.server.all(), [Happening::LinkDetached(theirs, seen(!by_client))]);
             assert!(pair.client.connection.sender(link).is_none());
         });
     }
@@ -166,26 +125,16 @@ fn detach_is_answered_with_detach() {
 fn a_link_detached_before_it_was_answered_is_gone_at_both_ends() {
     converse(&Setup::default(), |pair| {
         let (session, _) = pair.begin();
-        let link = pair
-            .client
-            .connection
-            .attach_sender(session, options("brief"))
-            .expect("there is room");
+        let link = pair.client.connection.attach_sender(session, options("brief")).expect("there is room");
         pair.client.connection.detach_link(link, None);
         pair.talk();
         let (theirs, _) = pair.server.requested();
         // The server decides without having seen that the link is gone already.
-        pair.server
-            .connection
-            .accept_link(theirs, LinkAcceptance::default());
+        pair.server.connection.accept_link(theirs, LinkAcceptance::default());
         pair.talk();
         assert_eq!(pair.client.all(), [Happening::LinkDetached(link, None)]);
         assert_eq!(pair.server.all(), [Happening::LinkDetached(theirs, None)]);
-        let again = pair
-            .client
-            .connection
-            .attach_sender(session, options("brief"))
-            .expect("there is room");
+        let again = pair.client.connection.attach_sender(session, options("brief")).expect("there is room");
         pair.accept(again, LinkAcceptance::default());
     });
 }
@@ -194,31 +143,15 @@ fn a_link_detached_before_it_was_answered_is_gone_at_both_ends() {
 fn an_answer_that_crosses_a_detach_is_not_taken_for_a_request() {
     converse(&Setup::default(), |pair| {
         let (session, _) = pair.begin();
-        let link = pair
-            .client
-            .connection
-            .attach_sender(session, options("brief"))
-            .expect("there is room");
+        let link = pair.client.connection.attach_sender(session, options("brief")).expect("there is room");
         pair.talk();
         let (theirs, _) = pair.server.requested();
-        pair.server
-            .connection
-            .accept_link(theirs, LinkAcceptance::default());
+        pair.server.connection.accept_link(theirs, LinkAcceptance::default());
         pair.client.connection.detach_link(link, None);
-        let again = pair
-            .client
-            .connection
-            .attach_sender(session, options("brief"))
-            .expect("there is room");
+        let again = pair.client.connection.attach_sender(session, options("brief")).expect("there is room");
         pair.talk();
-        assert_eq!(
-            pair.client.next(),
-            Some(Happening::LinkDetached(link, None))
-        );
-        assert_eq!(
-            pair.server.next(),
-            Some(Happening::LinkDetached(theirs, None))
-        );
+        assert_eq!(pair.client.next(), Some(Happening::LinkDetached(link, None)));
+        assert_eq!(pair.server.next(), Some(Happening::LinkDetached(theirs, None)));
         pair.accept(again, LinkAcceptance::default());
     });
 }
@@ -228,36 +161,18 @@ fn a_second_attach_under_a_name_takes_the_link_over() {
     let mut wire = Wire::begin(Config::default(), 10);
     wire.say(0, &attach("reader", 0, Role::Sender));
     let (first, _) = wire.server.requested();
-    wire.server
-        .connection
-        .accept_link(first, LinkAcceptance::default());
+    wire.server.connection.accept_link(first, LinkAcceptance::default());
     wire.reply();
     wire.say(0, &attach("reader", 1, Role::Sender));
     let (second, _) = wire.server.requested();
-    wire.server
-        .connection
-        .accept_link(second, LinkAcceptance::default());
+    wire.server.connection.accept_link(second, LinkAcceptance::default());
     let reply = wire.reply();
-    let [
-        (0, Meaning::Detach(detached)),
-        (0, Meaning::Attach(attached)),
-    ] = &reply[..]
-    else {
+    let [(0, Meaning::Detach(detached)), (0, Meaning::Attach(attached))] = &reply[..] else {
         panic!("{reply:?}")
     };
-    assert_eq!(
-        detached.error.as_ref().map(|error| &error.condition),
-        Some(&ErrorCondition::STOLEN)
-    );
+    assert_eq!(detached.error.as_ref().map(|error| &error.condition), Some(&ErrorCondition::STOLEN));
     assert_ne!(detached.handle, attached.handle);
-    wire.say(
-        0,
-        &Meaning::Detach(Detach {
-            handle: 0,
-            closed: true,
-            error: None,
-        }),
-    );
+    wire.say(0, &Meaning::Detach(Detach { handle: 0, closed: true, error: None }));
     assert_eq!(wire.server.all(), [Happening::LinkDetached(first, None)]);
     assert!(wire.server.connection.is_attached(second));
 }
@@ -269,18 +184,11 @@ fn a_link_stolen_before_it_was_decided_on_is_attached_first() {
     wire.say(0, &attach("reader", 1, Role::Sender));
     let (first, _) = wire.server.requested();
     let (second, _) = wire.server.requested();
-    wire.server
-        .connection
-        .accept_link(first, LinkAcceptance::default());
-    wire.server
-        .connection
-        .accept_link(second, LinkAcceptance::default());
+    wire.server.connection.accept_link(first, LinkAcceptance::default());
+    wire.server.connection.accept_link(second, LinkAcceptance::default());
     let reply = wire.reply();
-    let [
-        (0, Meaning::Attach(refused)),
-        (0, Meaning::Detach(detached)),
-        (0, Meaning::Attach(accepted)),
-    ] = &reply[..]
+    let [(0, Meaning::Attach(refused)), (0, Meaning::Detach(detached)), (0, Meaning::Attach(accepted))] =
+        &reply[..]
     else {
         panic!("{reply:?}")
     };
@@ -292,30 +200,12 @@ fn a_link_stolen_before_it_was_decided_on_is_attached_first() {
 fn a_link_that_its_peer_gives_up_before_our_decision_is_attached_before_it_is_detached() {
     let mut wire = Wire::begin(Config::default(), 10);
     wire.say(0, &attach("hasty", 0, Role::Receiver));
-    wire.say(
-        0,
-        &Meaning::Detach(Detach {
-            handle: 0,
-            closed: true,
-            error: None,
-        }),
-    );
+    wire.say(0, &Meaning::Detach(Detach { handle: 0, closed: true, error: None }));
     let (link, _) = wire.server.requested();
-    assert_eq!(
-        wire.server.next(),
-        Some(Happening::LinkDetached(link, None))
-    );
-    wire.server
-        .connection
-        .accept_link(link, LinkAcceptance::default());
+    assert_eq!(wire.server.next(), Some(Happening::LinkDetached(link, None)));
+    wire.server.connection.accept_link(link, LinkAcceptance::default());
     let reply = wire.reply();
-    assert!(
-        matches!(
-            &reply[..],
-            [(0, Meaning::Attach(_)), (0, Meaning::Detach(_))]
-        ),
-        "{reply:?}"
-    );
+    assert!(matches!(&reply[..], [(0, Meaning::Attach(_)), (0, Meaning::Detach(_))]), "{reply:?}");
 }
 
 #[test]
@@ -325,39 +215,18 @@ fn a_requested_link_can_be_detached_in_place_of_refused() {
     let (link, _) = wire.server.requested();
     wire.server.connection.detach_link(link, None);
     let reply = wire.reply();
-    assert!(
-        matches!(
-            &reply[..],
-            [(0, Meaning::Attach(_)), (0, Meaning::Detach(_))]
-        ),
-        "{reply:?}"
-    );
+    assert!(matches!(&reply[..], [(0, Meaning::Attach(_)), (0, Meaning::Detach(_))]), "{reply:?}");
 }
 
 #[test]
 fn the_same_name_serves_both_directions_and_every_session() {
     converse(&Setup::default(), |pair| {
         let (session, _) = pair.begin();
-        let other = pair
-            .client
-            .connection
-            .begin_session()
-            .expect("there is room");
-        let sender = pair
-            .client
-            .connection
-            .attach_sender(session, options("same"))
-            .expect("there is room");
-        let receiver = pair
-            .client
-            .connection
-            .attach_receiver(session, options("same"))
-            .expect("there is room");
-        let elsewhere = pair
-            .client
-            .connection
-            .attach_sender(other, options("same"))
-            .expect("there is room");
+        let other = pair.client.connection.begin_session().expect("there is room");
+        let sender = pair.client.connection.attach_sender(session, options("same")).expect("there is room");
+        let receiver =
+            pair.client.connection.attach_receiver(session, options("same")).expect("there is room");
+        let elsewhere = pair.client.connection.attach_sender(other, options("same")).expect("there is room");
         pair.talk();
         let requests: Vec<_> = pair
             .server
@@ -369,9 +238,7 @@ fn the_same_name_serves_both_directions_and_every_session() {
             })
             .collect();
         for link in requests {
-            pair.server
-                .connection
-                .accept_link(link, LinkAcceptance::default());
+            pair.server.connection.accept_link(link, LinkAcceptance::default());
         }
         pair.talk();
         for link in [sender, receiver, elsewhere] {
@@ -385,46 +252,23 @@ fn ending_a_session_takes_its_links_along() {
     for by_client in [true, false] {
         converse(&Setup::default(), |pair| {
             let (link, theirs) = pair.attach_sender(LinkAcceptance::default());
-            let session = pair
-                .client
-                .connection
-                .session_of(link)
-                .expect("the link is there");
-            let their_session = pair
-                .server
-                .connection
-                .session_of(theirs)
-                .expect("the link is there");
+            let session = pair.client.connection.session_of(link).expect("the link is there");
+            let their_session = pair.server.connection.session_of(theirs).expect("the link is there");
             pair.server.connection.set_credit(theirs, 5);
-            let error = Some(Error::new(
-                ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
-                "too much",
-            ));
+            let error = Some(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, "too much"));
             if by_client {
                 pair.client.connection.end_session(session, error.clone());
             } else {
-                pair.server
-                    .connection
-                    .end_session(their_session, error.clone());
+                pair.server.connection.end_session(their_session, error.clone());
             }
             pair.talk();
             // Both ends report the reason, whoever gave it.
             let last = |happenings: Vec<Happening>| happenings.into_iter().last();
-            assert_eq!(
-                last(pair.client.all()),
-                Some(Happening::SessionEnded(session, error.clone()))
-            );
-            assert_eq!(
-                last(pair.server.all()),
-                Some(Happening::SessionEnded(their_session, error))
-            );
+            assert_eq!(last(pair.client.all()), Some(Happening::SessionEnded(session, error.clone())));
+            assert_eq!(last(pair.server.all()), Some(Happening::SessionEnded(their_session, error)));
             assert_eq!(pair.client.connection.session_of(link), None);
             assert!(pair.server.connection.sender(theirs).is_none());
-            let again = pair
-                .client
-                .connection
-                .begin_session()
-                .expect("there is room");
+            let again = pair.client.connection.begin_session().expect("there is room");
             pair.talk();
             assert_eq!(pair.client.next(), Some(Happening::SessionBegan(again)));
         });
@@ -433,32 +277,15 @@ fn ending_a_session_takes_its_links_along() {
 
 #[test]
 fn a_client_is_kept_to_what_its_peer_allows() {
-    let setup = Setup {
-        server: Config {
-            channel_max: 1,
-            handle_max: 0,
-            ..Config::default()
-        },
-        ..Setup::default()
-    };
+    let setup =
+        Setup { server: Config { channel_max: 1, handle_max: 0, ..Config::default() }, ..Setup::default() };
     converse(&setup, |pair| {
         let (session, _) = pair.begin();
         assert!(pair.client.connection.begin_session().is_some());
-        assert!(
-            pair.client.connection.begin_session().is_none(),
-            "two channels are allowed"
-        );
-        let link = pair
-            .client
-            .connection
-            .attach_sender(session, options("one"))
-            .expect("one link is allowed");
-        assert!(
-            pair.client
-                .connection
-                .attach_sender(session, options("two"))
-                .is_none()
-        );
+        assert!(pair.client.connection.begin_session().is_none(), "two channels are allowed");
+        let link =
+            pair.client.connection.attach_sender(session, options("one")).expect("one link is allowed");
+        assert!(pair.client.connection.attach_sender(session, options("two")).is_none());
         pair.talk();
         pair.server.next();
         pair.client.next();
@@ -470,20 +297,12 @@ fn a_client_is_kept_to_what_its_peer_allows() {
 fn ids_of_links_that_are_gone_are_not_given_to_others() {
     converse(&Setup::default(), |pair| {
         let (link, theirs) = pair.attach_sender(LinkAcceptance::default());
-        let session = pair
-            .client
-            .connection
-            .session_of(link)
-            .expect("the link is there");
+        let session = pair.client.connection.session_of(link).expect("the link is there");
         pair.client.connection.detach_link(link, None);
         pair.talk();
         pair.client.all();
         pair.server.all();
-        let next = pair
-            .client
-            .connection
-            .attach_sender(session, options("next"))
-            .expect("there is room");
+        let next = pair.client.connection.attach_sender(session, options("next")).expect("there is room");
         let their_next = pair.accept(next, LinkAcceptance::default());
         assert_eq!(next.index(), link.index(), "the place is used again");
         assert_ne!(next, link);

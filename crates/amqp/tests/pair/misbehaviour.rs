@@ -11,9 +11,7 @@ fn attached(role: Role) -> (Wire, amqp::connection::LinkId) {
     let mut wire = Wire::begin(Config::default(), 100);
     wire.say(0, &attach("link", 0, role));
     let (link, _) = wire.server.requested();
-    wire.server
-        .connection
-        .accept_link(link, LinkAcceptance::default());
+    wire.server.connection.accept_link(link, LinkAcceptance::default());
     if role == Role::Sender {
         wire.server.connection.set_credit(link, 100);
     } else {
@@ -37,51 +35,15 @@ fn end_condition(wire: &mut Wire) -> String {
 fn malformed_frames_close_the_connection_with_the_condition_that_names_the_fault() {
     let open = Wire::open;
     let cases: [(&str, Vec<u8>, &str); 10] = [
-        (
-            "a size below the header's",
-            vec![0, 0, 0, 7, 2, 0, 0, 0],
-            "amqp:connection:framing-error",
-        ),
-        (
-            "a data offset below the header's",
-            vec![0, 0, 0, 8, 1, 0, 0, 0],
-            "amqp:connection:framing-error",
-        ),
-        (
-            "a data offset beyond the frame",
-            vec![0, 0, 0, 8, 3, 0, 0, 0],
-            "amqp:connection:framing-error",
-        ),
-        (
-            "a frame that is too large",
-            vec![0, 1, 0, 1, 2, 0, 0, 0],
-            "amqp:connection:framing-error",
-        ),
-        (
-            "a frame type of its own",
-            vec![0, 0, 0, 8, 2, 9, 0, 0],
-            "amqp:connection:framing-error",
-        ),
-        (
-            "a SASL frame",
-            vec![0, 0, 0, 8, 2, 1, 0, 0],
-            "amqp:connection:framing-error",
-        ),
-        (
-            "a body that is no performative",
-            frame(0, &[0x40]),
-            "amqp:decode-error",
-        ),
-        (
-            "a begin without fields",
-            frame(0, &[0x00, 0x53, 0x11, 0x45]),
-            "amqp:decode-error",
-        ),
-        (
-            "an unknown performative",
-            frame(0, &[0x00, 0x53, 0x77, 0x45]),
-            "amqp:not-allowed",
-        ),
+        ("a size below the header's", vec![0, 0, 0, 7, 2, 0, 0, 0], "amqp:connection:framing-error"),
+        ("a data offset below the header's", vec![0, 0, 0, 8, 1, 0, 0, 0], "amqp:connection:framing-error"),
+        ("a data offset beyond the frame", vec![0, 0, 0, 8, 3, 0, 0, 0], "amqp:connection:framing-error"),
+        ("a frame that is too large", vec![0, 1, 0, 1, 2, 0, 0, 0], "amqp:connection:framing-error"),
+        ("a frame type of its own", vec![0, 0, 0, 8, 2, 9, 0, 0], "amqp:connection:framing-error"),
+        ("a SASL frame", vec![0, 0, 0, 8, 2, 1, 0, 0], "amqp:connection:framing-error"),
+        ("a body that is no performative", frame(0, &[0x40]), "amqp:decode-error"),
+        ("a begin without fields", frame(0, &[0x00, 0x53, 0x11, 0x45]), "amqp:decode-error"),
+        ("an unknown performative", frame(0, &[0x00, 0x53, 0x77, 0x45]), "amqp:not-allowed"),
         (
             "a second open",
             frame(0, &crate::list::assemble("00 53 10 c0 < 01 a1 < 'x' > >")),
@@ -93,16 +55,9 @@ fn malformed_frames_close_the_connection_with_the_condition_that_names_the_fault
         wire.say_bytes(&bytes);
         assert_eq!(wire.close_condition(), condition, "{name}");
         let happened = wire.server.all();
-        assert!(
-            matches!(&happened[..], [Happening::Closed(Some(_))]),
-            "{name}: {happened:?}"
-        );
+        assert!(matches!(&happened[..], [Happening::Closed(Some(_))]), "{name}: {happened:?}");
         wire.say(0, &Meaning::Close(Close { error: None }));
-        assert_eq!(
-            (wire.reply(), wire.server.all()),
-            (Vec::new(), Vec::new()),
-            "{name}: nothing follows"
-        );
+        assert_eq!((wire.reply(), wire.server.all()), (Vec::new(), Vec::new()), "{name}: nothing follows");
     }
 }
 
@@ -113,32 +68,21 @@ fn a_frame_of_the_maximum_size_is_taken() {
     let largest = vec![1; 65_536 - overhead];
     wire.say_body(0, &transfer(0, Some(0), false, &largest));
     assert_eq!(wire.server.messages()[0].bytes, largest);
-    wire.say_body(
-        0,
-        &transfer(0, Some(1), false, &[&largest[..], &[1]].concat()),
-    );
+    wire.say_body(0, &transfer(0, Some(1), false, &[&largest[..], &[1]].concat()));
     let reply = wire.reply();
-    let Some((0, Meaning::Close(Close { error: Some(error) }))) = reply.last() else {
-        panic!("{reply:?}")
-    };
+    let Some((0, Meaning::Close(Close { error: Some(error) }))) = reply.last() else { panic!("{reply:?}") };
     assert_eq!(error.condition, ErrorCondition::FRAMING_ERROR);
 }
 
 #[test]
 fn extended_headers_are_skipped() {
     let mut wire = Wire::open(Config::default());
-    let mut begin = frame(
-        0,
-        &crate::list::write(&first_begin(10)).expect("it can be written"),
-    );
+    let mut begin = frame(0, &crate::list::write(&first_begin(10)).expect("it can be written"));
     begin.splice(8..8, [0xde, 0xad, 0xbe, 0xef]);
     begin[3] += 4;
     begin[4] = 3;
     wire.say_bytes(&begin);
-    assert!(matches!(
-        wire.server.next(),
-        Some(Happening::SessionBegan(_))
-    ));
+    assert!(matches!(wire.server.next(), Some(Happening::SessionBegan(_))));
 }
 
 #[test]
@@ -148,35 +92,20 @@ fn performatives_before_open_are_not_allowed() {
     wire.say(0, &first_begin(10));
     let happened = wire.server.all();
     assert!(
-        matches!(
-            &happened[..],
-            [Happening::Closed(Some(
-                ConnectionError::UnexpectedPerformative { .. }
-            ))]
-        ),
+        matches!(&happened[..], [Happening::Closed(Some(ConnectionError::UnexpectedPerformative { .. }))]),
         "{happened:?}"
     );
     let said = wire.raw_reply();
     let frames = crate::wire::frames(said[8..].to_vec());
     assert!(
-        matches!(
-            &frames[..],
-            [
-                (0, Meaning::Open(_)),
-                (0, Meaning::Close(Close { error: Some(_) }))
-            ]
-        ),
+        matches!(&frames[..], [(0, Meaning::Open(_)), (0, Meaning::Close(Close { error: Some(_) }))]),
         "{frames:?}"
     );
 }
 
 #[test]
 fn frames_for_a_channel_without_a_session_close_the_connection() {
-    let detach = Meaning::Detach(Detach {
-        handle: 0,
-        closed: true,
-        error: None,
-    });
+    let detach = Meaning::Detach(Detach { handle: 0, closed: true, error: None });
     for body in [
         transfer(0, Some(0), false, b"m"),
         crate::list::write(&detach).expect("it can be written"),
@@ -187,21 +116,13 @@ fn frames_for_a_channel_without_a_session_close_the_connection() {
         let mut wire = Wire::begin(Config::default(), 10);
         wire.say_body(3, &body);
         assert_eq!(wire.close_condition(), "amqp:connection:framing-error");
-        assert_eq!(
-            wire.server.all(),
-            [Happening::Closed(Some(ConnectionError::UnknownChannel(3)))]
-        );
+        assert_eq!(wire.server.all(), [Happening::Closed(Some(ConnectionError::UnknownChannel(3)))]);
     }
 }
 
 #[test]
 fn sessions_and_links_stop_at_the_limits_that_were_announced() {
-    let limits = Config {
-        channel_max: 1,
-        handle_max: 2,
-        links_max: 4,
-        ..Config::default()
-    };
+    let limits = Config { channel_max: 1, handle_max: 2, links_max: 4, ..Config::default() };
     let mut wire = Wire::begin(limits.clone(), 10);
     wire.say(1, &first_begin(10));
     wire.say(2, &first_begin(10));
@@ -265,10 +186,9 @@ fn a_handle_in_use_ends_the_session() {
 
 #[test]
 fn handles_without_a_link_end_the_session() {
-    for body in [
-        transfer(9, Some(0), false, b"m"),
-        crate::list::write(&credit(9, 1)).expect("it can be written"),
-    ] {
+    for body in
+        [transfer(9, Some(0), false, b"m"), crate::list::write(&credit(9, 1)).expect("it can be written")]
+    {
         let (mut wire, _) = attached(Role::Sender);
         wire.say_body(0, &body);
         assert_eq!(end_condition(&mut wire), "amqp:session:unattached-handle");
@@ -278,11 +198,7 @@ fn handles_without_a_link_end_the_session() {
 #[test]
 fn a_link_detached_twice_is_detached_once() {
     let (mut wire, link) = attached(Role::Sender);
-    let detach = Meaning::Detach(Detach {
-        handle: 0,
-        closed: true,
-        error: None,
-    });
+    let detach = Meaning::Detach(Detach { handle: 0, closed: true, error: None });
     wire.say(0, &detach);
     wire.say(0, &detach);
     assert_eq!(wire.server.all(), [Happening::LinkDetached(link, None)]);
@@ -298,32 +214,16 @@ fn what_comes_on_a_session_that_was_ended_is_discarded_until_the_peer_ends_it_to
     wire.say_body(0, &transfer(0, Some(1), false, b"m"));
     wire.say(0, &attach("late", 1, Role::Sender));
     wire.say(0, &credit(7, 1));
-    wire.say(
-        0,
-        &Meaning::Detach(Detach {
-            handle: 8,
-            closed: true,
-            error: None,
-        }),
-    );
+    wire.say(0, &Meaning::Detach(Detach { handle: 8, closed: true, error: None }));
     wire.server.connection.set_credit(link, 50);
     wire.server.connection.detach_link(link, None);
     assert_eq!((wire.reply(), wire.server.all()), (Vec::new(), Vec::new()));
     wire.say(0, &Meaning::End(End { error: None }));
     let happened = wire.server.all();
-    let [Happening::SessionEnded(_, Some(error))] = &happened[..] else {
-        panic!("{happened:?}")
-    };
-    assert_eq!(
-        error.condition,
-        ErrorCondition::UNATTACHED_HANDLE,
-        "our own reason is reported"
-    );
+    let [Happening::SessionEnded(_, Some(error))] = &happened[..] else { panic!("{happened:?}") };
+    assert_eq!(error.condition, ErrorCondition::UNATTACHED_HANDLE, "our own reason is reported");
     wire.say(0, &first_begin(10));
-    assert!(matches!(
-        wire.server.next(),
-        Some(Happening::SessionBegan(_))
-    ));
+    assert!(matches!(wire.server.next(), Some(Happening::SessionBegan(_))));
 }
 
 #[test]
@@ -334,14 +234,11 @@ fn a_link_requested_before_a_violation_is_not_answered_after_it() {
         wire.say_body(0, &transfer(9, Some(0), false, b"m"));
         let (link, _) = wire.server.requested();
         if decide {
+            wire.server.connection.accept_link(link, LinkAcceptance::default());
+        } else {
             wire.server
                 .connection
-                .accept_link(link, LinkAcceptance::default());
-        } else {
-            wire.server.connection.refuse_link(
-                link,
-                amqp::performative::Error::new(ErrorCondition::NOT_FOUND, ""),
-            );
+                .refuse_link(link, amqp::performative::Error::new(ErrorCondition::NOT_FOUND, ""));
         }
         assert_eq!(end_condition(&mut wire), "amqp:session:unattached-handle");
         assert_eq!(wire.reply(), []);
@@ -390,15 +287,8 @@ fn an_aborted_delivery_is_not_reported() {
     let arrived = wire.server.messages();
     assert_eq!(arrived.len(), 1);
     assert_eq!((arrived[0].id, &arrived[0].bytes[..]), (1, &b"whole"[..]));
-    assert_eq!(
-        wire.server.connection.credit(link),
-        98,
-        "an aborted delivery has used its credit"
-    );
-    wire.say_notation(
-        0,
-        "00 53 14 c0 < 0a 43 52 02 a0 < 01 > 43 42 42 40 40 40 41 >",
-    );
+    assert_eq!(wire.server.connection.credit(link), 98, "an aborted delivery has used its credit");
+    wire.say_notation(0, "00 53 14 c0 < 0a 43 52 02 a0 < 01 > 43 42 42 40 40 40 41 >");
     assert_eq!(wire.server.messages(), [], "aborted in its only frame");
 }
 
@@ -407,9 +297,7 @@ fn deliveries_of_two_links_may_be_interleaved() {
     let (mut wire, first) = attached(Role::Sender);
     wire.say(0, &attach("second", 1, Role::Sender));
     let (second, _) = wire.server.requested();
-    wire.server
-        .connection
-        .accept_link(second, LinkAcceptance::default());
+    wire.server.connection.accept_link(second, LinkAcceptance::default());
     wire.server.connection.set_credit(second, 10);
     wire.reply();
     wire.say_body(0, &transfer(0, Some(0), true, b"a"));
@@ -417,28 +305,16 @@ fn deliveries_of_two_links_may_be_interleaved() {
     wire.say_body(0, &transfer(0, None, true, b"b"));
     wire.say_body(0, &transfer(1, None, false, b"2"));
     wire.say_body(0, &transfer(0, None, false, b"c"));
-    let arrived: Vec<_> = wire
-        .server
-        .messages()
-        .into_iter()
-        .map(|message| (message.link, message.id, message.bytes))
-        .collect();
-    assert_eq!(
-        arrived,
-        [(second, 1, b"12".to_vec()), (first, 0, b"abc".to_vec())]
-    );
+    let arrived: Vec<_> =
+        wire.server.messages().into_iter().map(|message| (message.link, message.id, message.bytes)).collect();
+    assert_eq!(arrived, [(second, 1, b"12".to_vec()), (first, 0, b"abc".to_vec())]);
 }
 
 #[test]
 fn outcomes_of_deliveries_that_were_never_sent_are_no_news() {
     let (mut wire, link) = attached(Role::Receiver);
     assert_eq!(wire.server.send(link, b"m", false), Ok(0));
-    for (first, last) in [
-        (1, u32::MAX),
-        (5, 4),
-        (u32::MAX, u32::MAX),
-        (0x8000_0000, 0x9000_0000),
-    ] {
+    for (first, last) in [(1, u32::MAX), (5, 4), (u32::MAX, u32::MAX), (0x8000_0000, 0x9000_0000)] {
         wire.say(
             0,
             &Meaning::Disposition(Disposition {
@@ -463,14 +339,7 @@ fn what_comes_on_a_link_that_is_being_detached_is_discarded() {
     wire.say_body(0, &transfer(0, Some(0), false, b"m"));
     wire.say(0, &credit(0, 5));
     assert_eq!((wire.reply(), wire.server.all()), (Vec::new(), Vec::new()));
-    wire.say(
-        0,
-        &Meaning::Detach(Detach {
-            handle: 0,
-            closed: true,
-            error: None,
-        }),
-    );
+    wire.say(0, &Meaning::Detach(Detach { handle: 0, closed: true, error: None }));
     assert_eq!(wire.server.all(), [Happening::LinkDetached(link, None)]);
 }
 
@@ -479,10 +348,7 @@ fn an_idle_connection_holds_nothing_of_its_last_input() {
     let (mut wire, _) = attached(Role::Sender);
     let mut input = bytes::BytesMut::from(&frame(0, &transfer(0, Some(0), false, b"m"))[..]);
     let now = crate::pair::start();
-    wire.server
-        .connection
-        .handle_input(now, &mut input)
-        .expect("it is well-formed");
+    wire.server.connection.handle_input(now, &mut input).expect("it is well-formed");
     assert_eq!(wire.server.messages().len(), 1);
     assert!(
         input.try_reclaim(frame(0, &transfer(0, Some(0), false, b"m")).len()),

@@ -47,21 +47,12 @@ pub(crate) fn run(script: &[u8]) {
         incoming_window: 1 + u32::from(choice & 7),
         ..Config::default()
     };
-    let setup = Setup {
-        client: config(windows),
-        server: config(windows >> 3),
-        ..Setup::default()
-    };
+    let setup = Setup { client: config(windows), server: config(windows >> 3), ..Setup::default() };
     let mut pair = Pair::new(&setup, Cut::Nowhere);
     let mut directions = attach_both_ways(&mut pair);
     for step in script.chunks_exact(2) {
         let by_client = step[0] & 1 == 0;
-        apply(
-            &mut pair,
-            &mut directions,
-            by_client,
-            operation(step[0] >> 1, step[1]),
-        );
+        apply(&mut pair, &mut directions, by_client, operation(step[0] >> 1, step[1]));
         notice(&mut pair, &mut directions);
     }
     finish(&mut pair, &mut directions);
@@ -70,14 +61,8 @@ pub(crate) fn run(script: &[u8]) {
 fn operation(kind: u8, detail: u8) -> Operation {
     match kind % 16 {
         0..=2 => Operation::Grant(u32::from(detail % 12)),
-        3..=7 => Operation::Send {
-            length: usize::from(detail >> 1) * 40,
-            settled: detail & 1 == 1,
-        },
-        8 | 9 => Operation::Settle {
-            count: usize::from(detail >> 1),
-            rejected: detail & 1 == 1,
-        },
+        3..=7 => Operation::Send { length: usize::from(detail >> 1) * 40, settled: detail & 1 == 1 },
+        8 | 9 => Operation::Settle { count: usize::from(detail >> 1), rejected: detail & 1 == 1 },
         10 => Operation::CallOff,
         11 => Operation::Drain,
         _ => Operation::Carry,
@@ -86,21 +71,9 @@ fn operation(kind: u8, detail: u8) -> Operation {
 
 fn attach_both_ways(pair: &mut Pair) -> [Direction; 2] {
     let (out, their_in) = pair.attach_sender(LinkAcceptance::default());
-    let session = pair
-        .client
-        .connection
-        .session_of(out)
-        .expect("the link is there");
-    let their_session = pair
-        .server
-        .connection
-        .session_of(their_in)
-        .expect("the link is there");
-    let back = pair
-        .client
-        .connection
-        .attach_receiver(session, options("back"))
-        .expect("there is room");
+    let session = pair.client.connection.session_of(out).expect("the link is there");
+    let their_session = pair.server.connection.session_of(their_in).expect("the link is there");
+    let back = pair.client.connection.attach_receiver(session, options("back")).expect("there is room");
     let their_out = pair.accept(back, LinkAcceptance::default());
     let direction = |sender, receiver, receiver_session| Direction {
         sender,
@@ -111,43 +84,27 @@ fn attach_both_ways(pair: &mut Pair) -> [Direction; 2] {
         to_settle: VecDeque::new(),
         unsettled: VecDeque::new(),
     };
-    [
-        direction(out, their_in, their_session),
-        direction(their_out, back, session),
-    ]
+    [direction(out, their_in, their_session), direction(their_out, back, session)]
 }
 
 fn apply(pair: &mut Pair, [out, back]: &mut [Direction; 2], by_client: bool, operation: Operation) {
-    let (end, sending, receiving) = if by_client {
-        (&mut pair.client, out, back)
-    } else {
-        (&mut pair.server, back, out)
-    };
+    let (end, sending, receiving) =
+        if by_client { (&mut pair.client, out, back) } else { (&mut pair.server, back, out) };
     match operation {
         Operation::Grant(credit) => end.connection.set_credit(receiving.receiver, credit),
         Operation::Drain => end.connection.drain(receiving.receiver),
         Operation::Settle { count, rejected } => {
-            let outcome = if rejected {
-                DeliveryState::Rejected(None)
-            } else {
-                DeliveryState::Accepted
-            };
+            let outcome = if rejected { DeliveryState::Rejected(None) } else { DeliveryState::Accepted };
             let count = count.min(receiving.to_settle.len());
             for id in receiving.to_settle.drain(..count) {
-                end.connection
-                    .settle(receiving.receiver_session, id, id, outcome.clone());
+                end.connection.settle(receiving.receiver_session, id, id, outcome.clone());
                 let waiting = receiving.unsettled.iter_mut().find(|(sent, _)| *sent == id);
                 waiting.expect("what is settled was sent unsettled").1 = Some(outcome.clone());
             }
         }
         Operation::Send { length, settled } => sending.send(end, length, settled),
         Operation::CallOff => {
-            if end
-                .connection
-                .sender(sending.sender)
-                .expect("the link is there")
-                .abort_waiting()
-            {
+            if end.connection.sender(sending.sender).expect("the link is there").abort_waiting() {
                 let (id, _, settled) = sending.expected.pop_back().expect("the last message waits");
                 if !settled {
                     assert_eq!(sending.unsettled.pop_back(), Some((id, None)));
@@ -160,9 +117,7 @@ fn apply(pair: &mut Pair, [out, back]: &mut [Direction; 2], by_client: bool, ope
 
 impl Direction {
     fn send(&mut self, end: &mut End, length: usize, settled: bool) {
-        let message: Vec<u8> = (0..length)
-            .map(|index| (index as u32 ^ self.sent) as u8)
-            .collect();
+        let message: Vec<u8> = (0..length).map(|index| (index as u32 ^ self.sent) as u8).collect();
         let credit = end.connection.credit(self.sender);
         match end.send(self.sender, &message, settled) {
             Ok(id) => {
@@ -208,10 +163,7 @@ fn notice(pair: &mut Pair, [out, back]: &mut [Direction; 2]) {
                     }
                 }
                 Happening::DrainRequested(link) => {
-                    end.connection
-                        .sender(link)
-                        .expect("the link is there")
-                        .drained();
+                    end.connection.sender(link).expect("the link is there").drained();
                 }
                 Happening::Credit(_) | Happening::WindowOpen(_) | Happening::Drained(_) => {}
                 other => panic!("{other:?}"),
@@ -226,46 +178,21 @@ fn finish(pair: &mut Pair, directions: &mut [Direction; 2]) {
         pair.talk();
         notice(pair, directions);
         for by_client in [true, false] {
-            apply(
-                pair,
-                directions,
-                by_client,
-                Operation::Settle {
-                    count: usize::MAX,
-                    rejected: false,
-                },
-            );
+            apply(pair, directions, by_client, Operation::Settle { count: usize::MAX, rejected: false });
             apply(pair, directions, by_client, Operation::Grant(3));
         }
     }
     pair.talk();
     notice(pair, directions);
     for by_client in [true, false] {
-        apply(
-            pair,
-            directions,
-            by_client,
-            Operation::Send {
-                length: 7,
-                settled: true,
-            },
-        );
+        apply(pair, directions, by_client, Operation::Send { length: 7, settled: true });
     }
     pair.talk();
     notice(pair, directions);
     let last_ids = directions.each_ref().map(|direction| direction.sent);
     for direction in directions {
-        assert!(
-            direction.expected.is_empty(),
-            "all has arrived: {direction:?}"
-        );
-        assert!(
-            direction.unsettled.is_empty(),
-            "all is settled: {direction:?}"
-        );
+        assert!(direction.expected.is_empty(), "all has arrived: {direction:?}");
+        assert!(direction.unsettled.is_empty(), "all is settled: {direction:?}");
     }
-    assert!(
-        last_ids.iter().all(|sent| *sent > 0),
-        "links are usable to the end"
-    );
+    assert!(last_ids.iter().all(|sent| *sent > 0), "links are usable to the end");
 }

@@ -39,14 +39,8 @@ pub(crate) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            client: Config {
-                container_id: "client".to_owned(),
-                ..Config::default()
-            },
-            server: Config {
-                container_id: "server".to_owned(),
-                ..Config::default()
-            },
+            client: Config { container_id: "client".to_owned(), ..Config::default() },
+            server: Config { container_id: "server".to_owned(), ..Config::default() },
             sasl: SaslClient::Anonymous,
         }
     }
@@ -117,11 +111,7 @@ impl Pair {
             }),
         };
         Self {
-            client: End::new(Connection::client(
-                setup.client.clone(),
-                setup.sasl.clone(),
-                now,
-            )),
+            client: End::new(Connection::client(setup.client.clone(), setup.sasl.clone(), now)),
             server: End::new(Connection::server(setup.server.clone(), verify, now)),
             now,
             cut,
@@ -165,25 +155,13 @@ impl Pair {
         let end = self.now + duration;
         self.talk();
         loop {
-            let deadlines = [
-                self.client.connection.poll_timeout(),
-                self.server.connection.poll_timeout(),
-            ];
-            let Some(next) = deadlines
-                .into_iter()
-                .flatten()
-                .min()
-                .filter(|next| *next <= end)
-            else {
+            let deadlines = [self.client.connection.poll_timeout(), self.server.connection.poll_timeout()];
+            let Some(next) = deadlines.into_iter().flatten().min().filter(|next| *next <= end) else {
                 break;
             };
             self.now = self.now.max(next);
             for peer in [&mut self.client, &mut self.server] {
-                if peer
-                    .connection
-                    .poll_timeout()
-                    .is_some_and(|deadline| deadline <= self.now)
-                {
+                if peer.connection.poll_timeout().is_some_and(|deadline| deadline <= self.now) {
                     peer.connection.handle_timeout(self.now);
                     peer.look();
                 }
@@ -212,11 +190,7 @@ impl Pair {
     /// Opens, and begins a session of the client. Both ends' ids of it.
     pub(crate) fn begin(&mut self) -> (SessionId, SessionId) {
         self.open();
-        let session = self
-            .client
-            .connection
-            .begin_session()
-            .expect("the connection is open");
+        let session = self.client.connection.begin_session().expect("the connection is open");
         self.talk();
         assert_eq!(self.client.next(), Some(Happening::SessionBegan(session)));
         match self.server.next() {
@@ -228,22 +202,14 @@ impl Pair {
     /// Opens, begins, and attaches a link by which the client sends. Both ends' ids of it.
     pub(crate) fn attach_sender(&mut self, acceptance: LinkAcceptance) -> (LinkId, LinkId) {
         let (session, _) = self.begin();
-        let link = self
-            .client
-            .connection
-            .attach_sender(session, options("link"))
-            .expect("there is room");
+        let link = self.client.connection.attach_sender(session, options("link")).expect("there is room");
         (link, self.accept(link, acceptance))
     }
 
     /// Opens, begins, and attaches a link by which the client receives. Both ends' ids of it.
     pub(crate) fn attach_receiver(&mut self, options: LinkOptions) -> (LinkId, LinkId) {
         let (session, _) = self.begin();
-        let link = self
-            .client
-            .connection
-            .attach_receiver(session, options)
-            .expect("there is room");
+        let link = self.client.connection.attach_receiver(session, options).expect("there is room");
         (link, self.accept(link, LinkAcceptance::default()))
     }
 
@@ -262,13 +228,7 @@ impl Pair {
 
 impl End {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self {
-            connection,
-            happened: VecDeque::new(),
-            log: Vec::new(),
-            input: BytesMut::new(),
-            received: 0,
-        }
+        Self { connection, happened: VecDeque::new(), log: Vec::new(), input: BytesMut::new(), received: 0 }
     }
 
     /// The next thing that happened.
@@ -303,21 +263,9 @@ impl End {
     }
 
     /// Sends a message with an empty tag.
-    pub(crate) fn send(
-        &mut self,
-        link: LinkId,
-        message: &[u8],
-        settled: bool,
-    ) -> Result<u32, SendError> {
-        let delivery = NewDelivery {
-            tag: b"tag",
-            format: 0,
-            settled,
-        };
-        self.connection
-            .sender(link)
-            .ok_or(SendError::NotAttached)?
-            .send(&delivery, &[message])
+    pub(crate) fn send(&mut self, link: LinkId, message: &[u8], settled: bool) -> Result<u32, SendError> {
+        let delivery = NewDelivery { tag: b"tag", format: 0, settled };
+        self.connection.sender(link).ok_or(SendError::NotAttached)?.send(&delivery, &[message])
     }
 
     /// Hands `bytes` to the connection as if the peer had sent them.
@@ -346,19 +294,13 @@ impl End {
             Event::WindowOpen(session) => Happening::WindowOpen(session),
             Event::DrainRequested(link) => Happening::DrainRequested(link),
             Event::Drained(link) => Happening::Drained(link),
-            Event::Outcome {
-                first, last, state, ..
-            } => Happening::Outcome(first, last, state),
-            Event::OutcomeProposed {
-                first,
-                last,
-                state,
-                is_known,
-                ..
-            } => Happening::OutcomeProposed(first, last, state, is_known),
-            Event::SettledBySender {
-                first, last, state, ..
-            } => Happening::SettledBySender(first, last, state),
+            Event::Outcome { first, last, state, .. } => Happening::Outcome(first, last, state),
+            Event::OutcomeProposed { first, last, state, is_known, .. } => {
+                Happening::OutcomeProposed(first, last, state, is_known)
+            }
+            Event::SettledBySender { first, last, state, .. } => {
+                Happening::SettledBySender(first, last, state)
+            }
             Event::Closed(error) => Happening::Closed(error),
             Event::Deliveries(deliveries) => {
                 for delivery in deliveries.items() {
@@ -407,10 +349,7 @@ fn carry(now: Instant, from: &mut End, to: &mut End, cut: Cut) -> bool {
 }
 
 /// The time at which a conversation starts. Only the distance from it matters.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an instant can be had from nowhere else"
-)]
+#[expect(clippy::disallowed_methods, reason = "an instant can be had from nowhere else")]
 pub(crate) fn start() -> Instant {
     Instant::now()
 }
@@ -438,14 +377,8 @@ pub(crate) fn converse(setup: &Setup, script: impl Fn(&mut Pair)) {
     let whole = hold(Cut::Nowhere);
     let check = |cut| {
         let pair = hold(cut);
-        assert_eq!(
-            pair.client.log, whole.client.log,
-            "what the client saw with {cut:?}"
-        );
-        assert_eq!(
-            pair.server.log, whole.server.log,
-            "what the server saw with {cut:?}"
-        );
+        assert_eq!(pair.client.log, whole.client.log, "what the client saw with {cut:?}");
+        assert_eq!(pair.server.log, whole.server.log, "what the server saw with {cut:?}");
     };
     check(Cut::Everywhere);
     for offset in offsets(whole.server.received) {

@@ -1,9 +1,7 @@
 //! Receivers that settle after the sender, where the application has the answer to their outcomes.
 
 use amqp::codec::{Symbol, Value};
-use amqp::connection::{
-    Config, LinkAcceptance, LinkId, LinkOptions, NewDelivery, OutcomeAnswers, SessionId,
-};
+use amqp::connection::{Config, LinkAcceptance, LinkId, LinkOptions, NewDelivery, OutcomeAnswers, SessionId};
 use amqp::performative::{
     DeliveryState, Disposition, Error, ErrorCondition, ReceiverSettleMode, Role, Source,
 };
@@ -21,30 +19,18 @@ fn answering() -> Config {
 }
 
 fn setup() -> Setup {
-    Setup {
-        server: answering(),
-        ..Setup::default()
-    }
+    Setup { server: answering(), ..Setup::default() }
 }
 
 /// A client that has received so many messages and has settled none: its session, and the server's.
 fn receiving(pair: &mut Pair, messages: u32) -> (SessionId, SessionId) {
     let (session, server_session) = pair.begin();
-    let asked = LinkOptions {
-        receiver_settle_mode: ReceiverSettleMode::Second,
-        ..options("reader")
-    };
-    let link = pair
-        .client
-        .connection
-        .attach_receiver(session, asked)
-        .expect("there is room");
+    let asked = LinkOptions { receiver_settle_mode: ReceiverSettleMode::Second, ..options("reader") };
+    let link = pair.client.connection.attach_receiver(session, asked).expect("there is room");
     pair.client.connection.set_credit(link, messages);
     pair.talk();
     let (theirs, _) = pair.server.requested();
-    pair.server
-        .connection
-        .accept_link(theirs, LinkAcceptance::default());
+    pair.server.connection.accept_link(theirs, LinkAcceptance::default());
     pair.talk();
     send(pair, theirs, messages);
     pair.talk();
@@ -55,11 +41,7 @@ fn receiving(pair: &mut Pair, messages: u32) -> (SessionId, SessionId) {
 
 fn send(pair: &mut Pair, link: LinkId, messages: u32) {
     let mut sender = pair.server.connection.sender(link).expect("it is there");
-    let delivery = NewDelivery {
-        tag: &[1; 16],
-        format: 0,
-        settled: false,
-    };
+    let delivery = NewDelivery { tag: &[1; 16], format: 0, settled: false };
     for number in 0..messages {
         assert_eq!(sender.send(&delivery, &[b"message"]), Ok(number));
     }
@@ -75,9 +57,7 @@ fn outcomes_are_answered_as_the_application_says_and_in_ranges() {
     converse(&setup(), |pair| {
         let (session, server_session) = receiving(pair, 6);
         let accepted = || DeliveryState::Accepted;
-        pair.client
-            .connection
-            .propose_outcome(session, 0, 3, accepted());
+        pair.client.connection.propose_outcome(session, 0, 3, accepted());
         pair.talk();
         let proposed = Happening::OutcomeProposed(0, 3, accepted(), true);
         assert_eq!(pair.server.all(), [proposed]);
@@ -104,8 +84,7 @@ fn what_waits_for_no_outcome_is_told_apart_from_what_does() {
         client.propose_outcome(session, 4, 4, released());
         client.propose_outcome(session, 0, 7, released());
         pair.talk();
-        let proposed =
-            |first, last, is_known| Happening::OutcomeProposed(first, last, released(), is_known);
+        let proposed = |first, last, is_known| Happening::OutcomeProposed(first, last, released(), is_known);
         assert_eq!(
             pair.server.all(),
             [
@@ -147,8 +126,9 @@ fn a_long_outcome_for_scattered_deliveries_is_not_repeated_for_each() {
             let told = pair.server.all();
             assert!(told.len() <= 64, "{} events for one frame", told.len());
             let ranges = told.iter().filter_map(|happening| match happening {
-                Happening::OutcomeProposed(first, last, _, true)
-                | Happening::Outcome(first, last, _) => Some(*first..=*last),
+                Happening::OutcomeProposed(first, last, _, true) | Happening::Outcome(first, last, _) => {
+                    Some(*first..=*last)
+                }
                 _ => None,
             });
             let ranges: Vec<_> = ranges.collect();
@@ -162,9 +142,7 @@ fn a_long_outcome_for_scattered_deliveries_is_not_repeated_for_each() {
 fn outcomes_that_are_settled_need_no_answer() {
     converse(&setup(), |pair| {
         let (session, _) = receiving(pair, 2);
-        pair.client
-            .connection
-            .settle(session, 0, 5, DeliveryState::Accepted);
+        pair.client.connection.settle(session, 0, 5, DeliveryState::Accepted);
         pair.talk();
         let outcome = Happening::Outcome(0, 1, Some(DeliveryState::Accepted));
         assert_eq!(pair.server.all(), [outcome]);
@@ -193,21 +171,14 @@ fn a_hostile_range_is_reported_as_a_range_or_not_at_all() {
 fn a_link_can_be_answered_with_another_source_than_it_asked_for() {
     converse(&Setup::default(), |pair| {
         let (session, _) = pair.begin();
-        pair.client
-            .connection
-            .attach_receiver(session, options("reader"))
-            .expect("there is room");
+        pair.client.connection.attach_receiver(session, options("reader")).expect("there is room");
         pair.talk();
         let (theirs, _) = pair.server.requested();
-        let acceptance = LinkAcceptance {
-            source: Some(Source::new("elsewhere")),
-            ..LinkAcceptance::default()
-        };
+        let acceptance =
+            LinkAcceptance { source: Some(Source::new("elsewhere")), ..LinkAcceptance::default() };
         pair.server.connection.accept_link(theirs, acceptance);
         pair.talk();
-        let Some(Happening::LinkAttached(_, reply)) = pair.client.next() else {
-            panic!("no reply")
-        };
+        let Some(Happening::LinkAttached(_, reply)) = pair.client.next() else { panic!("no reply") };
         assert_eq!(reply.source, Some(Source::new("elsewhere")));
     });
 }
@@ -215,16 +186,10 @@ fn a_link_can_be_answered_with_another_source_than_it_asked_for() {
 #[test]
 fn a_request_for_transactions_is_heard_and_can_be_refused() {
     let mut wire = Wire::begin(Config::default(), 100);
-    wire.say_notation(
-        0,
-        "00 53 12 c0 < 07 a1 < 'transactions' > 43 42 40 40 40 00 53 30 45 >",
-    );
+    wire.say_notation(0, "00 53 12 c0 < 07 a1 < 'transactions' > 43 42 40 40 40 00 53 30 45 >");
     let (link, heard) = wire.server.requested();
     assert!(heard.target.expect("it has one").is_coordinator);
-    let error = Error::new(
-        ErrorCondition::NOT_IMPLEMENTED,
-        "There are no transactions.",
-    );
+    let error = Error::new(ErrorCondition::NOT_IMPLEMENTED, "There are no transactions.");
     wire.server.connection.refuse_link(link, error);
     assert!(!wire.server.connection.is_closed());
 }

@@ -11,15 +11,8 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 fn with_idle_timeouts(client: Option<u64>, server: Option<u64>) -> Pair {
-    let config = |idle: Option<u64>| Config {
-        idle_timeout: idle.map(seconds),
-        ..Config::default()
-    };
-    let setup = Setup {
-        client: config(client),
-        server: config(server),
-        ..Setup::default()
-    };
+    let config = |idle: Option<u64>| Config { idle_timeout: idle.map(seconds), ..Config::default() };
+    let setup = Setup { client: config(client), server: config(server), ..Setup::default() };
     Pair::new(&setup, Cut::Nowhere)
 }
 
@@ -32,10 +25,7 @@ fn a_peer_that_never_opens_runs_into_the_handshake_timeout() {
     assert!(!pair.server.connection.is_closed());
     pair.pass_apart(seconds(1));
     for end in [&mut pair.client, &mut pair.server] {
-        assert_eq!(
-            end.all(),
-            [Happening::Closed(Some(ConnectionError::HandshakeTimeout))]
-        );
+        assert_eq!(end.all(), [Happening::Closed(Some(ConnectionError::HandshakeTimeout))]);
         assert_eq!(end.connection.poll_timeout(), None);
     }
 }
@@ -46,17 +36,12 @@ fn a_peer_that_stops_half_way_runs_into_the_handshake_timeout_too() {
         let mut pair = Pair::new(&Setup::default(), Cut::Nowhere);
         // The client's first words on their own, up to some byte.
         let mut words = b"AMQP\x03\x01\x00\x00".to_vec();
-        words.extend([
-            0, 0, 0, 26, 2, 1, 0, 0, 0x00, 0x53, 0x41, 0xc0, 13, 1, 0xa3, 9,
-        ]);
+        words.extend([0, 0, 0, 26, 2, 1, 0, 0, 0x00, 0x53, 0x41, 0xc0, 13, 1, 0xa3, 9]);
         words.extend(b"ANONYMOUSAMQP\x00\x01\x00\x00");
         words.truncate(cut_after);
         pair.server.hear(pair.now, &words);
         pair.pass_apart(seconds(30));
-        assert_eq!(
-            pair.server.all(),
-            [Happening::Closed(Some(ConnectionError::HandshakeTimeout))]
-        );
+        assert_eq!(pair.server.all(), [Happening::Closed(Some(ConnectionError::HandshakeTimeout))]);
     }
 }
 
@@ -66,32 +51,19 @@ fn heartbeats_keep_a_silent_connection_alive() {
     pair.open();
     pair.pass(seconds(600));
     assert!(pair.client.connection.is_open() && pair.server.connection.is_open());
-    assert_eq!(
-        (pair.client.all(), pair.server.all()),
-        (Vec::new(), Vec::new())
-    );
+    assert_eq!((pair.client.all(), pair.server.all()), (Vec::new(), Vec::new()));
 }
 
 #[test]
 fn a_heartbeat_is_due_at_half_of_what_the_peer_asked_for() {
     let mut pair = with_idle_timeouts(None, Some(60));
     pair.open();
-    let due = pair
-        .client
-        .connection
-        .poll_timeout()
-        .expect("the server asked for heartbeats");
+    let due = pair.client.connection.poll_timeout().expect("the server asked for heartbeats");
     assert_eq!(due.duration_since(pair.now), seconds(30));
     pair.now += seconds(30);
     pair.client.connection.handle_timeout(pair.now);
-    assert_eq!(
-        pair.client.connection.poll_output(pair.now),
-        [0, 0, 0, 8, 2, 0, 0, 0]
-    );
-    assert_eq!(
-        pair.client.connection.poll_timeout(),
-        Some(pair.now + seconds(30))
-    );
+    assert_eq!(pair.client.connection.poll_output(pair.now), [0, 0, 0, 8, 2, 0, 0, 0]);
+    assert_eq!(pair.client.connection.poll_timeout(), Some(pair.now + seconds(30)));
 }
 
 #[test]
@@ -103,10 +75,7 @@ fn traffic_puts_heartbeats_off() {
     pair.now += seconds(20);
     pair.client.send(link, b"m", true).expect("there is credit");
     pair.talk();
-    assert_eq!(
-        pair.client.connection.poll_timeout(),
-        Some(pair.now + seconds(30))
-    );
+    assert_eq!(pair.client.connection.poll_timeout(), Some(pair.now + seconds(30)));
 }
 
 #[test]
@@ -116,10 +85,7 @@ fn silence_for_twice_the_idle_timeout_ends_the_connection() {
     pair.pass_apart(seconds(19));
     assert!(pair.server.connection.is_open());
     pair.pass_apart(seconds(1));
-    assert_eq!(
-        pair.server.all(),
-        [Happening::Closed(Some(ConnectionError::IdleTimeout))]
-    );
+    assert_eq!(pair.server.all(), [Happening::Closed(Some(ConnectionError::IdleTimeout))]);
     pair.talk();
     let happened = pair.client.all();
     let [Happening::Closed(Some(ConnectionError::ClosedByPeer(error)))] = &happened[..] else {
@@ -157,10 +123,7 @@ fn a_peer_that_takes_nothing_is_given_up_although_it_sends() {
     assert!(pair.server.connection.is_open());
     pair.now += seconds(2);
     pair.server.connection.handle_timeout(pair.now);
-    assert_eq!(
-        pair.server.all(),
-        [Happening::Closed(Some(ConnectionError::OutputTimeout))]
-    );
+    assert_eq!(pair.server.all(), [Happening::Closed(Some(ConnectionError::OutputTimeout))]);
 }
 
 #[test]
@@ -186,19 +149,13 @@ fn a_connection_at_rest_gives_back_the_memory_of_its_last_burst() {
     let (link, theirs) = pair.attach_sender(LinkAcceptance::default());
     pair.server.connection.set_credit(theirs, 10);
     pair.talk();
-    pair.client
-        .send(link, &[7; 10_000], true)
-        .expect("there is credit");
+    pair.client.send(link, &[7; 10_000], true).expect("there is credit");
     pair.talk();
     let due = pair.client.connection.poll_timeout();
     assert_eq!(due, Some(pair.now + seconds(1)));
     pair.now += seconds(1);
     pair.client.connection.handle_timeout(pair.now);
-    assert_eq!(
-        pair.client.connection.poll_timeout(),
-        None,
-        "there is nothing left to give back"
-    );
+    assert_eq!(pair.client.connection.poll_timeout(), None, "there is nothing left to give back");
 }
 
 #[test]
@@ -222,30 +179,18 @@ fn an_old_connection_waits_for_the_answer_to_its_close_and_then_gives_up() {
         [],
         "the connection is older than a handshake may take, and that is no matter"
     );
-    assert_eq!(
-        pair.client.connection.poll_timeout(),
-        Some(pair.now + seconds(30))
-    );
+    assert_eq!(pair.client.connection.poll_timeout(), Some(pair.now + seconds(30)));
     pair.now += seconds(30);
     pair.client.connection.handle_timeout(pair.now);
-    assert_eq!(
-        pair.client.all(),
-        [Happening::Closed(Some(ConnectionError::HandshakeTimeout))]
-    );
+    assert_eq!(pair.client.all(), [Happening::Closed(Some(ConnectionError::HandshakeTimeout))]);
 }
 
 #[test]
 fn a_peer_that_asks_for_heartbeats_all_the_time_gets_no_more_than_output_is_taken() {
     let mut pair = Pair::new(
         &Setup {
-            client: Config {
-                idle_timeout: Some(Duration::from_millis(1)),
-                ..Config::default()
-            },
-            server: Config {
-                idle_timeout: None,
-                ..Config::default()
-            },
+            client: Config { idle_timeout: Some(Duration::from_millis(1)), ..Config::default() },
+            server: Config { idle_timeout: None, ..Config::default() },
             ..Setup::default()
         },
         Cut::Nowhere,
@@ -256,9 +201,5 @@ fn a_peer_that_asks_for_heartbeats_all_the_time_gets_no_more_than_output_is_take
         pair.server.connection.handle_timeout(pair.now);
         let _ = pair.server.connection.poll_output(pair.now);
     }
-    assert_eq!(
-        pair.server.connection.output_len(),
-        8,
-        "a heartbeat behind output that waits says nothing"
-    );
+    assert_eq!(pair.server.connection.output_len(), 8, "a heartbeat behind output that waits says nothing");
 }

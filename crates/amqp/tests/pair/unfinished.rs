@@ -10,20 +10,12 @@ use crate::wire::{Wire, attach, transfer};
 
 #[test]
 fn unfinished_messages_of_all_links_together_stay_below_their_limit() {
-    let limits = Config {
-        partial_bytes_max: 600,
-        ..Config::default()
-    };
+    let limits = Config { partial_bytes_max: 600, ..Config::default() };
     let mut wire = Wire::begin(limits, 100);
     for handle in 0..3u8 {
-        wire.say(
-            0,
-            &attach(&format!("{handle}"), handle.into(), Role::Sender),
-        );
+        wire.say(0, &attach(&format!("{handle}"), handle.into(), Role::Sender));
         let (link, _) = wire.server.requested();
-        wire.server
-            .connection
-            .accept_link(link, LinkAcceptance::default());
+        wire.server.connection.accept_link(link, LinkAcceptance::default());
         wire.server.connection.set_credit(link, 10);
         wire.reply();
     }
@@ -44,10 +36,7 @@ fn taking(limits: Config) -> Wire {
 fn take_link(wire: &mut Wire, handle: u32) {
     wire.say(0, &attach(&format!("{handle}"), handle, Role::Sender));
     let (link, _) = wire.server.requested();
-    let acceptance = LinkAcceptance {
-        max_message_size: Some(1_000),
-        ..LinkAcceptance::default()
-    };
+    let acceptance = LinkAcceptance { max_message_size: Some(1_000), ..LinkAcceptance::default() };
     wire.server.connection.accept_link(link, acceptance);
     wire.server.connection.set_credit(link, 10);
     wire.reply();
@@ -56,18 +45,13 @@ fn take_link(wire: &mut Wire, handle: u32) {
 #[test]
 fn a_message_that_goes_on_beyond_the_limit_of_its_link_ends_the_link_at_once() {
     let total = PartialBytes::new(1 << 20);
-    let mut wire = taking(Config {
-        partial_bytes: Some(Arc::clone(&total)),
-        ..Config::default()
-    });
+    let mut wire = taking(Config { partial_bytes: Some(Arc::clone(&total)), ..Config::default() });
     wire.say_body(0, &transfer(0, Some(0), true, &[1; 1_000]));
     assert!(wire.reply().is_empty(), "at the limit it may still end");
     assert_eq!(total.held(), 1_000);
     wire.say_body(0, &transfer(0, None, true, &[1; 1]));
     let reply = wire.reply();
-    let [(0, Meaning::Detach(detach))] = &reply[..] else {
-        panic!("{reply:?}")
-    };
+    let [(0, Meaning::Detach(detach))] = &reply[..] else { panic!("{reply:?}") };
     let error = detach.error.as_ref().expect("the reason");
     assert_eq!(error.condition, ErrorCondition::MESSAGE_SIZE_EXCEEDED);
     assert_eq!(total.held(), 0, "what it held is free");
@@ -84,10 +68,7 @@ fn a_message_that_goes_on_beyond_the_limit_of_its_link_ends_the_link_at_once() {
 #[test]
 fn what_several_connections_have_not_finished_stays_below_a_shared_limit() {
     let total = PartialBytes::new(1_500);
-    let limits = || Config {
-        partial_bytes: Some(Arc::clone(&total)),
-        ..Config::default()
-    };
+    let limits = || Config { partial_bytes: Some(Arc::clone(&total)), ..Config::default() };
     let (mut first, mut second) = (taking(limits()), taking(limits()));
     first.say_body(0, &transfer(0, Some(0), true, &[1; 900]));
     second.say_body(0, &transfer(0, Some(0), true, &[2; 500]));
@@ -97,12 +78,8 @@ fn what_several_connections_have_not_finished_stays_below_a_shared_limit() {
     assert_eq!((total.held(), total.refused()), (900, 1));
     second.say_body(0, &transfer(0, None, false, &[2; 200]));
     let reply = second.reply();
-    let [(0, Meaning::Disposition(disposition))] = &reply[..] else {
-        panic!("{reply:?}")
-    };
-    let Some(DeliveryState::Rejected(Some(error))) = &disposition.state else {
-        panic!("{disposition:?}")
-    };
+    let [(0, Meaning::Disposition(disposition))] = &reply[..] else { panic!("{reply:?}") };
+    let Some(DeliveryState::Rejected(Some(error))) = &disposition.state else { panic!("{disposition:?}") };
     assert_eq!(error.condition, ErrorCondition::SERVER_BUSY);
     // The other one is taken, and makes room by that.
     first.say_body(0, &transfer(0, None, false, &[1; 100]));
@@ -124,9 +101,7 @@ fn a_connection_can_be_allowed_more_than_at_its_start() {
         ..Config::default()
     });
     wire.say_body(0, &transfer(0, Some(0), true, &[1; 60]));
-    wire.server
-        .connection
-        .set_partial_bytes(1_000, Some(Arc::clone(&large)));
+    wire.server.connection.set_partial_bytes(1_000, Some(Arc::clone(&large)));
     wire.say_body(0, &transfer(0, None, false, &[1; 30]));
     wire.say_body(0, &transfer(0, Some(1), true, &[1; 600]));
     assert_eq!((small.held(), large.held()), (0, 600));

@@ -6,8 +6,7 @@ use std::time::Instant;
 use amqp::Connection;
 use amqp::connection::{Config, SaslServer};
 use amqp::performative::{
-    Attach, Begin, Close, Error, Flow, Open, ReceiverSettleMode, Role, SenderSettleMode, Source,
-    Target,
+    Attach, Begin, Close, Error, Flow, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
 };
 
 use crate::list::{Meaning, assemble, read_performative, write};
@@ -24,26 +23,15 @@ impl Wire {
     /// Nothing has been said yet.
     pub(crate) fn new(config: Config) -> Self {
         let now = start();
-        let sasl = SaslServer {
-            verify: Arc::new(|_| true),
-        };
-        Self {
-            server: End::new(Connection::server(config, sasl, now)),
-            now,
-        }
+        let sasl = SaslServer { verify: Arc::new(|_| true) };
+        Self { server: End::new(Connection::server(config, sasl, now)), now }
     }
 
     /// Open at both ends.
     pub(crate) fn open(config: Config) -> Self {
         let mut wire = Self::new(config);
         wire.say_bytes(b"AMQP\x00\x01\x00\x00");
-        wire.say(
-            0,
-            &Meaning::Open(Open {
-                container_id: "hand".to_owned(),
-                ..Open::default()
-            }),
-        );
+        wire.say(0, &Meaning::Open(Open { container_id: "hand".to_owned(), ..Open::default() }));
         assert_eq!(wire.server.next(), Some(Happening::Opened));
         assert_eq!(&wire.raw_reply()[..8], b"AMQP\x00\x01\x00\x00");
         wire
@@ -53,22 +41,10 @@ impl Wire {
     pub(crate) fn begin(config: Config, window: u32) -> Self {
         let mut wire = Self::open(config);
         wire.say(0, &first_begin(window));
-        assert!(matches!(
-            wire.server.next(),
-            Some(Happening::SessionBegan(_))
-        ));
+        assert!(matches!(wire.server.next(), Some(Happening::SessionBegan(_))));
         let reply = wire.reply();
         assert!(
-            matches!(
-                &reply[..],
-                [(
-                    0,
-                    Meaning::Begin(Begin {
-                        remote_channel: Some(0),
-                        ..
-                    })
-                )]
-            ),
+            matches!(&reply[..], [(0, Meaning::Begin(Begin { remote_channel: Some(0), .. }))]),
             "{reply:?}"
         );
         wire
@@ -107,14 +83,7 @@ impl Wire {
     pub(crate) fn close_condition(&mut self) -> String {
         let reply = self.reply();
         match &reply[..] {
-            [
-                (
-                    0,
-                    Meaning::Close(Close {
-                        error: Some(Error { condition, .. }),
-                    }),
-                ),
-            ] => condition.to_string(),
+            [(0, Meaning::Close(Close { error: Some(Error { condition, .. }) }))] => condition.to_string(),
             _ => panic!("{reply:?} in place of a close with an error"),
         }
     }
@@ -196,9 +165,7 @@ pub(crate) fn credit(handle: u32, link_credit: u32) -> Meaning<'static> {
 pub(crate) fn transfer(handle: u8, id: Option<u8>, more: bool, payload: &[u8]) -> Vec<u8> {
     let id = id.map_or_else(|| "40".to_owned(), |id| format!("52 {id:02x}"));
     let more = if more { "41" } else { "42" };
-    let mut body = assemble(&format!(
-        "00 53 14 c0 < 06 52 {handle:02x} {id} a0 < 01 > 43 42 {more} >"
-    ));
+    let mut body = assemble(&format!("00 53 14 c0 < 06 52 {handle:02x} {id} a0 < 01 > 43 42 {more} >"));
     body.extend(payload);
     body
 }

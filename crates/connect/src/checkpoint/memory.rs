@@ -34,10 +34,7 @@ impl MemoryCheckpointStore {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            content: Arc::default(),
-            made: Instant::now(),
-        }
+        Self { content: Arc::default(), made: Instant::now() }
     }
 
     /// Lets every later update take this long (in tokio's time) before it is stored.
@@ -74,10 +71,7 @@ impl MemoryCheckpointStore {
     /// The stored checkpoint of a partition.
     #[must_use]
     pub fn checkpoint(&self, group: &ConsumerGroup, partition: PartitionId) -> Option<Checkpoint> {
-        self.content()
-            .checkpoints
-            .get(&(group.clone(), partition))
-            .cloned()
+        self.content().checkpoints.get(&(group.clone(), partition)).cloned()
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
@@ -88,11 +82,8 @@ impl MemoryCheckpointStore {
 impl CheckpointStore for MemoryCheckpointStore {
     fn list_checkpoints(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Checkpoint>> {
         let mut content = self.content();
-        let listed = fail_some(
-            &mut content.failing_lists,
-            "a listing that was told to fail",
-        )
-        .map(|()| of_group(&content.checkpoints, group));
+        let listed = fail_some(&mut content.failing_lists, "a listing that was told to fail")
+            .map(|()| of_group(&content.checkpoints, group));
         Box::pin(std::future::ready(listed))
     }
 
@@ -122,9 +113,7 @@ impl CheckpointStore for MemoryCheckpointStore {
             let key = (checkpoint.group.clone(), checkpoint.partition);
             let current = content.checkpoints.get(&key);
             if current.and_then(|current| current.etag.as_ref()) != checkpoint.etag.as_ref() {
-                return Err(StoreError::NotOwner {
-                    partition: checkpoint.partition,
-                });
+                return Err(StoreError::NotOwner { partition: checkpoint.partition });
             }
             Ok(content.store(checkpoint))
         })
@@ -132,9 +121,7 @@ impl CheckpointStore for MemoryCheckpointStore {
 
     fn list_ownership(&self, group: &ConsumerGroup) -> StoreFuture<Vec<Ownership>> {
         let mut content = self.content();
-        let listed = content
-            .maybe_fail_claim()
-            .map(|()| of_group(&content.ownership, group));
+        let listed = content.maybe_fail_claim().map(|()| of_group(&content.ownership, group));
         Box::pin(std::future::ready(listed))
     }
 
@@ -143,9 +130,7 @@ impl CheckpointStore for MemoryCheckpointStore {
         let mut content = self.content();
         let claimed = content.maybe_fail_claim().map(|()| {
             let claims = claims.into_iter();
-            claims
-                .filter_map(|claim| content.claim(claim, now))
-                .collect()
+            claims.filter_map(|claim| content.claim(claim, now)).collect()
         });
         Box::pin(std::future::ready(claimed))
     }
@@ -176,13 +161,9 @@ impl Content {
 
     fn store(&mut self, checkpoint: Checkpoint) -> ETag {
         let etag = self.next_etag();
-        let checkpoint = Checkpoint {
-            etag: Some(etag.clone()),
-            ..checkpoint
-        };
+        let checkpoint = Checkpoint { etag: Some(etag.clone()), ..checkpoint };
         self.updates.push(checkpoint.clone());
-        self.checkpoints
-            .insert((checkpoint.group.clone(), checkpoint.partition), checkpoint);
+        self.checkpoints.insert((checkpoint.group.clone(), checkpoint.partition), checkpoint);
         etag
     }
 
@@ -193,18 +174,11 @@ impl Content {
 
     fn claim(&mut self, claim: Ownership, now: SystemTime) -> Option<Ownership> {
         let key = (claim.group.clone(), claim.partition);
-        let current = self
-            .ownership
-            .get(&key)
-            .and_then(|current| current.etag.as_ref());
+        let current = self.ownership.get(&key).and_then(|current| current.etag.as_ref());
         if claim.etag.as_ref() != current {
             return None;
         }
-        let written = Ownership {
-            etag: Some(self.next_etag()),
-            last_modified: Some(now),
-            ..claim
-        };
+        let written = Ownership { etag: Some(self.next_etag()), last_modified: Some(now), ..claim };
         self.ownership.insert(key, written.clone());
         Some(written)
     }
@@ -216,21 +190,14 @@ fn fail_some(left: &mut u32, reason: &str) -> Result<(), StoreError> {
         None => Ok(()),
         Some(fewer) => {
             *left = fewer;
-            Err(StoreError::Unavailable {
-                reason: reason.to_owned(),
-            })
+            Err(StoreError::Unavailable { reason: reason.to_owned() })
         }
     }
 }
 
-fn of_group<T: Clone>(
-    all: &BTreeMap<(ConsumerGroup, PartitionId), T>,
-    group: &ConsumerGroup,
-) -> Vec<T> {
+fn of_group<T: Clone>(all: &BTreeMap<(ConsumerGroup, PartitionId), T>, group: &ConsumerGroup) -> Vec<T> {
     let everything = (group.clone(), PartitionId(0))..=(group.clone(), PartitionId(u32::MAX));
-    all.range(everything)
-        .map(|(_, value)| value.clone())
-        .collect()
+    all.range(everything).map(|(_, value)| value.clone()).collect()
 }
 
 #[cfg(test)]

@@ -218,11 +218,7 @@ impl ConsumerGroup {
     /// Names a consumer group.
     #[must_use]
     pub fn new(namespace: &str, hub: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            hub: hub.into(),
-            name: name.into(),
-        }
+        Self { namespace: namespace.into(), hub: hub.into(), name: name.into() }
     }
 }
 

@@ -77,10 +77,7 @@ async fn stored(store: &Store) -> Checkpoint {
 /// Replaces the checkpoint of partition 0; nothing if that is refused.
 async fn replace(store: &Store, etag: Option<&ETag>, sequence_number: i64) -> Option<ETag> {
     let etag = etag.cloned();
-    let replaced = store.replace_checkpoint(Checkpoint {
-        etag,
-        ..checkpoint(&group(), 0, sequence_number)
-    });
+    let replaced = store.replace_checkpoint(Checkpoint { etag, ..checkpoint(&group(), 0, sequence_number) });
     match replaced.await {
         Ok(etag) => Some(etag),
         Err(StoreError::NotOwner { partition }) => {
@@ -93,49 +90,27 @@ async fn replace(store: &Store, etag: Option<&ETag>, sequence_number: i64) -> Op
 
 fn claim(partition: u32, owner_id: &str, etag: Option<ETag>) -> Ownership {
     let owner_id = owner_id.to_owned();
-    Ownership {
-        group: group(),
-        partition: PartitionId(partition),
-        owner_id,
-        etag,
-        last_modified: None,
-    }
+    Ownership { group: group(), partition: PartitionId(partition), owner_id, etag, last_modified: None }
 }
 
 async fn win(store: &Store, claim: Ownership) -> Ownership {
-    let mut won = store
-        .claim_ownership(vec![claim])
-        .await
-        .expect("the store works");
+    let mut won = store.claim_ownership(vec![claim]).await.expect("the store works");
     assert_eq!(won.len(), 1, "the claim was lost");
     won.remove(0)
 }
 
 async fn loses(store: &Store, claim: Ownership) -> bool {
-    store
-        .claim_ownership(vec![claim])
-        .await
-        .expect("the store works")
-        .is_empty()
+    store.claim_ownership(vec![claim]).await.expect("the store works").is_empty()
 }
 
 pub(super) async fn an_empty_store_lists_nothing(store: Store) {
     assert_eq!(list(&store, &group()).await, []);
-    assert_eq!(
-        store
-            .list_ownership(&group())
-            .await
-            .expect("the store works"),
-        []
-    );
+    assert_eq!(store.list_ownership(&group()).await.expect("the store works"), []);
 }
 
 pub(super) async fn the_last_checkpoint_of_a_partition_is_listed(store: Store) {
     for sequence_number in [5, 9, 130, -1, 7] {
-        store
-            .update_checkpoint(checkpoint(&group(), 3, sequence_number))
-            .await
-            .expect("the store works");
+        store.update_checkpoint(checkpoint(&group(), 3, sequence_number)).await.expect("the store works");
         let listed = list(&store, &group()).await;
         assert_eq!(listed, [checkpoint(&group(), 3, sequence_number)]);
     }
@@ -143,16 +118,10 @@ pub(super) async fn the_last_checkpoint_of_a_partition_is_listed(store: Store) {
 
 pub(super) async fn checkpoints_are_listed_in_the_order_of_their_partitions(store: Store) {
     for partition in [10, 2, 31, 0] {
-        store
-            .update_checkpoint(checkpoint(&group(), partition, 1))
-            .await
-            .expect("the store works");
+        store.update_checkpoint(checkpoint(&group(), partition, 1)).await.expect("the store works");
     }
     let listed = list(&store, &group()).await;
-    let partitions: Vec<u32> = listed
-        .iter()
-        .map(|checkpoint| checkpoint.partition.0)
-        .collect();
+    let partitions: Vec<u32> = listed.iter().map(|checkpoint| checkpoint.partition.0).collect();
     assert_eq!(partitions, [0, 2, 10, 31]);
 }
 
@@ -166,11 +135,7 @@ pub(super) async fn a_replacement_needs_the_newest_etag(store: Store) {
     assert_eq!(list(&store, &group()).await, [checkpoint(&group(), 0, 2)]);
     for sequence_number in 4..9 {
         let newest = stored(&store).await.etag;
-        assert!(
-            replace(&store, newest.as_ref(), sequence_number)
-                .await
-                .is_some()
-        );
+        assert!(replace(&store, newest.as_ref(), sequence_number).await.is_some());
     }
     assert_eq!(list(&store, &group()).await, [checkpoint(&group(), 0, 8)]);
 }
@@ -180,11 +145,7 @@ pub(super) async fn a_first_replacement_is_for_a_partition_without_a_checkpoint(
     assert_eq!(replace(&store, Some(&never), 1).await, None);
     assert_eq!(list(&store, &group()).await, []);
     // How far it got need not be known yet: the place of a new owner.
-    let nowhere = Checkpoint {
-        sequence_number: None,
-        offset: None,
-        ..checkpoint(&group(), 0, 0)
-    };
+    let nowhere = Checkpoint { sequence_number: None, offset: None, ..checkpoint(&group(), 0, 0) };
     let etag = store.replace_checkpoint(nowhere.clone()).await;
     let etag = etag.expect("the store works");
     assert_eq!(list(&store, &group()).await, [nowhere]);
@@ -207,8 +168,7 @@ pub(super) async fn who_took_over_is_not_overwritten_by_who_was_there_before(sto
 }
 
 pub(super) async fn an_update_is_seen_by_a_replacement(store: Store) {
-    let update =
-        |sequence_number| store.update_checkpoint(checkpoint(&group(), 0, sequence_number));
+    let update = |sequence_number| store.update_checkpoint(checkpoint(&group(), 0, sequence_number));
     update(1).await.expect("the store works");
     let first = stored(&store).await.etag;
     update(2).await.expect("the store works");
@@ -224,9 +184,7 @@ pub(super) async fn replacements_of_many_at_once_are_won_by_one(store: Store) {
         let writers: Vec<_> = (0..8)
             .map(|writer| {
                 let (store, etag) = (Arc::clone(&store), etag.clone());
-                tokio::spawn(
-                    async move { replace(&store, etag.as_ref(), round * 8 + writer).await },
-                )
+                tokio::spawn(async move { replace(&store, etag.as_ref(), round * 8 + writer).await })
             })
             .collect();
         let mut won = Vec::new();
@@ -246,38 +204,22 @@ pub(super) async fn groups_do_not_see_one_another(store: Store) {
         ConsumerGroup::new("example.servicebus.windows.net", "orders", "audit"),
     ];
     for (sequence_number, other) in (1..).zip(&others) {
-        store
-            .update_checkpoint(checkpoint(other, 0, sequence_number))
-            .await
-            .expect("the store works");
+        store.update_checkpoint(checkpoint(other, 0, sequence_number)).await.expect("the store works");
     }
     win(&store, claim(0, "me", None)).await;
     assert_eq!(list(&store, &group()).await, []);
     for (sequence_number, other) in (1..).zip(&others) {
         let listed = list(&store, other).await;
         assert_eq!(listed, [checkpoint(other, 0, sequence_number)]);
-        assert_eq!(
-            store.list_ownership(other).await.expect("the store works"),
-            []
-        );
+        assert_eq!(store.list_ownership(other).await.expect("the store works"), []);
     }
 }
 
 pub(super) async fn names_with_separators_and_dots_are_kept_apart(store: Store) {
-    let groups = [
-        ("a/b", "c"),
-        ("a", "b/c"),
-        ("..", ".."),
-        (".", "."),
-        ("", ""),
-        ("%", "%25"),
-    ];
+    let groups = [("a/b", "c"), ("a", "b/c"), ("..", ".."), (".", "."), ("", ""), ("%", "%25")];
     let groups = groups.map(|(namespace, hub)| ConsumerGroup::new(namespace, hub, "../$Default"));
     for (sequence_number, group) in (0..).zip(&groups) {
-        store
-            .update_checkpoint(checkpoint(group, 0, sequence_number))
-            .await
-            .expect("the store works");
+        store.update_checkpoint(checkpoint(group, 0, sequence_number)).await.expect("the store works");
     }
     for (sequence_number, group) in (0..).zip(&groups) {
         let listed = list(&store, group).await;
@@ -286,21 +228,11 @@ pub(super) async fn names_with_separators_and_dots_are_kept_apart(store: Store) 
 }
 
 pub(super) async fn a_checkpoint_may_lack_its_offset_or_its_sequence_number(store: Store) {
-    let without_offset = Checkpoint {
-        offset: None,
-        ..checkpoint(&group(), 0, 4)
-    };
+    let without_offset = Checkpoint { offset: None, ..checkpoint(&group(), 0, 4) };
     let offset = Some("opaque text: with=signs\nand lines".to_owned());
-    let without_number = Checkpoint {
-        sequence_number: None,
-        offset,
-        ..checkpoint(&group(), 1, 0)
-    };
+    let without_number = Checkpoint { sequence_number: None, offset, ..checkpoint(&group(), 1, 0) };
     for checkpoint in [&without_offset, &without_number] {
-        store
-            .update_checkpoint(checkpoint.clone())
-            .await
-            .expect("the store works");
+        store.update_checkpoint(checkpoint.clone()).await.expect("the store works");
     }
     let listed = list(&store, &group()).await;
     assert_eq!(listed, [without_offset, without_number]);
@@ -311,13 +243,7 @@ pub(super) async fn a_first_claim_is_won_once(store: Store) {
     assert_eq!(won.owner_id, "me");
     assert!(won.etag.is_some() && won.last_modified.is_some());
     assert!(loses(&store, claim(0, "you", None)).await);
-    assert_eq!(
-        store
-            .list_ownership(&group())
-            .await
-            .expect("the store works"),
-        [won]
-    );
+    assert_eq!(store.list_ownership(&group()).await.expect("the store works"), [won]);
 }
 
 pub(super) async fn a_claim_needs_the_newest_etag(store: Store) {
@@ -326,35 +252,18 @@ pub(super) async fn a_claim_needs_the_newest_etag(store: Store) {
     assert_ne!(first.etag, renewed.etag);
     assert!(loses(&store, claim(0, "you", first.etag)).await);
     let stolen = win(&store, claim(0, "you", renewed.etag)).await;
-    assert_eq!(
-        store
-            .list_ownership(&group())
-            .await
-            .expect("the store works"),
-        [stolen]
-    );
+    assert_eq!(store.list_ownership(&group()).await.expect("the store works"), [stolen]);
 }
 
 pub(super) async fn a_claim_with_an_etag_of_nothing_is_lost(store: Store) {
     assert!(loses(&store, claim(0, "me", Some(ETag("0x1".to_owned())))).await);
-    assert_eq!(
-        store
-            .list_ownership(&group())
-            .await
-            .expect("the store works"),
-        []
-    );
+    assert_eq!(store.list_ownership(&group()).await.expect("the store works"), []);
 }
 
 pub(super) async fn a_lost_claim_does_not_harm_the_others(store: Store) {
     win(&store, claim(1, "you", None)).await;
-    let claims = (0..3)
-        .map(|partition| claim(partition, "me", None))
-        .collect();
-    let won = store
-        .claim_ownership(claims)
-        .await
-        .expect("the store works");
+    let claims = (0..3).map(|partition| claim(partition, "me", None)).collect();
+    let won = store.claim_ownership(claims).await.expect("the store works");
     let partitions: Vec<u32> = won.iter().map(|ownership| ownership.partition.0).collect();
     assert_eq!(partitions, [0, 2]);
     let owners: Vec<String> = store
@@ -370,10 +279,7 @@ pub(super) async fn a_lost_claim_does_not_harm_the_others(store: Store) {
 pub(super) async fn a_partition_can_be_given_back(store: Store) {
     let won = win(&store, claim(0, "me", None)).await;
     let released = win(&store, claim(0, "", won.etag)).await;
-    let listed = store
-        .list_ownership(&group())
-        .await
-        .expect("the store works");
+    let listed = store.list_ownership(&group()).await.expect("the store works");
     assert_eq!(listed, std::slice::from_ref(&released));
     assert_eq!(listed[0].owner_id, "");
     win(&store, claim(0, "you", released.etag)).await;
@@ -384,13 +290,9 @@ pub(super) async fn claims_of_many_at_once_are_won_by_one(store: Store) {
         .map(|number| {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
-                let claims = (0..16)
-                    .map(|partition| claim(partition, &format!("claimant {number}"), None))
-                    .collect();
-                store
-                    .claim_ownership(claims)
-                    .await
-                    .expect("the store works")
+                let claims =
+                    (0..16).map(|partition| claim(partition, &format!("claimant {number}"), None)).collect();
+                store.claim_ownership(claims).await.expect("the store works")
             })
         })
         .collect();
@@ -399,12 +301,6 @@ pub(super) async fn claims_of_many_at_once_are_won_by_one(store: Store) {
         won.extend(claimant.await.expect("the claimant does not panic"));
     }
     won.sort_by_key(|ownership| ownership.partition);
-    assert_eq!(
-        store
-            .list_ownership(&group())
-            .await
-            .expect("the store works"),
-        won
-    );
+    assert_eq!(store.list_ownership(&group()).await.expect("the store works"), won);
     assert_eq!(won.len(), 16);
 }

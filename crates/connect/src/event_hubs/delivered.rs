@@ -50,13 +50,8 @@ pub(super) fn gather(message: &[u8]) -> Result<(Bytes, EventParts), DecodeError>
     let offset = copy(&located.offset);
     let forwarded_from = offset.end;
     copy_forwarded(message, &mut chunk)?;
-    let gathered = Located {
-        message: forwarded_from..chunk.len(),
-        partition_key,
-        offset,
-        together: true,
-        ..located
-    };
+    let gathered =
+        Located { message: forwarded_from..chunk.len(), partition_key, offset, together: true, ..located };
     let parts = gathered.parts(0);
     Ok((Bytes::from(chunk), parts))
 }
@@ -65,36 +60,12 @@ pub(super) fn gather(message: &[u8]) -> Result<(Bytes, EventParts), DecodeError>
 #[inline]
 fn locate_usual(message: &[u8], start: u32) -> Option<EventParts> {
     let (end, count, mut at) = match *message {
-        [
-            code::DESCRIBED,
-            code::SMALL_ULONG,
-            0x72,
-            code::MAP_8,
-            size,
-            count,
-            ..,
-        ] => (5 + usize::from(size), u32::from(count), 6),
-        [
-            code::DESCRIBED,
-            code::SMALL_ULONG,
-            0x72,
-            code::MAP_32,
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            ..,
-        ] => {
+        [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_8, size, count, ..] => {
+            (5 + usize::from(size), u32::from(count), 6)
+        }
+        [code::DESCRIBED, code::SMALL_ULONG, 0x72, code::MAP_32, a, b, c, d, e, f, g, h, ..] => {
             let size = u32::from_be_bytes([a, b, c, d]) as usize;
-            (
-                8_usize.checked_add(size)?,
-                u32::from_be_bytes([e, f, g, h]),
-                12,
-            )
+            (8_usize.checked_add(size)?, u32::from_be_bytes([e, f, g, h]), 12)
         }
         _ => return None,
     };
@@ -133,25 +104,10 @@ fn locate_usual(message: &[u8], start: u32) -> Option<EventParts> {
     }
     let sequence_number = sequence_number.filter(|_| at == end)?;
     let body_length = match message[end..] {
-        [
-            code::DESCRIBED,
-            code::SMALL_ULONG,
-            0x75,
-            code::BINARY_8,
-            length,
-            ..,
-        ] => 5 + usize::from(length),
-        [
-            code::DESCRIBED,
-            code::SMALL_ULONG,
-            0x75,
-            code::BINARY_32,
-            a,
-            b,
-            c,
-            d,
-            ..,
-        ] => 8_usize.checked_add(u32::from_be_bytes([a, b, c, d]) as usize)?,
+        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_8, length, ..] => 5 + usize::from(length),
+        [code::DESCRIBED, code::SMALL_ULONG, 0x75, code::BINARY_32, a, b, c, d, ..] => {
+            8_usize.checked_add(u32::from_be_bytes([a, b, c, d]) as usize)?
+        }
         _ => return None,
     };
     if body_length != message.len() - end {
@@ -213,9 +169,7 @@ impl Located {
             let start = end;
             end += section.encoded.len();
             if section.kind == SectionKind::MessageAnnotations {
-                sequence_number = located
-                    .read_annotations(section.value, end)?
-                    .or(sequence_number);
+                sequence_number = located.read_annotations(section.value, end)?.or(sequence_number);
             } else if is_forwarded(section.kind) {
                 let range = forwarded.get_or_insert(start..start);
                 located.together &= range.end == start;
@@ -237,9 +191,7 @@ impl Located {
         while let Some(reader) = entries.entry() {
             // The specification also has numbers as keys; none that we know.
             let key = match reader.peek()? {
-                code::SYMBOL_8 | code::SYMBOL_32 | code::STRING_8 | code::STRING_32 => {
-                    reader.text()?
-                }
+                code::SYMBOL_8 | code::SYMBOL_32 | code::STRING_8 | code::STRING_32 => reader.text()?,
                 _ => {
                     reader.skip()?;
                     None
@@ -298,18 +250,9 @@ mod tests {
 
     fn annotations(sequence_number: i64, partition_key: Option<&str>) -> Vec<(Symbol, Value)> {
         let mut entries = vec![
-            (
-                Symbol::from("x-opt-sequence-number"),
-                Value::Long(sequence_number),
-            ),
-            (
-                Symbol::from("x-opt-offset"),
-                Value::String(sequence_number.to_string()),
-            ),
-            (
-                Symbol::from("x-opt-enqueued-time"),
-                Value::Timestamp(1_700_000_000_123),
-            ),
+            (Symbol::from("x-opt-sequence-number"), Value::Long(sequence_number)),
+            (Symbol::from("x-opt-offset"), Value::String(sequence_number.to_string())),
+            (Symbol::from("x-opt-enqueued-time"), Value::Timestamp(1_700_000_000_123)),
         ];
         if let Some(key) = partition_key {
             entries.push((Symbol::from("x-opt-partition-key"), Value::from(key)));
@@ -354,11 +297,9 @@ mod tests {
 
     #[test]
     fn the_usual_shape_is_found_without_walking_sections() {
-        for (sequence_number, key, payload) in [
-            (7, None, &[9; 16][..]),
-            (-1, Some("key"), &[]),
-            (i64::MAX, Some(""), &[1; 300]),
-        ] {
+        for (sequence_number, key, payload) in
+            [(7, None, &[9; 16][..]), (-1, Some("key"), &[]), (i64::MAX, Some(""), &[1; 300])]
+        {
             let mut chunk = vec![0xff; 10];
             short_annotations(&mut chunk, &annotations(sequence_number, key));
             chunk.extend(data(payload));
@@ -369,10 +310,7 @@ mod tests {
             assert_eq!(found.offset, sequence_number.to_string().as_bytes());
             assert_eq!(found.sequence_number, sequence_number);
             let general = Located::find(&chunk[10..]).unwrap().parts(10);
-            assert_eq!(
-                (general.message, general.offset),
-                (parts.message, parts.offset)
-            );
+            assert_eq!((general.message, general.offset), (parts.message, parts.offset));
             let mut wide = vec![0xff; 10];
             encode::message_annotations(&mut wide, &annotations(sequence_number, key));
             wide.extend(data(payload));
@@ -387,29 +325,17 @@ mod tests {
         chunk.extend_from_slice(&[0x00, 0x53, 0x70, 0xc0, 0x02, 0x01, 0x41]); // header: durable
         chunk.extend_from_slice(&[0x00, 0x53, 0x71, 0xc1, 0x01, 0x00]); // delivery annotations: none
         let mut entries = annotations(41, Some("key"));
-        entries.insert(
-            0,
-            (Symbol::from("x-opt-trace"), Value::List(vec![Value::Null])),
-        );
+        entries.insert(0, (Symbol::from("x-opt-trace"), Value::List(vec![Value::Null])));
         encode::message_annotations(&mut chunk, &entries);
         let start = chunk.len();
-        Properties {
-            subject: Some("subject".into()),
-            ..Properties::default()
-        }
-        .encode(&mut chunk);
+        Properties { subject: Some("subject".into()), ..Properties::default() }.encode(&mut chunk);
         encode::application_properties(&mut chunk, &[("colour", Value::from("red"))]);
         chunk.extend(data(b"payload"));
         chunk.extend(data(b"more"));
-        let parts = locate(&chunk, 0)
-            .unwrap()
-            .expect("sections that lie together");
+        let parts = locate(&chunk, 0).unwrap().expect("sections that lie together");
         let read = read(&chunk, &parts);
         assert_eq!(read.message, &chunk[start..]);
-        assert_eq!(
-            (read.partition_key, read.offset, read.sequence_number),
-            (&b"key"[..], &b"41"[..], 41)
-        );
+        assert_eq!((read.partition_key, read.offset, read.sequence_number), (&b"key"[..], &b"41"[..], 41));
     }
 
     #[test]
@@ -421,19 +347,14 @@ mod tests {
         let (copy, parts) = gather(&chunk).unwrap();
         let read = read(&copy, &parts);
         assert_eq!(read.message, [data(b"first"), data(b"second")].concat());
-        assert_eq!(
-            (read.partition_key, read.offset, read.sequence_number),
-            (&b"key"[..], &b"5"[..], 5)
-        );
+        assert_eq!((read.partition_key, read.offset, read.sequence_number), (&b"key"[..], &b"5"[..], 5));
     }
 
     #[test]
     fn annotations_at_the_end_leave_the_rest_in_place() {
         let mut chunk = data(b"first");
         encode::message_annotations(&mut chunk, &annotations(5, None));
-        let parts = locate(&chunk, 0)
-            .unwrap()
-            .expect("sections that lie together");
+        let parts = locate(&chunk, 0).unwrap().expect("sections that lie together");
         assert_eq!(read(&chunk, &parts).message, data(b"first"));
     }
 
@@ -475,9 +396,6 @@ mod tests {
 
     #[test]
     fn the_descriptors_are_the_specifications() {
-        assert_eq!(
-            (descriptor::MESSAGE_ANNOTATIONS, descriptor::DATA),
-            (0x72, 0x75)
-        );
+        assert_eq!((descriptor::MESSAGE_ANNOTATIONS, descriptor::DATA), (0x72, 0x75));
     }
 }

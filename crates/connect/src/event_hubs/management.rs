@@ -90,10 +90,7 @@ pub(super) async fn hub_properties(
     connection: &mut ServiceConnection,
     hub: &str,
 ) -> Result<HubProperties, ServiceError> {
-    let request = Request {
-        properties: read("com.microsoft:eventhub", hub),
-        body: None,
-    };
+    let request = Request { properties: read("com.microsoft:eventhub", hub), body: None };
     read_hub_properties(&Body(connection.ask(NODE, &request).await?))
 }
 
@@ -108,10 +105,7 @@ pub(super) async fn partition_properties(
 ) -> Result<PartitionProperties, ServiceError> {
     let mut properties = read("com.microsoft:partition", hub);
     properties.push(("partition", Value::String(partition.to_string())));
-    let request = Request {
-        properties,
-        body: None,
-    };
+    let request = Request { properties, body: None };
     let body = Body(connection.ask(NODE, &request).await?);
     Ok(PartitionProperties {
         partition,
@@ -137,20 +131,13 @@ pub(super) fn read_hub_properties(body: &Body) -> Result<HubProperties, ServiceE
     let mut partition_ids = Vec::with_capacity(ids.len());
     for id in ids {
         let number = id.as_text().and_then(|text| text.parse().ok());
-        let number =
-            number.ok_or_else(|| Reply::incomplete(NODE, "partition_ids that are numbers"))?;
+        let number = number.ok_or_else(|| Reply::incomplete(NODE, "partition_ids that are numbers"))?;
         partition_ids.push(PartitionId(number));
     }
     partition_ids.sort_unstable();
     partition_ids.dedup();
-    if partition_ids
-        .last()
-        .is_none_or(|last| last.0 >= PARTITIONS_MAX)
-    {
-        return Err(Reply::incomplete(
-            NODE,
-            "partition_ids in a possible number",
-        ));
+    if partition_ids.last().is_none_or(|last| last.0 >= PARTITIONS_MAX) {
+        return Err(Reply::incomplete(NODE, "partition_ids in a possible number"));
     }
     Ok(HubProperties {
         name: body.text("name")?.to_owned(),
@@ -160,11 +147,7 @@ pub(super) fn read_hub_properties(body: &Body) -> Result<HubProperties, ServiceE
 }
 
 fn read(kind: &'static str, hub: &str) -> Vec<(&'static str, Value)> {
-    vec![
-        ("operation", Value::from("READ")),
-        ("name", Value::from(hub)),
-        ("type", Value::from(kind)),
-    ]
+    vec![("operation", Value::from("READ")), ("name", Value::from(hub)), ("type", Value::from(kind))]
 }
 
 /// The map in a reply.
@@ -176,15 +159,11 @@ impl Body {
     }
 
     pub(super) fn text(&self, key: &str) -> Result<&str, ServiceError> {
-        self.find(key)?
-            .as_text()
-            .ok_or_else(|| Reply::incomplete(NODE, key))
+        self.find(key)?.as_text().ok_or_else(|| Reply::incomplete(NODE, key))
     }
 
     pub(super) fn integer(&self, key: &str) -> Result<i64, ServiceError> {
-        self.find(key)?
-            .as_integer()
-            .ok_or_else(|| Reply::incomplete(NODE, key))
+        self.find(key)?.as_integer().ok_or_else(|| Reply::incomplete(NODE, key))
     }
 }
 

@@ -7,8 +7,7 @@
 use amqp::Value;
 
 use super::management::{
-    Body, HubProperties, NODE, PartitionProperties, hub_properties, partition_properties,
-    read_hub_properties,
+    Body, HubProperties, NODE, PartitionProperties, hub_properties, partition_properties, read_hub_properties,
 };
 use super::options::EventHubsOptions;
 use crate::event::PartitionId;
@@ -40,10 +39,7 @@ impl NamespaceClient {
     /// # Errors
     /// When it cannot be reached or refuses the token.
     pub async fn connect(options: EventHubsOptions) -> Result<Self, ServiceError> {
-        let options = EventHubsOptions {
-            hub: String::new(),
-            ..options
-        };
+        let options = EventHubsOptions { hub: String::new(), ..options };
         let connection = ServiceConnection::open(Endpoint::resolve(options)?).await?;
         Ok(Self { connection })
     }
@@ -62,9 +58,7 @@ impl NamespaceClient {
             let count = partition_count.as_integer();
             Ok(HubSummary {
                 name: text(name, "name")?,
-                created_at_unix_ms: created_at
-                    .as_integer()
-                    .ok_or_else(|| incomplete("created_at"))?,
+                created_at_unix_ms: created_at.as_integer().ok_or_else(|| incomplete("created_at"))?,
                 partition_count: count
                     .and_then(|count| u32::try_from(count).ok())
                     .ok_or_else(|| incomplete("partition_count"))?,
@@ -104,18 +98,13 @@ impl NamespaceClient {
         partition_count: u32,
         consumer_groups: &[String],
     ) -> Result<HubProperties, ServiceError> {
-        let groups = consumer_groups
-            .iter()
-            .map(|group| Value::from(group.as_str()))
-            .collect();
+        let groups = consumer_groups.iter().map(|group| Value::from(group.as_str())).collect();
         let attributes = Value::Map(vec![
             (Value::from("partition_count"), Value::Uint(partition_count)),
             (Value::from("consumer_groups"), Value::List(groups)),
         ]);
-        let request = Request {
-            properties: properties("CREATE", EVENT_HUB, name, None),
-            body: Some(attributes),
-        };
+        let request =
+            Request { properties: properties("CREATE", EVENT_HUB, name, None), body: Some(attributes) };
         read_hub_properties(&Body(self.connection.ask(NODE, &request).await?))
     }
 
@@ -124,8 +113,7 @@ impl NamespaceClient {
     /// # Errors
     /// When it is not there, the key may not manage, or the connection breaks.
     pub async fn delete_hub(&mut self, name: &str) -> Result<(), ServiceError> {
-        self.carry_out(properties("DELETE", EVENT_HUB, name, None))
-            .await
+        self.carry_out(properties("DELETE", EVENT_HUB, name, None)).await
     }
 
     /// The names of a hub's consumer groups.
@@ -133,38 +121,24 @@ impl NamespaceClient {
     /// # Errors
     /// When the hub is not there or may not be read, the service has no such list, or the connection breaks.
     pub async fn consumer_groups(&mut self, hub: &str) -> Result<Vec<String>, ServiceError> {
-        let rows = self
-            .query(CONSUMER_GROUP, Some(hub), &["consumer_group"])
-            .await?;
-        rows.iter()
-            .map(|row| text(row.first().unwrap_or(&Value::Null), "consumer_group"))
-            .collect()
+        let rows = self.query(CONSUMER_GROUP, Some(hub), &["consumer_group"]).await?;
+        rows.iter().map(|row| text(row.first().unwrap_or(&Value::Null), "consumer_group")).collect()
     }
 
     /// Creates a consumer group.
     ///
     /// # Errors
     /// As with [`create_hub`](Self::create_hub), and when there is no such hub.
-    pub async fn create_consumer_group(
-        &mut self,
-        hub: &str,
-        name: &str,
-    ) -> Result<(), ServiceError> {
-        self.carry_out(properties("CREATE", CONSUMER_GROUP, hub, Some(name)))
-            .await
+    pub async fn create_consumer_group(&mut self, hub: &str, name: &str) -> Result<(), ServiceError> {
+        self.carry_out(properties("CREATE", CONSUMER_GROUP, hub, Some(name))).await
     }
 
     /// Deletes a consumer group. The links of its readers are ended by the service.
     ///
     /// # Errors
     /// As with [`delete_hub`](Self::delete_hub); and `$Default` cannot be deleted.
-    pub async fn delete_consumer_group(
-        &mut self,
-        hub: &str,
-        name: &str,
-    ) -> Result<(), ServiceError> {
-        self.carry_out(properties("DELETE", CONSUMER_GROUP, hub, Some(name)))
-            .await
+    pub async fn delete_consumer_group(&mut self, hub: &str, name: &str) -> Result<(), ServiceError> {
+        self.carry_out(properties("DELETE", CONSUMER_GROUP, hub, Some(name))).await
     }
 
     /// Closes the connection in good order. Dropping the client just ends it.
@@ -172,14 +146,8 @@ impl NamespaceClient {
         self.connection.close().await;
     }
 
-    async fn carry_out(
-        &mut self,
-        properties: Vec<(&'static str, Value)>,
-    ) -> Result<(), ServiceError> {
-        let request = Request {
-            properties,
-            body: None,
-        };
+    async fn carry_out(&mut self, properties: Vec<(&'static str, Value)>) -> Result<(), ServiceError> {
+        let request = Request { properties, body: None };
         self.connection.ask(NODE, &request).await.map(drop)
     }
 
@@ -203,10 +171,7 @@ impl NamespaceClient {
             if let Some(hub) = hub {
                 properties.push(("name", Value::from(hub)));
             }
-            let request = Request {
-                properties,
-                body: Some(attributes.clone()),
-            };
+            let request = Request { properties, body: Some(attributes.clone()) };
             let body = Body(self.connection.ask(NODE, &request).await?);
             let Value::List(page) = body.find("results")? else {
                 return Err(incomplete("results"));
@@ -234,11 +199,8 @@ fn properties(
     hub: &str,
     group: Option<&str>,
 ) -> Vec<(&'static str, Value)> {
-    let mut properties = vec![
-        ("operation", Value::from(operation)),
-        ("type", Value::from(kind)),
-        ("name", Value::from(hub)),
-    ];
+    let mut properties =
+        vec![("operation", Value::from(operation)), ("type", Value::from(kind)), ("name", Value::from(hub))];
     if let Some(group) = group {
         properties.push(("consumer_group", Value::from(group)));
     }

@@ -50,10 +50,7 @@ impl EventHubsOptions {
     ///
     /// # Errors
     /// When neither names a hub, or both name a different one. Letter case does not tell hubs apart.
-    pub fn new(
-        connection_string: ConnectionString,
-        hub: Option<&str>,
-    ) -> Result<Self, HubNameError> {
+    pub fn new(connection_string: ConnectionString, hub: Option<&str>) -> Result<Self, HubNameError> {
         let hub = match (hub, &connection_string.entity_path) {
             (None, None) => return Err(HubNameError::Missing),
             (Some(named), Some(entity_path)) if !named.eq_ignore_ascii_case(entity_path) => {
@@ -120,10 +117,7 @@ mod tests {
         assert_eq!(hub(&with_path, None).as_deref(), Ok("orders"));
         assert_eq!(hub(&with_path, Some("Orders")).as_deref(), Ok("Orders"));
         assert_eq!(hub(EMULATOR, None), Err(HubNameError::Missing));
-        let conflict = HubNameError::Conflict {
-            named: "bills".into(),
-            entity_path: "orders".into(),
-        };
+        let conflict = HubNameError::Conflict { named: "bills".into(), entity_path: "orders".into() };
         assert_eq!(hub(&with_path, Some("bills")), Err(conflict));
     }
 }

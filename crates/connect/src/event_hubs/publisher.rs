@@ -23,8 +23,7 @@ use super::management::hub_properties;
 use super::options::EventHubsOptions;
 use crate::event::PartitionId;
 use crate::service::{
-    Address, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of,
-    partition_key_annotation,
+    Address, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of, partition_key_annotation,
 };
 use crate::sink::{SendOutcome, SendToken, SinkBusy};
 
@@ -60,18 +59,13 @@ impl Publisher {
     pub async fn connect(options: EventHubsOptions) -> Result<Self, ServiceError> {
         let endpoint = Endpoint::resolve(options)?;
         let mut connection = ServiceConnection::open(endpoint.clone()).await?;
-        let partitions = hub_properties(&mut connection, &endpoint.options.entity)
-            .await?
-            .partition_ids;
+        let partitions = hub_properties(&mut connection, &endpoint.options.entity).await?.partition_ids;
         let hub = &endpoint.options.entity;
         let to_partitions = partitions.iter().map(|partition| Address {
             node: format!("{hub}/Partitions/{partition}"),
             attached_at_once: true,
         });
-        let to_hub = Address {
-            node: hub.clone(),
-            attached_at_once: false,
-        };
+        let to_hub = Address { node: hub.clone(), attached_at_once: false };
         let addresses = to_partitions.chain([to_hub]).collect();
         Ok(Self {
             partitions,
@@ -98,8 +92,7 @@ impl Publisher {
     /// When there is no such partition.
     #[must_use]
     pub fn max_batch_bytes(&self, destination: Destination<'_>) -> usize {
-        self.transmitter
-            .max_message_bytes(self.link_index(destination))
+        self.transmitter.max_message_bytes(self.link_index(destination))
     }
 
     /// What an event of `message_len` bytes adds to a send without partition key.
@@ -176,14 +169,12 @@ impl Publisher {
         event.extend_from_slice(&body_prefix[..body_length]);
         let payload_at = event.len();
         event.resize(payload_at + payload_len, 0);
-        let sent = self
-            .transmitter
-            .transmit(token, link, FORMAT_BATCH, |writer| {
-                for index in 0..count {
-                    fill(index, &mut event[payload_at..]);
-                    writer.put(&event);
-                }
-            });
+        let sent = self.transmitter.transmit(token, link, FORMAT_BATCH, |writer| {
+            for index in 0..count {
+                fill(index, &mut event[payload_at..]);
+                writer.put(&event);
+            }
+        });
         self.scratch = event;
         sent
     }

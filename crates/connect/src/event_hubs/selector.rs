@@ -23,10 +23,7 @@ fn selector(position: &StartPosition) -> String {
             format!("{OFFSET} > '{}'", offset.replace('\'', "''"))
         }
         StartPosition::AtEnqueuedTime(time) => {
-            format!(
-                "amqp.annotation.x-opt-enqueued-time >= '{}'",
-                time.unix_ms()
-            )
+            format!("amqp.annotation.x-opt-enqueued-time >= '{}'", time.unix_ms())
         }
     }
 }
@@ -45,26 +42,11 @@ mod tests {
     #[test]
     fn every_position_has_its_selector() {
         for (position, expected) in [
-            (
-                StartPosition::Earliest,
-                "amqp.annotation.x-opt-offset > '-1'",
-            ),
-            (
-                StartPosition::Latest,
-                "amqp.annotation.x-opt-offset > '@latest'",
-            ),
-            (
-                StartPosition::AtSequenceNumber(7),
-                "amqp.annotation.x-opt-sequence-number >= '7'",
-            ),
-            (
-                StartPosition::AfterSequenceNumber(-1),
-                "amqp.annotation.x-opt-sequence-number > '-1'",
-            ),
-            (
-                StartPosition::AfterOffset("123".into()),
-                "amqp.annotation.x-opt-offset > '123'",
-            ),
+            (StartPosition::Earliest, "amqp.annotation.x-opt-offset > '-1'"),
+            (StartPosition::Latest, "amqp.annotation.x-opt-offset > '@latest'"),
+            (StartPosition::AtSequenceNumber(7), "amqp.annotation.x-opt-sequence-number >= '7'"),
+            (StartPosition::AfterSequenceNumber(-1), "amqp.annotation.x-opt-sequence-number > '-1'"),
+            (StartPosition::AfterOffset("123".into()), "amqp.annotation.x-opt-offset > '123'"),
             (
                 StartPosition::AtEnqueuedTime(EnqueuedTime::from_unix_ms(1_700_000_000_000)),
                 "amqp.annotation.x-opt-enqueued-time >= '1700000000000'",
@@ -77,10 +59,7 @@ mod tests {
     #[test]
     fn an_offset_cannot_break_out_of_its_quotes() {
         let hostile = StartPosition::AfterOffset("1' OR '1'='1".into());
-        assert_eq!(
-            selector(&hostile),
-            "amqp.annotation.x-opt-offset > '1'' OR ''1''=''1'"
-        );
+        assert_eq!(selector(&hostile), "amqp.annotation.x-opt-offset > '1'' OR ''1''=''1'");
     }
 
     #[test]

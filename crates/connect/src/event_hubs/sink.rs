@@ -23,10 +23,7 @@ impl EventHubsSink {
     /// When the service cannot be reached, refuses the token or a link, or has no such hub.
     pub async fn connect(options: EventHubsOptions) -> Result<Self, ServiceError> {
         let publisher = Publisher::connect(options).await?;
-        Ok(Self {
-            publisher,
-            keeps_keys: false,
-        })
+        Ok(Self { publisher, keeps_keys: false })
     }
 
     /// Sends events that have a partition key with it, to the partition that the service chooses by it instead of the
@@ -47,8 +44,7 @@ impl Sink for EventHubsSink {
     }
 
     fn max_batch_bytes(&self, destination: u32) -> usize {
-        self.publisher
-            .max_batch_bytes(Destination::Partition(destination))
+        self.publisher.max_batch_bytes(Destination::Partition(destination))
     }
 
     fn encoded_len(&self, message_len: usize) -> usize {
@@ -65,12 +61,8 @@ impl Sink for EventHubsSink {
             true => outgoing.partition_key(),
             false => None,
         };
-        let destination = key.map_or(
-            Destination::Partition(outgoing.destination),
-            Destination::Key,
-        );
-        self.publisher
-            .publish(token, destination, outgoing.messages())
+        let destination = key.map_or(Destination::Partition(outgoing.destination), Destination::Key);
+        self.publisher.publish(token, destination, outgoing.messages())
     }
 
     fn poll_outcomes(
@@ -78,9 +70,7 @@ impl Sink for EventHubsSink {
         context: &mut Context<'_>,
         outcomes: &mut Vec<SendOutcome>,
     ) -> Poll<Result<(), SinkError>> {
-        self.publisher
-            .poll_outcomes(context, outcomes)
-            .map_err(SinkError::from)
+        self.publisher.poll_outcomes(context, outcomes).map_err(SinkError::from)
     }
 
     fn outage(&self) -> Option<&ServiceError> {

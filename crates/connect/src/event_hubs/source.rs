@@ -104,9 +104,7 @@ impl EventHubsSource {
     ) -> Result<Self, ServiceError> {
         let endpoint = Endpoint::resolve(options)?;
         let mut connection = ServiceConnection::open(endpoint.clone()).await?;
-        let partitions = hub_properties(&mut connection, &endpoint.options.entity)
-            .await?
-            .partition_ids;
+        let partitions = hub_properties(&mut connection, &endpoint.options.entity).await?.partition_ids;
         let count = partitions.last().map_or(0, |last| last.0 + 1);
         Ok(Self {
             window: u32::try_from(source.unreleased_limit()).unwrap_or(u32::MAX),
@@ -165,8 +163,7 @@ impl EventHubsSource {
         };
         let session = connection.data();
         let Some(link) = connection.engine().attach_receiver(session, options) else {
-            let error =
-                ServiceError::of_connection("protocol", "the service takes no further link");
+            let error = ServiceError::of_connection("protocol", "the service takes no further link");
             self.fail(partition, error);
             return;
         };
@@ -314,9 +311,7 @@ impl EventHubsSource {
             };
             match delivered::locate(deliveries.message(delivery), delivery.start) {
                 Ok(Some(parts)) => self.builder.push(now, partition, chunk, &parts),
-                located => match located
-                    .and_then(|_apart| delivered::gather(deliveries.message(delivery)))
-                {
+                located => match located.and_then(|_apart| delivered::gather(deliveries.message(delivery))) {
                     Ok((copy, parts)) => self.builder.push(now, partition, &copy, &parts),
                     Err(error) => {
                         malformed.get_or_insert((partition, error));
@@ -332,21 +327,13 @@ impl EventHubsSource {
             }
             if !delivery.settled {
                 // The service settles what it sends; where one does not, the engine makes ranges of these.
-                connection.engine().settle(
-                    session,
-                    delivery.id,
-                    delivery.id,
-                    DeliveryState::Accepted,
-                );
+                connection.engine().settle(session, delivery.id, delivery.id, DeliveryState::Accepted);
             }
         }
         connection.engine().recycle(deliveries);
         if let Some((partition, error)) = malformed {
             let description = format!("an event of partition {partition} cannot be read: {error}");
-            self.fail(
-                partition,
-                ServiceError::of_condition(&ErrorCondition::DECODE_ERROR, description),
-            );
+            self.fail(partition, ServiceError::of_condition(&ErrorCondition::DECODE_ERROR, description));
         }
         Ok(())
     }
@@ -387,11 +374,7 @@ impl Source for EventHubsSource {
     fn close(&mut self, partition: PartitionId) {
         self.closed.retain(|(closed, _)| *closed != partition);
         self.builder.discard(partition);
-        let Some(reader) = self
-            .readers
-            .get_mut(partition.0 as usize)
-            .and_then(Option::take)
-        else {
+        let Some(reader) = self.readers.get_mut(partition.0 as usize).and_then(Option::take) else {
             return;
         };
         if let (Some(link), Some(connection)) = (reader.link, self.connection.up()) {
@@ -499,10 +482,7 @@ fn link_options(
     let mut properties = vec![(RECEIVER_NAME, Value::from(name.as_str()))];
     properties.extend(owner_level.map(|level| (OWNER_LEVEL, Value::Long(level))));
     LinkOptions {
-        source: performative::Source {
-            filter: start_filter(position),
-            ..performative::Source::new(address)
-        },
+        source: performative::Source { filter: start_filter(position), ..performative::Source::new(address) },
         target: Target::new(name.as_str()),
         properties,
         name,

@@ -12,9 +12,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use crate::event::{BatchPool, EventBatch, PartitionId, Receipt};
-use crate::source::{
-    BySettlement, Settled, Settlement, SettlementResult, Source, SourceError, SourceEvent,
-};
+use crate::source::{BySettlement, Settled, Settlement, SettlementResult, Source, SourceError, SourceEvent};
 
 /// The messages that a [`QueueSource`] receives; clones share them. Sequence numbers count from 0.
 #[derive(Clone)]
@@ -96,9 +94,7 @@ impl MemoryQueue {
             failure: None,
             poller: None,
         };
-        Self {
-            shared: Arc::new(Mutex::new(shared)),
-        }
+        Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// Adds a message and returns its sequence number.
@@ -151,22 +147,14 @@ impl MemoryQueue {
     #[must_use]
     pub fn states(&self) -> Vec<MessageState> {
         let shared = self.shared();
-        shared
-            .messages
-            .iter()
-            .map(|message| message.state)
-            .collect()
+        shared.messages.iter().map(|message| message.state).collect()
     }
 
     /// How often each message was delivered and failed.
     #[must_use]
     pub fn delivery_counts(&self) -> Vec<u32> {
         let shared = self.shared();
-        shared
-            .messages
-            .iter()
-            .map(|message| message.delivery_count)
-            .collect()
+        shared.messages.iter().map(|message| message.delivery_count).collect()
     }
 
     /// How many messages are in a state.
@@ -227,12 +215,7 @@ impl QueueSource {
                 true => SettlementResult::Confirmed,
                 false => SettlementResult::LockLost,
             };
-            let settled = Settled {
-                settlement: told.settlement,
-                messages: 1,
-                result,
-                elapsed,
-            };
+            let settled = Settled { settlement: told.settlement, messages: 1, result, elapsed };
             match &mut answered {
                 Some(run) if (run.settlement, run.result) == (settled.settlement, result) => {
                     run.messages += 1;
@@ -268,11 +251,7 @@ impl QueueSource {
                 message.lock += 1;
                 redelivered += u32::from(message.delivery_count > 0);
                 batch.push_message(&message.bytes, number as i64);
-                deliveries.push(Delivery {
-                    number,
-                    lock: message.lock,
-                    settled: false,
-                });
+                deliveries.push(Delivery { number, lock: message.lock, settled: false });
             }
         }
         if deliveries.is_empty() {
@@ -333,11 +312,7 @@ impl Source for QueueSource {
         let mut shared = self.queue.shared();
         for &event in events {
             let delivery = &mut deliveries[event as usize];
-            assert!(
-                !delivery.settled,
-                "message {} is settled twice",
-                delivery.number
-            );
+            assert!(!delivery.settled, "message {} is settled twice", delivery.number);
             delivery.settled = true;
             if let Some(audit) = &mut shared.audit {
                 audit(delivery.number as i64, settlement);
@@ -354,11 +329,7 @@ impl Source for QueueSource {
     fn release(&mut self, batch: EventBatch) {
         let deliveries = self.handed_over[batch.receipt().0 as usize].take();
         for delivery in deliveries.expect("a batch is released once") {
-            assert!(
-                delivery.settled,
-                "message {} was released and not settled",
-                delivery.number
-            );
+            assert!(delivery.settled, "message {} was released and not settled", delivery.number);
         }
         self.pool.give(batch);
     }
@@ -399,9 +370,7 @@ impl Shared {
 
 impl fmt::Debug for MemoryQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryQueue")
-            .field("messages", &self.shared().messages.len())
-            .finish_non_exhaustive()
+        f.debug_struct("MemoryQueue").field("messages", &self.shared().messages.len()).finish_non_exhaustive()
     }
 }
 

@@ -80,9 +80,7 @@ impl MemoryLog {
             owner_of: (0..partitions).map(|_| None).collect(),
             pollers: Vec::new(),
         };
-        Self {
-            shared: Arc::new(Mutex::new(shared)),
-        }
+        Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// Appends an event without a partition key and returns its sequence number.
@@ -110,10 +108,7 @@ impl MemoryLog {
         let offset = (sequence_number * 10).to_string();
         let chunk = Bytes::from([partition_key, offset.as_bytes(), message].concat());
         let end = |len: usize| u32::try_from(len).expect("a test's event is smaller than 4 GiB");
-        let (key_end, offset_end) = (
-            end(partition_key.len()),
-            end(partition_key.len() + offset.len()),
-        );
+        let (key_end, offset_end) = (end(partition_key.len()), end(partition_key.len() + offset.len()));
         let parts = EventParts {
             message: offset_end..end(chunk.len()),
             partition_key: 0..key_end,
@@ -188,10 +183,7 @@ impl MemorySource {
         shared.owners += 1;
         let owner = Some(shared.owners);
         drop(shared);
-        Self {
-            owner,
-            ..Self::new(log, options)
-        }
+        Self { owner, ..Self::new(log, options) }
     }
 
     /// Closes the partitions that others have taken.
@@ -209,8 +201,7 @@ impl MemorySource {
                     condition: "amqp:link:stolen".to_owned(),
                     description: "another source has opened the partition".to_owned(),
                 };
-                self.closed
-                    .push_back(SourceEvent::PartitionClosed { partition, error });
+                self.closed.push_back(SourceEvent::PartitionClosed { partition, error });
             }
         }
     }
@@ -227,8 +218,7 @@ impl MemorySource {
         for (partition, error) in failures {
             if self.readers[partition.0 as usize].is_some() {
                 self.close(partition);
-                self.closed
-                    .push_back(SourceEvent::PartitionClosed { partition, error });
+                self.closed.push_back(SourceEvent::PartitionClosed { partition, error });
             }
         }
         Ok(())
@@ -243,8 +233,7 @@ impl MemorySource {
             while reader.unreleased < self.options.unreleased_limit()
                 && let Some(event) = stored.get(reader.next)
             {
-                self.builder
-                    .push(now, PartitionId(id), &event.chunk, &event.parts);
+                self.builder.push(now, PartitionId(id), &event.chunk, &event.parts);
                 reader.next += 1;
                 reader.unreleased += 1;
             }
@@ -282,10 +271,7 @@ impl Source for MemorySource {
             shared.owner_of[partition.0 as usize] = self.owner;
             shared.wake_pollers();
         }
-        self.readers[partition.0 as usize] = Some(Reader {
-            next,
-            unreleased: 0,
-        });
+        self.readers[partition.0 as usize] = Some(Reader { next, unreleased: 0 });
     }
 
     fn close(&mut self, partition: PartitionId) {
@@ -364,9 +350,7 @@ impl fmt::Debug for MemorySource {
 fn lies_beyond(position: &StartPosition, events: usize) -> bool {
     let number = match position {
         StartPosition::AtSequenceNumber(0) => return false,
-        StartPosition::AtSequenceNumber(number) | StartPosition::AfterSequenceNumber(number) => {
-            Some(*number)
-        }
+        StartPosition::AtSequenceNumber(number) | StartPosition::AfterSequenceNumber(number) => Some(*number),
         StartPosition::AfterOffset(offset) => offset.parse().ok().map(|offset: i64| offset / 10),
         StartPosition::Earliest | StartPosition::Latest | StartPosition::AtEnqueuedTime(_) => None,
     };
@@ -380,9 +364,9 @@ fn precedes(event: &EventParts, position: &StartPosition) -> bool {
         StartPosition::Latest => true,
         StartPosition::AtSequenceNumber(at) => event.sequence_number < *at,
         StartPosition::AfterSequenceNumber(after) => event.sequence_number <= *after,
-        StartPosition::AfterOffset(after) => after
-            .parse()
-            .is_ok_and(|after: i64| event.sequence_number * 10 <= after),
+        StartPosition::AfterOffset(after) => {
+            after.parse().is_ok_and(|after: i64| event.sequence_number * 10 <= after)
+        }
         StartPosition::AtEnqueuedTime(at) => event.enqueued_time < *at,
     }
 }
@@ -398,10 +382,7 @@ mod tests {
     const PARTITION: PartitionId = PartitionId(0);
 
     fn source(log: &MemoryLog, max_events: usize, prefetch: usize) -> MemorySource {
-        let batch = BatchOptions {
-            max_events,
-            max_wait: Duration::from_millis(10),
-        };
+        let batch = BatchOptions { max_events, max_wait: Duration::from_millis(10) };
         MemorySource::new(log, SourceOptions { batch, prefetch })
     }
 
@@ -413,11 +394,7 @@ mod tests {
     }
 
     fn numbers(batch: &EventBatch) -> Vec<i64> {
-        batch
-            .events()
-            .iter()
-            .map(|event| event.sequence_number)
-            .collect()
+        batch.events().iter().map(|event| event.sequence_number).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -437,31 +414,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_carries_what_was_appended() {
         let log = MemoryLog::new(1);
-        log.append_with_key(
-            PARTITION,
-            b"message",
-            b"key",
-            EnqueuedTime::from_unix_ms(77),
-        );
+        log.append_with_key(PARTITION, b"message", b"key", EnqueuedTime::from_unix_ms(77));
         log.append(PARTITION, b"");
         let mut source = source(&log, 2, 2);
         source.open(PARTITION, StartPosition::Earliest);
         let batch = next(&mut source).await;
-        let [first, second] = batch.events() else {
-            panic!("two events")
-        };
-        assert_eq!(
-            (batch.message(first), batch.partition_key(first)),
-            (&b"message"[..], Some(&b"key"[..]))
-        );
-        assert_eq!(
-            (batch.offset(first), first.enqueued_time.unix_ms()),
-            (Some(&b"0"[..]), 77)
-        );
-        assert_eq!(
-            (batch.message(second), batch.partition_key(second)),
-            (&b""[..], None)
-        );
+        let [first, second] = batch.events() else { panic!("two events") };
+        assert_eq!((batch.message(first), batch.partition_key(first)), (&b"message"[..], Some(&b"key"[..])));
+        assert_eq!((batch.offset(first), first.enqueued_time.unix_ms()), (Some(&b"0"[..]), 77));
+        assert_eq!((batch.message(second), batch.partition_key(second)), (&b""[..], None));
         assert_eq!(batch.offset(second), Some(&b"10"[..]));
     }
 
@@ -483,22 +444,14 @@ mod tests {
     async fn each_position_starts_where_it_says() {
         let log = MemoryLog::new(1);
         for time in 0..5 {
-            log.append_with_key(
-                PARTITION,
-                b"event",
-                b"",
-                EnqueuedTime::from_unix_ms(time * 100),
-            );
+            log.append_with_key(PARTITION, b"event", b"", EnqueuedTime::from_unix_ms(time * 100));
         }
         let cases = [
             (StartPosition::Earliest, 0),
             (StartPosition::AtSequenceNumber(2), 2),
             (StartPosition::AfterSequenceNumber(2), 3),
             (StartPosition::AfterOffset("20".to_owned()), 3),
-            (
-                StartPosition::AtEnqueuedTime(EnqueuedTime::from_unix_ms(101)),
-                2,
-            ),
+            (StartPosition::AtEnqueuedTime(EnqueuedTime::from_unix_ms(101)), 2),
             (StartPosition::Latest, 5),
         ];
         let mut source = source(&log, 1, 1);

@@ -96,11 +96,7 @@ impl Source for EndlessSource {
             StartPosition::AfterSequenceNumber(after) => after + 1,
             _ => 0,
         };
-        self.partitions[partition.0 as usize] = Fetching {
-            open: true,
-            next,
-            unreleased: 0,
-        };
+        self.partitions[partition.0 as usize] = Fetching { open: true, next, unreleased: 0 };
     }
 
     fn close(&mut self, partition: PartitionId) {
@@ -140,12 +136,8 @@ impl NullSink {
     #[must_use]
     pub fn new(destinations: u32) -> (Self, Arc<Accepted>) {
         let accepted = Arc::<Accepted>::default();
-        let sink = Self {
-            destinations,
-            output: Vec::new(),
-            outcomes: Vec::new(),
-            accepted: Arc::clone(&accepted),
-        };
+        let sink =
+            Self { destinations, output: Vec::new(), outcomes: Vec::new(), accepted: Arc::clone(&accepted) };
         (sink, accepted)
     }
 }
@@ -188,10 +180,7 @@ impl Sink for NullSink {
         }
         let events = self.accepted.events.load(Ordering::Relaxed) + outgoing.events.len() as u64;
         self.accepted.events.store(events, Ordering::Relaxed);
-        self.outcomes.push(SendOutcome {
-            token,
-            result: Ok(()),
-        });
+        self.outcomes.push(SendOutcome { token, result: Ok(()) });
         Ok(())
     }
 

@@ -13,8 +13,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::event::PartitionId;
 use crate::sink::{
-    ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, SendUnit, Sink, SinkBusy,
-    SinkError,
+    ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, SendUnit, Sink, SinkBusy, SinkError,
 };
 
 /// A [`Sink`] that does what its [`SinkScript`] says; without one it accepts everything at once.
@@ -96,16 +95,8 @@ impl ScriptedSink {
             failure: None,
             sender: None,
         };
-        let script = SinkScript {
-            state: Arc::new(Mutex::new(state)),
-        };
-        (
-            Self {
-                script: script.clone(),
-                timer: Box::pin(tokio::time::sleep_until(Instant::now())),
-            },
-            script,
-        )
+        let script = SinkScript { state: Arc::new(Mutex::new(state)) };
+        (Self { script: script.clone(), timer: Box::pin(tokio::time::sleep_until(Instant::now())) }, script)
     }
 }
 
@@ -115,10 +106,7 @@ impl SinkScript {
     #[must_use]
     pub fn sink(&self) -> ScriptedSink {
         self.state().unanswered.clear();
-        ScriptedSink {
-            script: self.clone(),
-            timer: Box::pin(tokio::time::sleep_until(Instant::now())),
-        }
+        ScriptedSink { script: self.clone(), timer: Box::pin(tokio::time::sleep_until(Instant::now())) }
     }
 
     /// The reply to every send that no other was set for.
@@ -177,12 +165,7 @@ impl SinkScript {
             .iter()
             .filter(|write| write.destination == destination)
             .filter(|write| write.is_accepted())
-            .flat_map(|write| {
-                write
-                    .sequence_numbers
-                    .iter()
-                    .map(|&number| (write.partition, number))
-            })
+            .flat_map(|write| write.sequence_numbers.iter().map(|&number| (write.partition, number)))
             .collect()
     }
 
@@ -195,18 +178,8 @@ impl Reply {
     /// A refusal at once, of the given class.
     #[must_use]
     pub fn refuse(class: ErrorClass) -> Self {
-        let (condition, description) = (
-            "test:refused".to_owned(),
-            "refused as the script says".to_owned(),
-        );
-        Self::Refuse(
-            Duration::ZERO,
-            SendError {
-                class,
-                condition,
-                description,
-            },
-        )
+        let (condition, description) = ("test:refused".to_owned(), "refused as the script says".to_owned());
+        Self::Refuse(Duration::ZERO, SendError { class, condition, description })
     }
 }
 
@@ -225,8 +198,7 @@ impl ScriptedSink {
 
 impl Sink for ScriptedSink {
     fn destinations(&self) -> u32 {
-        u32::try_from(self.script.state().replies.len())
-            .expect("a sink is made with a 32-bit count")
+        u32::try_from(self.script.state().replies.len()).expect("a sink is made with a 32-bit count")
     }
 
     fn send_unit(&self) -> SendUnit {
@@ -261,10 +233,7 @@ impl Sink for ScriptedSink {
         }
         let scripted = state.replies[outgoing.destination as usize].pop_front();
         let mut reply = scripted.unwrap_or_else(|| state.default_reply.clone());
-        let encoded: usize = outgoing
-            .messages()
-            .map(|message| self.encoded_len(message.len()))
-            .sum();
+        let encoded: usize = outgoing.messages().map(|message| self.encoded_len(message.len())).sum();
         if encoded > state.max_batch_bytes {
             reply = Reply::refuse(ErrorClass::TooLarge);
         }
@@ -278,10 +247,7 @@ impl Sink for ScriptedSink {
         state.writes.push(Write {
             destination: outgoing.destination,
             partition: outgoing.batch.partition(),
-            sequence_numbers: outgoing
-                .events()
-                .map(|event| event.sequence_number)
-                .collect(),
+            sequence_numbers: outgoing.events().map(|event| event.sequence_number).collect(),
             messages: outgoing.messages().map(Bytes::copy_from_slice).collect(),
             sent_at: now,
             reply,
@@ -300,16 +266,14 @@ impl Sink for ScriptedSink {
                 return Poll::Ready(Err(error));
             }
             let now = Instant::now();
-            let due: Vec<_> = state
-                .unanswered
-                .extract_if(.., |send| send.due.is_some_and(|due| due <= now))
-                .collect();
+            let due: Vec<_> =
+                state.unanswered.extract_if(.., |send| send.due.is_some_and(|due| due <= now)).collect();
             if !due.is_empty() {
                 let answers = due.into_iter();
-                outcomes.extend(answers.map(|send| SendOutcome {
-                    token: send.token,
-                    result: send.result.map_err(Box::new),
-                }));
+                outcomes.extend(
+                    answers
+                        .map(|send| SendOutcome { token: send.token, result: send.result.map_err(Box::new) }),
+                );
                 return Poll::Ready(Ok(()));
             }
             state.sender = Some(context.waker().clone());
@@ -334,9 +298,7 @@ impl State {
 
 impl fmt::Debug for ScriptedSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedSink")
-            .field("script", &self.script)
-            .finish_non_exhaustive()
+        f.debug_struct("ScriptedSink").field("script", &self.script).finish_non_exhaustive()
     }
 }
 
@@ -355,35 +317,16 @@ mod tests {
         batch
     }
 
-    fn send(
-        sink: &mut ScriptedSink,
-        token: u64,
-        destination: u32,
-        events: &[u32],
-    ) -> Result<(), SinkBusy> {
-        sink.send(
-            SendToken(token),
-            OutgoingBatch {
-                destination,
-                batch: &batch(),
-                events,
-            },
-        )
+    fn send(sink: &mut ScriptedSink, token: u64, destination: u32, events: &[u32]) -> Result<(), SinkBusy> {
+        sink.send(SendToken(token), OutgoingBatch { destination, batch: &batch(), events })
     }
 
     async fn outcomes(sink: &mut ScriptedSink) -> Vec<(u64, Option<ErrorClass>)> {
         let mut outcomes = Vec::new();
-        poll_fn(|context| sink.poll_outcomes(context, &mut outcomes))
-            .await
-            .expect("the sink works");
+        poll_fn(|context| sink.poll_outcomes(context, &mut outcomes)).await.expect("the sink works");
         outcomes
             .into_iter()
-            .map(|outcome| {
-                (
-                    outcome.token.0,
-                    outcome.result.err().map(|error| error.class),
-                )
-            })
+            .map(|outcome| (outcome.token.0, outcome.result.err().map(|error| error.class)))
             .collect()
     }
 
@@ -399,17 +342,11 @@ mod tests {
         send(&mut sink, 2, 1, &[1]).expect("not busy");
         send(&mut sink, 3, 1, &[1]).expect("not busy");
         send(&mut sink, 4, 1, &[2]).expect("not busy");
-        assert_eq!(
-            outcomes(&mut sink).await,
-            [(2, Some(ErrorClass::Retryable))]
-        );
+        assert_eq!(outcomes(&mut sink).await, [(2, Some(ErrorClass::Retryable))]);
         assert_eq!(start.elapsed(), Duration::ZERO);
         assert_eq!(outcomes(&mut sink).await, [(1, None)]);
         assert_eq!(start.elapsed(), Duration::from_millis(5));
-        assert_eq!(
-            script.accepted(0),
-            [(PartitionId(7), 12), (PartitionId(7), 10)]
-        );
+        assert_eq!(script.accepted(0), [(PartitionId(7), 12), (PartitionId(7), 10)]);
         assert_eq!(script.accepted(1), [(PartitionId(7), 12)]);
         assert_eq!(script.writes()[0].messages, [&b"two"[..], b"zero"]);
     }
@@ -421,9 +358,7 @@ mod tests {
         send(&mut sink, 1, 0, &[0]).expect("not busy");
         assert_eq!(send(&mut sink, 2, 0, &[1]), Err(SinkBusy));
         assert_eq!(outcomes(&mut sink).await, [(1, None)]);
-        poll_fn(|context| sink.poll_ready(context))
-            .await
-            .expect("the sink works");
+        poll_fn(|context| sink.poll_ready(context)).await.expect("the sink works");
         send(&mut sink, 2, 0, &[1]).expect("not busy");
     }
 
@@ -433,9 +368,6 @@ mod tests {
         script.limit_batch_bytes(15);
         send(&mut sink, 1, 0, &[0, 1]).expect("not busy");
         send(&mut sink, 2, 0, &[0, 1, 2]).expect("not busy");
-        assert_eq!(
-            outcomes(&mut sink).await,
-            [(1, None), (2, Some(ErrorClass::TooLarge))]
-        );
+        assert_eq!(outcomes(&mut sink).await, [(1, None), (2, Some(ErrorClass::TooLarge))]);
     }
 }

@@ -55,11 +55,7 @@ impl ServiceConnection {
 
     async fn open_in_time(endpoint: Arc<Endpoint>) -> Result<Self, ServiceError> {
         let stream = endpoint.dial().await?;
-        let engine = Connection::client(
-            endpoint.config(),
-            SaslClient::Anonymous,
-            Instant::now().into_std(),
-        );
+        let engine = Connection::client(endpoint.config(), SaslClient::Anonymous, Instant::now().into_std());
         let mut driver = Driver::new(engine, stream);
         loop {
             match driver.next_event().await? {
@@ -69,24 +65,17 @@ impl ServiceConnection {
             }
         }
         let connection = driver.connection();
-        let (Some(control), Some(data)) = (connection.begin_session(), connection.begin_session())
-        else {
+        let (Some(control), Some(data)) = (connection.begin_session(), connection.begin_session()) else {
             // A service that has no room for a connection opens it and closes it in one breath.
             while let Some(event) = connection.poll_event() {
                 if let Event::Closed(error) = event {
                     return Err(ServiceError::of_close(error));
                 }
             }
-            return Err(ServiceError::of_connection(
-                "protocol",
-                "the service takes no two sessions",
-            ));
+            return Err(ServiceError::of_connection("protocol", "the service takes no two sessions"));
         };
-        let mut token_links =
-            RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
-        token_links
-            .exchange(&mut driver, &token::put_token(&endpoint))
-            .await?;
+        let mut token_links = RequestPair::attach(connection, control, "$cbs", &endpoint.container_id)?;
+        token_links.exchange(&mut driver, &token::put_token(&endpoint)).await?;
         let serves = token::renew_after(&endpoint);
         Ok(Self {
             driver,
@@ -142,10 +131,7 @@ impl ServiceConnection {
         deliveries: &Deliveries,
         delivery: &Delivery,
     ) -> Result<(), ServiceError> {
-        let Some(reply) = self
-            .token_links
-            .reply(self.driver.connection(), deliveries, delivery)
-        else {
+        let Some(reply) = self.token_links.reply(self.driver.connection(), deliveries, delivery) else {
             // What was under way on a link that we have detached.
             return Ok(());
         };
@@ -166,10 +152,7 @@ impl ServiceConnection {
     ///
     /// # Errors
     /// When the token was not renewed in time.
-    pub(crate) fn poll_drive(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), ServiceError>> {
+    pub(crate) fn poll_drive(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         match self.driver.poll_drive(context) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
             Poll::Ready(Err(error)) => {
@@ -192,8 +175,7 @@ impl ServiceConnection {
     ) -> Result<amqp::Value, ServiceError> {
         let limit = self.endpoint.options.connect_timeout;
         let engine = self.driver.connection();
-        let mut links =
-            RequestPair::attach(engine, self.control, node, &self.endpoint.container_id)?;
+        let mut links = RequestPair::attach(engine, self.control, node, &self.endpoint.container_id)?;
         let body = tokio::time::timeout(limit, links.exchange(&mut self.driver, request))
             .await
             .unwrap_or_else(|_elapsed| Err(timed_out(&format!("{node} did not answer"), limit)))?;

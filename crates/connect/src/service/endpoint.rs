@@ -41,12 +41,7 @@ impl Endpoint {
             TransportSecurity::Plain => None,
             TransportSecurity::Tls => Some(client_tls(&options, &address.host)?),
         };
-        Ok(Arc::new(Self {
-            options,
-            address,
-            tls,
-            container_id: container_id(),
-        }))
+        Ok(Arc::new(Self { options, address, tls, container_id: container_id() }))
     }
 
     /// A stream of bytes to the service.
@@ -59,9 +54,7 @@ impl Endpoint {
         let stream = amqp_tokio::connect(host, *port, self.tls.clone(), limit).await?;
         Ok(match self.options.transport {
             Transport::Tcp => stream,
-            Transport::WebSocket => {
-                amqp_tokio::connect_web_socket(stream, host, *port, limit).await?
-            }
+            Transport::WebSocket => amqp_tokio::connect_web_socket(stream, host, *port, limit).await?,
         })
     }
 
@@ -75,10 +68,7 @@ impl Endpoint {
             idle_timeout: Some(Duration::from_secs(30)),
             properties: vec![
                 (Symbol::from_static("product"), Value::from("parshall")),
-                (
-                    Symbol::from_static("version"),
-                    Value::from(env!("CARGO_PKG_VERSION")),
-                ),
+                (Symbol::from_static("version"), Value::from(env!("CARGO_PKG_VERSION"))),
             ],
             ..Config::default()
         }
@@ -98,26 +88,20 @@ fn client_tls(options: &ClientOptions, host: &str) -> Result<ClientTls, ServiceE
     let unusable = |what: String| ServiceError::fatal("connection:certificates", what);
     let server_name = ServerName::try_from(host.to_owned())
         .map_err(|error| unusable(format!("{host} cannot be in a certificate: {error}")))?;
-    let roots =
-        certificates::trusted(options.certificate_authority.as_deref()).map_err(unusable)?;
+    let roots = certificates::trusted(options.certificate_authority.as_deref()).map_err(unusable)?;
     // The provider is named, so that another crate's choice of features cannot make it ambiguous.
-    let config =
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-    Ok(ClientTls {
-        config: Arc::new(config),
-        server_name,
-    })
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(ClientTls { config: Arc::new(config), server_name })
 }
 
 fn container_id() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let started = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos());
+    let started =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     format!("parshall-{:x}-{started:x}-{number:x}", std::process::id())
 }
@@ -126,10 +110,7 @@ fn container_id() -> String {
 mod tests {
     use super::*;
 
-    fn resolve(
-        connection_string: &str,
-        file: Option<&[u8]>,
-    ) -> Result<Arc<Endpoint>, ServiceError> {
+    fn resolve(connection_string: &str, file: Option<&[u8]>) -> Result<Arc<Endpoint>, ServiceError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("authority.pem");
         let mut options = ClientOptions::new(connection_string.parse().unwrap(), "hub");
@@ -142,17 +123,12 @@ mod tests {
 
     #[test]
     fn an_emulators_string_needs_no_certificates_and_the_audience_has_no_port() {
-        let emulator = "Endpoint=sb://[::1]:5679;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true";
+        let emulator =
+            "Endpoint=sb://[::1]:5679;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true";
         let endpoint = resolve(emulator, Some(b"not read at all")).unwrap();
         assert!(endpoint.tls.is_none());
-        assert_eq!(
-            (endpoint.address.port, endpoint.audience().as_str()),
-            (5679, "sb://[::1]/hub")
-        );
-        assert_ne!(
-            endpoint.container_id,
-            resolve(emulator, None).unwrap().container_id
-        );
+        assert_eq!((endpoint.address.port, endpoint.audience().as_str()), (5679, "sb://[::1]/hub"));
+        assert_ne!(endpoint.container_id, resolve(emulator, None).unwrap().container_id);
     }
 
     #[test]

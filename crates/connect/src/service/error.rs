@@ -25,11 +25,7 @@ pub struct ServiceError {
 impl ServiceError {
     /// An error with a condition of the service's, which decides the class.
     pub(crate) fn of_condition(condition: &ErrorCondition, description: impl Into<String>) -> Self {
-        Self {
-            class: class_of(condition),
-            condition: condition.to_string(),
-            description: description.into(),
-        }
+        Self { class: class_of(condition), condition: condition.to_string(), description: description.into() }
     }
 
     /// What a request was refused with. The status counts where the reply names no condition.
@@ -61,21 +57,14 @@ impl ServiceError {
 
     /// Something that trying again cannot change.
     pub(crate) fn fatal(condition: &str, description: impl Into<String>) -> Self {
-        Self {
-            class: ErrorClass::Fatal,
-            condition: condition.to_owned(),
-            description: description.into(),
-        }
+        Self { class: ErrorClass::Fatal, condition: condition.to_owned(), description: description.into() }
     }
 
     /// The same error as a client takes it that had been working: what has disappeared since then may be on its way back,
     /// as it is while somebody deploys it again, so it is waited for.
     pub(crate) fn of_working_client(self) -> Self {
-        let may_come_back = [
-            ErrorCondition::NOT_FOUND,
-            ErrorCondition::ENTITY_DISABLED,
-            ErrorCondition::ARGUMENT_ERROR,
-        ];
+        let may_come_back =
+            [ErrorCondition::NOT_FOUND, ErrorCondition::ENTITY_DISABLED, ErrorCondition::ARGUMENT_ERROR];
         match may_come_back.iter().any(|condition| self.is(condition)) {
             true => self.retryable(),
             false => self,
@@ -101,10 +90,7 @@ impl ServiceError {
     }
 
     fn retryable(self) -> Self {
-        Self {
-            class: ErrorClass::Retryable,
-            ..self
-        }
+        Self { class: ErrorClass::Retryable, ..self }
     }
 
     /// The end of a link: the peer's reason, or that it gave none.
@@ -122,10 +108,7 @@ impl ServiceError {
 
     /// The end of a connection: the protocol's reason, or that there is none.
     pub(crate) fn of_close(error: Option<ConnectionError>) -> Self {
-        error.map_or_else(
-            || Self::of_connection("lost", "the service ended the connection"),
-            Self::from,
-        )
+        error.map_or_else(|| Self::of_connection("lost", "the service ended the connection"), Self::from)
     }
 }
 
@@ -162,14 +145,10 @@ impl From<ConnectionError> for ServiceError {
             | ConnectionError::NumberTooLarge { .. }
             | ConnectionError::TooManyLinks(_)
             | ConnectionError::PartialMessages(_)
-            | ConnectionError::LongLinkName { .. } => {
-                Self::of_connection("protocol", error.to_string())
-            }
+            | ConnectionError::LongLinkName { .. } => Self::of_connection("protocol", error.to_string()),
             ConnectionError::IdleTimeout
             | ConnectionError::OutputTimeout
-            | ConnectionError::HandshakeTimeout => {
-                Self::of_connection("timeout", error.to_string())
-            }
+            | ConnectionError::HandshakeTimeout => Self::of_connection("timeout", error.to_string()),
         }
     }
 }
@@ -199,30 +178,19 @@ impl From<ConnectError> for ServiceError {
 
 impl From<ServiceError> for SourceError {
     fn from(error: ServiceError) -> Self {
-        Self {
-            class: error.class,
-            condition: error.condition,
-            description: error.description,
-        }
+        Self { class: error.class, condition: error.condition, description: error.description }
     }
 }
 
 impl From<ServiceError> for SendError {
     fn from(error: ServiceError) -> Self {
-        Self {
-            class: error.class,
-            condition: error.condition,
-            description: error.description,
-        }
+        Self { class: error.class, condition: error.condition, description: error.description }
     }
 }
 
 impl From<ServiceError> for SinkError {
     fn from(error: ServiceError) -> Self {
-        Self {
-            condition: error.condition,
-            description: error.description,
-        }
+        Self { condition: error.condition, description: error.description }
     }
 }
 
@@ -241,12 +209,8 @@ fn class_of(condition: &ErrorCondition) -> ErrorClass {
         ErrorCondition::INVALID_FIELD,
         ErrorCondition::PRECONDITION_FAILED,
     ];
-    if *condition == ErrorCondition::SERVER_BUSY
-        || *condition == ErrorCondition::RESOURCE_LIMIT_EXCEEDED
-    {
-        ErrorClass::Throttled {
-            retry_after: SERVER_BUSY_WAIT,
-        }
+    if *condition == ErrorCondition::SERVER_BUSY || *condition == ErrorCondition::RESOURCE_LIMIT_EXCEEDED {
+        ErrorClass::Throttled { retry_after: SERVER_BUSY_WAIT }
     } else if *condition == ErrorCondition::MESSAGE_SIZE_EXCEEDED {
         ErrorClass::TooLarge
     } else if FATAL.contains(condition) {
@@ -291,13 +255,8 @@ mod tests {
         ] {
             assert_eq!(class(lasting), ErrorClass::Fatal, "{lasting}");
         }
-        assert_eq!(
-            class("amqp:link:message-size-exceeded"),
-            ErrorClass::TooLarge
-        );
-        let busy = ErrorClass::Throttled {
-            retry_after: Duration::from_secs(4),
-        };
+        assert_eq!(class("amqp:link:message-size-exceeded"), ErrorClass::TooLarge);
+        let busy = ErrorClass::Throttled { retry_after: Duration::from_secs(4) };
         for throttled in ["com.microsoft:server-busy", "amqp:resource-limit-exceeded"] {
             assert_eq!(class(throttled), busy, "{throttled}");
         }
@@ -306,16 +265,9 @@ mod tests {
     #[test]
     fn what_disappears_while_a_client_works_is_waited_for_and_a_right_is_asked_for_again_once() {
         let of = |condition: &'static str| {
-            ServiceError::of_condition(
-                &ErrorCondition::from(amqp::Symbol::from_static(condition)),
-                "why",
-            )
+            ServiceError::of_condition(&ErrorCondition::from(amqp::Symbol::from_static(condition)), "why")
         };
-        for passing in [
-            "amqp:not-found",
-            "com.microsoft:entity-disabled",
-            "com.microsoft:argument-error",
-        ] {
+        for passing in ["amqp:not-found", "com.microsoft:entity-disabled", "com.microsoft:argument-error"] {
             assert_eq!(of(passing).class, ErrorClass::Fatal, "{passing}");
             let working = of(passing).of_working_client();
             assert_eq!(working.class, ErrorClass::Retryable, "{passing}");

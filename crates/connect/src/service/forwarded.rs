@@ -11,9 +11,7 @@ use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, SectionKind, Sections};
 /// Whether a section goes on.
 pub(crate) const fn is_forwarded(kind: SectionKind) -> bool {
     match kind {
-        SectionKind::Header
-        | SectionKind::DeliveryAnnotations
-        | SectionKind::MessageAnnotations => false,
+        SectionKind::Header | SectionKind::DeliveryAnnotations | SectionKind::MessageAnnotations => false,
         SectionKind::Properties
         | SectionKind::ApplicationProperties
         | SectionKind::Data

@@ -3,9 +3,7 @@
 //! A request names the address that replies go to, and a number that the reply repeats. Requests are sent settled: the
 //! reply says all that is to be known.
 
-use amqp::connection::{
-    Deliveries, Delivery, Event, LinkId, LinkOptions, NewDelivery, SendError, SessionId,
-};
+use amqp::connection::{Deliveries, Delivery, Event, LinkId, LinkOptions, NewDelivery, SendError, SessionId};
 use amqp::message::{self, MessageView, Properties, encode};
 use amqp::performative::{DeliveryState, ErrorCondition, SenderSettleMode, Source, Target};
 use amqp::{Connection, DecodeError, Value};
@@ -69,24 +67,12 @@ impl RequestPair {
             max_message_size: Some(REPLY_BYTES_MAX),
             ..LinkOptions::default()
         };
-        let no_room = || {
-            ServiceError::of_connection("protocol", format!("there is no room for links to {node}"))
-        };
-        let sender = connection
-            .attach_sender(session, to_node)
-            .ok_or_else(no_room)?;
-        let receiver = connection
-            .attach_receiver(session, from_node)
-            .ok_or_else(no_room)?;
+        let no_room =
+            || ServiceError::of_connection("protocol", format!("there is no room for links to {node}"));
+        let sender = connection.attach_sender(session, to_node).ok_or_else(no_room)?;
+        let receiver = connection.attach_receiver(session, from_node).ok_or_else(no_room)?;
         connection.set_credit(receiver, REPLY_CREDIT);
-        Ok(Self {
-            session,
-            node: node.to_owned(),
-            sender,
-            receiver,
-            reply_to,
-            next_id: 0,
-        })
+        Ok(Self { session, node: node.to_owned(), sender, receiver, reply_to, next_id: 0 })
     }
 
     /// Whether a link is one of the two.
@@ -120,14 +106,8 @@ impl RequestPair {
         properties.encode(&mut encoded);
         encode::application_properties(&mut encoded, &request.properties);
         encode::value(&mut encoded, request.body.as_ref().unwrap_or(&Value::Null));
-        let delivery = NewDelivery {
-            tag: &id.to_be_bytes(),
-            format: message::FORMAT_AMQP,
-            settled: true,
-        };
-        let mut sender = connection
-            .sender(self.sender)
-            .ok_or(SendError::NotAttached)?;
+        let delivery = NewDelivery { tag: &id.to_be_bytes(), format: message::FORMAT_AMQP, settled: true };
+        let mut sender = connection.sender(self.sender).ok_or(SendError::NotAttached)?;
         sender.send(&delivery, &[&encoded])?;
         self.next_id += 1;
         Ok(id.cast_signed())
@@ -144,12 +124,7 @@ impl RequestPair {
             return None;
         }
         if !delivery.settled {
-            connection.settle(
-                self.session,
-                delivery.id,
-                delivery.id,
-                DeliveryState::Accepted,
-            );
+            connection.settle(self.session, delivery.id, delivery.id, DeliveryState::Accepted);
         }
         if connection.credit(self.receiver) < REPLY_CREDIT / 2 {
             connection.set_credit(self.receiver, REPLY_CREDIT);
@@ -180,8 +155,7 @@ impl RequestPair {
             match driver.next_event().await? {
                 Event::Deliveries(deliveries) => {
                     for delivery in deliveries.items() {
-                        let Some(reply) = self.reply(driver.connection(), &deliveries, delivery)
-                        else {
+                        let Some(reply) = self.reply(driver.connection(), &deliveries, delivery) else {
                             continue;
                         };
                         let reply = reply?;
@@ -214,11 +188,8 @@ impl Reply {
         let status = find("status-code", "statusCode")?
             .and_then(|value| value.as_integer())
             .ok_or(DecodeError::MissingField("status-code"))?;
-        let text =
-            |value: Option<Value>| value.as_ref().and_then(Value::as_text).map(str::to_owned);
-        let id = view
-            .properties()?
-            .and_then(|properties| properties.correlation_id);
+        let text = |value: Option<Value>| value.as_ref().and_then(Value::as_text).map(str::to_owned);
+        let id = view.properties()?.and_then(|properties| properties.correlation_id);
         Ok(Self {
             id: id.as_ref().and_then(Value::as_integer),
             status,
@@ -235,20 +206,13 @@ impl Reply {
     pub(crate) fn into_body(self) -> Result<Option<Value>, ServiceError> {
         match self.status {
             200..=299 => Ok(self.body),
-            status => Err(ServiceError::of_status(
-                status,
-                self.condition,
-                &self.description,
-            )),
+            status => Err(ServiceError::of_status(status, self.condition, &self.description)),
         }
     }
 
     /// The error of a reply that has a body where one belongs and hasn't.
     pub(crate) fn incomplete(node: &str, what: &str) -> ServiceError {
-        ServiceError::of_condition(
-            &ErrorCondition::DECODE_ERROR,
-            format!("a reply of {node} has no {what}"),
-        )
+        ServiceError::of_condition(&ErrorCondition::DECODE_ERROR, format!("a reply of {node} has no {what}"))
     }
 }
 
@@ -262,16 +226,9 @@ const REPLY_BYTES_MAX: u64 = 1024 * 1024;
 mod tests {
     use super::*;
 
-    fn reply(
-        properties: &[(&str, Value)],
-        correlation_id: Option<Value>,
-    ) -> Result<Reply, DecodeError> {
+    fn reply(properties: &[(&str, Value)], correlation_id: Option<Value>) -> Result<Reply, DecodeError> {
         let mut encoded = Vec::new();
-        Properties {
-            correlation_id,
-            ..Properties::default()
-        }
-        .encode(&mut encoded);
+        Properties { correlation_id, ..Properties::default() }.encode(&mut encoded);
         encode::application_properties(&mut encoded, properties);
         encode::value(&mut encoded, &Value::Null);
         Reply::read(&encoded)
@@ -279,22 +236,15 @@ mod tests {
 
     #[test]
     fn a_reply_is_read_in_either_spelling() {
-        for (code, description) in [
-            ("status-code", "status-description"),
-            ("statusCode", "statusDescription"),
-        ] {
+        for (code, description) in
+            [("status-code", "status-description"), ("statusCode", "statusDescription")]
+        {
             let read = reply(
-                &[
-                    (code, Value::Int(202)),
-                    (description, Value::from("Accepted")),
-                ],
+                &[(code, Value::Int(202)), (description, Value::from("Accepted"))],
                 Some(Value::Ulong(7)),
             )
             .unwrap();
-            assert_eq!(
-                (read.id, read.status, read.description.as_str()),
-                (Some(7), 202, "Accepted")
-            );
+            assert_eq!((read.id, read.status, read.description.as_str()), (Some(7), 202, "Accepted"));
             assert_eq!(read.into_body(), Ok(Some(Value::Null)));
         }
     }
@@ -302,17 +252,11 @@ mod tests {
     #[test]
     fn a_refusal_is_an_error_with_the_services_words() {
         let refused = reply(
-            &[
-                ("status-code", Value::Int(401)),
-                ("status-description", Value::from("wrong key")),
-            ],
+            &[("status-code", Value::Int(401)), ("status-description", Value::from("wrong key"))],
             None,
         );
         let error = refused.unwrap().into_body().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "amqp:unauthorized-access: wrong key (status 401)"
-        );
+        assert_eq!(error.to_string(), "amqp:unauthorized-access: wrong key (status 401)");
     }
 
     #[test]

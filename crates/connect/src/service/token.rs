@@ -30,10 +30,7 @@ pub(crate) fn put_token(endpoint: &Endpoint) -> Request<'static> {
     if let Some(expiry_ms) = expiry_ms {
         properties.push(("expiration", Value::Timestamp(expiry_ms)));
     }
-    Request {
-        properties,
-        body: Some(Value::String(token)),
-    }
+    Request { properties, body: Some(Value::String(token)) }
 }
 
 /// How long a token that was just put serves; `None` for one that cannot be renewed.

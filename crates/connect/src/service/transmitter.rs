@@ -86,13 +86,10 @@ impl Transmitter {
         };
         transmitter.attach_all();
         let attached = std::future::poll_fn(|context| transmitter.poll_attached(context));
-        tokio::time::timeout(limit, attached)
-            .await
-            .unwrap_or_else(|_elapsed| {
-                let description =
-                    format!("the links to send through were not attached within {limit:?}");
-                Err(ServiceError::of_connection("timeout", description))
-            })?;
+        tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
+            let description = format!("the links to send through were not attached within {limit:?}");
+            Err(ServiceError::of_connection("timeout", description))
+        })?;
         Ok(transmitter)
     }
 
@@ -103,9 +100,7 @@ impl Transmitter {
 
     /// The most bytes that a message to an address may have, by its place in the list, the envelope left out.
     pub(crate) fn max_message_bytes(&self, link: usize) -> usize {
-        self.links[link]
-            .max_message_bytes
-            .saturating_sub(ENVELOPE_BYTES_MAX)
+        self.links[link].max_message_bytes.saturating_sub(ENVELOPE_BYTES_MAX)
     }
 
     /// Why the link to an address is refused, if it is.
@@ -126,10 +121,7 @@ impl Transmitter {
     ///
     /// # Errors
     /// When there is no use in trying: wrong credentials, the entity is gone.
-    pub(crate) fn poll_ready(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), ServiceError>> {
+    pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServiceError>> {
         if self.blocked {
             self.drive(context)?;
         }
@@ -223,11 +215,7 @@ impl Transmitter {
         if self.outstanding.span() < OUTSTANDING_MAX
             && let Some(mut sender) = engine.sender(id)
         {
-            let delivery = NewDelivery {
-                tag: &self.next_tag.to_be_bytes(),
-                format,
-                settled: false,
-            };
+            let delivery = NewDelivery { tag: &self.next_tag.to_be_bytes(), format, settled: false };
             if let Ok(mut writer) = sender.begin(&delivery) {
                 encode(&mut writer);
                 let delivery_id = writer.finish();
@@ -305,10 +293,7 @@ impl Transmitter {
             }
         }
         driven?;
-        let mut wanted = self
-            .links
-            .iter()
-            .filter(|link| link.address.attached_at_once);
+        let mut wanted = self.links.iter().filter(|link| link.address.attached_at_once);
         match wanted.all(|link| matches!(link.state, LinkState::Attached(_))) {
             true => Poll::Ready(Ok(())),
             false => Poll::Pending,
@@ -359,9 +344,7 @@ impl Transmitter {
                 break;
             };
             match event {
-                Event::Outcome {
-                    first, last, state, ..
-                } => self.take_outcome(first, last, state),
+                Event::Outcome { first, last, state, .. } => self.take_outcome(first, last, state),
                 Event::Credit(_) | Event::WindowOpen(_) => self.blocked = false,
                 Event::LinkAttached { link, attach } => {
                     if let Some(index) = self.index_of(link) {
@@ -402,30 +385,23 @@ impl Transmitter {
         let error = match state {
             Some(DeliveryState::Accepted) => {
                 self.outstanding.settle(first, last, |token| {
-                    outcomes.push(SendOutcome {
-                        token,
-                        result: Ok(()),
-                    });
+                    outcomes.push(SendOutcome { token, result: Ok(()) });
                 });
                 None
             }
             Some(DeliveryState::Rejected(Some(error))) => Some(ServiceError::from(error)),
-            Some(DeliveryState::Rejected(None)) => Some(ServiceError::fatal(
-                "amqp:rejected",
-                "the service rejected the send without a reason",
-            )),
-            Some(DeliveryState::Released | DeliveryState::Modified { .. }) | None => {
-                Some(ServiceError {
-                    class: ErrorClass::Retryable,
-                    condition: "amqp:released".to_owned(),
-                    description: "the service did not take the send".to_owned(),
-                })
+            Some(DeliveryState::Rejected(None)) => {
+                Some(ServiceError::fatal("amqp:rejected", "the service rejected the send without a reason"))
             }
+            Some(DeliveryState::Released | DeliveryState::Modified { .. }) | None => Some(ServiceError {
+                class: ErrorClass::Retryable,
+                condition: "amqp:released".to_owned(),
+                description: "the service did not take the send".to_owned(),
+            }),
             Some(DeliveryState::Received) => None,
         };
         if let Some(error) = error {
-            self.outstanding
-                .settle(first, last, |token| outcomes.push(failed(token, &error)));
+            self.outstanding.settle(first, last, |token| outcomes.push(failed(token, &error)));
         }
         if was_full {
             self.blocked = false;
@@ -441,13 +417,10 @@ impl Transmitter {
         }
         link.state = match link.state {
             LinkState::Attaching(_) => LinkState::Refused(Box::new(error.clone())),
-            LinkState::Detached | LinkState::Attached(_) | LinkState::Refused(_) => {
-                LinkState::Detached
-            }
+            LinkState::Detached | LinkState::Attached(_) | LinkState::Refused(_) => LinkState::Detached,
         };
         let outcomes = &mut self.outcomes;
-        self.outstanding
-            .forget_link(index as u32, |token| outcomes.push(failed(token, error)));
+        self.outstanding.forget_link(index as u32, |token| outcomes.push(failed(token, error)));
         self.blocked = false;
         Ok(())
     }
@@ -460,8 +433,7 @@ impl Transmitter {
             link.state = LinkState::Detached;
         }
         let outcomes = &mut self.outcomes;
-        self.outstanding
-            .forget_all(|token| outcomes.push(failed(token, error)));
+        self.outstanding.forget_all(|token| outcomes.push(failed(token, error)));
     }
 
     fn index_of(&self, link: LinkId) -> Option<usize> {
@@ -473,10 +445,7 @@ impl Transmitter {
 }
 
 fn failed(token: SendToken, error: &ServiceError) -> SendOutcome {
-    SendOutcome {
-        token,
-        result: Err(Box::new(SendError::from(error.clone()))),
-    }
+    SendOutcome { token, result: Err(Box::new(SendError::from(error.clone()))) }
 }
 
 /// What the service takes where it does not say, in bytes.

@@ -53,9 +53,8 @@ pub(super) fn locate(message: &[u8], start: u32) -> Result<Received, DecodeError
             _ => {}
         }
     }
-    let sequence_number = annotations
-        .sequence_number
-        .ok_or(DecodeError::MissingField("x-opt-sequence-number"))?;
+    let sequence_number =
+        annotations.sequence_number.ok_or(DecodeError::MissingField("x-opt-sequence-number"))?;
     // A message is smaller than 4 GiB: the engine counts in 32 bits, too.
     let within = |range: Range<usize>| start + range.start as u32..start + range.end as u32;
     Ok(Received {
@@ -77,11 +76,7 @@ pub(super) fn locate(message: &[u8], start: u32) -> Result<Received, DecodeError
 /// # Errors
 /// When the message is malformed.
 #[cold]
-pub(super) fn gather(
-    message: &[u8],
-    parts: &mut EventParts,
-    start: u32,
-) -> Result<Bytes, DecodeError> {
+pub(super) fn gather(message: &[u8], parts: &mut EventParts, start: u32) -> Result<Bytes, DecodeError> {
     let key = &parts.partition_key;
     let key = &message[(key.start - start) as usize..(key.end - start) as usize];
     let mut chunk = Vec::with_capacity(message.len());
@@ -190,11 +185,7 @@ mod tests {
     }
 
     fn properties(message: &mut Vec<u8>) {
-        Properties {
-            message_id: Some(Value::from("m")),
-            ..Properties::default()
-        }
-        .encode(message);
+        Properties { message_id: Some(Value::from("m")), ..Properties::default() }.encode(message);
     }
 
     fn part(bytes: &[u8], range: &Range<u32>, start: u32) -> Vec<u8> {
@@ -214,10 +205,7 @@ mod tests {
         let parts = received.parts;
         assert_eq!(parts.sequence_number, 7);
         assert_eq!(parts.enqueued_time.unix_ms(), 1_700_000_000_123);
-        assert_eq!(
-            part(&message, &parts.message, 100),
-            &message[forwarded_from..]
-        );
+        assert_eq!(part(&message, &parts.message, 100), &message[forwarded_from..]);
         assert_eq!(part(&message, &parts.partition_key, 100), b"key");
     }
 

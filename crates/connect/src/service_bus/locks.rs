@@ -70,8 +70,7 @@ impl Lock {
 
     /// Sets when to renew it, as the official clients do: ten seconds before it expires, or halfway if that is later.
     fn renew_after(&mut self, now: Instant, remaining: Option<Duration>) {
-        let renew_at =
-            remaining.map(|remaining| now + remaining - (remaining / 2).min(RENEWED_BEFORE));
+        let renew_at = remaining.map(|remaining| now + remaining - (remaining / 2).min(RENEWED_BEFORE));
         self.renew_at = renew_at.filter(|&instant| instant < self.renew_until);
     }
 }
@@ -92,11 +91,7 @@ impl Locks {
             if gap > GAP_MAX {
                 return Err(OutOfOrder);
             }
-            let over = Lock {
-                state: State::Over,
-                renew_at: None,
-                ..lock
-            };
+            let over = Lock { state: State::Over, renew_at: None, ..lock };
             self.slots.extend(std::iter::repeat_n(over, gap));
         }
         self.slots.push_back(lock);
@@ -145,11 +140,7 @@ impl Locks {
                 each(settlement, since, lock);
             }
         }
-        while self
-            .slots
-            .front()
-            .is_some_and(|lock| lock.state == State::Over)
-        {
+        while self.slots.front().is_some_and(|lock| lock.state == State::Over) {
             self.slots.pop_front();
             self.first = self.first.wrapping_add(1);
         }
@@ -194,12 +185,7 @@ impl Locks {
     }
 
     /// A lock holds for `remaining` from now on. Returns when to renew it again.
-    pub(super) fn renewed(
-        &mut self,
-        id: u32,
-        now: Instant,
-        remaining: Duration,
-    ) -> Option<Instant> {
+    pub(super) fn renewed(&mut self, id: u32, now: Instant, remaining: Duration) -> Option<Instant> {
         let lock = self.lock_mut(id)?;
         lock.renew_after(now, Some(remaining));
         lock.renew_at.filter(|_| lock.state == State::Held)
@@ -280,11 +266,7 @@ mod tests {
         let late = locks.renewed(1, at(297), Duration::from_secs(8));
         assert_eq!(late, None, "long enough");
         assert!(locks.told(0, Settlement::Complete, now));
-        assert_eq!(
-            locks.take_due(at(100)),
-            (vec![], None),
-            "told is not renewed"
-        );
+        assert_eq!(locks.take_due(at(100)), (vec![], None), "told is not renewed");
     }
 
     proptest! {

@@ -65,10 +65,6 @@ impl fmt::Display for Entity {
 impl Default for ReceiveOptions {
     /// As with the official processors, but for the concurrency.
     fn default() -> Self {
-        Self {
-            concurrency: 256,
-            prefetch: 0,
-            lock_renewal: Duration::from_secs(5 * 60),
-        }
+        Self { concurrency: 256, prefetch: 0, lock_renewal: Duration::from_secs(5 * 60) }
     }
 }

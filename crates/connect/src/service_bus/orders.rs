@@ -33,11 +33,7 @@ pub(super) enum Order {
     /// Locks of the present link, by delivery id.
     Renew(Vec<(u32, LockToken)>),
     /// A lock of a link that is gone.
-    Settle {
-        settlement: Settlement,
-        token: LockToken,
-        since: Instant,
-    },
+    Settle { settlement: Settlement, token: LockToken, since: Instant },
 }
 
 #[derive(Debug)]
@@ -100,26 +96,15 @@ impl Orders {
         connection: &mut ServiceConnection,
         now: Instant,
     ) -> Result<(), ServiceError> {
-        if let Some(under_way) = self
-            .under_way
-            .take_if(|under_way| under_way.deadline <= now)
-        {
+        if let Some(under_way) = self.under_way.take_if(|under_way| under_way.deadline <= now) {
             self.fail(under_way.order, SettlementResult::Failed, now);
         }
         if self.under_way.is_none()
             && let Some(order) = self.queue.pop_front()
         {
-            self.under_way = Some(UnderWay {
-                order,
-                request: None,
-                deadline: now + self.patience,
-            });
+            self.under_way = Some(UnderWay { order, request: None, deadline: now + self.patience });
         }
-        let Some(under_way) = self
-            .under_way
-            .as_mut()
-            .filter(|under_way| under_way.request.is_none())
-        else {
+        let Some(under_way) = self.under_way.as_mut().filter(|under_way| under_way.request.is_none()) else {
             return Ok(());
         };
         let links = match &mut self.links {
@@ -140,10 +125,8 @@ impl Orders {
         delivery: &Delivery,
         now: Instant,
     ) -> bool {
-        let reply = self
-            .links
-            .as_ref()
-            .and_then(|links| links.reply(connection.engine(), deliveries, delivery));
+        let reply =
+            self.links.as_ref().and_then(|links| links.reply(connection.engine(), deliveries, delivery));
         let Some(reply) = reply else {
             return false;
         };
@@ -158,8 +141,8 @@ impl Orders {
                 Err(error) => {
                     tracing::debug!(%error, "the management node refuses");
                     let is = |condition: ErrorCondition| error.condition == condition.as_str();
-                    let is_lost = is(ErrorCondition::MESSAGE_LOCK_LOST)
-                        || is(ErrorCondition::MESSAGE_NOT_FOUND);
+                    let is_lost =
+                        is(ErrorCondition::MESSAGE_LOCK_LOST) || is(ErrorCondition::MESSAGE_NOT_FOUND);
                     let result = match is_lost {
                         true => SettlementResult::LockLost,
                         false => SettlementResult::Failed,
@@ -198,10 +181,8 @@ impl Orders {
 
     /// The link whose locks were to be renewed is gone.
     pub(super) fn forget_renewals(&mut self) {
-        self.queue
-            .retain(|order| matches!(order, Order::Settle { .. }));
-        self.under_way
-            .take_if(|under_way| matches!(under_way.order, Order::Renew(_)));
+        self.queue.retain(|order| matches!(order, Order::Settle { .. }));
+        self.under_way.take_if(|under_way| matches!(under_way.order, Order::Renew(_)));
         self.done.retain(|done| matches!(done, Done::Settled(_)));
     }
 
@@ -217,9 +198,9 @@ impl Orders {
                     self.done.push_back(Done::NotRenewed(missing as u32));
                 }
             }
-            Order::Settle {
-                settlement, since, ..
-            } => self.settled(settlement, SettlementResult::Confirmed, now - since),
+            Order::Settle { settlement, since, .. } => {
+                self.settled(settlement, SettlementResult::Confirmed, now - since)
+            }
         }
     }
 
@@ -231,19 +212,12 @@ impl Orders {
                 self.queue.push_front(Order::Renew(locks));
             }
             Order::Renew(locks) => self.done.push_back(Done::NotRenewed(locks.len() as u32)),
-            Order::Settle {
-                settlement, since, ..
-            } => self.settled(settlement, result, now - since),
+            Order::Settle { settlement, since, .. } => self.settled(settlement, result, now - since),
         }
     }
 
     fn settled(&mut self, settlement: Settlement, result: SettlementResult, elapsed: Duration) {
-        self.done.push_back(Done::Settled(Settled {
-            settlement,
-            messages: 1,
-            result,
-            elapsed,
-        }));
+        self.done.push_back(Done::Settled(Settled { settlement, messages: 1, result, elapsed }));
     }
 }
 
@@ -254,13 +228,10 @@ impl Order {
             (Value::from("lock-tokens"), Value::Array(tokens))
         };
         let (operation, body) = match self {
-            Self::Renew(locks) => (
-                "com.microsoft:renew-lock",
-                vec![tokens(&mut locks.iter().map(|(_, token)| token))],
-            ),
-            Self::Settle {
-                settlement, token, ..
-            } => {
+            Self::Renew(locks) => {
+                ("com.microsoft:renew-lock", vec![tokens(&mut locks.iter().map(|(_, token)| token))])
+            }
+            Self::Settle { settlement, token, .. } => {
                 let status = match settlement {
                     Settlement::Complete => "completed",
                     Settlement::DeadLetter => "suspended",
@@ -268,10 +239,7 @@ impl Order {
                     Settlement::Abandon | Settlement::Release => "abandoned",
                 };
                 let status = (Value::from("disposition-status"), Value::from(status));
-                (
-                    "com.microsoft:update-disposition",
-                    vec![status, tokens(&mut std::iter::once(token))],
-                )
+                ("com.microsoft:update-disposition", vec![status, tokens(&mut std::iter::once(token))])
             }
         };
         let patience_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
@@ -291,10 +259,7 @@ fn expirations(body: Option<&Value>) -> Option<Vec<Duration>> {
         return None;
     };
     let now_ms = unix_ms();
-    expirations
-        .iter()
-        .map(|expiration| Some(remaining(expiration.as_integer()?, now_ms)))
-        .collect()
+    expirations.iter().map(|expiration| Some(remaining(expiration.as_integer()?, now_ms))).collect()
 }
 
 /// How long it is until an instant of the service's clock, which is taken to be ours.
@@ -342,9 +307,7 @@ mod tests {
         let mut orders = Orders::new("queue", Duration::from_secs(1));
         orders.push(Order::Renew(vec![(1, [1; 16]), (2, [2; 16]), (3, [3; 16])]));
         while let Some(order) = orders.queue.pop_front() {
-            let Order::Renew(locks) = &order else {
-                panic!("a renewal is under way, not {order:?}")
-            };
+            let Order::Renew(locks) = &order else { panic!("a renewal is under way, not {order:?}") };
             let expirations = locks.iter().map(|_| Value::Timestamp(unix_ms())).collect();
             let expirations = (Value::from("expirations"), Value::Array(expirations));
             let body = Value::Map(vec![expirations]);
@@ -374,9 +337,7 @@ mod tests {
         let body = Value::Map(vec![(Value::from("expirations"), expirations)]);
         let renew = Order::Renew(vec![(4, [1; 16]), (5, [2; 16])]);
         orders.succeed(renew, Some(&body), now);
-        let Some(Done::Renewed(renewed)) = orders.pop_done() else {
-            panic!("one is renewed")
-        };
+        let Some(Done::Renewed(renewed)) = orders.pop_done() else { panic!("one is renewed") };
         assert_eq!(renewed[0].0, 4);
         assert!(matches!(orders.pop_done(), Some(Done::NotRenewed(1))));
     }

@@ -8,9 +8,7 @@ use crate::service::{
     Address, ClientOptions, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of,
     partition_key_annotation,
 };
-use crate::sink::{
-    ErrorClass, OutgoingBatch, SendOutcome, SendToken, SendUnit, Sink, SinkBusy, SinkError,
-};
+use crate::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, SendUnit, Sink, SinkBusy, SinkError};
 
 /// A [`Sink`] with one destination, a queue or topic. What a message carries is what it carried before, its partition key
 /// included, without header and other annotations.
@@ -30,16 +28,9 @@ impl ServiceBusSink {
     pub async fn connect(options: ClientOptions, unit: SendUnit) -> Result<Self, ServiceError> {
         let endpoint = Endpoint::resolve(options)?;
         let connection = ServiceConnection::open(endpoint.clone()).await?;
-        let address = Address {
-            node: endpoint.options.entity.clone(),
-            attached_at_once: true,
-        };
+        let address = Address { node: endpoint.options.entity.clone(), attached_at_once: true };
         let transmitter = Transmitter::attached(endpoint, connection, vec![address]).await?;
-        Ok(Self {
-            transmitter,
-            unit,
-            scratch: Vec::new(),
-        })
+        Ok(Self { transmitter, unit, scratch: Vec::new() })
     }
 
     /// An entity that is gone or closed to us ends the sink: message after message would fail, and each be abandoned until
@@ -93,9 +84,7 @@ impl Sink for ServiceBusSink {
             for event in events {
                 let message = batch.message(event);
                 scratch.clear();
-                let key = batch
-                    .partition_key(event)
-                    .and_then(|key| std::str::from_utf8(key).ok());
+                let key = batch.partition_key(event).and_then(|key| std::str::from_utf8(key).ok());
                 if let Some(key) = key {
                     partition_key_annotation(scratch, key);
                 }

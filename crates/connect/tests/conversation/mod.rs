@@ -65,20 +65,12 @@ impl Links {
     ) {
         let asked = request.properties().unwrap().unwrap();
         let mut reply = Vec::new();
-        Properties {
-            correlation_id: asked.message_id,
-            ..Properties::default()
-        }
-        .encode(&mut reply);
+        Properties { correlation_id: asked.message_id, ..Properties::default() }.encode(&mut reply);
         encode::application_properties(&mut reply, told);
         encode::value(&mut reply, body);
         let reply_to = asked.reply_to.unwrap();
         let link = self.find(|link| link.reply_to == reply_to);
-        let delivery = NewDelivery {
-            tag: &[1],
-            format: 0,
-            settled: true,
-        };
+        let delivery = NewDelivery { tag: &[1], format: 0, settled: true };
         let engine = driver.connection();
         let mut sender = engine.sender(link.expect("a link for replies")).unwrap();
         sender.send(&delivery, &[&reply]).unwrap();
@@ -87,14 +79,8 @@ impl Links {
 
 /// The server's side of a connection, which lets everyone in and no one send without credit.
 pub(crate) fn server(stream: Stream, outcome_answers: OutcomeAnswers) -> Driver {
-    let config = Config {
-        credit_overrun: CreditOverrun::Detach,
-        outcome_answers,
-        ..Config::default()
-    };
-    let verify = SaslServer {
-        verify: Arc::new(|_| true),
-    };
+    let config = Config { credit_overrun: CreditOverrun::Detach, outcome_answers, ..Config::default() };
+    let verify = SaslServer { verify: Arc::new(|_| true) };
     Driver::new(Connection::server(config, verify, Instant::now()), stream)
 }
 
@@ -111,9 +97,7 @@ pub(crate) async fn next_report<R, T>(
             }
         }
     };
-    tokio::time::timeout(PATIENCE, wait)
-        .await
-        .expect("the service reports what the test waits for")
+    tokio::time::timeout(PATIENCE, wait).await.expect("the service reports what the test waits for")
 }
 
 /// The node that a client wants to send to or receive from.

@@ -9,9 +9,7 @@ use amqp::performative::{Error, ErrorCondition};
 use connect::event::{EnqueuedTime, EventBatch, PartitionId};
 use connect::event_hubs::EventHubsSource;
 use connect::sink::ErrorClass;
-use connect::source::{
-    BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition,
-};
+use connect::source::{BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
 use crate::conversation::PATIENCE;
 use crate::service::{Command, Report, Service, delivered, receive_address};
@@ -25,21 +23,14 @@ async fn source(
     prefetch: usize,
     max_wait: Duration,
 ) -> EventHubsSource {
-    let batch = BatchOptions {
-        max_events,
-        max_wait,
-    };
+    let batch = BatchOptions { max_events, max_wait };
     let options = SourceOptions { batch, prefetch };
-    EventHubsSource::connect(service.options(), "$Default", options)
-        .await
-        .unwrap()
+    EventHubsSource::connect(service.options(), "$Default", options).await.unwrap()
 }
 
 async fn next(source: &mut EventHubsSource) -> Result<SourceEvent, SourceError> {
     let event = poll_fn(|context| source.poll_batch(context));
-    tokio::time::timeout(PATIENCE, event)
-        .await
-        .expect("the source yields what the test waits for")
+    tokio::time::timeout(PATIENCE, event).await.expect("the source yields what the test waits for")
 }
 
 async fn batch(source: &mut EventHubsSource) -> EventBatch {
@@ -65,17 +56,11 @@ async fn while_quiet<T>(source: &mut EventHubsSource, wait: impl Future<Output =
 }
 
 fn numbers(batch: &EventBatch) -> Vec<i64> {
-    batch
-        .events()
-        .iter()
-        .map(|event| event.sequence_number)
-        .collect()
+    batch.events().iter().map(|event| event.sequence_number).collect()
 }
 
 fn events(numbers: std::ops::Range<i64>) -> Vec<Vec<u8>> {
-    numbers
-        .map(|number| delivered(number, None, b"0123456789abcdef"))
-        .collect()
+    numbers.map(|number| delivered(number, None, b"0123456789abcdef")).collect()
 }
 
 const SOON: Duration = Duration::from_millis(1);
@@ -90,9 +75,7 @@ async fn a_partition_is_opened_by_its_address_with_a_selector_and_the_whole_wind
     let address = receive_address(1);
     let attach = while_quiet(&mut source, service.attached(&address)).await;
     let filter = attach.source.unwrap().filter;
-    let [(name, Value::Described(described))] = &filter[..] else {
-        panic!("one filter: {filter:?}")
-    };
+    let [(name, Value::Described(described))] = &filter[..] else { panic!("one filter: {filter:?}") };
     assert_eq!(name.as_str(), "apache.org:selector-filter:string");
     let selector = Value::from("amqp.annotation.x-opt-sequence-number > '41'");
     assert_eq!(**described, (Value::Ulong(0x0000_468c_0000_0004), selector));
@@ -105,9 +88,7 @@ async fn an_owner_level_is_told_when_a_partition_is_opened_and_none_without() {
     let mut source = source(&service, 10, 77, SOON).await;
     let epoch = |attach: &amqp::performative::Attach| {
         let mut properties = attach.properties.iter();
-        properties
-            .find(|(name, _)| name.as_str() == "com.microsoft:epoch")
-            .map(|(_, value)| value.clone())
+        properties.find(|(name, _)| name.as_str() == "com.microsoft:epoch").map(|(_, value)| value.clone())
     };
     source.open(ZERO, StartPosition::Earliest);
     let attach = while_quiet(&mut source, service.attached(&receive_address(0))).await;
@@ -126,27 +107,18 @@ async fn events_come_in_batches_with_what_the_service_said_of_them() {
     let address = receive_address(0);
     while_quiet(&mut source, service.attached(&address)).await;
     let keyed = delivered(7, Some("key"), b"keyed");
-    service.command(Command::Deliver(
-        address,
-        [vec![keyed], events(8..12)].concat(),
-    ));
+    service.command(Command::Deliver(address, [vec![keyed], events(8..12)].concat()));
     let first = batch(&mut source).await;
     assert_eq!(numbers(&first), [7, 8, 9]);
     let event = &first.events()[0];
     assert_eq!(first.message(event), b"\x00\x53\x75\xa0\x05keyed");
     assert_eq!(first.partition_key(event), Some(&b"key"[..]));
     assert_eq!(first.offset(event), Some(&b"o7"[..]));
-    assert_eq!(
-        event.enqueued_time,
-        EnqueuedTime::from_unix_ms(1_700_000_000_007)
-    );
+    assert_eq!(event.enqueued_time, EnqueuedTime::from_unix_ms(1_700_000_000_007));
     let rest = batch(&mut source).await;
     assert_eq!(numbers(&rest), [10, 11]);
     assert_eq!(rest.partition_key(&rest.events()[0]), None);
-    assert_eq!(
-        rest.message(&rest.events()[1]),
-        b"\x00\x53\x75\xa0\x100123456789abcdef"
-    );
+    assert_eq!(rest.message(&rest.events()[1]), b"\x00\x53\x75\xa0\x100123456789abcdef");
 }
 
 #[tokio::test]
@@ -163,28 +135,18 @@ async fn no_more_is_granted_than_the_window_leaves_in_halves_until_the_service_r
     }
     // A quarter that comes back is not granted yet, a half is.
     source.release(held.remove(0));
-    assert!(
-        poll_fn(|context| Poll::Ready(source.poll_batch(context)))
-            .await
-            .is_pending()
-    );
+    assert!(poll_fn(|context| Poll::Ready(source.poll_batch(context))).await.is_pending());
     source.release(held.remove(0));
     assert_eq!(while_quiet(&mut source, service.credit(&address)).await, 15);
     service.command(Command::Deliver(address.clone(), events(15..30)));
     for _ in 0..3 {
         held.push(batch(&mut source).await);
     }
-    assert_eq!(
-        held.iter().flat_map(numbers).collect::<Vec<_>>(),
-        (10..30).collect::<Vec<_>>()
-    );
+    assert_eq!(held.iter().flat_map(numbers).collect::<Vec<_>>(), (10..30).collect::<Vec<_>>());
     // Everything is out, and each batch that comes back is granted at once.
     for granted in [5, 10, 15, 20] {
         source.release(held.remove(0));
-        assert_eq!(
-            while_quiet(&mut source, service.credit(&address)).await,
-            granted
-        );
+        assert_eq!(while_quiet(&mut source, service.credit(&address)).await, granted);
     }
 }
 
@@ -245,10 +207,7 @@ async fn a_detached_link_closes_its_partition_and_no_other() {
     service.command(Command::Detach(receive_address(0), Some(idle)));
     let (partition, error) = closed(&mut source).await;
     assert_eq!((partition, error.class), (ZERO, ErrorClass::Retryable));
-    assert_eq!(
-        error.to_string(),
-        "amqp:link:detach-forced: idle for ten minutes"
-    );
+    assert_eq!(error.to_string(), "amqp:link:detach-forced: idle for ten minutes");
     service.command(Command::Deliver(receive_address(1), events(0..1)));
     assert_eq!(batch(&mut source).await.partition(), ONE);
     source.open(ZERO, StartPosition::AfterOffset("o5".into()));
@@ -268,10 +227,7 @@ async fn a_refused_link_closes_its_partition_with_the_reason() {
     assert_eq!((partition, error.class), (ZERO, ErrorClass::Fatal));
     source.open(PartitionId(2), StartPosition::Earliest);
     let (partition, error) = closed(&mut source).await;
-    assert_eq!(
-        (partition, error.class),
-        (PartitionId(2), ErrorClass::Fatal)
-    );
+    assert_eq!((partition, error.class), (PartitionId(2), ErrorClass::Fatal));
 }
 
 #[tokio::test]
@@ -307,11 +263,7 @@ async fn a_lost_connection_closes_every_partition_and_opening_one_makes_it_again
     service.command(Command::Disconnect);
     for expected in [ZERO, ONE] {
         let (partition, error) = closed(&mut source).await;
-        assert_eq!(
-            (partition, error.class),
-            (expected, ErrorClass::Retryable),
-            "{error}"
-        );
+        assert_eq!((partition, error.class), (expected, ErrorClass::Retryable), "{error}");
     }
     source.open(ONE, StartPosition::AtSequenceNumber(5));
     while_quiet(&mut source, service.attached(&receive_address(1))).await;
@@ -325,10 +277,7 @@ async fn an_event_that_cannot_be_read_closes_its_partition() {
     let mut source = source(&service, 1, 100, SOON).await;
     source.open(ZERO, StartPosition::Earliest);
     while_quiet(&mut source, service.attached(&receive_address(0))).await;
-    service.command(Command::Deliver(
-        receive_address(0),
-        vec![b"\x00\x53\x75\xa0\x01x".to_vec()],
-    ));
+    service.command(Command::Deliver(receive_address(0), vec![b"\x00\x53\x75\xa0\x01x".to_vec()]));
     let (partition, error) = closed(&mut source).await;
     assert_eq!(
         (partition, error.class, error.condition.as_str()),

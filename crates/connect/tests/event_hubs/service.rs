@@ -5,9 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use amqp::connection::{
-    Deliveries, Delivery, Event, LinkAcceptance, LinkId, NewDelivery, OutcomeAnswers,
-};
+use amqp::connection::{Deliveries, Delivery, Event, LinkAcceptance, LinkId, NewDelivery, OutcomeAnswers};
 use amqp::message::{MessageView, encode};
 use amqp::performative::{Attach, DeliveryState, Error, Role};
 use amqp::{Symbol, Value};
@@ -113,19 +111,8 @@ impl Service {
         }));
         let (commands, command_receiver) = mpsc::unbounded_channel();
         let (report_sender, reports) = mpsc::unbounded_channel();
-        tokio::spawn(serve(
-            listener,
-            tls,
-            Arc::clone(&script),
-            command_receiver,
-            report_sender,
-        ));
-        Self {
-            port,
-            script,
-            commands,
-            reports,
-        }
+        tokio::spawn(serve(listener, tls, Arc::clone(&script), command_receiver, report_sender));
+        Self { port, script, commands, reports }
     }
 
     /// Options of a client of this service, which makes broken connections again after a millisecond.
@@ -171,12 +158,7 @@ impl Service {
     /// The next transfer: its address, its format and its message.
     pub(crate) async fn transfer(&mut self) -> (String, u32, Vec<u8>) {
         self.report(|report| match report {
-            Report::Transfer {
-                address,
-                format,
-                message,
-                ..
-            } => Some((address, format, message)),
+            Report::Transfer { address, format, message, .. } => Some((address, format, message)),
             _ => None,
         })
         .await
@@ -185,10 +167,7 @@ impl Service {
     /// The next grant of credit for an address.
     pub(crate) async fn credit(&mut self, address: &str) -> u32 {
         self.report(|report| match report {
-            Report::Credit {
-                address: of,
-                credit,
-            } if of == address => Some(credit),
+            Report::Credit { address: of, credit } if of == address => Some(credit),
             _ => None,
         })
         .await
@@ -196,19 +175,11 @@ impl Service {
 }
 
 pub(crate) fn options(port: u16, plain: bool) -> EventHubsOptions {
-    let security = if plain {
-        ";UseDevelopmentEmulator=true"
-    } else {
-        ""
-    };
-    let text = format!(
-        "Endpoint=sb://localhost:{port};SharedAccessKeyName=name;SharedAccessKey=key{security}"
-    );
+    let security = if plain { ";UseDevelopmentEmulator=true" } else { "" };
+    let text =
+        format!("Endpoint=sb://localhost:{port};SharedAccessKeyName=name;SharedAccessKey=key{security}");
     let mut options = EventHubsOptions::new(text.parse().unwrap(), Some("hub")).unwrap();
-    options.reconnect = RetryPolicy {
-        delay: Duration::from_millis(1),
-        ..options.reconnect
-    };
+    options.reconnect = RetryPolicy { delay: Duration::from_millis(1), ..options.reconnect };
     options
 }
 
@@ -221,24 +192,11 @@ pub(crate) fn send_address(partition: u32) -> String {
 }
 
 /// A message as the service delivers it: its annotations, then a Data section.
-pub(crate) fn delivered(
-    sequence_number: i64,
-    partition_key: Option<&str>,
-    payload: &[u8],
-) -> Vec<u8> {
+pub(crate) fn delivered(sequence_number: i64, partition_key: Option<&str>, payload: &[u8]) -> Vec<u8> {
     let mut entries = vec![
-        (
-            Symbol::from("x-opt-sequence-number"),
-            Value::Long(sequence_number),
-        ),
-        (
-            Symbol::from("x-opt-offset"),
-            Value::String(format!("o{sequence_number}")),
-        ),
-        (
-            Symbol::from("x-opt-enqueued-time"),
-            Value::Timestamp(1_700_000_000_000 + sequence_number),
-        ),
+        (Symbol::from("x-opt-sequence-number"), Value::Long(sequence_number)),
+        (Symbol::from("x-opt-offset"), Value::String(format!("o{sequence_number}"))),
+        (Symbol::from("x-opt-enqueued-time"), Value::Timestamp(1_700_000_000_000 + sequence_number)),
     ];
     if let Some(key) = partition_key {
         entries.push((Symbol::from("x-opt-partition-key"), Value::from(key)));
@@ -260,12 +218,10 @@ async fn serve(
         let (socket, _) = listener.accept().await.unwrap();
         let stream = match &tls {
             None => amqp_tokio::accept(socket).unwrap(),
-            Some(config) => {
-                match amqp_tokio::accept_tls(socket, Arc::clone(config), PATIENCE).await {
-                    Ok(stream) => stream,
-                    Err(_client_that_does_not_trust_us) => continue,
-                }
-            }
+            Some(config) => match amqp_tokio::accept_tls(socket, Arc::clone(config), PATIENCE).await {
+                Ok(stream) => stream,
+                Err(_client_that_does_not_trust_us) => continue,
+            },
         };
         let mut conversation = Conversation::new(stream, Arc::clone(&script), reports.clone());
         conversation.run(&mut commands).await;
@@ -285,17 +241,8 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(
-        stream: Stream,
-        script: Arc<Mutex<Script>>,
-        reports: mpsc::UnboundedSender<Report>,
-    ) -> Self {
-        Self {
-            driver: server(stream, OutcomeAnswers::Echo),
-            script,
-            reports,
-            links: Links::default(),
-        }
+    fn new(stream: Stream, script: Arc<Mutex<Script>>, reports: mpsc::UnboundedSender<Report>) -> Self {
+        Self { driver: server(stream, OutcomeAnswers::Echo), script, reports, links: Links::default() }
     }
 
     async fn run(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) {
@@ -335,9 +282,7 @@ impl Conversation {
                     self.take_delivery(&deliveries, delivery);
                 }
             }
-            Event::Outcome {
-                first, last, state, ..
-            } => {
+            Event::Outcome { first, last, state, .. } => {
                 assert_eq!(state, Some(DeliveryState::Accepted));
                 self.report(Report::Outcome { first, last });
             }
@@ -364,14 +309,7 @@ impl Conversation {
             engine.accept_link(link, acceptance);
             // The roles are the client's.
             if attach.role == Role::Sender {
-                engine.set_credit(
-                    link,
-                    if address.starts_with('$') {
-                        10
-                    } else {
-                        script.credit
-                    },
-                );
+                engine.set_credit(link, if address.starts_with('$') { 10 } else { script.credit });
             }
             self.links.add(link, &attach);
         }
@@ -398,9 +336,8 @@ impl Conversation {
     }
 
     fn settle(&mut self, first: u32, last: u32, outcome: DeliveryState) {
-        let to_partition = self
-            .links
-            .find(|link| link.role == Role::Sender && !link.address.starts_with('$'));
+        let to_partition =
+            self.links.find(|link| link.role == Role::Sender && !link.address.starts_with('$'));
         let link = to_partition.expect("a link that was sent through");
         let engine = self.driver.connection();
         let session = engine.session_of(link).expect("an attached link");
@@ -410,12 +347,8 @@ impl Conversation {
     fn answer(&mut self, node: &str, request: &[u8]) {
         let view = MessageView::parse(request).unwrap();
         let asked = view.application_properties().unwrap();
-        let text = |name: &str| {
-            asked
-                .find(name)
-                .unwrap()
-                .and_then(|value| value.as_text().map(str::to_owned))
-        };
+        let text =
+            |name: &str| asked.find(name).unwrap().and_then(|value| value.as_text().map(str::to_owned));
         let script = self.script.lock().unwrap();
         let (status, body) = if node == "$cbs" {
             self.report(Report::TokenPut {
@@ -429,10 +362,8 @@ impl Conversation {
             (script.management_status, partition_properties())
         };
         drop(script);
-        let told = [
-            ("status-code", Value::Int(status)),
-            ("status-description", Value::from("as the script says")),
-        ];
+        let told =
+            [("status-code", Value::Int(status)), ("status-description", Value::from("as the script says"))];
         self.links.reply(&mut self.driver, &view, &told, &body);
     }
 
@@ -442,11 +373,7 @@ impl Conversation {
                 let settled = !self.script.lock().unwrap().unsettled;
                 let link = self.link(&address);
                 for message in messages {
-                    let delivery = NewDelivery {
-                        tag: &[1],
-                        format: 0,
-                        settled,
-                    };
+                    let delivery = NewDelivery { tag: &[1], format: 0, settled };
                     self.driver
                         .connection()
                         .sender(link)
@@ -463,11 +390,7 @@ impl Conversation {
                 let link = self.link(&address);
                 self.driver.connection().set_credit(link, credit);
             }
-            Command::Settle {
-                first,
-                last,
-                outcome,
-            } => self.settle(first, last, outcome),
+            Command::Settle { first, last, outcome } => self.settle(first, last, outcome),
             Command::Disconnect => unreachable!("ends the conversation"),
         }
     }
@@ -479,9 +402,7 @@ impl Conversation {
 }
 
 fn hub_properties(partitions: u32) -> Value {
-    let ids = (0..partitions)
-        .map(|id| Value::String(id.to_string()))
-        .collect();
+    let ids = (0..partitions).map(|id| Value::String(id.to_string())).collect();
     map([
         ("name", Value::from("hub")),
         ("created_at", Value::Timestamp(1_600_000_000_000)),
@@ -495,19 +416,11 @@ fn partition_properties() -> Value {
         ("begin_sequence_number", Value::Long(10)),
         ("last_enqueued_sequence_number", Value::Long(41)),
         ("last_enqueued_offset", Value::from("o41")),
-        (
-            "last_enqueued_time_utc",
-            Value::Timestamp(1_700_000_000_041),
-        ),
+        ("last_enqueued_time_utc", Value::Timestamp(1_700_000_000_041)),
         ("is_partition_empty", Value::Boolean(false)),
     ])
 }
 
 fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Map(
-        entries
-            .into_iter()
-            .map(|(key, value)| (Value::from(key), value))
-            .collect(),
-    )
+    Value::Map(entries.into_iter().map(|(key, value)| (Value::from(key), value)).collect())
 }

@@ -88,14 +88,8 @@ pub(crate) fn header(delivery_count: u32) -> Vec<u8> {
 pub(crate) fn annotations(number: i64, lock_duration: Duration) -> Vec<(Symbol, Value)> {
     vec![
         (Symbol::from("x-opt-sequence-number"), Value::Long(number)),
-        (
-            Symbol::from("x-opt-enqueued-time"),
-            Value::Timestamp(1_700_000_000_000),
-        ),
-        (
-            Symbol::from("x-opt-locked-until"),
-            Value::Timestamp(unix_ms(lock_duration)),
-        ),
+        (Symbol::from("x-opt-enqueued-time"), Value::Timestamp(1_700_000_000_000)),
+        (Symbol::from("x-opt-locked-until"), Value::Timestamp(unix_ms(lock_duration))),
     ]
 }
 

@@ -15,21 +15,13 @@ use crate::service::{Command, Report, Service, data, messages};
 pub(crate) const ENTITY: PartitionId = PartitionId(0);
 
 pub(crate) async fn source(service: &Service, concurrency: u32, prefetch: u32) -> ServiceBusSource {
-    let receive = ReceiveOptions {
-        concurrency,
-        prefetch,
-        lock_renewal: Duration::from_secs(300),
-    };
-    ServiceBusSource::connect(service.options("queue"), receive)
-        .await
-        .unwrap()
+    let receive = ReceiveOptions { concurrency, prefetch, lock_renewal: Duration::from_secs(300) };
+    ServiceBusSource::connect(service.options("queue"), receive).await.unwrap()
 }
 
 pub(crate) async fn next(source: &mut ServiceBusSource) -> Result<SourceEvent, SourceError> {
     let event = poll_fn(|context| source.poll_batch(context));
-    tokio::time::timeout(PATIENCE, event)
-        .await
-        .expect("the source yields what the test waits for")
+    tokio::time::timeout(PATIENCE, event).await.expect("the source yields what the test waits for")
 }
 
 pub(crate) async fn batch(source: &mut ServiceBusSource) -> EventBatch {
@@ -47,10 +39,7 @@ pub(crate) async fn settled(source: &mut ServiceBusSource) -> Settled {
 }
 
 /// Waits for something of the service, letting the source work meanwhile, which must yield nothing.
-pub(crate) async fn while_quiet<T>(
-    source: &mut ServiceBusSource,
-    wait: impl Future<Output = T>,
-) -> T {
+pub(crate) async fn while_quiet<T>(source: &mut ServiceBusSource, wait: impl Future<Output = T>) -> T {
     tokio::select! {
         done = wait => done,
         event = poll_fn(|context| source.poll_batch(context)) => panic!("nothing was to be yielded: {event:?}"),
@@ -69,18 +58,12 @@ async fn finish(source: &mut ServiceBusSource) -> Vec<SourceEvent> {
             false => Poll::Pending,
         }
     });
-    tokio::time::timeout(PATIENCE, settled)
-        .await
-        .expect("everything is settled");
+    tokio::time::timeout(PATIENCE, settled).await.expect("everything is settled");
     events
 }
 
 fn numbers(batch: &EventBatch) -> Vec<i64> {
-    batch
-        .events()
-        .iter()
-        .map(|event| event.sequence_number)
-        .collect()
+    batch.events().iter().map(|event| event.sequence_number).collect()
 }
 
 fn told(settled: Settled) -> (Settlement, u32, SettlementResult) {
@@ -97,10 +80,7 @@ async fn a_link_is_attached_at_once_and_gets_credit_when_the_source_is_opened() 
     source.open(ENTITY, ());
     let received = batch(&mut source).await;
     assert_eq!(service.credit().await, 28);
-    assert_eq!(
-        received.message(&received.events()[0]),
-        data(b"000000000000")
-    );
+    assert_eq!(received.message(&received.events()[0]), data(b"000000000000"));
 }
 
 #[tokio::test]
@@ -111,35 +91,17 @@ async fn no_more_messages_are_in_work_than_allowed_until_the_service_has_confirm
     let mut source = source(&service, 4, 0).await;
     source.open(ENTITY, ());
     let first = batch(&mut source).await;
-    assert_eq!(
-        (numbers(&first), service.credit().await),
-        (vec![0, 1, 2, 3], 4)
-    );
+    assert_eq!((numbers(&first), service.credit().await), (vec![0, 1, 2, 3], 4));
     source.settle(&first, &[2, 0, 1], Settlement::Complete);
     let outcome = while_quiet(&mut source, service.outcome()).await;
-    assert_eq!(
-        outcome,
-        (0, 2, DeliveryState::Accepted),
-        "told as one range"
-    );
-    assert_eq!(
-        service.locked(),
-        4,
-        "nothing is asked for before the answer"
-    );
+    assert_eq!(outcome, (0, 2, DeliveryState::Accepted), "told as one range");
+    assert_eq!(service.locked(), 4, "nothing is asked for before the answer");
     service.shared().answers = true;
     service.command(Command::Answer);
     let confirmed = settled(&mut source).await;
-    assert_eq!(
-        told(confirmed),
-        (Settlement::Complete, 3, SettlementResult::Confirmed)
-    );
+    assert_eq!(told(confirmed), (Settlement::Complete, 3, SettlementResult::Confirmed));
     assert_eq!(numbers(&batch(&mut source).await), [4, 5]);
-    assert_eq!(
-        service.credit().await,
-        3,
-        "the credit of all that was confirmed"
-    );
+    assert_eq!(service.credit().await, 3, "the credit of all that was confirmed");
     assert_eq!(service.settled(), 3);
 }
 
@@ -210,17 +172,7 @@ async fn each_settlement_has_its_outcome_and_what_follows_one_another_is_told_at
         outcomes.push(outcome);
     }
     assert_eq!(outcomes[0], (0, 1, DeliveryState::Accepted));
-    assert!(matches!(
-        outcomes[1],
-        (
-            2,
-            2,
-            DeliveryState::Modified {
-                undeliverable_here: false,
-                ..
-            }
-        )
-    ));
+    assert!(matches!(outcomes[1], (2, 2, DeliveryState::Modified { undeliverable_here: false, .. })));
     assert_eq!(outcomes[2], (3, 3, DeliveryState::Released));
     let (4, 4, DeliveryState::Rejected(Some(error))) = &outcomes[3] else {
         panic!("a dead letter, not {:?}", outcomes[3])
@@ -239,10 +191,7 @@ async fn a_lost_lock_is_told_and_the_message_comes_again() {
     service.expire_locks();
     source.settle(&first, &[0, 1, 2], Settlement::Complete);
     let lost = settled(&mut source).await;
-    assert_eq!(
-        told(lost),
-        (Settlement::Complete, 3, SettlementResult::LockLost)
-    );
+    assert_eq!(told(lost), (Settlement::Complete, 3, SettlementResult::LockLost));
     let again = batch(&mut source).await;
     assert_eq!((numbers(&again), again.redelivered()), (vec![0, 1, 2], 3));
 }
@@ -268,10 +217,7 @@ async fn locks_of_messages_in_work_are_renewed_together_under_their_names() {
             _ => None,
         })
         .await;
-    assert_eq!(
-        (operation.as_str(), tokens.len()),
-        ("com.microsoft:renew-lock", 2)
-    );
+    assert_eq!((operation.as_str(), tokens.len()), ("com.microsoft:renew-lock", 2));
 }
 
 #[tokio::test]
@@ -287,10 +233,7 @@ async fn a_lock_that_cannot_be_renewed_is_told_from_the_others() {
     let (mut renewed, mut failed) = (0, 0);
     while failed < 2 {
         match next(&mut source).await {
-            Ok(SourceEvent::LocksRenewed {
-                renewed: more,
-                failed: others,
-            }) => {
+            Ok(SourceEvent::LocksRenewed { renewed: more, failed: others }) => {
                 renewed += more;
                 failed += others;
             }
@@ -309,14 +252,8 @@ async fn a_message_that_cannot_be_read_is_put_aside() {
     source.open(ENTITY, ());
     assert_eq!(numbers(&batch(&mut source).await), [1]);
     let aside = settled(&mut source).await;
-    assert_eq!(
-        told(aside),
-        (Settlement::DeadLetter, 1, SettlementResult::Confirmed)
-    );
-    assert!(matches!(
-        service.outcome().await,
-        (0, 0, DeliveryState::Rejected(Some(_)))
-    ));
+    assert_eq!(told(aside), (Settlement::DeadLetter, 1, SettlementResult::Confirmed));
+    assert!(matches!(service.outcome().await, (0, 0, DeliveryState::Rejected(Some(_)))));
 }
 
 #[tokio::test]
@@ -331,16 +268,9 @@ async fn a_closed_source_gives_back_what_waits_and_asks_for_the_rest_of_its_cred
     assert!(!source.is_settled());
     source.settle(&first, &[0, 1], Settlement::Complete);
     let events = finish(&mut source).await;
-    assert!(
-        events
-            .iter()
-            .all(|event| matches!(event, SourceEvent::Settled(_))),
-        "{events:?}"
-    );
+    assert!(events.iter().all(|event| matches!(event, SourceEvent::Settled(_))), "{events:?}");
     assert_eq!((service.settled(), service.locked()), (2, 0));
-    service
-        .report(|report| matches!(report, Report::DrainRequested).then_some(()))
-        .await;
+    service.report(|report| matches!(report, Report::DrainRequested).then_some(())).await;
 }
 
 #[tokio::test]

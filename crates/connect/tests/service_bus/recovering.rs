@@ -20,8 +20,7 @@ async fn a_message_whose_connection_broke_is_settled_through_the_management_node
     source.open(ENTITY, ());
     let received = batch(&mut source).await;
     service.command(Command::Disconnect);
-    let disconnected =
-        service.report(|report| matches!(report, Report::Disconnected).then_some(()));
+    let disconnected = service.report(|report| matches!(report, Report::Disconnected).then_some(()));
     while_quiet(&mut source, disconnected).await;
     while_quiet(&mut source, service.attached("queue")).await;
     source.settle(&received, &[0], Settlement::Complete);
@@ -29,18 +28,11 @@ async fn a_message_whose_connection_broke_is_settled_through_the_management_node
     source.release(received);
     for expected in [Settlement::Complete, Settlement::Abandon] {
         let done = settled(&mut source).await;
-        assert_eq!(
-            (done.settlement, done.messages, done.result),
-            (expected, 1, SettlementResult::Confirmed)
-        );
+        assert_eq!((done.settlement, done.messages, done.result), (expected, 1, SettlementResult::Confirmed));
     }
     assert_eq!(service.settled(), 1);
     service.command(Command::Deliver);
-    assert_eq!(
-        batch(&mut source).await.len(),
-        1,
-        "the other one comes again"
-    );
+    assert_eq!(batch(&mut source).await.len(), 1, "the other one comes again");
 }
 
 #[tokio::test]
@@ -55,10 +47,7 @@ async fn a_settlement_that_was_told_and_not_answered_is_told_again_on_a_new_conn
     while_quiet(&mut source, service.outcome()).await;
     service.command(Command::Disconnect);
     let done = settled(&mut source).await;
-    assert_eq!(
-        (done.messages, done.result),
-        (1, SettlementResult::Confirmed)
-    );
+    assert_eq!((done.messages, done.result), (1, SettlementResult::Confirmed));
     assert_eq!(service.settled(), 1);
 }
 
@@ -69,20 +58,14 @@ async fn a_service_that_does_not_answer_a_settlement_is_asked_on_a_new_connectio
     service.shared().answers = false;
     let mut options = service.options("queue");
     options.connect_timeout = Duration::from_millis(200);
-    let receive = ReceiveOptions {
-        concurrency: 1,
-        ..ReceiveOptions::default()
-    };
+    let receive = ReceiveOptions { concurrency: 1, ..ReceiveOptions::default() };
     let mut source = ServiceBusSource::connect(options, receive).await.unwrap();
     source.open(ENTITY, ());
     let received = batch(&mut source).await;
     source.settle(&received, &[0], Settlement::Complete);
     source.release(received);
     let done = settled(&mut source).await;
-    assert_eq!(
-        (done.messages, done.result),
-        (1, SettlementResult::Confirmed)
-    );
+    assert_eq!((done.messages, done.result), (1, SettlementResult::Confirmed));
     assert_eq!(service.settled(), 1);
 }
 
@@ -94,15 +77,11 @@ async fn what_the_service_no_longer_locks_for_us_is_told_as_lost() {
     source.open(ENTITY, ());
     let received = batch(&mut source).await;
     service.command(Command::Disconnect);
-    let disconnected =
-        service.report(|report| matches!(report, Report::Disconnected).then_some(()));
+    let disconnected = service.report(|report| matches!(report, Report::Disconnected).then_some(()));
     while_quiet(&mut source, disconnected).await;
     service.expire_locks();
     source.settle(&received, &[0], Settlement::Complete);
-    assert_eq!(
-        settled(&mut source).await.result,
-        SettlementResult::LockLost
-    );
+    assert_eq!(settled(&mut source).await.result, SettlementResult::LockLost);
 }
 
 #[tokio::test]
@@ -147,9 +126,7 @@ async fn an_entity_that_is_not_there_is_an_error_at_once() {
     let gone = Error::new(ErrorCondition::NOT_FOUND, "there is no such queue");
     service.shared().refusals.push(("missing".to_owned(), gone));
     let options = service.options("missing");
-    let error = ServiceBusSource::connect(options, ReceiveOptions::default())
-        .await
-        .unwrap_err();
+    let error = ServiceBusSource::connect(options, ReceiveOptions::default()).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Fatal);
 }
 
@@ -158,21 +135,12 @@ async fn a_management_node_that_refuses_its_links_costs_the_renewal_and_nothing_
     let service = Service::start().await;
     service.shared().lock_duration = std::time::Duration::from_millis(100);
     let refused = Error::new(ErrorCondition::UNAUTHORIZED_ACCESS, "not for you");
-    service
-        .shared()
-        .refusals
-        .push(("queue/$management".to_owned(), refused));
+    service.shared().refusals.push(("queue/$management".to_owned(), refused));
     service.put(messages(2));
     let mut source = source(&service, 2, 0).await;
     source.open(ENTITY, ());
     let received = batch(&mut source).await;
-    assert!(matches!(
-        next(&mut source).await,
-        Ok(SourceEvent::LocksRenewed {
-            renewed: 0,
-            failed: 2
-        })
-    ));
+    assert!(matches!(next(&mut source).await, Ok(SourceEvent::LocksRenewed { renewed: 0, failed: 2 })));
     source.settle(&received, &[0, 1], Settlement::Complete);
     assert_eq!(settled(&mut source).await.messages, 2);
 }

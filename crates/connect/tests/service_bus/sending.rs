@@ -13,9 +13,7 @@ use crate::conversation::PATIENCE;
 use crate::service::{Command, Report, Service, data};
 
 async fn sink(service: &Service, unit: SendUnit) -> ServiceBusSink {
-    ServiceBusSink::connect(service.options("forwarded"), unit)
-        .await
-        .unwrap()
+    ServiceBusSink::connect(service.options("forwarded"), unit).await.unwrap()
 }
 
 fn three() -> EventBatch {
@@ -27,13 +25,8 @@ fn three() -> EventBatch {
 }
 
 fn send(sink: &mut ServiceBusSink, token: u64, batch: &EventBatch, events: &[u32]) {
-    let outgoing = OutgoingBatch {
-        destination: 0,
-        batch,
-        events,
-    };
-    sink.send(SendToken(token), outgoing)
-        .expect("there is credit");
+    let outgoing = OutgoingBatch { destination: 0, batch, events };
+    sink.send(SendToken(token), outgoing).expect("there is credit");
 }
 
 async fn outcomes(sink: &mut ServiceBusSink, count: usize) -> Result<Vec<SendOutcome>, SinkError> {
@@ -44,9 +37,7 @@ async fn outcomes(sink: &mut ServiceBusSink, count: usize) -> Result<Vec<SendOut
         }
         Ok::<(), SinkError>(())
     };
-    tokio::time::timeout(PATIENCE, all)
-        .await
-        .expect("there are outcomes")?;
+    tokio::time::timeout(PATIENCE, all).await.expect("there are outcomes")?;
     Ok(outcomes)
 }
 
@@ -69,10 +60,7 @@ async fn single_messages_are_sent_one_after_the_other_and_each_has_its_outcome()
         Some(DeliveryState::Accepted),
     ];
     let mut sink = sink(&service, SendUnit::Event).await;
-    assert_eq!(
-        (sink.send_unit(), sink.destinations()),
-        (SendUnit::Event, 1)
-    );
+    assert_eq!((sink.send_unit(), sink.destinations()), (SendUnit::Event, 1));
     let batch = three();
     for event in 0..3 {
         send(&mut sink, u64::from(event), &batch, &[event]);
@@ -85,20 +73,9 @@ async fn single_messages_are_sent_one_after_the_other_and_each_has_its_outcome()
             (outcome.token.0, error.map(|error| error.condition.as_str()))
         })
         .collect();
-    assert_eq!(
-        results,
-        [
-            (0, None),
-            (1, Some("amqp:resource-limit-exceeded")),
-            (2, None)
-        ]
-    );
+    assert_eq!(results, [(0, None), (1, Some("amqp:resource-limit-exceeded")), (2, None)]);
     for text in [b"one", b"two", b"six"] {
-        assert_eq!(
-            sent(&mut service).await,
-            (FORMAT_AMQP, data(text)),
-            "as it was received"
-        );
+        assert_eq!(sent(&mut service).await, (FORMAT_AMQP, data(text)), "as it was received");
     }
 }
 
@@ -110,9 +87,8 @@ async fn a_batch_is_one_message_of_whole_messages() {
     assert_eq!(outcomes(&mut sink, 1).await.unwrap()[0].token, SendToken(9));
     let (format, message) = sent(&mut service).await;
     assert_eq!(format, FORMAT_BATCH);
-    let inner: Vec<_> = Sections::new(&message)
-        .map(|section| section.unwrap().data().unwrap().to_vec())
-        .collect();
+    let inner: Vec<_> =
+        Sections::new(&message).map(|section| section.unwrap().data().unwrap().to_vec()).collect();
     assert_eq!(inner, [data(b"six"), data(b"one")]);
 }
 
@@ -122,10 +98,7 @@ async fn a_queue_that_is_deleted_ends_the_sink_instead_of_failing_every_message(
     let mut sink = sink(&service, SendUnit::Event).await;
     service.attached("forwarded").await;
     let gone = Error::new(ErrorCondition::NOT_FOUND, "the queue is gone");
-    service
-        .shared()
-        .refusals
-        .push(("forwarded".to_owned(), gone.clone()));
+    service.shared().refusals.push(("forwarded".to_owned(), gone.clone()));
     service.shared().outcomes = vec![None];
     let batch = three();
     send(&mut sink, 0, &batch, &[0]);
@@ -134,11 +107,7 @@ async fn a_queue_that_is_deleted_ends_the_sink_instead_of_failing_every_message(
     let error = lost[0].result.as_ref().unwrap_err();
     assert_eq!(error.class, ErrorClass::Fatal);
     // The next try attaches again, and is refused.
-    let outgoing = OutgoingBatch {
-        destination: 0,
-        batch: &batch,
-        events: &[0],
-    };
+    let outgoing = OutgoingBatch { destination: 0, batch: &batch, events: &[0] };
     assert!(sink.send(SendToken(1), outgoing).is_err());
     let ended = tokio::time::timeout(PATIENCE, poll_fn(|context| sink.poll_ready(context)));
     let error = ended.await.expect("the sink ends").unwrap_err();

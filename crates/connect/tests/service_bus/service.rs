@@ -69,12 +69,7 @@ impl Service {
                 tokio::spawn(conversation.run(told.subscribe()));
             }
         });
-        Self {
-            port,
-            shared,
-            commands,
-            reports,
-        }
+        Self { port, shared, commands, reports }
     }
 
     /// Options of a client of `entity`, which makes broken connections again after a millisecond.
@@ -84,24 +79,19 @@ impl Service {
             self.port
         );
         let mut options = ClientOptions::new(text.parse().unwrap(), entity);
-        options.reconnect = RetryPolicy {
-            delay: Duration::from_millis(1),
-            ..options.reconnect
-        };
+        options.reconnect = RetryPolicy { delay: Duration::from_millis(1), ..options.reconnect };
         options
     }
 
     /// Puts messages into the queue: encoded sections without what the service adds.
     pub(crate) fn put(&self, messages: impl IntoIterator<Item = Vec<u8>>) {
         let mut shared = self.shared();
-        shared
-            .messages
-            .extend(messages.into_iter().map(|sections| Message {
-                sections,
-                lock: None,
-                is_settled: false,
-                delivery_count: 0,
-            }));
+        shared.messages.extend(messages.into_iter().map(|sections| Message {
+            sections,
+            lock: None,
+            is_settled: false,
+            delivery_count: 0,
+        }));
         drop(shared);
         let _nobody_listens = self.commands.send(Command::Deliver);
     }
@@ -118,21 +108,13 @@ impl Service {
     /// How many messages are completed, or dead letters.
     pub(crate) fn settled(&self) -> usize {
         let shared = self.shared();
-        shared
-            .messages
-            .iter()
-            .filter(|message| message.is_settled)
-            .count()
+        shared.messages.iter().filter(|message| message.is_settled).count()
     }
 
     /// How many messages are under a lock.
     pub(crate) fn locked(&self) -> usize {
         let shared = self.shared();
-        shared
-            .messages
-            .iter()
-            .filter(|message| message.lock.is_some())
-            .count()
+        shared.messages.iter().filter(|message| message.lock.is_some()).count()
     }
 
     pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -200,11 +182,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(
-        stream: Stream,
-        shared: Arc<Mutex<Shared>>,
-        reports: mpsc::UnboundedSender<Report>,
-    ) -> Self {
+    fn new(stream: Stream, shared: Arc<Mutex<Shared>>, reports: mpsc::UnboundedSender<Report>) -> Self {
         Self {
             driver: server(stream, OutcomeAnswers::Application),
             shared,
@@ -273,13 +251,7 @@ impl Conversation {
                     self.take_delivery(&deliveries, delivery);
                 }
             }
-            Event::OutcomeProposed {
-                session,
-                first,
-                last,
-                state,
-                ..
-            } => {
+            Event::OutcomeProposed { session, first, last, state, .. } => {
                 self.report(Report::Outcome(first, last, state.clone()));
                 let answers = self.shared.lock().unwrap().answers;
                 match answers {
@@ -300,10 +272,7 @@ impl Conversation {
         if let Some((_, error)) = refusal {
             engine.refuse_link(link, error.clone());
         } else {
-            let acceptance = LinkAcceptance {
-                max_message_size: Some(262_144),
-                ..LinkAcceptance::default()
-            };
+            let acceptance = LinkAcceptance { max_message_size: Some(262_144), ..LinkAcceptance::default() };
             engine.accept_link(link, acceptance);
             // The roles are the client's.
             if attach.role == Role::Sender {
@@ -322,21 +291,12 @@ impl Conversation {
             return;
         };
         let mut shared = self.shared.lock().unwrap();
-        let Shared {
-            messages,
-            locks,
-            lock_duration,
-            ..
-        } = &mut *shared;
+        let Shared { messages, locks, lock_duration, .. } = &mut *shared;
         for (number, message) in messages.iter_mut().enumerate() {
             if message.lock.is_some() || message.is_settled {
                 continue;
             }
-            let Some(mut sender) = self
-                .driver
-                .connection()
-                .sender(link)
-                .filter(|sender| sender.credit() > 0)
+            let Some(mut sender) = self.driver.connection().sender(link).filter(|sender| sender.credit() > 0)
             else {
                 break;
             };
@@ -345,11 +305,7 @@ impl Conversation {
             let mut bytes = header(message.delivery_count);
             encode::message_annotations(&mut bytes, &annotations(number as i64, *lock_duration));
             bytes.extend_from_slice(&message.sections);
-            let delivery = NewDelivery {
-                tag: &token,
-                format: 0,
-                settled: false,
-            };
+            let delivery = NewDelivery { tag: &token, format: 0, settled: false };
             let id = sender.send(&delivery, &[&bytes]).unwrap();
             message.lock = Some(token);
             self.delivered.push((id, number, token));
@@ -360,9 +316,7 @@ impl Conversation {
     fn settle(&mut self, session: SessionId, first: u32, last: u32, state: &DeliveryState) {
         for id in first..=last {
             let found = self.delivered.iter().position(|&(of, ..)| of == id);
-            let (_, number, token) = self
-                .delivered
-                .swap_remove(found.expect("a delivery of ours"));
+            let (_, number, token) = self.delivered.swap_remove(found.expect("a delivery of ours"));
             let answer = match self.shared.lock().unwrap().settle(number, token, state) {
                 true => match state {
                     DeliveryState::Rejected(_) => DeliveryState::Rejected(None),
@@ -370,9 +324,7 @@ impl Conversation {
                 },
                 false => DeliveryState::Rejected(Some(lock_lost())),
             };
-            self.driver
-                .connection()
-                .answer_outcome(session, id, id, answer);
+            self.driver.connection().answer_outcome(session, id, id, answer);
         }
     }
 
@@ -398,11 +350,7 @@ impl Conversation {
 
     fn answer(&mut self, node: &str, request: &[u8]) {
         let view = MessageView::parse(request).unwrap();
-        let (status, body) = if node == "$cbs" {
-            (202, Value::Null)
-        } else {
-            self.manage(&view)
-        };
+        let (status, body) = if node == "$cbs" { (202, Value::Null) } else { self.manage(&view) };
         let mut told = vec![("statusCode", Value::Int(status))];
         if status == 410 {
             told.push(("errorCondition", Value::from(LOCK_LOST)));
@@ -426,11 +374,7 @@ impl Conversation {
             .collect();
         let status = body.get("disposition-status").and_then(Value::as_text);
         let status = status.map(str::to_owned);
-        self.report(Report::Managed(
-            operation.clone(),
-            status.clone(),
-            uuids.clone(),
-        ));
+        self.report(Report::Managed(operation.clone(), status.clone(), uuids.clone()));
         let mut shared = self.shared.lock().unwrap();
         let locked: Vec<_> = uuids.iter().map(|uuid| shared.number_of(uuid)).collect();
         if locked.contains(&None) {
@@ -449,10 +393,7 @@ impl Conversation {
                 Some(other) => panic!("nobody asked for {other}"),
             }
         }
-        (
-            200,
-            Value::Map(vec![(Value::from("expirations"), Value::Array(body))]),
-        )
+        (200, Value::Map(vec![(Value::from("expirations"), Value::Array(body))]))
     }
 }
 

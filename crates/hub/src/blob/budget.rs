@@ -23,10 +23,7 @@ pub(super) struct Charge {
 
 impl Budget {
     pub(super) fn new(limit: ByteSize) -> Arc<Self> {
-        Arc::new(Self {
-            limit,
-            used: AtomicU64::new(0),
-        })
+        Arc::new(Self { limit, used: AtomicU64::new(0) })
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -39,16 +36,11 @@ impl Budget {
     /// There is not so much left.
     pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge, BlobError> {
         let limit = self.limit.bytes();
-        let taken = self
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|sum| *sum <= limit)
-            });
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|sum| *sum <= limit)
+        });
         match taken {
-            Ok(_) => Ok(Charge {
-                budget: Arc::clone(self),
-                bytes,
-            }),
+            Ok(_) => Ok(Charge { budget: Arc::clone(self), bytes }),
             Err(_) => Err(BlobError::OutOfMemory { limit: self.limit }),
         }
     }
@@ -69,10 +61,7 @@ mod tests {
         let budget = Budget::new(ByteSize::from_bytes(10));
         let seven = budget.charge(7).unwrap();
         let limit = ByteSize::from_bytes(10);
-        assert_eq!(
-            budget.charge(4).unwrap_err(),
-            BlobError::OutOfMemory { limit }
-        );
+        assert_eq!(budget.charge(4).unwrap_err(), BlobError::OutOfMemory { limit });
         assert!(budget.charge(u64::MAX).is_err());
         let three = budget.charge(3).unwrap();
         assert_eq!(budget.used(), 10);

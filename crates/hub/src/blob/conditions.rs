@@ -48,9 +48,7 @@ impl Etag {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim().trim_matches('"');
-        let digits = text
-            .strip_prefix("0x")
-            .or_else(|| text.strip_prefix("0X"))?;
+        let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         match is_number {
             true => u64::from_str_radix(digits, 16).ok().map(Self),
@@ -121,9 +119,7 @@ impl Conditions {
         staged_at: Option<SystemTime>,
     ) -> Result<(), BlobError> {
         match current {
-            Some(_) if self.if_none_match == Some(EtagCondition::Any) => {
-                Err(BlobError::BlobAlreadyExists)
-            }
+            Some(_) if self.if_none_match == Some(EtagCondition::Any) => Err(BlobError::BlobAlreadyExists),
             Some(current) => self.check_change(current),
             None => {
                 let is_old = |instant| staged_at.is_some_and(|at| at <= instant);
@@ -140,13 +136,8 @@ impl Conditions {
     }
 
     fn check_match(&self, current: Version) -> Result<(), BlobError> {
-        let matches = self
-            .if_match
-            .as_ref()
-            .is_none_or(|condition| condition.is_met_by(current.etag));
-        let unmodified = self
-            .if_unmodified_since
-            .is_none_or(|instant| current.modified_at <= instant);
+        let matches = self.if_match.as_ref().is_none_or(|condition| condition.is_met_by(current.etag));
+        let unmodified = self.if_unmodified_since.is_none_or(|instant| current.modified_at <= instant);
         match matches && unmodified {
             true => Ok(()),
             false => Err(BlobError::ConditionNotMet),
@@ -155,13 +146,8 @@ impl Conditions {
 
     /// Whether the conditions name this very version as the one that is not wanted.
     fn is_known(&self, current: Version) -> bool {
-        let has_tag = self
-            .if_none_match
-            .as_ref()
-            .is_some_and(|condition| condition.is_met_by(current.etag));
-        let is_old = self
-            .if_modified_since
-            .is_some_and(|instant| current.modified_at <= instant);
+        let has_tag = self.if_none_match.as_ref().is_some_and(|condition| condition.is_met_by(current.etag));
+        let is_old = self.if_modified_since.is_some_and(|instant| current.modified_at <= instant);
         has_tag || is_old
     }
 }
@@ -177,10 +163,7 @@ mod tests {
     }
 
     fn version() -> Version {
-        Version {
-            etag: Etag(0x8DABC),
-            modified_at: at(100),
-        }
+        Version { etag: Etag(0x8DABC), modified_at: at(100) }
     }
 
     #[test]
@@ -188,14 +171,7 @@ mod tests {
         for text in ["0x8DABC", "\"0x8DABC\"", " \"0x8dabc\" "] {
             assert_eq!(Etag::parse(text), Some(Etag(0x8DABC)), "{text}");
         }
-        for text in [
-            "",
-            "8DABC",
-            "0x",
-            "0x+1",
-            "W/\"0x8DABC\"",
-            "0xFFFFFFFFFFFFFFFFF",
-        ] {
+        for text in ["", "8DABC", "0x", "0x+1", "W/\"0x8DABC\"", "0xFFFFFFFFFFFFFFFFF"] {
             assert_eq!(Etag::parse(text), None, "{text}");
         }
         assert_eq!(EtagCondition::parse(" * "), EtagCondition::Any);
@@ -205,49 +181,22 @@ mod tests {
 
     #[test]
     fn a_star_means_another_thing_for_each_operation() {
-        let conditions = Conditions {
-            if_none_match: Some(EtagCondition::Any),
-            ..Conditions::default()
-        };
+        let conditions = Conditions { if_none_match: Some(EtagCondition::Any), ..Conditions::default() };
         assert_eq!(conditions.check_replace(None, None), Ok(()));
-        assert_eq!(
-            conditions.check_replace(Some(version()), None),
-            Err(BlobError::BlobAlreadyExists)
-        );
-        assert_eq!(
-            conditions.check_change(version()),
-            Err(BlobError::ConditionNotMet)
-        );
-        assert_eq!(
-            conditions.check_read(version()),
-            Err(BlobError::NotModified)
-        );
-        let conditions = Conditions {
-            if_match: Some(EtagCondition::Any),
-            ..Conditions::default()
-        };
-        assert_eq!(
-            conditions.check_replace(None, None),
-            Err(BlobError::ConditionNotMet)
-        );
+        assert_eq!(conditions.check_replace(Some(version()), None), Err(BlobError::BlobAlreadyExists));
+        assert_eq!(conditions.check_change(version()), Err(BlobError::ConditionNotMet));
+        assert_eq!(conditions.check_read(version()), Err(BlobError::NotModified));
+        let conditions = Conditions { if_match: Some(EtagCondition::Any), ..Conditions::default() };
+        assert_eq!(conditions.check_replace(None, None), Err(BlobError::ConditionNotMet));
         assert_eq!(conditions.check_change(version()), Ok(()));
     }
 
     #[test]
     fn a_blob_of_uncommitted_blocks_has_a_time_and_no_tag() {
-        let since = |seconds| Conditions {
-            if_modified_since: Some(at(seconds)),
-            ..Conditions::default()
-        };
-        let until = |seconds| Conditions {
-            if_unmodified_since: Some(at(seconds)),
-            ..Conditions::default()
-        };
-        let matching = |if_match, if_none_match| Conditions {
-            if_match,
-            if_none_match,
-            ..Conditions::default()
-        };
+        let since = |seconds| Conditions { if_modified_since: Some(at(seconds)), ..Conditions::default() };
+        let until = |seconds| Conditions { if_unmodified_since: Some(at(seconds)), ..Conditions::default() };
+        let matching =
+            |if_match, if_none_match| Conditions { if_match, if_none_match, ..Conditions::default() };
         let any = Some(EtagCondition::Any);
         // Blocks since second 100, and nothing at all.
         for (conditions, uncommitted, nothing) in [
@@ -269,8 +218,7 @@ mod tests {
     fn condition() -> impl Strategy<Value = Option<EtagCondition>> {
         proptest::option::of(prop_oneof![
             Just(EtagCondition::Any),
-            proptest::collection::vec((0_u64..4).prop_map(Etag), 0..3)
-                .prop_map(EtagCondition::OneOf),
+            proptest::collection::vec((0_u64..4).prop_map(Etag), 0..3).prop_map(EtagCondition::OneOf),
         ])
     }
 

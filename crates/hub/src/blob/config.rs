@@ -66,20 +66,14 @@ impl BlobConfig {
     pub fn check(&self) -> Result<StorageAccountKey, BlobConfigError> {
         let name = &self.account.name;
         let is_name = (3..=24).contains(&name.len())
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         if !is_name {
             return Err(BlobConfigError {
                 path: "blob.account.name",
                 reason: format!("{name:?} is not 3 to 24 lower-case letters and digits"),
             });
         }
-        if let Some(wrong) = self
-            .containers
-            .iter()
-            .find(|name| !names::is_container(name))
-        {
+        if let Some(wrong) = self.containers.iter().find(|name| !names::is_container(name)) {
             return Err(BlobConfigError {
                 path: "blob.containers",
                 reason: format!(
@@ -87,12 +81,8 @@ impl BlobConfig {
                 ),
             });
         }
-        StorageAccountKey::new(name.clone(), self.account.key.clone()).map_err(|error| {
-            BlobConfigError {
-                path: "blob.account.key",
-                reason: error.to_string(),
-            }
-        })
+        StorageAccountKey::new(name.clone(), self.account.key.clone())
+            .map_err(|error| BlobConfigError { path: "blob.account.key", reason: error.to_string() })
     }
 
     /// Whether whoever has read public documentation has the key.
@@ -129,21 +119,12 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_named_without_the_key() {
         for (text, path) in [
-            (
-                r#"{"account": {"name": "No", "key": "aHVzaA=="}}"#,
-                "blob.account.name",
-            ),
-            (
-                r#"{"account": {"name": "acme", "key": "hush!"}}"#,
-                "blob.account.key",
-            ),
+            (r#"{"account": {"name": "No", "key": "aHVzaA=="}}"#, "blob.account.name"),
+            (r#"{"account": {"name": "acme", "key": "hush!"}}"#, "blob.account.key"),
             (r#"{"containers": ["ck", "Up"]}"#, "blob.containers"),
             (r#"{"containers": ["a--b"]}"#, "blob.containers"),
         ] {
-            let error = serde_json::from_str::<BlobConfig>(text)
-                .unwrap()
-                .check()
-                .unwrap_err();
+            let error = serde_json::from_str::<BlobConfig>(text).unwrap().check().unwrap_err();
             assert_eq!(error.path, path);
             assert!(!error.to_string().contains("hush"));
         }

@@ -24,10 +24,7 @@ pub(super) struct Block {
 /// Where bytes are.
 #[derive(Clone, Debug)]
 pub(super) enum Piece {
-    Memory(
-        Bytes,
-        #[expect(dead_code, reason = "held for its drop")] Arc<Charge>,
-    ),
+    Memory(Bytes, #[expect(dead_code, reason = "held for its drop")] Arc<Charge>),
     File(Arc<PieceFile>),
 }
 
@@ -61,11 +58,7 @@ impl ContentReader {
             if wanted.start < wanted.end {
                 let part = wanted.start - start..wanted.end - start;
                 let is_whole = part == (0..block.length);
-                parts.push_back(Part {
-                    block: block.clone(),
-                    range: part,
-                    read: is_whole.then_some(0),
-                });
+                parts.push_back(Part { block: block.clone(), range: part, read: is_whole.then_some(0) });
             }
             start = end;
         }
@@ -75,9 +68,7 @@ impl ContentReader {
     /// Whether everything that is still to be read is in memory, so that reading waits for nothing.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
-        self.parts
-            .iter()
-            .all(|part| matches!(part.block.piece, Piece::Memory(..)))
+        self.parts.iter().all(|part| matches!(part.block.piece, Piece::Memory(..)))
     }
 
     /// Whether [`check`](Self::check) would have nothing to do.
@@ -106,11 +97,7 @@ impl ContentReader {
         let Some(part) = self.parts.front_mut() else {
             return Ok(None);
         };
-        let range = part.range.start
-            ..part
-                .range
-                .end
-                .min(part.range.start.saturating_add(most as u64));
+        let range = part.range.start..part.range.end.min(part.range.start.saturating_add(most as u64));
         part.block.check()?;
         let chunk = match &part.block.piece {
             Piece::Memory(bytes, _) => bytes.slice(range.start as usize..range.end as usize),

@@ -26,11 +26,7 @@ impl Crc64 {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
             let mixed = (crc ^ u64::from_le_bytes(*word)).to_le_bytes();
-            crc = TABLES
-                .iter()
-                .rev()
-                .zip(mixed)
-                .fold(0, |sum, (table, byte)| sum ^ table[usize::from(byte)]);
+            crc = TABLES.iter().rev().zip(mixed).fold(0, |sum, (table, byte)| sum ^ table[usize::from(byte)]);
         }
         for byte in rest {
             let [low, ..] = (crc ^ u64::from(*byte)).to_le_bytes();
@@ -56,11 +52,7 @@ const fn tables() -> [[u64; 256]; 8] {
         let mut crc = byte as u64;
         let mut bit = 0;
         while bit < 8 {
-            crc = if crc & 1 == 1 {
-                crc >> 1 ^ POLYNOMIAL
-            } else {
-                crc >> 1
-            };
+            crc = if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
             bit += 1;
         }
         tables[0][byte] = crc;

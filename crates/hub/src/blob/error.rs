@@ -48,9 +48,7 @@ pub enum BlobError {
     #[error("the block list names a block that is not there")]
     InvalidBlockList,
     /// The id of a block is too long, or not as long as those of the blob's other blocks.
-    #[error(
-        "the id of the block is longer than 64 bytes, or not as long as the others of the blob"
-    )]
+    #[error("the id of the block is longer than 64 bytes, or not as long as the others of the blob")]
     InvalidBlockId,
     /// There are as many blocks as there can be.
     #[error("the blob has as many blocks as there can be")]

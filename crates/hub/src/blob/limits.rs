@@ -11,10 +11,7 @@ pub struct BlobLimits {
 
 impl Default for BlobLimits {
     fn default() -> Self {
-        Self {
-            blocks: 50_000,
-            uncommitted_blocks: 100_000,
-        }
+        Self { blocks: 50_000, uncommitted_blocks: 100_000 }
     }
 }
 

@@ -16,10 +16,7 @@ mod tests {
     use super::*;
 
     fn hex(bytes: &[u8]) -> String {
-        md5(bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        md5(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     #[test]
@@ -27,9 +24,7 @@ mod tests {
         assert_eq!(hex(b""), "d41d8cd98f00b204e9800998ecf8427e");
         assert_eq!(hex(b"abc"), "900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(
-            hex(
-                b"12345678901234567890123456789012345678901234567890123456789012345678901234567890"
-            ),
+            hex(b"12345678901234567890123456789012345678901234567890123456789012345678901234567890"),
             "57edf4a22be3c955ac49da2e2107b67a"
         );
         // Around the end of a block, as another implementation has them.

@@ -32,15 +32,14 @@ mod tests;
 pub use conditions::{Conditions, Etag, EtagCondition, Version};
 pub use config::{AccountConfig, BlobConfig, BlobConfigError};
 pub use container::{
-    AppendRequest, Appended, Blob, BlockChoice, BlockLists, BlockSource, Container,
-    ContainerProperties, ListRequest, Listed, ListedBlock, Listing, PutRequest, Replacing,
+    AppendRequest, Appended, Blob, BlockChoice, BlockLists, BlockSource, Container, ContainerProperties,
+    ListRequest, Listed, ListedBlock, Listing, PutRequest, Replacing,
 };
 pub use content::ContentReader;
 pub use crc64::{Crc64, crc64};
 pub use error::BlobError;
 pub use lease::{
-    Lease, LeaseAction, LeaseDuration, LeaseError, LeaseId, LeaseOutcome, LeaseState, Leased,
-    state_of,
+    Lease, LeaseAction, LeaseDuration, LeaseError, LeaseId, LeaseOutcome, LeaseState, Leased, state_of,
 };
 pub use limits::BlobLimits;
 pub use md5::{Md5, md5};

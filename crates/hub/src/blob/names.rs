@@ -13,9 +13,7 @@ pub fn is_container(name: &str) -> bool {
         return true;
     }
     CONTAINER_LENGTHS.contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !name.starts_with('-')
         && !name.ends_with('-')
         && !name.contains("--")
@@ -32,9 +30,7 @@ pub fn is_blob(name: &str) -> bool {
 #[must_use]
 pub fn is_metadata(name: &str) -> bool {
     let mut bytes = name.bytes();
-    bytes
-        .next()
-        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
@@ -47,16 +43,7 @@ mod tests {
         for name in ["abc", "a-1", "$root", &"x".repeat(63)] {
             assert!(is_container(name), "{name}");
         }
-        for name in [
-            "ck",
-            "",
-            "Abc",
-            "-ab",
-            "ab-",
-            "a--b",
-            "a.b",
-            &"x".repeat(64),
-        ] {
+        for name in ["ck", "", "Abc", "-ab", "ab-", "a--b", "a.b", &"x".repeat(64)] {
             assert!(!is_container(name), "{name}");
         }
         assert!(is_blob("a/b c/$ü\\") && is_blob(&"ü".repeat(1024)));

@@ -70,10 +70,7 @@ impl Description {
     /// About how much memory it takes.
     pub(super) fn bytes(&self) -> u64 {
         let headers = self.headers.values().into_iter().flatten().map(String::len);
-        let metadata = self
-            .metadata
-            .iter()
-            .map(|(name, value)| name.len() + value.len() + 48);
+        let metadata = self.metadata.iter().map(|(name, value)| name.len() + value.len() + 48);
         headers.chain(metadata).sum::<usize>() as u64
     }
 }
@@ -84,22 +81,15 @@ pub(super) fn whole_seconds(instant: SystemTime) -> SystemTime {
 }
 
 pub(super) fn unix_s(instant: SystemTime) -> u64 {
-    instant
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    instant.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 pub(super) fn from_unix_s(seconds: u64) -> SystemTime {
     // What a file says may be anything.
-    UNIX_EPOCH
-        .checked_add(Duration::from_secs(seconds))
-        .unwrap_or(UNIX_EPOCH)
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH)
 }
 
 /// The version that `etag` and seconds since 1970 make.
 pub(super) fn version(etag: u64, modified_unix_s: u64) -> Version {
-    Version {
-        etag: Etag(etag),
-        modified_at: from_unix_s(modified_unix_s),
-    }
+    Version { etag: Etag(etag), modified_at: from_unix_s(modified_unix_s) }
 }

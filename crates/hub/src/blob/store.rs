@@ -101,17 +101,13 @@ impl BlobStore {
         let shared = shared(memory, limits);
         let mut containers = BTreeMap::new();
         for found in recover(directory, &disk, suspicion)? {
-            let container =
-                Container::load(found, Arc::clone(&shared)).map_err(io::Error::other)?;
+            let container = Container::load(found, Arc::clone(&shared)).map_err(io::Error::other)?;
             containers.insert(container.name().to_owned(), Arc::new(container));
         }
         Ok(Self {
             containers: RwLock::new(containers),
             shared,
-            kept: Some(Kept {
-                directory: directory.to_owned(),
-                disk,
-            }),
+            kept: Some(Kept { directory: directory.to_owned(), disk }),
             changing: Mutex::default(),
         })
     }
@@ -129,10 +125,7 @@ impl BlobStore {
     pub fn container(&self, name: &str) -> Result<Arc<Container>, BlobError> {
         let containers = self.containers.read();
         let containers = containers.unwrap_or_else(PoisonError::into_inner);
-        containers
-            .get(name)
-            .cloned()
-            .ok_or(BlobError::ContainerNotFound)
+        containers.get(name).cloned().ok_or(BlobError::ContainerNotFound)
     }
 
     /// All containers whose names begin with `prefix`, in the order of their names.
@@ -161,11 +154,7 @@ impl BlobStore {
         if self.container(name).is_ok() {
             return Err(BlobError::ContainerAlreadyExists);
         }
-        let properties = NewProperties {
-            version: self.shared.next_version(now),
-            metadata,
-            lease: None,
-        };
+        let properties = NewProperties { version: self.shared.next_version(now), metadata, lease: None };
         let folder = match &self.kept {
             None => None,
             Some(kept) => {
@@ -264,18 +253,12 @@ impl BlobStore {
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Arc<Container>>> {
-        self.containers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.containers.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn shared(memory: ByteSize, limits: BlobLimits) -> Arc<Shared> {
-    Arc::new(Shared {
-        budget: Budget::new(memory),
-        limits,
-        last_etag: AtomicU64::new(0),
-    })
+    Arc::new(Shared { budget: Budget::new(memory), limits, last_etag: AtomicU64::new(0) })
 }
 
 #[cfg(target_os = "linux")]

@@ -43,27 +43,15 @@ impl HttpFront {
         blob: Option<Arc<BlobFront>>,
         accept_failures: Arc<AcceptFailures>,
     ) -> Self {
-        Self {
-            namespace,
-            amqp,
-            blob,
-            accept_failures,
-        }
+        Self { namespace, amqp, blob, accept_failures }
     }
 
     /// Serves requests until `stop` becomes true, with at most `connections` clients at once.
-    pub async fn serve(
-        self,
-        listener: TcpListener,
-        connections: u64,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    pub async fn serve(self, listener: TcpListener, connections: u64, mut stop: watch::Receiver<bool>) {
         let failures = Arc::clone(&self.accept_failures);
         let acceptor = Acceptor::new(listener, "HTTP", failures);
-        let router = Router::new()
-            .route("/health", get(health))
-            .route("/metrics", get(metrics))
-            .with_state(self);
+        let router =
+            Router::new().route("/health", get(health)).route("/metrics", get(metrics)).with_state(self);
         let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
         listen::serve_http(acceptor, router, connections, stopped).await;
     }
@@ -80,13 +68,7 @@ async fn health(State(front): State<HttpFront>) -> impl IntoResponse {
 }
 
 async fn metrics(State(front): State<HttpFront>) -> impl IntoResponse {
-    (
-        [(
-            header::CONTENT_TYPE,
-            "text/plain; version=0.0.4; charset=utf-8",
-        )],
-        front.render(),
-    )
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], front.render())
 }
 
 /// Which counter of a partition a metric shows.
@@ -98,66 +80,39 @@ impl HttpFront {
     pub fn render(&self) -> String {
         let mut text = String::new();
         let hubs = self.namespace.hubs();
-        let mut family =
-            |name: &str, kind: &str, help: &str, figure: &dyn Fn(&Partition) -> u64| {
-                let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-                for hub in hubs.iter() {
-                    for partition in hub.partitions() {
-                        let (hub, id) = (hub.name(), partition.id());
-                        let _ = writeln!(
-                            text,
-                            "{name}{{hub=\"{hub}\",partition=\"{id}\"}} {}",
-                            figure(partition)
-                        );
-                    }
+        let mut family = |name: &str, kind: &str, help: &str, figure: &dyn Fn(&Partition) -> u64| {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for hub in hubs.iter() {
+                for partition in hub.partitions() {
+                    let (hub, id) = (hub.name(), partition.id());
+                    let _ =
+                        writeln!(text, "{name}{{hub=\"{hub}\",partition=\"{id}\"}} {}", figure(partition));
                 }
-            };
+            }
+        };
         let counters: [(&str, &str, Figure); 7] = [
-            (
-                "parshall_hub_events_in_total",
-                "Events appended.",
-                |values| values.events_in,
-            ),
-            ("parshall_hub_bytes_in_total", "Bytes appended.", |values| {
-                values.bytes_in
+            ("parshall_hub_events_in_total", "Events appended.", |values| values.events_in),
+            ("parshall_hub_bytes_in_total", "Bytes appended.", |values| values.bytes_in),
+            ("parshall_hub_batches_in_total", "Batches appended.", |values| values.batches_in),
+            ("parshall_hub_batches_refused_total", "Batches refused because the log was full.", |values| {
+                values.batches_refused
             }),
-            (
-                "parshall_hub_batches_in_total",
-                "Batches appended.",
-                |values| values.batches_in,
-            ),
-            (
-                "parshall_hub_batches_refused_total",
-                "Batches refused because the log was full.",
-                |values| values.batches_refused,
-            ),
             (
                 "parshall_hub_batches_throttled_total",
                 "Batches refused because the namespace's quota was used up.",
                 |values| values.batches_throttled,
             ),
-            (
-                "parshall_hub_events_out_total",
-                "Events delivered, once per reader.",
-                |values| values.events_out,
-            ),
-            (
-                "parshall_hub_bytes_out_total",
-                "Bytes delivered, once per reader.",
-                |values| values.bytes_out,
-            ),
+            ("parshall_hub_events_out_total", "Events delivered, once per reader.", |values| {
+                values.events_out
+            }),
+            ("parshall_hub_bytes_out_total", "Bytes delivered, once per reader.", |values| values.bytes_out),
         ];
         for (name, help, figure) in counters {
-            family(name, "counter", help, &|partition| {
-                figure(&partition.counters().values())
-            });
+            family(name, "counter", help, &|partition| figure(&partition.counters().values()));
         }
-        family(
-            "parshall_hub_log_bytes",
-            "gauge",
-            "Bytes that the log holds.",
-            &|partition| partition.log().stats().bytes,
-        );
+        family("parshall_hub_log_bytes", "gauge", "Bytes that the log holds.", &|partition| {
+            partition.log().stats().bytes
+        });
         if let Some(queues) = self.namespace.queues() {
             queue_metrics::render(queues, &mut text);
         }
@@ -166,20 +121,14 @@ impl HttpFront {
         let profile = profile.as_ref().map(profile_counters);
         let storage = self.namespace.storage_counters();
         let storage = storage.as_ref().map(storage_counters);
-        let blob = self
-            .blob
-            .as_ref()
-            .map(|blob| blob_figures(&blob.counters(), &blob.store().figures()));
+        let blob = self.blob.as_ref().map(|blob| blob_figures(&blob.counters(), &blob.store().figures()));
         for (name, kind, help, figure) in connections
             .into_iter()
             .chain(blob.into_iter().flatten())
             .chain(profile.into_iter().flatten())
             .chain(storage.into_iter().flatten())
         {
-            let _ = writeln!(
-                text,
-                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {figure}"
-            );
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {figure}");
         }
         text
     }
@@ -191,24 +140,9 @@ fn connection_figures(
     accept_failures: &AcceptFailures,
 ) -> [(&'static str, &'static str, &'static str, u64); 9] {
     [
-        (
-            "parshall_amqp_connections",
-            "gauge",
-            "AMQP connections open now.",
-            amqp.open,
-        ),
-        (
-            "parshall_amqp_connections_maximum",
-            "gauge",
-            "AMQP connections that there may be.",
-            amqp.maximum,
-        ),
-        (
-            "parshall_amqp_connections_total",
-            "counter",
-            "AMQP connections accepted.",
-            amqp.accepted,
-        ),
+        ("parshall_amqp_connections", "gauge", "AMQP connections open now.", amqp.open),
+        ("parshall_amqp_connections_maximum", "gauge", "AMQP connections that there may be.", amqp.maximum),
+        ("parshall_amqp_connections_total", "counter", "AMQP connections accepted.", amqp.accepted),
         (
             "parshall_amqp_connections_refused_total",
             "counter",
@@ -249,9 +183,7 @@ fn connection_figures(
 }
 
 /// Name, kind, help and figure of what was done to keep events on a disk.
-const fn storage_counters(
-    values: &StorageCounters,
-) -> [(&'static str, &'static str, &'static str, u64); 7] {
+const fn storage_counters(values: &StorageCounters) -> [(&'static str, &'static str, &'static str, u64); 7] {
     [
         (
             "parshall_hub_storage_rounds_total",
@@ -265,24 +197,14 @@ const fn storage_counters(
             "Bytes written to segment files.",
             values.bytes_written,
         ),
-        (
-            "parshall_hub_storage_syncs_total",
-            "counter",
-            "Segment files synced.",
-            values.syncs,
-        ),
+        ("parshall_hub_storage_syncs_total", "counter", "Segment files synced.", values.syncs),
         (
             "parshall_hub_storage_failures_total",
             "counter",
             "Attempts to write or sync a partition that failed.",
             values.failures,
         ),
-        (
-            "parshall_hub_storage_loads_total",
-            "counter",
-            "Segments read back for a reader.",
-            values.loads,
-        ),
+        ("parshall_hub_storage_loads_total", "counter", "Segments read back for a reader.", values.loads),
         (
             "parshall_hub_storage_damaged_segments_total",
             "counter",
@@ -304,24 +226,14 @@ const fn blob_figures(
     store: &BlobStoreFigures,
 ) -> [(&'static str, &'static str, &'static str, u64); 13] {
     [
-        (
-            "parshall_blob_connections",
-            "gauge",
-            "Connections for blobs open now.",
-            front.open_connections,
-        ),
+        ("parshall_blob_connections", "gauge", "Connections for blobs open now.", front.open_connections),
         (
             "parshall_blob_connections_evicted_total",
             "counter",
             "Connections for blobs that made room for others before anything was granted to them.",
             front.evicted_connections,
         ),
-        (
-            "parshall_blob_requests_total",
-            "counter",
-            "Requests for blobs answered.",
-            front.requests,
-        ),
+        ("parshall_blob_requests_total", "counter", "Requests for blobs answered.", front.requests),
         (
             "parshall_blob_requests_refused_total",
             "counter",
@@ -352,19 +264,9 @@ const fn blob_figures(
             "Requests for blobs delayed or refused on purpose.",
             front.injected,
         ),
-        (
-            "parshall_blob_containers",
-            "gauge",
-            "Containers.",
-            store.containers,
-        ),
+        ("parshall_blob_containers", "gauge", "Containers.", store.containers),
         ("parshall_blob_blobs", "gauge", "Blobs.", store.blobs),
-        (
-            "parshall_blob_memory_bytes",
-            "gauge",
-            "Memory that blobs take.",
-            store.memory_bytes,
-        ),
+        ("parshall_blob_memory_bytes", "gauge", "Memory that blobs take.", store.memory_bytes),
         (
             "parshall_blob_storage_failures_total",
             "counter",

@@ -10,50 +10,24 @@ use crate::queue::{Entity, Queue, QueueCounters, QueueCounts, QueueStore};
 pub(super) fn render(store: &QueueStore, text: &mut String) {
     let queues = queues(store);
     let counts: Vec<QueueCounts> = queues.iter().map(|queue| queue.counts()).collect();
-    let counters: Vec<QueueCounters> = queues
-        .iter()
-        .map(|queue| queue.lifecycle_counters())
-        .collect();
+    let counters: Vec<QueueCounters> = queues.iter().map(|queue| queue.lifecycle_counters()).collect();
     let name = "parshall_hub_queue_messages";
-    family(
-        text,
-        name,
-        "gauge",
-        "Messages in the queue, by their state.",
-    );
+    family(text, name, "gauge", "Messages in the queue, by their state.");
     for (queue, counts) in queues.iter().zip(&counts) {
         for (state, figure) in states(counts) {
             let entity = queue.name();
-            let _ = writeln!(
-                text,
-                "{name}{{entity=\"{entity}\",state=\"{state}\"}} {figure}"
-            );
+            let _ = writeln!(text, "{name}{{entity=\"{entity}\",state=\"{state}\"}} {figure}");
         }
     }
     let name = "parshall_hub_queue_bytes";
-    family(
-        text,
-        name,
-        "gauge",
-        "What messages and dead letters count towards the size limit.",
-    );
+    family(text, name, "gauge", "What messages and dead letters count towards the size limit.");
     for (queue, counts) in queues.iter().zip(&counts) {
-        let _ = writeln!(
-            text,
-            "{name}{{entity=\"{}\"}} {}",
-            queue.name(),
-            counts.bytes
-        );
+        let _ = writeln!(text, "{name}{{entity=\"{}\"}} {}", queue.name(), counts.bytes);
     }
     for (name, help, figure) in COUNTERS {
         family(text, name, "counter", help);
         for (queue, counters) in queues.iter().zip(&counters) {
-            let _ = writeln!(
-                text,
-                "{name}{{entity=\"{}\"}} {}",
-                queue.name(),
-                figure(counters)
-            );
+            let _ = writeln!(text, "{name}{{entity=\"{}\"}} {}", queue.name(), figure(counters));
         }
     }
 }
@@ -64,12 +38,8 @@ fn queues(store: &QueueStore) -> Vec<Arc<Queue>> {
     for entity in store.entities() {
         match entity {
             Entity::Queue(queue) => queues.push(queue),
-            Entity::Topic(topic) => queues.extend(
-                topic
-                    .subscriptions()
-                    .iter()
-                    .map(|subscription| Arc::clone(subscription.queue())),
-            ),
+            Entity::Topic(topic) => queues
+                .extend(topic.subscriptions().iter().map(|subscription| Arc::clone(subscription.queue()))),
         }
     }
     queues
@@ -95,41 +65,19 @@ fn family(text: &mut String, name: &str, kind: &str, help: &str) {
 type Figure = fn(&QueueCounters) -> u64;
 
 const COUNTERS: [(&str, &str, Figure); 8] = [
-    (
-        "parshall_hub_queue_enqueued_total",
-        "Messages that became available.",
-        |counters| counters.enqueued,
-    ),
-    (
-        "parshall_hub_queue_delivered_total",
-        "Deliveries to receivers.",
-        |counters| counters.delivered,
-    ),
-    (
-        "parshall_hub_queue_completed_total",
-        "Messages completed.",
-        |counters| counters.completed,
-    ),
-    (
-        "parshall_hub_queue_abandoned_total",
-        "Deliveries abandoned.",
-        |counters| counters.abandoned,
-    ),
-    (
-        "parshall_hub_queue_deferred_total",
-        "Times that a message was put aside.",
-        |counters| counters.deferred,
-    ),
-    (
-        "parshall_hub_queue_dead_lettered_total",
-        "Messages that became dead letters.",
-        |counters| counters.dead_lettered,
-    ),
-    (
-        "parshall_hub_queue_expired_total",
-        "Messages whose time to live was over.",
-        |counters| counters.expired,
-    ),
+    ("parshall_hub_queue_enqueued_total", "Messages that became available.", |counters| counters.enqueued),
+    ("parshall_hub_queue_delivered_total", "Deliveries to receivers.", |counters| counters.delivered),
+    ("parshall_hub_queue_completed_total", "Messages completed.", |counters| counters.completed),
+    ("parshall_hub_queue_abandoned_total", "Deliveries abandoned.", |counters| counters.abandoned),
+    ("parshall_hub_queue_deferred_total", "Times that a message was put aside.", |counters| {
+        counters.deferred
+    }),
+    ("parshall_hub_queue_dead_lettered_total", "Messages that became dead letters.", |counters| {
+        counters.dead_lettered
+    }),
+    ("parshall_hub_queue_expired_total", "Messages whose time to live was over.", |counters| {
+        counters.expired
+    }),
     (
         "parshall_hub_queue_lock_expirations_total",
         "Locks of messages that ended by themselves.",
@@ -153,18 +101,11 @@ mod tests {
             options: QueueOptions::default(),
             rules: RuleSet::default(),
         };
-        store
-            .create_topic("news", TopicOptions::default(), vec![subscription])
-            .unwrap();
+        store.create_topic("news", TopicOptions::default(), vec![subscription]).unwrap();
         // An empty data section.
         let sections: [&[u8]; 1] = [&[0x00, 0x53, 0x75, 0xa0, 0x00]];
-        let message = NewMessage {
-            sections: &sections,
-            ..NewMessage::default()
-        };
-        queue
-            .enqueue(UnixTime::from_milliseconds(0), &[message, message])
-            .unwrap();
+        let message = NewMessage { sections: &sections, ..NewMessage::default() };
+        queue.enqueue(UnixTime::from_milliseconds(0), &[message, message]).unwrap();
         let mut text = String::new();
         render(&store, &mut text);
         for line in [

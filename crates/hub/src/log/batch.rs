@@ -83,19 +83,15 @@ impl BatchHeader {
     /// Reads the header at the start of `bytes`, which may go on after the batch. The checksum is not looked at.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<Self, BatchError> {
-        let header: &[u8; Self::LENGTH] = bytes.first_chunk().ok_or(BatchError::Incomplete {
-            needed: Self::LENGTH,
-            available: bytes.len(),
-        })?;
+        let header: &[u8; Self::LENGTH] = bytes
+            .first_chunk()
+            .ok_or(BatchError::Incomplete { needed: Self::LENGTH, available: bytes.len() })?;
         let length = u32::from_le_bytes(part(header, 0));
         if length < Self::LENGTH as u32 || length > MAXIMUM_BATCH_LENGTH {
             return Err(BatchError::Length { length });
         }
         if length as usize > bytes.len() {
-            return Err(BatchError::Incomplete {
-                needed: length as usize,
-                available: bytes.len(),
-            });
+            return Err(BatchError::Incomplete { needed: length as usize, available: bytes.len() });
         }
         let [version] = part(header, 28);
         if version != VERSION {
@@ -112,8 +108,7 @@ impl BatchHeader {
     /// The sequence number after that of the last record.
     #[must_use]
     pub fn next_sequence_number(&self) -> u64 {
-        self.first_sequence_number
-            .saturating_add(u64::from(self.record_count))
+        self.first_sequence_number.saturating_add(u64::from(self.record_count))
     }
 
     /// Writes the header over the first bytes of `batch`, whose records are complete; computes length and checksum.
@@ -127,9 +122,8 @@ impl BatchHeader {
         record_count: u32,
     ) {
         let length = batch.len() as u32;
-        let header: &mut [u8; Self::LENGTH] = batch
-            .first_chunk_mut()
-            .expect("the encoder left room for a header");
+        let header: &mut [u8; Self::LENGTH] =
+            batch.first_chunk_mut().expect("the encoder left room for a header");
         header[0..4].copy_from_slice(&length.to_le_bytes());
         header[8..16].copy_from_slice(&first_sequence_number.to_le_bytes());
         header[16..24].copy_from_slice(&append_time.milliseconds().to_le_bytes());
@@ -153,10 +147,7 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
         // Every record takes at least a byte, so a false count ends with the bytes.
         (_, rest) = split_record(rest).ok_or(BatchError::Records)?;
     }
-    let numbers_fit = header
-        .first_sequence_number
-        .checked_add(u64::from(header.record_count))
-        .is_some();
+    let numbers_fit = header.first_sequence_number.checked_add(u64::from(header.record_count)).is_some();
     match rest.is_empty() && header.record_count > 0 && numbers_fit {
         true => Ok(header),
         false => Err(BatchError::Records),
@@ -170,9 +161,7 @@ pub(crate) fn has_intact_checksum(bytes: &[u8]) -> bool {
     };
     let length = u32::from_le_bytes(part(header, 0)) as usize;
     let checksum = u32::from_le_bytes(part(header, 4));
-    bytes
-        .get(8..length)
-        .is_some_and(|covered| crc32c::crc32c(covered) == checksum)
+    bytes.get(8..length).is_some_and(|covered| crc32c::crc32c(covered) == checksum)
 }
 
 /// The record at the start of `bytes`, and the bytes after it.
@@ -183,14 +172,7 @@ pub fn split_record(bytes: &[u8]) -> Option<(RecordParts<'_>, &[u8])> {
     let (annotation_length, record) = split_varint(record)?;
     let (annotation_count, record) = split_varint(record)?;
     let (annotations, sections) = record.split_at_checked(annotation_length as usize)?;
-    Some((
-        RecordParts {
-            annotation_count,
-            annotations,
-            sections,
-        },
-        rest,
-    ))
+    Some((RecordParts { annotation_count, annotations, sections }, rest))
 }
 
 /// The record at the start of `bytes` without its own length, and the bytes after it. This is all that passing over
@@ -261,10 +243,7 @@ pub const MAXIMUM_BATCH_LENGTH: u32 = 64 * 1024 * 1024;
 const MAXIMUM_VARINT_LENGTH: usize = 5;
 const VERSION: u8 = 1;
 
-const _: () = assert!(
-    MAXIMUM_RECORD_HEAD_LENGTH < 16,
-    "a record's head fits the array that write_few takes"
-);
+const _: () = assert!(MAXIMUM_RECORD_HEAD_LENGTH < 16, "a record's head fits the array that write_few takes");
 
 #[cfg(test)]
 mod tests {
@@ -302,23 +281,9 @@ mod tests {
         assert_eq!(header, expected);
         assert_eq!(header.next_sequence_number(), 9);
         let (first, rest) = split_record(&batch[BatchHeader::LENGTH..]).unwrap();
-        assert_eq!(
-            first,
-            RecordParts {
-                annotation_count: 1,
-                annotations: b"kv",
-                sections: b"abc"
-            }
-        );
+        assert_eq!(first, RecordParts { annotation_count: 1, annotations: b"kv", sections: b"abc" });
         let (second, rest) = split_record(rest).unwrap();
-        assert_eq!(
-            second,
-            RecordParts {
-                annotation_count: 0,
-                annotations: b"",
-                sections: b"de"
-            }
-        );
+        assert_eq!(second, RecordParts { annotation_count: 0, annotations: b"", sections: b"de" });
         assert!(rest.is_empty());
     }
 
@@ -334,10 +299,7 @@ mod tests {
     fn a_batch_cut_at_any_byte_is_incomplete() {
         let batch = stored_vector();
         for length in 0..batch.len() {
-            assert!(
-                matches!(check(&batch[..length]), Err(BatchError::Incomplete { .. })),
-                "cut at {length}"
-            );
+            assert!(matches!(check(&batch[..length]), Err(BatchError::Incomplete { .. })), "cut at {length}");
         }
     }
 
@@ -353,20 +315,13 @@ mod tests {
 
     #[test]
     fn a_batch_whose_records_dont_add_up_is_refused_though_its_checksum_matches() {
-        for (record_count, tail) in [
-            (3, &[4, 0, 0, b'd', b'e'][..]),
-            (1, &[]),
-            (0, &[]),
-            (2, &[5, 0, 0, b'd', b'e']),
-        ] {
+        for (record_count, tail) in
+            [(3, &[4, 0, 0, b'd', b'e'][..]), (1, &[]), (0, &[]), (2, &[5, 0, 0, b'd', b'e'])]
+        {
             let mut batch = VECTOR;
             batch[VECTOR.len() - tail.len()..].copy_from_slice(tail);
             BatchHeader::complete(&mut batch, 7, UnixTime::default(), record_count);
-            assert_eq!(
-                check(&batch),
-                Err(BatchError::Records),
-                "{record_count} {tail:?}"
-            );
+            assert_eq!(check(&batch), Err(BatchError::Records), "{record_count} {tail:?}");
         }
         let mut batch = VECTOR;
         BatchHeader::complete(&mut batch, u64::MAX - 1, UnixTime::default(), 2);
@@ -382,28 +337,17 @@ mod tests {
         };
         assert_eq!(
             with_length(MAXIMUM_BATCH_LENGTH + 1),
-            BatchError::Length {
-                length: MAXIMUM_BATCH_LENGTH + 1
-            }
+            BatchError::Length { length: MAXIMUM_BATCH_LENGTH + 1 }
         );
         let needed = MAXIMUM_BATCH_LENGTH as usize;
-        assert_eq!(
-            with_length(MAXIMUM_BATCH_LENGTH),
-            BatchError::Incomplete {
-                needed,
-                available: 45
-            }
-        );
+        assert_eq!(with_length(MAXIMUM_BATCH_LENGTH), BatchError::Incomplete { needed, available: 45 });
         assert_eq!(with_length(31), BatchError::Length { length: 31 });
         assert_eq!(check(&[0; 4096]), Err(BatchError::Length { length: 0 }));
     }
 
     #[test]
     fn a_varint_of_more_than_32_bits_or_without_end_is_refused() {
-        assert_eq!(
-            split_varint(&[0xff, 0xff, 0xff, 0xff, 0x0f, 9]),
-            Some((u32::MAX, &[9][..]))
-        );
+        assert_eq!(split_varint(&[0xff, 0xff, 0xff, 0xff, 0x0f, 9]), Some((u32::MAX, &[9][..])));
         assert_eq!(split_varint(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None);
         assert_eq!(split_varint(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]), None);
         assert_eq!(split_varint(&[0x80]), None);

@@ -72,17 +72,8 @@ impl BlockWriter {
     /// Starts to fill `allocation`, which goes to `pool` in the end.
     pub(crate) fn new(allocation: Allocation, pool: Arc<BlockPool>) -> Self {
         let Allocation { start, capacity } = allocation;
-        let block = Arc::new(Block {
-            allocation: Some(allocation),
-            pool,
-        });
-        Self {
-            block,
-            start,
-            capacity,
-            published: 0,
-            written: 0,
-        }
+        let block = Arc::new(Block { allocation: Some(allocation), pool });
+        Self { block, start, capacity, published: 0, written: 0 }
     }
 
     /// How many more bytes can be written.
@@ -101,17 +92,12 @@ impl BlockWriter {
     /// If they don't fit: the caller has looked at [`remaining`](Self::remaining).
     #[inline]
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        assert!(
-            bytes.len() <= self.remaining(),
-            "a write beyond the block's end"
-        );
+        assert!(bytes.len() <= self.remaining(), "a write beyond the block's end");
         // SAFETY: `written + bytes.len() <= capacity` by the assertion, so the destination is inside the allocation
         // that `block` keeps alive. It does not overlap `bytes`: nobody but `self`, borrowed mutably, can refer to
         // anything at or after `published` (rules 1 and 2).
         unsafe {
-            self.start
-                .add(self.written)
-                .copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            self.start.add(self.written).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         }
         self.written += bytes.len();
     }
@@ -129,9 +115,7 @@ impl BlockWriter {
         assert!(length <= bytes.len(), "more bytes than there are");
         // SAFETY: 16 bytes fit after `written`, as was just tested; as in `write`, nobody else can refer to them.
         unsafe {
-            self.start
-                .add(self.written)
-                .copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            self.start.add(self.written).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         }
         self.written += length;
     }
@@ -176,11 +160,7 @@ impl BlockWriter {
         );
         // SAFETY: `range.start <= published <= capacity`, so the pointer stays inside the allocation or at its end.
         let start = unsafe { self.start.add(range.start) };
-        BlockSlice {
-            start,
-            length: range.end - range.start,
-            _block: Arc::clone(&self.block),
-        }
+        BlockSlice { start, length: range.end - range.start, _block: Arc::clone(&self.block) }
     }
 }
 
@@ -212,9 +192,7 @@ impl AsRef<[u8]> for BlockSlice {
 
 impl fmt::Debug for BlockSlice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockSlice")
-            .field("length", &self.length)
-            .finish_non_exhaustive()
+        f.debug_struct("BlockSlice").field("length", &self.length).finish_non_exhaustive()
     }
 }
 
@@ -228,9 +206,7 @@ impl Allocation {
         assert!(capacity > 0, "a block of no bytes");
         let layout = Self::layout(capacity);
         // SAFETY: the layout's size is not zero.
-        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else {
-            handle_alloc_error(layout)
-        };
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
         if capacity >= HUGE_PAGE {
             advise_huge_pages(start, capacity);
         }
@@ -243,11 +219,7 @@ impl Allocation {
     }
 
     fn layout(capacity: usize) -> Layout {
-        let alignment = if capacity >= HUGE_PAGE {
-            HUGE_PAGE
-        } else {
-            CACHE_LINE
-        };
+        let alignment = if capacity >= HUGE_PAGE { HUGE_PAGE } else { CACHE_LINE };
         Layout::from_size_align(capacity, alignment)
             .expect("batches, and so blocks, are far below the address space")
     }
@@ -286,13 +258,8 @@ unsafe impl Sync for BlockSlice {}
 #[cfg(all(target_os = "linux", not(miri)))]
 fn advise_huge_pages(start: NonNull<u8>, length: usize) {
     // SAFETY: the range is one allocation of ours, and this advice does not change what is in it.
-    let advised = unsafe {
-        rustix::mm::madvise(
-            start.as_ptr().cast(),
-            length,
-            rustix::mm::Advice::LinuxHugepage,
-        )
-    };
+    let advised =
+        unsafe { rustix::mm::madvise(start.as_ptr().cast(), length, rustix::mm::Advice::LinuxHugepage) };
     // Advice only: a kernel without huge pages refuses it, and ordinary pages serve as well, if slower.
     advised.unwrap_or_default();
 }
@@ -392,10 +359,7 @@ mod tests {
             sender.send(writer.slice(end - 4..end)).unwrap();
         }
         drop(sender);
-        assert_eq!(
-            reader.join().unwrap(),
-            u64::from(NUMBERS * (NUMBERS - 1) / 2)
-        );
+        assert_eq!(reader.join().unwrap(), u64::from(NUMBERS * (NUMBERS - 1) / 2));
     }
 
     #[test]

@@ -24,14 +24,8 @@ impl BlockPool {
     /// A pool that keeps up to `bound` bytes of idle blocks.
     #[must_use]
     pub fn new(bound: ByteSize) -> Arc<Self> {
-        let idle = Idle {
-            by_exponent: [const { Vec::new() }; usize::BITS as usize],
-            bytes: 0,
-        };
-        Arc::new(Self {
-            idle: Mutex::new(idle),
-            bound: bound.as_usize(),
-        })
+        let idle = Idle { by_exponent: [const { Vec::new() }; usize::BITS as usize], bytes: 0 };
+        Arc::new(Self { idle: Mutex::new(idle), bound: bound.as_usize() })
     }
 
     /// A block of exactly `capacity` bytes: an idle one, or fresh memory.
@@ -105,9 +99,7 @@ impl fmt::Debug for BlockPool {
 }
 
 fn exponent(capacity: usize) -> Option<usize> {
-    capacity
-        .is_power_of_two()
-        .then(|| capacity.trailing_zeros() as usize)
+    capacity.is_power_of_two().then(|| capacity.trailing_zeros() as usize)
 }
 
 #[cfg(test)]
@@ -143,12 +135,7 @@ mod tests {
     #[test]
     fn the_pool_never_holds_more_than_its_bound() {
         let pool = BlockPool::new(ByteSize::from_bytes(8192));
-        let blocks = [
-            pool.take(4096),
-            pool.take(4096),
-            pool.take(4096),
-            pool.take(5000),
-        ];
+        let blocks = [pool.take(4096), pool.take(4096), pool.take(4096), pool.take(5000)];
         drop(blocks);
         assert_eq!(pool.idle_bytes(), ByteSize::from_bytes(8192));
     }

@@ -120,16 +120,9 @@ impl LogChunk {
 
     /// The cursor after the last record.
     pub(super) fn end(&self) -> Cursor {
-        let place = Place {
-            segment: self.first.segment,
-            batch: self.first.batch + self.bytes.len(),
-            record: None,
-        };
-        Cursor {
-            next_sequence_number: self.next_sequence_number,
-            place: Some(place),
-            since: None,
-        }
+        let place =
+            Place { segment: self.first.segment, batch: self.first.batch + self.bytes.len(), record: None };
+        Cursor { next_sequence_number: self.next_sequence_number, place: Some(place), since: None }
     }
 }
 
@@ -142,16 +135,8 @@ impl Records<'_> {
             true => (batch_end, None),
             false => (self.batch_position, Some(batch_end - self.batch.len())),
         };
-        let place = Place {
-            segment: self.segment,
-            batch,
-            record,
-        };
-        Cursor {
-            next_sequence_number: self.next_sequence_number,
-            place: Some(place),
-            since: None,
-        }
+        let place = Place { segment: self.segment, batch, record };
+        Cursor { next_sequence_number: self.next_sequence_number, place: Some(place), since: None }
     }
 
     /// Enters the batch of the first wanted record and passes over the records before it: at once if the record's

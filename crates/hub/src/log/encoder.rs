@@ -52,14 +52,8 @@ impl<'log> BatchEncoder<'log> {
     ) -> Self {
         // An append that panicked may have left something behind.
         current.discard();
-        let mut encoder = Self {
-            current,
-            replacement: None,
-            pool,
-            next_capacity,
-            record_count: 0,
-            length: 0,
-        };
+        let mut encoder =
+            Self { current, replacement: None, pool, next_capacity, record_count: 0, length: 0 };
         encoder.make_room(BatchHeader::LENGTH);
         encoder.target().write(&[0; BatchHeader::LENGTH]);
         encoder.length = BatchHeader::LENGTH;
@@ -69,15 +63,10 @@ impl<'log> BatchEncoder<'log> {
     /// Adds a record. No allocation, unless the block is full.
     #[inline]
     pub fn push(&mut self, record: &NewRecord<'_>) {
-        let sections_length = record
-            .sections
-            .iter()
-            .fold(0_usize, |sum, section| sum.saturating_add(section.len()));
+        let sections_length =
+            record.sections.iter().fold(0_usize, |sum, section| sum.saturating_add(section.len()));
         let payload_length = record.annotations.len().saturating_add(sections_length);
-        self.length = self
-            .length
-            .saturating_add(payload_length)
-            .saturating_add(MAXIMUM_RECORD_HEAD_LENGTH);
+        self.length = self.length.saturating_add(payload_length).saturating_add(MAXIMUM_RECORD_HEAD_LENGTH);
         if self.length > MAXIMUM_BATCH_LENGTH as usize {
             // Remembered in `length`; `finish` refuses the batch.
             return;
@@ -85,8 +74,7 @@ impl<'log> BatchEncoder<'log> {
         // All of these are below the limit, which fits 32 bits.
         let annotation_length = record.annotations.len() as u32;
         let count = record.annotation_count;
-        let record_length =
-            varint_length(annotation_length) + varint_length(count) + payload_length;
+        let record_length = varint_length(annotation_length) + varint_length(count) + payload_length;
         let mut head = [0; 16];
         let end = put_varint(&mut head, 0, record_length as u32);
         let end = put_varint(&mut head, end, annotation_length);
@@ -120,17 +108,8 @@ impl<'log> BatchEncoder<'log> {
             return None;
         }
         let record_count = self.record_count;
-        BatchHeader::complete(
-            self.target().unpublished(),
-            first_sequence_number,
-            append_time,
-            record_count,
-        );
-        Some(EncodedBatch {
-            record_count,
-            length: self.length,
-            replacement: self.replacement,
-        })
+        BatchHeader::complete(self.target().unpublished(), first_sequence_number, append_time, record_count);
+        Some(EncodedBatch { record_count, length: self.length, replacement: self.replacement })
     }
 
     #[inline]

@@ -46,11 +46,7 @@ impl LogLimits {
 impl Default for LogLimits {
     /// 64 MiB per partition, the oldest records making room, no bound in time.
     fn default() -> Self {
-        Self {
-            bytes: ByteSize::from_mebibytes(64),
-            when_full: WhenFull::Retention,
-            retention: None,
-        }
+        Self { bytes: ByteSize::from_mebibytes(64), when_full: WhenFull::Retention, retention: None }
     }
 }
 
@@ -69,13 +65,8 @@ mod tests {
 
     #[test]
     fn blocks_are_powers_of_two_within_an_eighth_of_the_bound() {
-        let largest = |bytes| {
-            LogLimits {
-                bytes: ByteSize::from_bytes(bytes),
-                ..LogLimits::default()
-            }
-            .largest_block()
-        };
+        let largest =
+            |bytes| LogLimits { bytes: ByteSize::from_bytes(bytes), ..LogLimits::default() }.largest_block();
         assert_eq!(largest(0), SMALLEST_BLOCK);
         assert_eq!(largest(u64::MAX), LARGEST_BLOCK);
         assert_eq!(largest(10 << 20), 1 << 20);

@@ -2,9 +2,7 @@
 
 use super::block_pool::BlockPool;
 use super::chunk::LogChunk;
-use super::disk::{
-    CommitNumber, OpenError, PartitionDirectory, PartitionDisk, RecoveryReport, Unavailable,
-};
+use super::disk::{CommitNumber, OpenError, PartitionDirectory, PartitionDisk, RecoveryReport, Unavailable};
 use super::encoder::{BatchEncoder, NewRecord};
 use super::limits::{LogLimits, SMALLEST_BLOCK, WhenFull};
 use super::position::{Cursor, PositionError, Start};
@@ -122,13 +120,7 @@ impl PartitionLog {
         limits: LogLimits,
         pool: Arc<BlockPool>,
     ) -> Self {
-        Self {
-            state: Mutex::new(state),
-            limits,
-            largest_block: limits.largest_block(),
-            pool,
-            disk,
-        }
+        Self { state: Mutex::new(state), limits, largest_block: limits.largest_block(), pool, disk }
     }
 
     /// Appends the records that `encode` pushes as one batch: all of them, or none if there is an error. A batch
@@ -142,11 +134,7 @@ impl PartitionLog {
     ) -> Result<Appended, AppendError<E>> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        if let Some(reason) = state
-            .durable
-            .as_ref()
-            .and_then(|durable| durable.unavailable)
-        {
+        if let Some(reason) = state.durable.as_ref().and_then(|durable| durable.unavailable) {
             return Err(AppendError::Unavailable(reason));
         }
         let append_time = state.last_append_time.map_or(now, |last| last.max(now));
@@ -158,14 +146,14 @@ impl PartitionLog {
             let segment = Segment::new(writer, first_sequence_number, &mut state.spare_index);
             state.push_segment(segment);
         }
-        let writer = state.segments.back_mut().and_then(Segment::writer).expect(
-            "a segment that is not sealed is in memory, and one was pushed if there was none",
-        );
+        let writer = state
+            .segments
+            .back_mut()
+            .and_then(Segment::writer)
+            .expect("a segment that is not sealed is in memory, and one was pushed if there was none");
         let mut encoder = BatchEncoder::new(writer, &self.pool, state.next_capacity);
         encode(&mut encoder).map_err(AppendError::Encoding)?;
-        let batch = encoder
-            .finish(first_sequence_number, append_time)
-            .ok_or(AppendError::TooLong)?;
+        let batch = encoder.finish(first_sequence_number, append_time).ok_or(AppendError::TooLong)?;
         if batch.record_count == 0 {
             return Ok(Appended {
                 first_sequence_number,
@@ -176,8 +164,7 @@ impl PartitionLog {
             });
         }
         let bound = self.limits.bytes.bytes();
-        if self.limits.when_full == WhenFull::Throttle && state.bytes + batch.length as u64 > bound
-        {
+        if self.limits.when_full == WhenFull::Throttle && state.bytes + batch.length as u64 > bound {
             return Err(AppendError::Full {
                 held: ByteSize::from_bytes(state.bytes),
                 batch: ByteSize::from_bytes(batch.length as u64),
@@ -188,11 +175,7 @@ impl PartitionLog {
         let mut released = Vec::new();
         if let Some(writer) = batch.replacement {
             self.grow_next_capacity(state);
-            if state
-                .segments
-                .back()
-                .is_some_and(|segment| segment.length() == 0)
-            {
+            if state.segments.back().is_some_and(|segment| segment.length() == 0) {
                 // A first batch that is larger than the first block; the larger one takes its place.
                 released.extend(state.segments.pop_back());
             }
@@ -230,11 +213,7 @@ impl PartitionLog {
     }
 
     /// Appends `records` as one batch.
-    pub fn append_records(
-        &self,
-        now: UnixTime,
-        records: &[NewRecord<'_>],
-    ) -> Result<Appended, AppendError> {
+    pub fn append_records(&self, now: UnixTime, records: &[NewRecord<'_>]) -> Result<Appended, AppendError> {
         self.append(now, |encoder| {
             records.iter().for_each(|record| encoder.push(record));
             Ok(())
@@ -271,9 +250,7 @@ impl PartitionLog {
             state.request_load(index);
             return None;
         };
-        let end = state
-            .sound_before(index)
-            .min(state.readable().next_sequence_number);
+        let end = state.sound_before(index).min(state.readable().next_sequence_number);
         drop(state);
 
         let chunk = LogChunk::new(available, max_bytes, place, next..end, skipped);
@@ -291,9 +268,7 @@ impl PartitionLog {
     pub(super) fn arm(&self, slot: usize, cursor: &Cursor) -> Readiness {
         let mut state = self.lock();
         if cursor.next_sequence_number < state.readable().next_sequence_number {
-            let next = cursor
-                .next_sequence_number
-                .max(state.begin_sequence_number());
+            let next = cursor.next_sequence_number.max(state.begin_sequence_number());
             let (index, availability) = state.availability(next);
             match availability {
                 Availability::Resident => return Readiness::Ready,
@@ -360,10 +335,7 @@ impl PartitionLog {
     /// Moves the oldest segments that the limits don't allow to `dropped`, but not the one being written.
     #[inline]
     fn drop_excess(&self, state: &mut State, now: UnixTime, dropped: &mut Vec<Segment>) {
-        while state.segments.len() > 1
-            && state.has_excess(&self.limits, now)
-            && self.may_drop_oldest(state)
-        {
+        while state.segments.len() > 1 && state.has_excess(&self.limits, now) && self.may_drop_oldest(state) {
             dropped.extend(state.drop_oldest());
         }
     }
@@ -371,10 +343,7 @@ impl PartitionLog {
     /// Whether the oldest segment is at rest: what is on its way to the disk must arrive first.
     fn may_drop_oldest(&self, state: &State) -> bool {
         self.disk.is_none()
-            || state
-                .segments
-                .front()
-                .is_some_and(|oldest| oldest.storage != Storage::Unfinished)
+            || state.segments.front().is_some_and(|oldest| oldest.storage != Storage::Unfinished)
     }
 
     fn grow_next_capacity(&self, state: &mut State) {

@@ -64,11 +64,7 @@ pub(super) struct Place {
 impl Cursor {
     /// A cursor before the record of this number, found by searching at the first read.
     pub(super) fn before(next_sequence_number: u64) -> Self {
-        Self {
-            next_sequence_number,
-            place: None,
-            since: None,
-        }
+        Self { next_sequence_number, place: None, since: None }
     }
 
     /// The number of the record that is read next, if retention leaves it. For a cursor at an append time it may be

@@ -39,9 +39,7 @@ pub enum TornTail {
         found: u64,
     },
     /// What follows is a batch that is older than the one before it, which no log writes.
-    #[error(
-        "the next batch was appended before the previous one, at {found} instead of {earliest} or later"
-    )]
+    #[error("the next batch was appended before the previous one, at {found} instead of {earliest} or later")]
     AppendTime {
         /// The time of the last batch of the prefix.
         earliest: UnixTime,
@@ -64,9 +62,8 @@ pub fn scan(bytes: &[u8]) -> Scan {
     while found.valid_length < bytes.len() && found.torn.is_none() {
         match next_batch(&found, &bytes[found.valid_length..]) {
             Ok(header) => {
-                let first = found
-                    .sequence_numbers
-                    .map_or(header.first_sequence_number, |(first, _next)| first);
+                let first =
+                    found.sequence_numbers.map_or(header.first_sequence_number, |(first, _next)| first);
                 found.sequence_numbers = Some((first, header.next_sequence_number()));
                 found.last_append_time = Some(header.append_time);
                 found.valid_length += header.length as usize;
@@ -85,18 +82,12 @@ fn next_batch(found: &Scan, rest: &[u8]) -> Result<batch::BatchHeader, TornTail>
     if let Some((_first, expected)) = found.sequence_numbers
         && header.first_sequence_number != expected
     {
-        return Err(TornTail::SequenceNumber {
-            expected,
-            found: header.first_sequence_number,
-        });
+        return Err(TornTail::SequenceNumber { expected, found: header.first_sequence_number });
     }
     if let Some(earliest) = found.last_append_time
         && header.append_time < earliest
     {
-        return Err(TornTail::AppendTime {
-            earliest,
-            found: header.append_time,
-        });
+        return Err(TornTail::AppendTime { earliest, found: header.append_time });
     }
     Ok(header)
 }
@@ -110,17 +101,8 @@ pub fn check_any_bytes(bytes: &[u8]) {
     assert!(found.valid_length <= bytes.len());
     assert_eq!(found.torn.is_none(), found.valid_length == bytes.len());
     let again = scan(&bytes[..found.valid_length]);
-    assert_eq!(
-        again,
-        Scan {
-            torn: None,
-            ..found
-        },
-        "the prefix that was kept is whole"
-    );
-    let numbers = found
-        .sequence_numbers
-        .map_or(0, |(first, next)| next - first);
+    assert_eq!(again, Scan { torn: None, ..found }, "the prefix that was kept is whole");
+    let numbers = found.sequence_numbers.map_or(0, |(first, next)| next - first);
     assert_eq!(numbers, found.records);
     let mut rest = bytes;
     while let Some((_record, after)) = batch::split_record(rest) {
@@ -142,12 +124,7 @@ mod tests {
             batch.extend_from_slice(sections);
         }
         let append_time = UnixTime::from_milliseconds(append_time);
-        BatchHeader::complete(
-            &mut batch,
-            first_sequence_number,
-            append_time,
-            records.len() as u32,
-        );
+        BatchHeader::complete(&mut batch, first_sequence_number, append_time, records.len() as u32);
         batch
     }
 
@@ -165,10 +142,7 @@ mod tests {
         assert_eq!(found.torn, None);
         assert_eq!((found.batches, found.records), (3, 6));
         assert_eq!(found.sequence_numbers, Some((5, 11)));
-        assert_eq!(
-            found.last_append_time,
-            Some(UnixTime::from_milliseconds(12))
-        );
+        assert_eq!(found.last_append_time, Some(UnixTime::from_milliseconds(12)));
         assert_eq!(scan(&[]).torn, None);
     }
 
@@ -185,12 +159,7 @@ mod tests {
             .collect();
         for length in 0..bytes.len() {
             let found = scan(&bytes[..length]);
-            let whole = ends
-                .iter()
-                .copied()
-                .filter(|end| *end <= length)
-                .max()
-                .unwrap_or(0);
+            let whole = ends.iter().copied().filter(|end| *end <= length).max().unwrap_or(0);
             assert_eq!(found.valid_length, whole, "cut at {length}");
             assert_eq!(found.torn.is_some(), whole < length, "cut at {length}");
         }
@@ -211,13 +180,7 @@ mod tests {
         let first = stored(5, 10, &[b"one"]);
         let found = scan(&[first.clone(), stored(7, 10, &[b"two"])].concat());
         assert_eq!(found.valid_length, first.len());
-        assert_eq!(
-            found.torn,
-            Some(TornTail::SequenceNumber {
-                expected: 6,
-                found: 7
-            })
-        );
+        assert_eq!(found.torn, Some(TornTail::SequenceNumber { expected: 6, found: 7 }));
         let found = scan(&[first.clone(), stored(6, 9, &[b"two"])].concat());
         assert_eq!(found.valid_length, first.len());
         assert!(matches!(found.torn, Some(TornTail::AppendTime { .. })));

@@ -98,11 +98,7 @@ pub(super) struct SegmentIndex {
 
 impl Segment {
     /// A segment over `writer`, which holds no batch, or one that is not yet published.
-    pub(super) fn new(
-        writer: BlockWriter,
-        first_sequence_number: u64,
-        spare: &mut SegmentIndex,
-    ) -> Self {
+    pub(super) fn new(writer: BlockWriter, first_sequence_number: u64, spare: &mut SegmentIndex) -> Self {
         let mut index = std::mem::take(&mut spare.entries);
         index.clear();
         Self {
@@ -165,16 +161,9 @@ impl Segment {
         if position == 0 {
             self.first_append_time = append_time;
         }
-        let next_indexed = self
-            .index
-            .last()
-            .map_or(0, |entry| entry.position + INDEX_INTERVAL);
+        let next_indexed = self.index.last().map_or(0, |entry| entry.position + INDEX_INTERVAL);
         if position >= next_indexed {
-            self.index.push(IndexEntry {
-                first_sequence_number,
-                append_time,
-                position,
-            });
+            self.index.push(IndexEntry { first_sequence_number, append_time, position });
         }
     }
 
@@ -293,20 +282,14 @@ impl Segment {
 
     /// Gives the index space away when the segment is dropped.
     pub(super) fn take_index(&mut self) -> SegmentIndex {
-        SegmentIndex {
-            entries: std::mem::take(&mut self.index),
-        }
+        SegmentIndex { entries: std::mem::take(&mut self.index) }
     }
 
     /// The position and header of the batch that holds `sequence_number`, which is in this segment. `None` also if
     /// the segment is not in memory.
     pub(super) fn batch_of(&self, sequence_number: u64) -> Option<(usize, BatchHeader)> {
-        let entries = self
-            .index
-            .partition_point(|entry| entry.first_sequence_number <= sequence_number);
-        self.find_from(entries, |header| {
-            header.next_sequence_number() > sequence_number
-        })
+        let entries = self.index.partition_point(|entry| entry.first_sequence_number <= sequence_number);
+        self.find_from(entries, |header| header.next_sequence_number() > sequence_number)
     }
 
     /// The position and header of the first batch appended at `time` or later. `None` also if the segment is not in

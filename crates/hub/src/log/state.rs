@@ -71,28 +71,20 @@ impl State {
 
     /// The end of all there is.
     pub(super) fn end(&self) -> Watermark {
-        Watermark {
-            next_sequence_number: self.next_sequence_number,
-            append_time: self.last_append_time,
-        }
+        Watermark { next_sequence_number: self.next_sequence_number, append_time: self.last_append_time }
     }
 
     pub(super) fn begin_sequence_number(&self) -> u64 {
         self.segments
             .front()
-            .map_or(self.next_sequence_number, |oldest| {
-                oldest.first_sequence_number
-            })
+            .map_or(self.next_sequence_number, |oldest| oldest.first_sequence_number)
             .min(self.readable().next_sequence_number)
     }
 
     /// The number before which the records of the segment at `index` can be read, once they are in memory.
     pub(super) fn sound_before(&self, index: usize) -> u64 {
         let defect = self.segments.get(index).and_then(Segment::defect);
-        defect.map_or_else(
-            || self.next_number_after(index),
-            |defect| defect.sound_until,
-        )
+        defect.map_or_else(|| self.next_number_after(index), |defect| defect.sound_until)
     }
 
     /// The segment of this ordinal number, if it is still there.
@@ -120,9 +112,7 @@ impl State {
         if let Some(place) = known.and_then(|place| self.still_there(place)) {
             return Ok((place, next));
         }
-        let following = self
-            .segments
-            .partition_point(|segment| segment.first_sequence_number <= next);
+        let following = self.segments.partition_point(|segment| segment.first_sequence_number <= next);
         let index = following.saturating_sub(1);
         let segment = self.segments.get(index).ok_or(index)?;
         let found = match since.and_then(|since| segment.first_batch_since(since)) {
@@ -131,26 +121,19 @@ impl State {
             None => segment.batch_of(next),
         };
         let (batch, header) = found.ok_or(index)?;
-        let place = Place {
-            segment: self.dropped_segments + index as u64,
-            batch,
-            record: None,
-        };
+        let place = Place { segment: self.dropped_segments + index as u64, batch, record: None };
         Ok((place, next.max(header.first_sequence_number)))
     }
 
     /// Whether the record of this number, which readers see, can be read, and the index of its segment.
     pub(super) fn availability(&self, sequence_number: u64) -> (usize, Availability) {
-        let following = self
-            .segments
-            .partition_point(|segment| segment.first_sequence_number <= sequence_number);
+        let following =
+            self.segments.partition_point(|segment| segment.first_sequence_number <= sequence_number);
         let index = following.saturating_sub(1);
         let availability = self
             .segments
             .get(index)
-            .map_or(Availability::Resident, |segment| {
-                segment.availability(sequence_number)
-            });
+            .map_or(Availability::Resident, |segment| segment.availability(sequence_number));
         (index, availability)
     }
 
@@ -162,11 +145,7 @@ impl State {
             return Some(place);
         }
         let at_the_end = place.batch == segment.length() && index + 1 < self.segments.len();
-        at_the_end.then_some(Place {
-            segment: place.segment + 1,
-            batch: 0,
-            record: None,
-        })
+        at_the_end.then_some(Place { segment: place.segment + 1, batch: 0, record: None })
     }
 
     /// A cursor at `start`. A place that retention has dropped means the oldest record.
@@ -181,10 +160,7 @@ impl State {
                 // A log where nothing was ever appended has a beginning all the same: number 0.
                 let exists = requested < end || (requested == 0 && edge == Edge::Inclusive);
                 if !exists {
-                    return Err(PositionError::BeyondEnd {
-                        requested,
-                        last: end.checked_sub(1),
-                    });
+                    return Err(PositionError::BeyondEnd { requested, last: end.checked_sub(1) });
                 }
                 match edge {
                     Edge::Inclusive => requested,
@@ -203,9 +179,7 @@ impl State {
     /// A cursor at the first record appended at `time` or later; at the end, if there is none.
     fn cursor_since(&self, time: UnixTime) -> Cursor {
         let end = self.readable().next_sequence_number;
-        let index = self
-            .segments
-            .partition_point(|segment| segment.last_append_time < time);
+        let index = self.segments.partition_point(|segment| segment.last_append_time < time);
         let Some(segment) = self.segments.get(index) else {
             return Cursor::before(end);
         };
@@ -214,10 +188,7 @@ impl State {
         }
         match segment.first_batch_since(time) {
             Some((_position, header)) => Cursor::before(header.first_sequence_number.min(end)),
-            None => Cursor {
-                since: Some(time),
-                ..Cursor::before(segment.first_sequence_number.min(end))
-            },
+            None => Cursor { since: Some(time), ..Cursor::before(segment.first_sequence_number.min(end)) },
         }
     }
 

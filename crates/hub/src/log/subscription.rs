@@ -133,11 +133,7 @@ struct Slot {
 impl Subscriptions {
     /// Registers `subscriber` and returns its slot, which is not armed.
     pub(super) fn add(&mut self, subscriber: Arc<Subscriber>, key: u64) -> usize {
-        let added = Some(Slot {
-            subscriber,
-            key,
-            armed: false,
-        });
+        let added = Some(Slot { subscriber, key, armed: false });
         match self.slots.iter().position(Option::is_none) {
             Some(free) => {
                 self.slots[free] = added;
@@ -184,12 +180,7 @@ impl Subscriptions {
 
     fn report(&mut self, is_meant: impl Fn(&Slot) -> bool) -> Wakers {
         let mut wakers = Wakers::default();
-        for slot in self
-            .slots
-            .iter_mut()
-            .flatten()
-            .filter(|slot| is_meant(slot))
-        {
+        for slot in self.slots.iter_mut().flatten().filter(|slot| is_meant(slot)) {
             slot.armed = false;
             if let Some(waker) = slot.subscriber.mark_ready(slot.key) {
                 wakers.push(waker);
@@ -218,26 +209,18 @@ impl Wakers {
 
     /// Wakes everyone.
     pub(crate) fn wake(self) {
-        self.first
-            .into_iter()
-            .flatten()
-            .chain(self.more)
-            .for_each(Waker::wake);
+        self.first.into_iter().flatten().chain(self.more).for_each(Waker::wake);
     }
 }
 
 impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber")
-            .field("ready", &self.lock().ready)
-            .finish_non_exhaustive()
+        f.debug_struct("Subscriber").field("ready", &self.lock().ready).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription")
-            .field("slot", &self.slot)
-            .finish_non_exhaustive()
+        f.debug_struct("Subscription").field("slot", &self.slot).finish_non_exhaustive()
     }
 }

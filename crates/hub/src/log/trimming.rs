@@ -37,9 +37,8 @@ impl PartitionLog {
     /// The segment that the record of this number is in, or would be in, if nothing will be appended to it.
     pub(crate) fn complete_segment(&self, sequence_number: u64) -> Option<CompleteSegment> {
         let state = self.lock();
-        let following = state
-            .segments
-            .partition_point(|segment| segment.first_sequence_number <= sequence_number);
+        let following =
+            state.segments.partition_point(|segment| segment.first_sequence_number <= sequence_number);
         let index = following.checked_sub(1)?;
         let segment = state.segments.get(index).filter(|segment| segment.sealed)?;
         Some(CompleteSegment {
@@ -62,10 +61,7 @@ impl PartitionLog {
         let Some((bytes, from, end)) = self.damaged_segment(sequence_number)? else {
             return Ok(None);
         };
-        let mut beyond = BeyondDamage {
-            lost: Vec::new(),
-            next_sequence_number: end,
-        };
+        let mut beyond = BeyondDamage { lost: Vec::new(), next_sequence_number: end };
         let mut next = sequence_number.max(from.expected);
         for stretch in salvage::stretches(&bytes, from, end) {
             beyond.lost.push(next..stretch.first_sequence_number);
@@ -93,11 +89,7 @@ impl PartitionLog {
         let state = self.lock();
         let is_under_way = |segment: &&Segment| segment.storage == Storage::Unfinished;
         let under_way = state.segments.iter().rev().take_while(is_under_way);
-        under_way
-            .last()
-            .map_or(state.next_sequence_number, |first| {
-                first.first_sequence_number
-            })
+        under_way.last().map_or(state.next_sequence_number, |first| first.first_sequence_number)
     }
 
     /// Ends the segment that is being written, so that it will be on disk completely although nothing follows.
@@ -130,11 +122,7 @@ impl PartitionLog {
     /// Lets go of the memory of all segments that are on disk: nobody reads a journal while it is written.
     pub(crate) fn release_memory(&self) {
         let mut guard = self.lock();
-        let released: Vec<_> = guard
-            .segments
-            .iter_mut()
-            .filter_map(Segment::evict)
-            .collect();
+        let released: Vec<_> = guard.segments.iter_mut().filter_map(Segment::evict).collect();
         drop(guard);
         drop(released);
     }

@@ -84,11 +84,7 @@ impl Namespace {
                     return Err(AuthorizationError::Audience { signed, audience });
                 }
                 let expires_at = Some(token.expires_at());
-                Claim {
-                    resource: token.resource().clone(),
-                    rights: rule.rights,
-                    expires_at,
-                }
+                Claim { resource: token.resource().clone(), rights: rule.rights, expires_at }
             }
         };
         // Only who proved to belong here learns what there is. Names with a dollar sign are the service's own nodes. What
@@ -96,9 +92,7 @@ impl Namespace {
         let path = audience.path();
         let is_own_node = path.is_empty() || path.starts_with('$');
         if !is_own_node && !self.has_entity_above(path) {
-            return Err(AuthorizationError::NotFound {
-                resource: audience.to_string(),
-            });
+            return Err(AuthorizationError::NotFound { resource: audience.to_string() });
         }
         Ok(claim)
     }
@@ -109,21 +103,12 @@ impl Namespace {
             return Ok(self.unlimited_claim());
         }
         let mut rules = self.rules().iter().filter(|rule| rule.key.name() == name);
-        let rule = rules
-            .find(|rule| rule.key.has_value(value))
-            .ok_or(AuthorizationError::WrongKey)?;
-        Ok(Claim {
-            rights: rule.rights,
-            ..self.unlimited_claim()
-        })
+        let rule = rules.find(|rule| rule.key.has_value(value)).ok_or(AuthorizationError::WrongKey)?;
+        Ok(Claim { rights: rule.rights, ..self.unlimited_claim() })
     }
 
     fn unlimited_claim(&self) -> Claim {
-        Claim {
-            resource: Resource::parse(self.host()),
-            rights: Rights::ALL,
-            expires_at: None,
-        }
+        Claim { resource: Resource::parse(self.host()), rights: Rights::ALL, expires_at: None }
     }
 }
 
@@ -131,10 +116,7 @@ impl Claims {
     /// A connection that has proven nothing yet. Where nothing is verified, it may do everything all the same.
     #[must_use]
     pub fn new(signatures: SignaturePolicy) -> Self {
-        Self {
-            signatures,
-            by_path: HashMap::new(),
-        }
+        Self { signatures, by_path: HashMap::new() }
     }
 
     /// Adds a claim. One for the same resource and rights takes the place of the earlier one: a renewal. What has
@@ -152,10 +134,7 @@ impl Claims {
         }
         let grants = self.by_path.entry(path).or_default();
         grants.retain(|grant| grant.is_valid(now) && grant.rights != claim.rights);
-        grants.push(Grant {
-            rights: claim.rights,
-            expires_at: claim.expires_at,
-        });
+        grants.push(Grant { rights: claim.rights, expires_at: claim.expires_at });
         Ok(())
     }
 
@@ -210,10 +189,8 @@ impl Grant {
 
 /// The path of an address in lower case, without empty segments.
 fn normal_path(address: &str) -> String {
-    let segments: Vec<&str> = Resource::path_of(address)
-        .split('/')
-        .filter(|segment| !segment.is_empty())
-        .collect();
+    let segments: Vec<&str> =
+        Resource::path_of(address).split('/').filter(|segment| !segment.is_empty()).collect();
     segments.join("/").to_ascii_lowercase()
 }
 
@@ -254,20 +231,13 @@ mod tests {
     #[test]
     fn a_token_for_a_hub_opens_everything_beneath_it_and_nothing_beside_until_it_expires() {
         let namespace = namespace();
-        let token =
-            SharedAccessKey::new("reader", "reading").sign("amqps://LOCALHOST:5671/hub", at(100));
-        let claim = namespace
-            .authorize_token(&token, "sb://localhost/Hub/ConsumerGroups/$Default", at(50))
-            .unwrap();
+        let token = SharedAccessKey::new("reader", "reading").sign("amqps://LOCALHOST:5671/hub", at(100));
+        let claim =
+            namespace.authorize_token(&token, "sb://localhost/Hub/ConsumerGroups/$Default", at(50)).unwrap();
         let mut claims = Claims::new(namespace.signatures());
         assert!(!claims.allows("hub/Partitions/0", Right::Listen, at(50)));
         claims.add(&claim, at(50)).unwrap();
-        for address in [
-            "hub/Partitions/0",
-            "HUB",
-            "/hub/",
-            "amqps://anywhere:1/hub/$management",
-        ] {
+        for address in ["hub/Partitions/0", "HUB", "/hub/", "amqps://anywhere:1/hub/$management"] {
             assert!(claims.allows(address, Right::Listen, at(99)), "{address}");
             assert!(!claims.allows(address, Right::Send, at(99)), "{address}");
             assert!(!claims.allows(address, Right::Listen, at(100)), "{address}");
@@ -285,9 +255,7 @@ mod tests {
         let mut claims = Claims::new(SignaturePolicy::Verify);
         let mut present = |key: &SharedAccessKey, expiry: u64| {
             let token = key.sign("sb://localhost/hub", at(expiry));
-            let claim = namespace
-                .authorize_token(&token, "sb://localhost/hub", at(1))
-                .unwrap();
+            let claim = namespace.authorize_token(&token, "sb://localhost/hub", at(1)).unwrap();
             claims.add(&claim, at(1)).unwrap();
         };
         present(&root(), 10);
@@ -301,29 +269,16 @@ mod tests {
     #[test]
     fn what_is_not_proven_is_refused_with_its_reason() {
         let namespace = namespace();
-        let present = |token: &str, audience: &str| {
-            namespace
-                .authorize_token(token, audience, at(50))
-                .unwrap_err()
-        };
+        let present =
+            |token: &str, audience: &str| namespace.authorize_token(token, audience, at(50)).unwrap_err();
         let good = root().sign("sb://localhost/hub", at(100));
-        assert!(matches!(
-            present("eyJ0eXAi", "sb://localhost/hub"),
-            AuthorizationError::Malformed(_)
-        ));
-        let forged =
-            SharedAccessKey::new(ROOT_KEY_NAME, "guess").sign("sb://localhost/hub", at(100));
+        assert!(matches!(present("eyJ0eXAi", "sb://localhost/hub"), AuthorizationError::Malformed(_)));
+        let forged = SharedAccessKey::new(ROOT_KEY_NAME, "guess").sign("sb://localhost/hub", at(100));
         let wrong = AuthorizationError::Refused(VerificationError::WrongSignature);
         assert_eq!(present(&forged, "sb://localhost/hub"), wrong);
         let lapsed = root().sign("sb://localhost/hub", at(50));
-        assert!(matches!(
-            present(&lapsed, "sb://localhost/hub"),
-            AuthorizationError::Refused(_)
-        ));
-        assert!(matches!(
-            present(&good, "sb://localhost/other"),
-            AuthorizationError::Audience { .. }
-        ));
+        assert!(matches!(present(&lapsed, "sb://localhost/hub"), AuthorizationError::Refused(_)));
+        assert!(matches!(present(&good, "sb://localhost/other"), AuthorizationError::Audience { .. }));
         let missing = root().sign("sb://localhost/nothing", at(100));
         let not_found = present(&missing, "sb://localhost/nothing/Partitions/0");
         let text = "The messaging entity 'sb://localhost/nothing/Partitions/0' could not be found";
@@ -336,37 +291,19 @@ mod tests {
         let claim = namespace.authorize_key("reader", "reading").unwrap();
         let mut claims = Claims::new(SignaturePolicy::Verify);
         claims.add(&claim, at(1)).unwrap();
-        assert!(claims.allows(
-            "other/ConsumerGroups/$Default/Partitions/0",
-            Right::Listen,
-            at(1 << 40)
-        ));
+        assert!(claims.allows("other/ConsumerGroups/$Default/Partitions/0", Right::Listen, at(1 << 40)));
         assert!(!claims.allows("other", Right::Send, at(1)));
-        for (name, value) in [
-            ("reader", "guess"),
-            ("nobody", "reading"),
-            (ROOT_KEY_NAME, ""),
-        ] {
-            assert_eq!(
-                namespace.authorize_key(name, value).unwrap_err(),
-                AuthorizationError::WrongKey
-            );
+        for (name, value) in [("reader", "guess"), ("nobody", "reading"), (ROOT_KEY_NAME, "")] {
+            assert_eq!(namespace.authorize_key(name, value).unwrap_err(), AuthorizationError::WrongKey);
         }
     }
 
     #[test]
     fn where_nothing_is_verified_anything_opens_everything_that_exists() {
-        let config = NamespaceConfig {
-            signatures: SignaturePolicy::AcceptAny,
-            ..config()
-        };
+        let config = NamespaceConfig { signatures: SignaturePolicy::AcceptAny, ..config() };
         let namespace = Namespace::new(&config, UnixTime::default()).unwrap();
         assert!(Claims::new(namespace.signatures()).allows("hub", Right::Manage, at(1)));
-        assert!(
-            namespace
-                .authorize_token("anything", "sb://wherever/hub", at(1))
-                .is_ok()
-        );
+        assert!(namespace.authorize_token("anything", "sb://wherever/hub", at(1)).is_ok());
         assert!(namespace.authorize_key("anyone", "anything").is_ok());
         let missing = namespace.authorize_token("anything", "sb://wherever/nothing", at(1));
         assert!(matches!(missing, Err(AuthorizationError::NotFound { .. })));
@@ -383,10 +320,7 @@ mod tests {
         for number in 0..MAXIMUM_CLAIMS {
             claims.add(&claim(number, 10), at(1)).unwrap();
         }
-        assert_eq!(
-            claims.add(&claim(MAXIMUM_CLAIMS, 10), at(9)),
-            Err(AuthorizationError::TooManyClaims)
-        );
+        assert_eq!(claims.add(&claim(MAXIMUM_CLAIMS, 10), at(9)), Err(AuthorizationError::TooManyClaims));
         claims.add(&claim(0, 20), at(9)).unwrap();
         claims.add(&claim(MAXIMUM_CLAIMS, 20), at(10)).unwrap();
         assert_eq!(claims.by_path.len(), 2);

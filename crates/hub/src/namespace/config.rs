@@ -136,10 +136,7 @@ impl NamespaceConfig {
             (None, None) => None,
         };
         match name {
-            Some(name) => NamespaceError::KeptQueue {
-                name,
-                reason: error.reason,
-            },
+            Some(name) => NamespaceError::KeptQueue { name, reason: error.reason },
             None => NamespaceError::Queue(error),
         }
     }
@@ -174,12 +171,7 @@ impl NamespaceConfig {
 impl HubConfig {
     /// A hub with no consumer group but `$Default`, and default limits.
     pub fn new(name: impl Into<String>, partitions: u16) -> Self {
-        Self {
-            name: name.into(),
-            partitions,
-            consumer_groups: Vec::new(),
-            log: LogLimits::default(),
-        }
+        Self { name: name.into(), partitions, consumer_groups: Vec::new(), log: LogLimits::default() }
     }
 }
 

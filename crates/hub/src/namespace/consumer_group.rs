@@ -13,10 +13,7 @@ pub struct ConsumerGroup {
 
 impl ConsumerGroup {
     pub(super) fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            is_deleted: AtomicBool::new(false),
-        }
+        Self { name: name.into(), is_deleted: AtomicBool::new(false) }
     }
 
     /// The name, in the letter case in which it was given.

@@ -100,8 +100,7 @@ impl Hubs {
         if let Some(there) = self.find(hub.name()) {
             return Err(Arc::clone(there));
         }
-        self.places
-            .insert(hub.name().to_ascii_lowercase(), self.hubs.len());
+        self.places.insert(hub.name().to_ascii_lowercase(), self.hubs.len());
         self.hubs.push(hub);
         Ok(())
     }
@@ -109,13 +108,8 @@ impl Hubs {
     /// The same hubs without this one.
     fn without(&self, name: &str) -> Self {
         let mut others = Self::default();
-        for hub in self
-            .iter()
-            .filter(|hub| !hub.name().eq_ignore_ascii_case(name))
-        {
-            others
-                .insert(Arc::clone(hub))
-                .expect("names that were different stay so");
+        for hub in self.iter().filter(|hub| !hub.name().eq_ignore_ascii_case(name)) {
+            others.insert(Arc::clone(hub)).expect("names that were different stay so");
         }
         others
     }
@@ -140,10 +134,7 @@ impl std::ops::Index<usize> for Hubs {
 
 impl Entities {
     pub(super) fn new(hubs: Hubs, storage: Option<Storage>) -> Self {
-        Self {
-            current: RwLock::new(Arc::new(hubs)),
-            change: Mutex::new(storage),
-        }
+        Self { current: RwLock::new(Arc::new(hubs)), change: Mutex::new(storage) }
     }
 
     /// The hubs as they are now.
@@ -160,16 +151,13 @@ impl Entities {
         let mut storage = self.begin_change();
         let mut hubs = Hubs::clone(&self.snapshot());
         if let Some(there) = hubs.find(&config.name) {
-            return Err(EntityError::HubExists {
-                name: there.name().to_owned(),
-            });
+            return Err(EntityError::HubExists { name: there.name().to_owned() });
         }
         let hub = match &mut *storage {
             Some(storage) => storage.create_hub(config, pool, now)?,
             None => Arc::new(Hub::new(config, pool, now).map_err(EntityError::Invalid)?),
         };
-        hubs.insert(Arc::clone(&hub))
-            .expect("no hub has the name, as was seen above");
+        hubs.insert(Arc::clone(&hub)).expect("no hub has the name, as was seen above");
         self.replace(hubs);
         Ok(hub)
     }
@@ -199,15 +187,12 @@ impl Entities {
         let mut storage = self.begin_change();
         let hubs = self.snapshot();
         let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
-        let group = hub
-            .create_consumer_group(name)
-            .map_err(|error| match error {
-                HubError::RepeatedConsumerGroup { name } => EntityError::ConsumerGroupExists {
-                    hub: hub.name().to_owned(),
-                    name,
-                },
-                error => EntityError::Invalid(error),
-            })?;
+        let group = hub.create_consumer_group(name).map_err(|error| match error {
+            HubError::RepeatedConsumerGroup { name } => {
+                EntityError::ConsumerGroupExists { hub: hub.name().to_owned(), name }
+            }
+            error => EntityError::Invalid(error),
+        })?;
         if let Some(storage) = &mut *storage
             && let Err(error) = storage.keep_consumer_groups(hub)
         {
@@ -225,15 +210,10 @@ impl Entities {
         let hubs = self.snapshot();
         let hub = hubs.find(hub).ok_or_else(|| no_hub(hub))?;
         if hub.consumer_group(name).is_none() {
-            return Err(EntityError::NoConsumerGroup {
-                hub: hub.name().to_owned(),
-                name: name.to_owned(),
-            });
+            return Err(EntityError::NoConsumerGroup { hub: hub.name().to_owned(), name: name.to_owned() });
         }
         if let Some(storage) = &mut *storage {
-            storage
-                .forget_consumer_group(hub.name(), name)
-                .map_err(EntityError::Storage)?;
+            storage.forget_consumer_group(hub.name(), name).map_err(EntityError::Storage)?;
         }
         hub.delete_consumer_group(name);
         Ok(())
@@ -258,7 +238,5 @@ impl From<DeclarationError> for EntityError {
 }
 
 fn no_hub(name: &str) -> EntityError {
-    EntityError::NoHub {
-        name: name.to_owned(),
-    }
+    EntityError::NoHub { name: name.to_owned() }
 }

@@ -67,9 +67,7 @@ pub enum HubError {
         name: String,
     },
     /// A consumer group is there twice, or is the one that is there anyway.
-    #[error(
-        "consumer_groups: {name:?} is there already; {DEFAULT_CONSUMER_GROUP} need not be listed"
-    )]
+    #[error("consumer_groups: {name:?} is there already; {DEFAULT_CONSUMER_GROUP} need not be listed")]
     RepeatedConsumerGroup {
         /// Its name.
         name: String,
@@ -84,11 +82,7 @@ pub enum HubError {
 
 impl Hub {
     /// An empty hub in memory, whose logs take it from `pool`.
-    pub(super) fn new(
-        config: &HubConfig,
-        pool: &Arc<BlockPool>,
-        now: UnixTime,
-    ) -> Result<Self, HubError> {
+    pub(super) fn new(config: &HubConfig, pool: &Arc<BlockPool>, now: UnixTime) -> Result<Self, HubError> {
         Self::check(config)?;
         let log = |_id| Arc::new(PartitionLog::new(config.log, Arc::clone(pool)));
         let logs = (0..config.partitions).map(log).collect();
@@ -97,17 +91,9 @@ impl Hub {
 
     /// Whether there can be such a hub.
     pub(super) fn check(config: &HubConfig) -> Result<(), HubError> {
-        let HubConfig {
-            name,
-            partitions,
-            consumer_groups,
-            log,
-        } = config;
-        let has_reserved_part = name.split('/').any(|part| {
-            RESERVED
-                .iter()
-                .any(|reserved| part.eq_ignore_ascii_case(reserved))
-        });
+        let HubConfig { name, partitions, consumer_groups, log } = config;
+        let has_reserved_part =
+            name.split('/').any(|part| RESERVED.iter().any(|reserved| part.eq_ignore_ascii_case(reserved)));
         if !is_name(name, b"_.-/") || name.contains("//") || has_reserved_part {
             return Err(HubError::Name { name: name.clone() });
         }
@@ -115,9 +101,7 @@ impl Hub {
             return Err(HubError::PartitionCount { count: *partitions });
         }
         if log.bytes < MINIMUM_LOG_BYTES {
-            return Err(HubError::LogBytes {
-                minimum: MINIMUM_LOG_BYTES,
-            });
+            return Err(HubError::LogBytes { minimum: MINIMUM_LOG_BYTES });
         }
         named_consumer_groups(consumer_groups).map(drop)
     }
@@ -168,8 +152,7 @@ impl Hub {
     /// The partition that an address names: its id in decimal, without sign or leading zeros.
     #[must_use]
     pub fn partition(&self, id: &str) -> Option<&Arc<Partition>> {
-        let is_plain =
-            id.bytes().all(|byte| byte.is_ascii_digit()) && (id == "0" || !id.starts_with('0'));
+        let is_plain = id.bytes().all(|byte| byte.is_ascii_digit()) && (id == "0" || !id.starts_with('0'));
         let place: usize = is_plain.then(|| id.parse().ok())??;
         self.partitions.get(place)
     }
@@ -190,9 +173,7 @@ impl Hub {
     /// The consumer group of this name, whatever the letter case.
     #[must_use]
     pub fn consumer_group(&self, name: &str) -> Option<Arc<ConsumerGroup>> {
-        self.read_consumer_groups()
-            .get(&name.to_ascii_lowercase())
-            .cloned()
+        self.read_consumer_groups().get(&name.to_ascii_lowercase()).cloned()
     }
 
     /// All consumer groups as of now, in the order of their names in lower case.
@@ -205,9 +186,7 @@ impl Hub {
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         // All partitions are marked at once, and there is one at least.
-        self.partitions
-            .iter()
-            .any(|partition| partition.is_deleted())
+        self.partitions.iter().any(|partition| partition.is_deleted())
     }
 
     /// Adds a consumer group. Whether it is there or not must not change in the meantime, which is the caller's care.
@@ -217,9 +196,7 @@ impl Hub {
 
     /// Takes a consumer group away and has everyone look who reads from the hub.
     pub(super) fn delete_consumer_group(&self, name: &str) -> Option<Arc<ConsumerGroup>> {
-        let group = self
-            .write_consumer_groups()
-            .remove(&name.to_ascii_lowercase())?;
+        let group = self.write_consumer_groups().remove(&name.to_ascii_lowercase())?;
         group.mark_deleted();
         self.wake_subscribers();
         Some(group)
@@ -229,10 +206,7 @@ impl Hub {
     pub(super) fn declared_consumer_groups(&self) -> Vec<String> {
         let groups = self.consumer_groups();
         let names = groups.iter().map(|group| group.name());
-        names
-            .filter(|name| *name != DEFAULT_CONSUMER_GROUP)
-            .map(str::to_owned)
-            .collect()
+        names.filter(|name| *name != DEFAULT_CONSUMER_GROUP).map(str::to_owned).collect()
     }
 
     /// Marks the hub as deleted, with its partitions and consumer groups, and has everyone look who holds them. Nothing
@@ -257,24 +231,17 @@ impl Hub {
 
     fn read_consumer_groups(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<ConsumerGroup>>> {
         // Locked sections insert or remove one entry; what is there is whole.
-        self.consumer_groups
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.consumer_groups.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_consumer_groups(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<ConsumerGroup>>> {
-        self.consumer_groups
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.consumer_groups.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counters of all partitions together.
     #[must_use]
     pub fn counters(&self) -> CounterValues {
-        self.partitions
-            .iter()
-            .map(|partition| partition.counters.values())
-            .sum()
+        self.partitions.iter().map(|partition| partition.counters.values()).sum()
     }
 }
 
@@ -327,8 +294,7 @@ impl Partition {
         let result = self.log.append(now, encode);
         match &result {
             Ok(appended) if appended.record_count > 0 => {
-                self.counters
-                    .appended(u64::from(appended.record_count), appended.bytes as u64);
+                self.counters.appended(u64::from(appended.record_count), appended.bytes as u64);
             }
             Err(AppendError::Full { .. } | AppendError::Unavailable(_)) => self.counters.refused(),
             Ok(_) | Err(AppendError::TooLong | AppendError::Encoding(_)) => {}
@@ -338,9 +304,7 @@ impl Partition {
 }
 
 /// The consumer groups of a hub, by their names in lower case.
-fn named_consumer_groups(
-    names: &[String],
-) -> Result<BTreeMap<String, Arc<ConsumerGroup>>, HubError> {
+fn named_consumer_groups(names: &[String]) -> Result<BTreeMap<String, Arc<ConsumerGroup>>, HubError> {
     let mut groups = BTreeMap::from([(
         DEFAULT_CONSUMER_GROUP.to_ascii_lowercase(),
         Arc::new(ConsumerGroup::new(DEFAULT_CONSUMER_GROUP)),
@@ -369,14 +333,11 @@ fn insert_consumer_group(
 /// Letters and digits, with any of `between` except at either end.
 fn is_name(name: &str, between: &[u8]) -> bool {
     let bytes = name.as_bytes();
-    let ends_well = [bytes.first(), bytes.last()]
-        .into_iter()
-        .all(|end| end.is_some_and(u8::is_ascii_alphanumeric));
+    let ends_well =
+        [bytes.first(), bytes.last()].into_iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric));
     ends_well
         && bytes.len() <= MAXIMUM_NAME_LENGTH
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || between.contains(byte))
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || between.contains(byte))
 }
 
 /// The hash of a partition key has 15 bits beside its sign: further partitions would get no keys.
@@ -399,19 +360,11 @@ mod tests {
     use units::ByteSize;
 
     fn hub(config: &HubConfig) -> Result<Hub, HubError> {
-        Hub::new(
-            config,
-            &BlockPool::new(ByteSize::ZERO),
-            UnixTime::from_milliseconds(5),
-        )
+        Hub::new(config, &BlockPool::new(ByteSize::ZERO), UnixTime::from_milliseconds(5))
     }
 
     fn append(partition: &Partition, sections: &[u8]) -> Result<Appended, AppendError<Infallible>> {
-        let record = NewRecord {
-            annotation_count: 0,
-            annotations: &[],
-            sections: &[sections],
-        };
+        let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[sections] };
         partition.append(UnixTime::from_milliseconds(6), |encoder| {
             encoder.push(&record);
             Ok(())
@@ -423,18 +376,7 @@ mod tests {
         let hub = hub(&HubConfig::new("hub", 11)).unwrap();
         assert_eq!(hub.partition("0").unwrap().id(), 0);
         assert_eq!(hub.partition("10").unwrap().id(), 10);
-        for id in [
-            "",
-            "11",
-            "-1",
-            "+1",
-            "01",
-            "00",
-            " 1",
-            "1 ",
-            "0x1",
-            "99999999999999999999",
-        ] {
+        for id in ["", "11", "-1", "+1", "01", "00", " 1", "1 ", "0x1", "99999999999999999999"] {
             assert!(hub.partition(id).is_none(), "{id:?}");
         }
     }
@@ -449,10 +391,7 @@ mod tests {
 
     #[test]
     fn consumer_groups_are_found_whatever_the_case_and_the_default_one_is_always_there() {
-        let config = HubConfig {
-            consumer_groups: vec!["Readers".into()],
-            ..HubConfig::new("hub", 1)
-        };
+        let config = HubConfig { consumer_groups: vec!["Readers".into()], ..HubConfig::new("hub", 1) };
         let hub = hub(&config).unwrap();
         assert_eq!(hub.consumer_group("$DEFAULT").unwrap().name(), "$Default");
         assert_eq!(hub.consumer_group("readers").unwrap().name(), "Readers");
@@ -462,37 +401,19 @@ mod tests {
 
     #[test]
     fn names_and_limits_that_the_service_would_not_take_are_refused() {
-        for name in [
-            "",
-            "-a",
-            "a_",
-            "a b",
-            "é",
-            "a//b",
-            "a/Partitions/0",
-            "consumergroups",
-            &"x".repeat(257),
-        ] {
-            assert_eq!(
-                hub(&HubConfig::new(name, 1)).unwrap_err(),
-                HubError::Name { name: name.into() }
-            );
+        for name in ["", "-a", "a_", "a b", "é", "a//b", "a/Partitions/0", "consumergroups", &"x".repeat(257)]
+        {
+            assert_eq!(hub(&HubConfig::new(name, 1)).unwrap_err(), HubError::Name { name: name.into() });
         }
         for name in ["a", "9", "a.b_c-d/e", &"x".repeat(256)] {
             assert!(hub(&HubConfig::new(name, 1)).is_ok(), "{name}");
         }
         assert!(hub(&HubConfig::new("a", MAXIMUM_PARTITIONS)).is_ok());
         let count = MAXIMUM_PARTITIONS + 1;
-        assert_eq!(
-            hub(&HubConfig::new("a", count)).unwrap_err(),
-            HubError::PartitionCount { count }
-        );
+        assert_eq!(hub(&HubConfig::new("a", count)).unwrap_err(), HubError::PartitionCount { count });
         let with_groups = |groups: &[&str]| {
             let consumer_groups = groups.iter().copied().map(str::to_owned).collect();
-            hub(&HubConfig {
-                consumer_groups,
-                ..HubConfig::new("a", 1)
-            })
+            hub(&HubConfig { consumer_groups, ..HubConfig::new("a", 1) })
         };
         for name in ["$default", "$Default"] {
             assert_eq!(
@@ -504,59 +425,24 @@ mod tests {
             with_groups(&["b", "B"]).unwrap_err(),
             HubError::RepeatedConsumerGroup { name: "B".into() }
         );
-        assert_eq!(
-            with_groups(&["b/c"]).unwrap_err(),
-            HubError::ConsumerGroup { name: "b/c".into() }
-        );
-        let log = LogLimits {
-            bytes: ByteSize::from_bytes((2 << 20) - 1),
-            ..LogLimits::default()
-        };
-        let small = hub(&HubConfig {
-            log,
-            ..HubConfig::new("a", 1)
-        });
-        assert_eq!(
-            small.unwrap_err(),
-            HubError::LogBytes {
-                minimum: MINIMUM_LOG_BYTES
-            }
-        );
+        assert_eq!(with_groups(&["b/c"]).unwrap_err(), HubError::ConsumerGroup { name: "b/c".into() });
+        let log = LogLimits { bytes: ByteSize::from_bytes((2 << 20) - 1), ..LogLimits::default() };
+        let small = hub(&HubConfig { log, ..HubConfig::new("a", 1) });
+        assert_eq!(small.unwrap_err(), HubError::LogBytes { minimum: MINIMUM_LOG_BYTES });
     }
 
     #[test]
     fn appends_and_refusals_are_counted() {
-        let log = LogLimits {
-            bytes: ByteSize::from_mebibytes(2),
-            when_full: WhenFull::Throttle,
-            retention: None,
-        };
-        let hub = hub(&HubConfig {
-            log,
-            ..HubConfig::new("a", 2)
-        })
-        .unwrap();
+        let log =
+            LogLimits { bytes: ByteSize::from_mebibytes(2), when_full: WhenFull::Throttle, retention: None };
+        let hub = hub(&HubConfig { log, ..HubConfig::new("a", 2) }).unwrap();
         let event = vec![7; 1 << 20];
         let bytes = append(&hub.partitions()[1], &event).unwrap().bytes as u64;
-        assert!(matches!(
-            append(&hub.partitions()[1], &event),
-            Err(AppendError::Full { .. })
-        ));
+        assert!(matches!(append(&hub.partitions()[1], &event), Err(AppendError::Full { .. })));
         append(&hub.partitions()[0], &[]).unwrap();
         let own = hub.partitions()[1].counters().values();
-        assert_eq!(
-            (
-                own.events_in,
-                own.batches_in,
-                own.bytes_in,
-                own.batches_refused
-            ),
-            (1, 1, bytes, 1)
-        );
+        assert_eq!((own.events_in, own.batches_in, own.bytes_in, own.batches_refused), (1, 1, bytes, 1));
         let all = hub.counters();
-        assert_eq!(
-            (all.events_in, all.batches_in, all.batches_refused),
-            (2, 2, 1)
-        );
+        assert_eq!((all.events_in, all.batches_in, all.batches_refused), (2, 2, 1));
     }
 }

@@ -21,9 +21,7 @@ pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub use entities::{EntityError, Hubs};
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
 pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
-pub use receivers::{
-    Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers,
-};
+pub use receivers::{Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers};
 pub use storage::{DataDirectoryError, StorageConfig};
 pub use watchers::{Watch, Watchers};
 
@@ -157,24 +155,16 @@ impl Namespace {
     pub fn new(config: &NamespaceConfig, now: UnixTime) -> Result<Self, NamespaceError> {
         let host_is_valid = |host: &str| {
             !host.is_empty()
-                && host
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte))
+                && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte))
         };
         if !host_is_valid(&config.host) {
-            return Err(NamespaceError::Host {
-                host: config.host.clone(),
-            });
+            return Err(NamespaceError::Host { host: config.host.clone() });
         }
         if !IDLE_TIMEOUTS.contains(&config.idle_timeout) {
-            return Err(NamespaceError::IdleTimeout {
-                idle_timeout: config.idle_timeout,
-            });
+            return Err(NamespaceError::IdleTimeout { idle_timeout: config.idle_timeout });
         }
         if !LARGEST_MESSAGES.contains(&config.largest_message.bytes()) {
-            return Err(NamespaceError::LargestMessage {
-                largest_message: config.largest_message,
-            });
+            return Err(NamespaceError::LargestMessage { largest_message: config.largest_message });
         }
         let rules = rules(config)?;
         config.blob.check()?;
@@ -182,10 +172,7 @@ impl Namespace {
         let mut names = HashSet::with_capacity(config.hubs.len());
         for (index, hub) in config.hubs.iter().enumerate() {
             if !names.insert(hub.name.to_ascii_lowercase()) {
-                return Err(NamespaceError::RepeatedHub {
-                    index,
-                    name: hub.name.clone(),
-                });
+                return Err(NamespaceError::RepeatedHub { index, name: hub.name.clone() });
             }
         }
         let hub_names = || config.hubs.iter().map(|hub| hub.name.as_str());
@@ -198,8 +185,7 @@ impl Namespace {
             Some(storage) => {
                 let mut storage = Storage::open(storage)
                     .map_err(|cause| NamespaceError::DataDirectory { index: None, cause })?;
-                (queue_configs, topic_configs) =
-                    storage.merged_queues(&config.queues, &config.topics);
+                (queue_configs, topic_configs) = storage.merged_queues(&config.queues, &config.topics);
                 let hub_names = hub_names().chain(storage.hub_names());
                 queue_config::check(hub_names, &queue_configs, &topic_configs)
                     .map_err(|error| config.blame(error, &queue_configs, &topic_configs))?;
@@ -211,8 +197,7 @@ impl Namespace {
         };
         let mut hubs = Hubs::default();
         for hub in made {
-            hubs.insert(hub)
-                .expect("neither what is kept nor what is declared has a name twice");
+            hubs.insert(hub).expect("neither what is kept nor what is declared has a name twice");
         }
         let queues = match (&storage, queue_configs.len() + topic_configs.len()) {
             (_, 0) => None,
@@ -227,16 +212,11 @@ impl Namespace {
                 MakeError::Config(error) => config.blame(error, &queue_configs, &topic_configs),
                 MakeError::Journal(reason) => NamespaceError::DataDirectory {
                     index: None,
-                    cause: DataDirectoryError::Unusable {
-                        path: config.storage_directory(),
-                        reason,
-                    },
+                    cause: DataDirectoryError::Unusable { path: config.storage_directory(), reason },
                 },
             })?;
         }
-        let committer = storage
-            .as_ref()
-            .map(|storage| Arc::clone(storage.committer()));
+        let committer = storage.as_ref().map(|storage| Arc::clone(storage.committer()));
         Ok(Self {
             host: config.host.clone(),
             signatures: config.signatures,
@@ -302,10 +282,7 @@ impl Namespace {
     #[must_use]
     pub fn is_open_to_anyone(&self) -> bool {
         self.signatures == SignaturePolicy::AcceptAny
-            || self
-                .rules
-                .iter()
-                .any(|rule| rule.key.has_value(DEVELOPMENT_KEY_VALUE))
+            || self.rules.iter().any(|rule| rule.key.has_value(DEVELOPMENT_KEY_VALUE))
     }
 
     /// All hubs as they are now: first those of the configuration in its order, then those created since.
@@ -325,16 +302,13 @@ impl Namespace {
     #[must_use]
     pub fn hub_above(&self, path: &str) -> Option<Arc<Hub>> {
         let hubs = self.hubs();
-        possible_names(path)
-            .filter_map(|name| hubs.find(name).cloned())
-            .last()
+        possible_names(path).filter_map(|name| hubs.find(name).cloned()).last()
     }
 
     /// Whether `path` names a hub, a queue or a topic, or something beneath one.
     #[must_use]
     pub fn has_entity_above(&self, path: &str) -> bool {
-        self.hub_above(path).is_some()
-            || possible_names(path).any(|name| self.queue_or_topic(name).is_some())
+        self.hub_above(path).is_some() || possible_names(path).any(|name| self.queue_or_topic(name).is_some())
     }
 
     /// The queues and topics; `None` where there is none.
@@ -388,11 +362,7 @@ impl Namespace {
     ///
     /// # Errors
     /// There is one of that name, or it is none that the service takes, or there is no such hub.
-    pub fn create_consumer_group(
-        &self,
-        hub: &str,
-        name: &str,
-    ) -> Result<Arc<ConsumerGroup>, EntityError> {
+    pub fn create_consumer_group(&self, hub: &str, name: &str) -> Result<Arc<ConsumerGroup>, EntityError> {
         self.entities.create_consumer_group(hub, name)
     }
 
@@ -413,29 +383,21 @@ impl Namespace {
                 continue;
             };
             let limits = partition.log().limits();
-            let bytes = limits
-                .bytes
-                .bytes()
-                .saturating_mul(hub.partitions().len() as u64);
-            self.pool
-                .fill(units::ByteSize::from_bytes(bytes), limits.largest_block());
+            let bytes = limits.bytes.bytes().saturating_mul(hub.partitions().len() as u64);
+            self.pool.fill(units::ByteSize::from_bytes(bytes), limits.largest_block());
         }
     }
 
     /// The progress of durable logs, which acknowledgements wait for; `None` where logs are in memory.
     #[must_use]
     pub fn watch_commits(&self) -> Option<CommitWatch> {
-        self.committer
-            .as_ref()
-            .map(|committer| committer.subscribe())
+        self.committer.as_ref().map(|committer| committer.subscribe())
     }
 
     /// What was done to keep events on the disk, since the start; `None` where they are in memory alone.
     #[must_use]
     pub fn storage_counters(&self) -> Option<StorageCounters> {
-        self.committer
-            .as_ref()
-            .map(|committer| committer.counters())
+        self.committer.as_ref().map(|committer| committer.counters())
     }
 
     /// Brings everything to the disk and takes no event any longer. To be called once, at the end; it blocks.
@@ -479,8 +441,7 @@ fn hubs_in_memory(
 ) -> Result<Vec<Arc<Hub>>, NamespaceError> {
     let hub = |(index, hub)| {
         let made = Hub::new(hub, pool, now);
-        made.map(Arc::new)
-            .map_err(|cause| NamespaceError::Hub { index, cause })
+        made.map(Arc::new).map_err(|cause| NamespaceError::Hub { index, cause })
     };
     declared.iter().enumerate().map(hub).collect()
 }
@@ -513,17 +474,11 @@ fn rules(config: &NamespaceConfig) -> Result<Vec<AuthorizationRule>, NamespaceEr
             }),
         }
     };
-    config
-        .authorization_rules
-        .iter()
-        .enumerate()
-        .map(rule)
-        .collect()
+    config.authorization_rules.iter().enumerate().map(rule).collect()
 }
 
 /// On the wire it is a number of milliseconds of 32 bits, and twice it has to be waited for.
-const IDLE_TIMEOUTS: RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+const IDLE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
 
 /// In bytes. Less than the smallest would cut off what clients put beside a payload.
 const LARGEST_MESSAGES: RangeInclusive<u64> = 64 * 1024..=100 * 1024 * 1024;
@@ -531,10 +486,7 @@ const LARGEST_MESSAGES: RangeInclusive<u64> = 64 * 1024..=100 * 1024 * 1024;
 /// `path` and its beginnings up to a slash, shortest first, as far as they are not too long for a name.
 fn possible_names(path: &str) -> impl Iterator<Item = &str> {
     let slashes = path.match_indices('/').map(|(slash, _)| slash);
-    slashes
-        .chain([path.len()])
-        .take_while(|end| *end <= LONGEST_NAME)
-        .map(|end| &path[..end])
+    slashes.chain([path.len()]).take_while(|end| *end <= LONGEST_NAME).map(|end| &path[..end])
 }
 
 /// The longest name that anything has, in bytes: those of queues and topics. Nothing longer is looked up, since a client
@@ -551,25 +503,19 @@ mod tests {
 
     #[test]
     fn hubs_are_found_whatever_the_case_and_beneath_a_path() {
-        let config =
-            NamespaceConfig::with_hubs(vec![HubConfig::new("Orders", 2), HubConfig::new("a/b", 1)]);
+        let config = NamespaceConfig::with_hubs(vec![HubConfig::new("Orders", 2), HubConfig::new("a/b", 1)]);
         let namespace = namespace(&config).unwrap();
         assert_eq!(namespace.hub("oRDERS").unwrap().name(), "Orders");
         assert!(namespace.hub("order").is_none());
-        for (path, name) in [
-            ("orders/Partitions/0", "Orders"),
-            ("ORDERS", "Orders"),
-            ("a/b/Partitions/0", "a/b"),
-        ] {
+        for (path, name) in
+            [("orders/Partitions/0", "Orders"), ("ORDERS", "Orders"), ("a/b/Partitions/0", "a/b")]
+        {
             assert_eq!(namespace.hub_above(path).unwrap().name(), name);
         }
         for path in ["", "/", "a", "a/", "a/c", "orders2/Partitions/0", "é/"] {
             assert!(namespace.hub_above(path).is_none(), "{path}");
         }
-        assert_eq!(
-            namespace.hub("orders").unwrap().created_at().milliseconds(),
-            77
-        );
+        assert_eq!(namespace.hub("orders").unwrap().created_at().milliseconds(), 77);
     }
 
     #[test]
@@ -581,41 +527,15 @@ mod tests {
             namespace(&config).unwrap_err()
         };
         assert!(namespace(&config).is_ok());
-        assert_eq!(
-            refusal(&|c| c.host.clear()),
-            NamespaceError::Host {
-                host: String::new()
-            }
-        );
-        assert_eq!(
-            refusal(&|c| c.authorization_rules.clear()),
-            NamespaceError::NoRule
-        );
+        assert_eq!(refusal(&|c| c.host.clear()), NamespaceError::Host { host: String::new() });
+        assert_eq!(refusal(&|c| c.authorization_rules.clear()), NamespaceError::NoRule);
         let empty = |field| NamespaceError::EmptyRule { index: 0, field };
-        assert_eq!(
-            refusal(&|c| c.authorization_rules[0].name.clear()),
-            empty("name")
-        );
-        assert_eq!(
-            refusal(&|c| c.authorization_rules[0].key = "".into()),
-            empty("key")
-        );
-        assert_eq!(
-            refusal(&|c| c.authorization_rules[0].rights.clear()),
-            empty("rights")
-        );
-        let repeated = NamespaceError::RepeatedHub {
-            index: 1,
-            name: "ONE".into(),
-        };
-        assert_eq!(
-            refusal(&|c| c.hubs.push(HubConfig::new("ONE", 1))),
-            repeated
-        );
-        let no_partition = NamespaceError::Hub {
-            index: 0,
-            cause: HubError::PartitionCount { count: 0 },
-        };
+        assert_eq!(refusal(&|c| c.authorization_rules[0].name.clear()), empty("name"));
+        assert_eq!(refusal(&|c| c.authorization_rules[0].key = "".into()), empty("key"));
+        assert_eq!(refusal(&|c| c.authorization_rules[0].rights.clear()), empty("rights"));
+        let repeated = NamespaceError::RepeatedHub { index: 1, name: "ONE".into() };
+        assert_eq!(refusal(&|c| c.hubs.push(HubConfig::new("ONE", 1))), repeated);
+        let no_partition = NamespaceError::Hub { index: 0, cause: HubError::PartitionCount { count: 0 } };
         assert_eq!(refusal(&|c| c.hubs[0].partitions = 0), no_partition);
     }
 
@@ -633,15 +553,9 @@ mod tests {
     fn a_short_configuration_gets_the_defaults_and_an_unknown_key_is_an_error() {
         let config: NamespaceConfig =
             serde_json::from_str(r#"{"hubs": [{"name": "one", "partitions": 2}]}"#).unwrap();
-        assert_eq!(
-            config,
-            NamespaceConfig::with_hubs(vec![HubConfig::new("one", 2)])
-        );
+        assert_eq!(config, NamespaceConfig::with_hubs(vec![HubConfig::new("one", 2)]));
         let text = serde_json::to_string(&config).unwrap();
-        assert_eq!(
-            serde_json::from_str::<NamespaceConfig>(&text).unwrap(),
-            config
-        );
+        assert_eq!(serde_json::from_str::<NamespaceConfig>(&text).unwrap(), config);
         let unknown = r#"{"hubs": [{"name": "one", "partitions": 2, "partitons": 3}]}"#;
         let error = serde_json::from_str::<NamespaceConfig>(unknown).unwrap_err();
         assert!(error.to_string().contains("partitons"), "{error}");
@@ -650,18 +564,9 @@ mod tests {
 
     #[test]
     fn many_partitions_are_declared_without_a_block_of_memory() {
-        let hubs = (0..10)
-            .map(|number| HubConfig::new(format!("hub{number}"), 1000))
-            .collect();
+        let hubs = (0..10).map(|number| HubConfig::new(format!("hub{number}"), 1000)).collect();
         let namespace = namespace(&NamespaceConfig::with_hubs(hubs)).unwrap();
-        assert_eq!(
-            namespace
-                .hubs()
-                .iter()
-                .map(|hub| hub.partitions().len())
-                .sum::<usize>(),
-            10_000
-        );
+        assert_eq!(namespace.hubs().iter().map(|hub| hub.partitions().len()).sum::<usize>(), 10_000);
         assert_eq!(namespace.counters(), CounterValues::default());
     }
 }

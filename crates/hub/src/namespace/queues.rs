@@ -21,8 +21,7 @@ pub(super) fn make(
     queues: &[QueueConfig],
     topics: &[TopicConfig],
 ) -> Result<(), MakeError> {
-    let mistake =
-        |path: String, reason: String| MakeError::Config(QueueConfigError { path, reason });
+    let mistake = |path: String, reason: String| MakeError::Config(QueueConfigError { path, reason });
     let failure = |path: String, cause: CreateError| match cause {
         CreateError::Journal(error) => MakeError::Journal(error.to_string()),
         cause => mistake(path, cause.to_string()),

@@ -139,17 +139,10 @@ impl Receivers {
     }
 
     /// Those whom `new` displaces. They find out why, but have not been told to look.
-    fn admit(
-        &self,
-        group: &str,
-        new: &Arc<Registration>,
-    ) -> Result<Vec<Arc<Registration>>, ReceiverRefused> {
+    fn admit(&self, group: &str, new: &Arc<Registration>) -> Result<Vec<Arc<Registration>>, ReceiverRefused> {
         let mut groups = self.lock();
         let Some(group) = groups.iter_mut().find(|known| known.name == group) else {
-            groups.push(Group {
-                name: group.to_owned(),
-                receivers: vec![Arc::clone(new)],
-            });
+            groups.push(Group { name: group.to_owned(), receivers: vec![Arc::clone(new)] });
             return Ok(Vec::new());
         };
         let displaced = group.make_room(new)?;
@@ -187,10 +180,7 @@ impl Receivers {
 impl Group {
     /// Takes out whoever has to go when `new` comes.
     fn make_room(&mut self, new: &Registration) -> Result<Vec<Arc<Registration>>, ReceiverRefused> {
-        let with_epoch = self
-            .receivers
-            .iter()
-            .find_map(|other| other.epoch.map(|epoch| (other, epoch)));
+        let with_epoch = self.receivers.iter().find_map(|other| other.epoch.map(|epoch| (other, epoch)));
         match (new.epoch, with_epoch) {
             (Some(epoch), Some((current, current_epoch))) if current_epoch > epoch => {
                 Err(ReceiverRefused::HigherEpoch {
@@ -204,9 +194,7 @@ impl Group {
             (None, Some((_, epoch))) => Err(ReceiverRefused::WithoutEpoch { epoch }),
             (None, None) if self.receivers.len() >= MAXIMUM_RECEIVERS => {
                 let names = self.receivers.iter().map(|other| other.name.clone());
-                Err(ReceiverRefused::TooMany {
-                    names: names.collect(),
-                })
+                Err(ReceiverRefused::TooMany { names: names.collect() })
             }
             (None, None) => Ok(Vec::new()),
         }
@@ -223,19 +211,13 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.receivers
-            .remove(&self.consumer_group, &self.registration);
+        self.receivers.remove(&self.consumer_group, &self.registration);
     }
 }
 
 impl fmt::Display for Displacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            new_name,
-            new_epoch,
-            name,
-            epoch,
-        } = self;
+        let Self { new_name, new_epoch, name, epoch } = self;
         let epoch = epoch.map_or_else(String::new, |epoch| epoch.to_string());
         write!(
             f,
@@ -264,10 +246,7 @@ mod tests {
 
     impl Partition {
         fn new() -> Self {
-            Self {
-                receivers: Arc::default(),
-                subscriber: Subscriber::new(),
-            }
+            Self { receivers: Arc::default(), subscriber: Subscriber::new() }
         }
 
         fn register(&self, group: &str, epoch: Option<i64>) -> Result<Receiver, ReceiverRefused> {
@@ -292,10 +271,7 @@ mod tests {
 
         fn reported(&self) -> Vec<u64> {
             let mut keys = Vec::new();
-            match self
-                .subscriber
-                .poll_ready(&mut Context::from_waker(Waker::noop()), &mut keys)
-            {
+            match self.subscriber.poll_ready(&mut Context::from_waker(Waker::noop()), &mut keys) {
                 Poll::Ready(()) | Poll::Pending => keys,
             }
         }
@@ -304,9 +280,7 @@ mod tests {
     #[test]
     fn an_epoch_that_is_not_lower_takes_over_and_the_other_hears_of_it() {
         let partition = Partition::new();
-        let first = partition
-            .register_named("g", Some(3), Some("first"), 7)
-            .unwrap();
+        let first = partition.register_named("g", Some(3), Some("first"), 7).unwrap();
         assert_eq!(first.displacement(), None);
         let second = partition.register_named("g", Some(3), None, 8).unwrap();
         assert_eq!(
@@ -326,15 +300,12 @@ mod tests {
         let high = partition.register("g", Some(2)).unwrap();
         let lower = partition.register("g", Some(1)).unwrap_err();
         assert!(
-            lower
-                .to_string()
-                .starts_with("Receiver 'nil' with a higher epoch '2' already exists. Receiver 'nil' with epoch 1 "),
+            lower.to_string().starts_with(
+                "Receiver 'nil' with a higher epoch '2' already exists. Receiver 'nil' with epoch 1 "
+            ),
             "{lower}"
         );
-        assert_eq!(
-            partition.register("g", None).unwrap_err(),
-            ReceiverRefused::WithoutEpoch { epoch: 2 }
-        );
+        assert_eq!(partition.register("g", None).unwrap_err(), ReceiverRefused::WithoutEpoch { epoch: 2 });
         assert_eq!(high.displacement(), None);
         drop(high);
         drop(partition.register("g", None).unwrap());
@@ -345,16 +316,11 @@ mod tests {
     #[test]
     fn an_epoch_displaces_everyone_without() {
         let partition = Partition::new();
-        let without: Vec<_> = (0..3)
-            .map(|_| partition.register("g", None).unwrap())
-            .collect();
+        let without: Vec<_> = (0..3).map(|_| partition.register("g", None).unwrap()).collect();
         let _with = partition.register("g", Some(0)).unwrap();
         for receiver in &without {
             let text = receiver.displacement().unwrap().to_string();
-            assert!(
-                text.contains("current receiver 'nil' with epoch ''"),
-                "{text}"
-            );
+            assert!(text.contains("current receiver 'nil' with epoch ''"), "{text}");
         }
         assert_eq!(partition.reported().len(), 3);
     }
@@ -365,10 +331,7 @@ mod tests {
         let first = partition.register("g", Some(1)).unwrap();
         let _second = partition.register("g", Some(1)).unwrap();
         drop(first);
-        assert_eq!(
-            partition.register("g", None).unwrap_err(),
-            ReceiverRefused::WithoutEpoch { epoch: 1 }
-        );
+        assert_eq!(partition.register("g", None).unwrap_err(), ReceiverRefused::WithoutEpoch { epoch: 1 });
     }
 
     #[test]

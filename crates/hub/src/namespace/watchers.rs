@@ -42,10 +42,7 @@ impl Watchers {
                 state.slots.len() - 1
             }
         };
-        Watch {
-            watchers: Arc::clone(self),
-            slot,
-        }
+        Watch { watchers: Arc::clone(self), slot }
     }
 
     /// Has everyone look.

@@ -79,9 +79,7 @@ impl Alarm {
             fine.set(cx.waker(), at);
             return Poll::Pending;
         }
-        let sleep = self
-            .coarse
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+        let sleep = self.coarse.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);
         }
@@ -97,13 +95,8 @@ impl Clock {
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared::default());
         let thread = Arc::clone(&shared);
-        thread::Builder::new()
-            .name("profile-clock".to_owned())
-            .spawn(move || thread.run())?;
-        Ok(Arc::new(Self {
-            shared,
-            count: AtomicU64::new(0),
-        }))
+        thread::Builder::new().name("profile-clock".to_owned()).spawn(move || thread.run())?;
+        Ok(Arc::new(Self { shared, count: AtomicU64::new(0) }))
     }
 }
 
@@ -123,9 +116,7 @@ impl Shared {
                 state = waited.unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let left = at
-                .into_std()
-                .saturating_duration_since(std::time::Instant::now());
+            let left = at.into_std().saturating_duration_since(std::time::Instant::now());
             if left.is_zero() {
                 let due = state.set.pop_first();
                 // Waking runs code of others, which may set an alarm.

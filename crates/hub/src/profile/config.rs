@@ -110,11 +110,7 @@ impl ProfileConfig {
     /// Whether it shapes nothing, so that no cost is due.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        *self
-            == Self {
-                seed: self.seed,
-                ..Self::default()
-            }
+        *self == Self { seed: self.seed, ..Self::default() }
     }
 
     /// The quota that applies: throughput units in figures, or the figures that are written.
@@ -124,14 +120,8 @@ impl ProfileConfig {
     pub fn effective_quota(&self) -> Result<QuotaConfig, ProfileError> {
         let Some(units) = self.throughput_units else {
             for (path, bytes) in [
-                (
-                    "profile.quota.ingress_bytes_per_s",
-                    self.quota.ingress_bytes_per_s,
-                ),
-                (
-                    "profile.quota.egress_bytes_per_s",
-                    self.quota.egress_bytes_per_s,
-                ),
+                ("profile.quota.ingress_bytes_per_s", self.quota.ingress_bytes_per_s),
+                ("profile.quota.egress_bytes_per_s", self.quota.egress_bytes_per_s),
             ] {
                 if bytes.is_some_and(|bytes| bytes.bytes() == 0) {
                     return Err(ProfileError {
@@ -188,12 +178,7 @@ impl ProfileConfig {
 impl FailureConfig {
     /// The ratios of what can happen to a send, which exclude one another.
     pub(super) fn per_send(&self) -> [f64; 4] {
-        [
-            self.send_ratio.0,
-            self.acknowledgement_ratio.0,
-            self.detach_ratio.0,
-            self.disconnect_ratio.0,
-        ]
+        [self.send_ratio.0, self.acknowledgement_ratio.0, self.detach_ratio.0, self.disconnect_ratio.0]
     }
 }
 
@@ -206,11 +191,7 @@ impl Ratio {
     /// # Errors
     /// It is below 0, above 1 or not a number.
     pub fn new(ratio: f64) -> Result<Self, RatioError> {
-        if (0.0..=1.0).contains(&ratio) {
-            Ok(Self(ratio))
-        } else {
-            Err(RatioError)
-        }
+        if (0.0..=1.0).contains(&ratio) { Ok(Self(ratio)) } else { Err(RatioError) }
     }
 
     /// The share as a number.
@@ -276,11 +257,7 @@ mod tests {
         assert!(empty.is_off());
         assert!(read(r#"{"seed": 9}"#).unwrap().is_off());
         assert!(!read(r#"{"round_trip": "2 ms"}"#).unwrap().is_off());
-        assert!(
-            !read(r#"{"failures": {"send_ratio": 0.1}}"#)
-                .unwrap()
-                .is_off()
-        );
+        assert!(!read(r#"{"failures": {"send_ratio": 0.1}}"#).unwrap().is_off());
     }
 
     #[test]
@@ -303,15 +280,9 @@ mod tests {
     fn throughput_units_are_a_quota() {
         let config = read(r#"{"throughput_units": 4}"#).unwrap();
         let quota = config.effective_quota().unwrap();
-        assert_eq!(
-            quota.ingress_bytes_per_s,
-            Some(ByteSize::from_bytes(4_000_000))
-        );
+        assert_eq!(quota.ingress_bytes_per_s, Some(ByteSize::from_bytes(4_000_000)));
         assert_eq!(quota.ingress_events_per_s, NonZeroU64::new(4_000));
-        assert_eq!(
-            quota.egress_bytes_per_s,
-            Some(ByteSize::from_bytes(8_000_000))
-        );
+        assert_eq!(quota.egress_bytes_per_s, Some(ByteSize::from_bytes(8_000_000)));
         assert_eq!(quota.egress_events_per_s, NonZeroU64::new(16_384));
     }
 
@@ -319,18 +290,9 @@ mod tests {
     fn contradictions_are_refused_with_their_key() {
         for (text, path) in [
             (r#"{"throughput_units": 0}"#, "profile.throughput_units"),
-            (
-                r#"{"throughput_units": 1, "quota": {"egress_events_per_s": 5}}"#,
-                "profile.quota",
-            ),
-            (
-                r#"{"quota": {"egress_bytes_per_s": "0 B"}}"#,
-                "profile.quota.egress_bytes_per_s",
-            ),
-            (
-                r#"{"failures": {"send_ratio": 0.7, "detach_ratio": 0.4}}"#,
-                "profile.failures",
-            ),
+            (r#"{"throughput_units": 1, "quota": {"egress_events_per_s": 5}}"#, "profile.quota"),
+            (r#"{"quota": {"egress_bytes_per_s": "0 B"}}"#, "profile.quota.egress_bytes_per_s"),
+            (r#"{"failures": {"send_ratio": 0.7, "detach_ratio": 0.4}}"#, "profile.failures"),
         ] {
             let error = read(text).unwrap().check().unwrap_err();
             assert_eq!(error.path, path);

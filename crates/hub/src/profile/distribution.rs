@@ -143,16 +143,12 @@ impl<'de> Deserialize<'de> for Distribution {
             type Value = Distribution;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "a duration such as `2 ms`, or a map such as `{median: 2 ms, p99: 20 ms}`",
-                )
+                f.write_str("a duration such as `2 ms`, or a map such as `{median: 2 ms, p99: 20 ms}`")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Distribution, E> {
                 let duration = units::duration::parse(text).map_err(E::custom)?;
-                Distribution::Constant(duration)
-                    .checked()
-                    .map_err(E::custom)
+                Distribution::Constant(duration).checked().map_err(E::custom)
             }
 
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<Distribution, E> {
@@ -188,13 +184,7 @@ struct Keys {
 
 impl Keys {
     fn distribution(self) -> Result<Distribution, DistributionError> {
-        let Self {
-            from,
-            to,
-            mean,
-            median,
-            p99,
-        } = self;
+        let Self { from, to, mean, median, p99 } = self;
         let distribution = match (from, to, mean, median, p99) {
             (Some(from), Some(to), None, None, None) => Distribution::Uniform { from, to },
             (None, None, Some(mean), None, None) => Distribution::Exponential { mean },
@@ -241,24 +231,9 @@ mod tests {
     fn each_law_is_read_from_its_keys_and_written_back() {
         for (text, expected) in [
             (r#""1500 us""#, Distribution::Constant(ms(3) / 2)),
-            (
-                r#"{"from":"1 ms","to":"3 ms"}"#,
-                Distribution::Uniform {
-                    from: ms(1),
-                    to: ms(3),
-                },
-            ),
-            (
-                r#"{"mean":"2 ms"}"#,
-                Distribution::Exponential { mean: ms(2) },
-            ),
-            (
-                r#"{"median":"2 ms","p99":"20 ms"}"#,
-                Distribution::LogNormal {
-                    median: ms(2),
-                    p99: ms(20),
-                },
-            ),
+            (r#"{"from":"1 ms","to":"3 ms"}"#, Distribution::Uniform { from: ms(1), to: ms(3) }),
+            (r#"{"mean":"2 ms"}"#, Distribution::Exponential { mean: ms(2) }),
+            (r#"{"median":"2 ms","p99":"20 ms"}"#, Distribution::LogNormal { median: ms(2), p99: ms(20) }),
         ] {
             assert_eq!(read(text), Ok(expected), "{text}");
             assert_eq!(serde_json::to_string(&expected).unwrap(), text);
@@ -270,23 +245,11 @@ mod tests {
         for (text, reason) in [
             (r#""5""#, "lacks its unit"),
             (r#""2 min""#, "at most 1 min"),
-            (
-                r#"{"from": "3 ms", "to": "1 ms"}"#,
-                "`to` must not be shorter",
-            ),
-            (
-                r#"{"median": "3 ms", "p99": "1 ms"}"#,
-                "`p99` must not be shorter",
-            ),
-            (
-                r#"{"median": "0 s", "p99": "1 ms"}"#,
-                "must be more than nothing",
-            ),
+            (r#"{"from": "3 ms", "to": "1 ms"}"#, "`to` must not be shorter"),
+            (r#"{"median": "3 ms", "p99": "1 ms"}"#, "`p99` must not be shorter"),
+            (r#"{"median": "0 s", "p99": "1 ms"}"#, "must be more than nothing"),
             (r#"{"median": "3 ms"}"#, "write a duration such as"),
-            (
-                r#"{"mean": "3 ms", "p99": "4 ms"}"#,
-                "write a duration such as",
-            ),
+            (r#"{"mean": "3 ms", "p99": "4 ms"}"#, "write a duration such as"),
             (r#"{}"#, "write a duration such as"),
             (r#"{"average": "3 ms"}"#, "unknown field `average`"),
             ("true", "expected a duration"),
@@ -298,18 +261,12 @@ mod tests {
 
     #[test]
     fn samples_follow_the_law_that_was_written() {
-        let log_normal = Distribution::LogNormal {
-            median: ms(2),
-            p99: ms(20),
-        };
+        let log_normal = Distribution::LogNormal { median: ms(2), p99: ms(20) };
         assert!((share(log_normal, ms(2)) - 0.5).abs() < 0.01);
         assert!((share(log_normal, ms(20)) - 0.99).abs() < 0.002);
         let exponential = Distribution::Exponential { mean: ms(2) };
         assert!((share(exponential, ms(2)) - (1.0 - (-1.0_f64).exp())).abs() < 0.01);
-        let uniform = Distribution::Uniform {
-            from: ms(1),
-            to: ms(3),
-        };
+        let uniform = Distribution::Uniform { from: ms(1), to: ms(3) };
         assert!((share(uniform, ms(2)) - 0.5).abs() < 0.01);
         assert!(share(uniform, ms(1)) < 0.001 && share(uniform, ms(3)) > 0.999);
         assert!(share(Distribution::Constant(ms(2)), ms(2)) > 0.999);
@@ -317,10 +274,7 @@ mod tests {
 
     #[test]
     fn the_wildest_tail_has_an_end() {
-        let wild = Distribution::LogNormal {
-            median: Duration::from_nanos(1),
-            p99: Distribution::LONGEST,
-        };
+        let wild = Distribution::LogNormal { median: Duration::from_nanos(1), p99: Distribution::LONGEST };
         let mut random = Random::from_seed(3);
         assert!((0..100_000).all(|_| wild.sample(&mut random) <= LONGEST_SAMPLE));
     }

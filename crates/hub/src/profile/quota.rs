@@ -36,10 +36,7 @@ impl Quota {
             })
         };
         Self {
-            ingress: account(
-                bytes(config.ingress_bytes_per_s),
-                config.ingress_events_per_s,
-            ),
+            ingress: account(bytes(config.ingress_bytes_per_s), config.ingress_events_per_s),
             egress: account(bytes(config.egress_bytes_per_s), config.egress_events_per_s),
         }
     }
@@ -69,11 +66,7 @@ impl Quota {
         let mut account = lock(self.egress.as_ref()?);
         account.fill(now);
         let debts = [&account.bytes, &account.events];
-        let debt = debts
-            .into_iter()
-            .flatten()
-            .filter_map(TokenBucket::debt)
-            .max()?;
+        let debt = debts.into_iter().flatten().filter_map(TokenBucket::debt).max()?;
         Some(now + debt)
     }
 

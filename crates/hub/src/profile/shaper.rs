@@ -131,9 +131,7 @@ impl ServiceProfile {
     fn clock(&self) -> Option<&Arc<Clock>> {
         let start = || {
             Clock::start()
-                .inspect_err(
-                    |error| tracing::warn!(%error, "delays are rounded up to whole milliseconds"),
-                )
+                .inspect_err(|error| tracing::warn!(%error, "delays are rounded up to whole milliseconds"))
                 .ok()
         };
         self.clock.get_or_init(start).as_ref()
@@ -185,9 +183,7 @@ impl Shaper {
             }
             Fate::Detach => {
                 ProfileCounters::add(&counters.detached_links, 1);
-                return Admission::Detach {
-                    error: detach_forced(),
-                };
+                return Admission::Detach { error: detach_forced() };
             }
             Fate::Succeed | Fate::LoseAcknowledgement | Fate::Disconnect => {}
         }
@@ -247,11 +243,7 @@ impl Shaper {
 
     /// Ready when one of the connection's `receivers` (their count) is to be detached: which one, and what the client
     /// is told. Otherwise the task is woken when it is time to ask again.
-    pub fn poll_detachment(
-        &mut self,
-        cx: &mut Context<'_>,
-        receivers: usize,
-    ) -> Poll<(usize, Error)> {
+    pub fn poll_detachment(&mut self, cx: &mut Context<'_>, receivers: usize) -> Poll<(usize, Error)> {
         let Some(rate) = self.profile.config.failures.receiver_detach_per_s else {
             return Poll::Pending;
         };
@@ -310,12 +302,7 @@ impl Fate {
     /// One draw decides: the ratios lie side by side between 0 and 1.
     fn draw(random: &mut Random, ratios: [f64; 4]) -> Self {
         let mut left = random.unit();
-        let fates = [
-            Self::Fail,
-            Self::LoseAcknowledgement,
-            Self::Detach,
-            Self::Disconnect,
-        ];
+        let fates = [Self::Fail, Self::LoseAcknowledgement, Self::Detach, Self::Disconnect];
         for (fate, ratio) in fates.into_iter().zip(ratios) {
             if left < ratio {
                 return fate;
@@ -359,19 +346,13 @@ fn throttled(host: &str) -> Error {
 
 #[cold]
 fn detach_forced() -> Error {
-    injected(
-        ErrorCondition::DETACH_FORCED,
-        "The link is detached by the service.",
-    )
+    injected(ErrorCondition::DETACH_FORCED, "The link is detached by the service.")
 }
 
 /// A failure on purpose says so, lest someone look for its cause.
 #[cold]
 fn injected(condition: ErrorCondition, text: &str) -> Error {
-    Error::new(
-        condition,
-        format!("{text} (Injected by the service profile.)"),
-    )
+    Error::new(condition, format!("{text} (Injected by the service profile.)"))
 }
 
 /// Longer than any connection lives: 10 years.
@@ -386,9 +367,7 @@ mod tests {
     use crate::profile::{FailureConfig, QuotaConfig, Ratio};
 
     fn profile(config: &ProfileConfig) -> Arc<ServiceProfile> {
-        ServiceProfile::new(config, "localhost")
-            .unwrap()
-            .expect("the profile is not off")
+        ServiceProfile::new(config, "localhost").unwrap().expect("the profile is not off")
     }
 
     fn failing(seed: u64) -> ProfileConfig {
@@ -440,9 +419,7 @@ mod tests {
         let mut shaper = Shaper::new(&profile, None);
         let fates = fates(&mut shaper, 10_000);
         let counters = profile.counters();
-        let accepted = fates
-            .iter()
-            .filter(|fate| matches!(fate, Admission::Accept { .. }));
+        let accepted = fates.iter().filter(|fate| matches!(fate, Admission::Accept { .. }));
         let counts = [
             counters.failed_sends,
             counters.unacknowledged_sends,
@@ -451,19 +428,13 @@ mod tests {
         ];
         assert_eq!(counts.iter().sum::<u64>() + accepted.count() as u64, 10_000);
         // Six standard deviations of a binomial count.
-        assert!(
-            counts.iter().all(|count| count.abs_diff(1_000) < 180),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|count| count.abs_diff(1_000) < 180), "{counts:?}");
     }
 
     #[tokio::test]
     async fn the_quota_counts_the_events_in_a_batch_and_the_bytes_of_its_message() {
         let config = ProfileConfig {
-            quota: QuotaConfig {
-                ingress_events_per_s: NonZeroU64::new(5),
-                ..QuotaConfig::default()
-            },
+            quota: QuotaConfig { ingress_events_per_s: NonZeroU64::new(5), ..QuotaConfig::default() },
             ..ProfileConfig::default()
         };
         let profile = profile(&config);
@@ -477,11 +448,7 @@ mod tests {
         };
         assert_eq!(error.condition, ErrorCondition::SERVER_BUSY);
         let counters = profile.counters();
-        let throttled = (
-            counters.throttled_sends,
-            counters.throttled_events,
-            counters.throttled_bytes,
-        );
+        let throttled = (counters.throttled_sends, counters.throttled_events, counters.throttled_bytes);
         assert_eq!(throttled, (1, 3, 18));
         // What is no batch is one event, whatever it looks like.
         for _ in 0..2 {
@@ -493,10 +460,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn readers_get_the_rate_and_one_second_to_begin_with() {
         let config = ProfileConfig {
-            quota: QuotaConfig {
-                egress_events_per_s: NonZeroU64::new(1_000),
-                ..QuotaConfig::default()
-            },
+            quota: QuotaConfig { egress_events_per_s: NonZeroU64::new(1_000), ..QuotaConfig::default() },
             ..ProfileConfig::default()
         };
         let profile = profile(&config);

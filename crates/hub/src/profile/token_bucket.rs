@@ -18,11 +18,7 @@ pub(super) struct TokenBucket {
 
 impl TokenBucket {
     pub(super) const fn new(rate_per_s: u64) -> Self {
-        Self {
-            rate_per_s,
-            level: rate_per_s as i128 * BILLION,
-            filled_at: None,
-        }
+        Self { rate_per_s, level: rate_per_s as i128 * BILLION, filled_at: None }
     }
 
     /// Lets in what has come up to `now`. A `now` before an earlier one changes nothing.

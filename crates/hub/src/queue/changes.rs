@@ -47,34 +47,16 @@ pub(super) enum Change {
     /// These are gone.
     Removed { queue: u32, first: u64, last: u64 },
     /// These stand otherwise.
-    Changed {
-        queue: u32,
-        sequence_number: u64,
-        stage: Stage,
-        delivery_count: u32,
-    },
+    Changed { queue: u32, sequence_number: u64, stage: Stage, delivery_count: u32 },
     /// A session has this state.
-    SessionState {
-        queue: u32,
-        id: Arc<str>,
-        state: Option<Box<[u8]>>,
-        set_at: i64,
-    },
+    SessionState { queue: u32, id: Arc<str>, state: Option<Box<[u8]>>, set_at: i64 },
     /// This identifier was seen.
-    Seen {
-        queue: u32,
-        time: i64,
-        digest: MessageIdDigest,
-        sequence_number: u64,
-    },
+    Seen { queue: u32, time: i64, digest: MessageIdDigest, sequence_number: u64 },
     /// No number before this one is given again.
     NextNumber { queue: u32, sequence_number: u64 },
     /// Clients have changed the rules of a subscription, for which the configuration says what has this digest; or what they
     /// have changed counts no longer.
-    RulesKept {
-        queue: u32,
-        configured: Option<RulesDigest>,
-    },
+    RulesKept { queue: u32, configured: Option<RulesDigest> },
     /// A subscription has this rule, encoded.
     RulePut { queue: u32, rule: Box<[u8]> },
     /// It has none of this name any longer.
@@ -86,10 +68,7 @@ pub(super) enum Change {
 impl Effects {
     pub(super) fn new(are_changes_kept: bool) -> Self {
         Self {
-            changes: Changes {
-                are_kept: are_changes_kept,
-                list: Vec::new(),
-            },
+            changes: Changes { are_kept: are_changes_kept, list: Vec::new() },
             dead_letters: Vec::new(),
             due: Vec::new(),
             wakers: Wakers::default(),
@@ -103,20 +82,14 @@ impl Changes {
         if !self.are_kept {
             return;
         }
-        if let Some(Change::Put {
-            queue: of, last, ..
-        }) = self.list.last_mut()
+        if let Some(Change::Put { queue: of, last, .. }) = self.list.last_mut()
             && *of == queue
             && *last + 1 == sequence_number
         {
             *last = sequence_number;
             return;
         }
-        self.list.push(Change::Put {
-            queue,
-            first: sequence_number,
-            last: sequence_number,
-        });
+        self.list.push(Change::Put { queue, first: sequence_number, last: sequence_number });
     }
 
     #[inline]
@@ -124,20 +97,14 @@ impl Changes {
         if !self.are_kept {
             return;
         }
-        if let Some(Change::Removed {
-            queue: of, last, ..
-        }) = self.list.last_mut()
+        if let Some(Change::Removed { queue: of, last, .. }) = self.list.last_mut()
             && *of == queue
             && *last + 1 == sequence_number
         {
             *last = sequence_number;
             return;
         }
-        self.list.push(Change::Removed {
-            queue,
-            first: sequence_number,
-            last: sequence_number,
-        });
+        self.list.push(Change::Removed { queue, first: sequence_number, last: sequence_number });
     }
 
     #[inline]

@@ -17,11 +17,7 @@ pub(super) struct Deadlines {
 
 impl Default for Deadlines {
     fn default() -> Self {
-        Self {
-            planned: AtomicI64::new(NEVER),
-            is_earlier: AtomicBool::new(false),
-            waker: Mutex::default(),
-        }
+        Self { planned: AtomicI64::new(NEVER), is_earlier: AtomicBool::new(false), waker: Mutex::default() }
     }
 }
 

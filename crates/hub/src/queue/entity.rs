@@ -55,17 +55,8 @@ pub(super) struct EntityState {
 }
 
 impl Entity {
-    pub(super) fn new(
-        state: EntityState,
-        status: EntityStatus,
-        deadlines: Arc<Deadlines>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::new(state),
-            deadlines,
-            status,
-            tells_forwarder: AtomicBool::new(true),
-        })
+    pub(super) fn new(state: EntityState, status: EntityStatus, deadlines: Arc<Deadlines>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(state), deadlines, status, tells_forwarder: AtomicBool::new(true) })
     }
 
     /// Does what is due, then `work`, and makes it whole. The commit is that of all of it.
@@ -181,12 +172,7 @@ impl EntityState {
     pub(super) fn keep_in(&mut self, journal: Journal) {
         self.journal = Some(journal);
         self.effects = Effects::new(true);
-        self.next_deadline = self
-            .queues
-            .iter()
-            .map(QueueState::next_deadline)
-            .min()
-            .unwrap_or(NEVER);
+        self.next_deadline = self.queues.iter().map(QueueState::next_deadline).min().unwrap_or(NEVER);
     }
 
     /// Why nothing can be done at present, if it can't.
@@ -200,12 +186,7 @@ impl EntityState {
         let Some(journal) = &mut self.journal else {
             return Ok(CommitNumber::DONE);
         };
-        let commit = journal.write(
-            now,
-            &mut self.queues,
-            &self.rules,
-            &mut self.effects.changes,
-        )?;
+        let commit = journal.write(now, &mut self.queues, &self.rules, &mut self.effects.changes)?;
         if journal.is_untidy() {
             self.next_deadline = self.next_deadline.min(now.saturating_add(TIDY_MS));
         }
@@ -217,9 +198,7 @@ impl EntityState {
 
     /// Whether messages wait that go on to another entity.
     fn has_something_to_forward(&self) -> bool {
-        self.queues
-            .iter()
-            .any(|queue| queue.ledger.policy.forwards && queue.ledger.count(Stage::Ready) > 0)
+        self.queues.iter().any(|queue| queue.ledger.policy.forwards && queue.ledger.count(Stage::Ready) > 0)
     }
 
     /// When something is due next.

@@ -22,9 +22,7 @@ pub enum QueueError {
     #[error("the batch is longer than any batch can be")]
     TooLong,
     /// Settling would give a message more application properties than any may have: `amqp:link:message-size-exceeded`.
-    #[error(
-        "the application properties of the message would be longer than {PROPERTIES_MAX} bytes"
-    )]
+    #[error("the application properties of the message would be longer than {PROPERTIES_MAX} bytes")]
     PropertiesTooLong,
     /// The messages of a request are too many for one answer: `amqp:link:message-size-exceeded`.
     #[error("the messages are longer than {0} together; ask for fewer of them at once")]

@@ -42,24 +42,17 @@ impl Forwarder {
         let own = options.forward_to.clone().map(|to| (Arc::clone(queue), to));
         let to = options.forward_dead_lettered_messages_to.clone();
         let dead_letters = queue.dead_letters().cloned().zip(to);
-        own.into_iter()
-            .chain(dead_letters)
-            .map(|(source, target)| Self {
-                source,
-                target,
-                under_way: Vec::new(),
-                batch: BATCH,
-                deliveries: Deliveries::new(),
-            })
+        own.into_iter().chain(dead_letters).map(|(source, target)| Self {
+            source,
+            target,
+            under_way: Vec::new(),
+            batch: BATCH,
+            deliveries: Deliveries::new(),
+        })
     }
 
     /// Takes everything on that can be. When to try again, in milliseconds.
-    pub(super) fn run(
-        &mut self,
-        store: &QueueStore,
-        committer: Option<&Committer>,
-        now: UnixTime,
-    ) -> i64 {
+    pub(super) fn run(&mut self, store: &QueueStore, committer: Option<&Committer>, now: UnixTime) -> i64 {
         let again = now.milliseconds();
         self.complete(committer, now);
         let source = Arc::clone(&self.source);
@@ -89,11 +82,7 @@ impl Forwarder {
     ) -> Result<usize, QueueError> {
         let mut deliveries = std::mem::take(&mut self.deliveries);
         deliveries.clear();
-        let wanted = Wanted {
-            mode: ReceiveMode::PeekLock,
-            messages: self.batch,
-            bytes: BATCH_BYTES,
-        };
+        let wanted = Wanted { mode: ReceiveMode::PeekLock, messages: self.batch, bytes: BATCH_BYTES };
         let place = self.source.place;
         self.source.entity.operate(now, |state, now| {
             state.queues[place].receive(now, wanted, &mut deliveries, &mut state.effects);
@@ -141,17 +130,10 @@ impl Forwarder {
     }
 
     /// Moves messages to where those are that can't be forwarded.
-    fn give_up(
-        &self,
-        now: UnixTime,
-        tokens: &[LockToken],
-        texts: (&str, &str),
-    ) -> Result<(), QueueError> {
+    fn give_up(&self, now: UnixTime, tokens: &[LockToken], texts: (&str, &str)) -> Result<(), QueueError> {
         let place = self.source.place;
         let ((), _commit) = self.source.entity.operate(now, |state, now| {
-            let EntityState {
-                queues, effects, ..
-            } = state;
+            let EntityState { queues, effects, .. } = state;
             queues[place].refuse_forwarding(now, tokens, texts, effects);
             Ok(())
         })?;
@@ -164,9 +146,7 @@ impl Forwarder {
         now: UnixTime,
         deliveries: &Deliveries,
     ) -> Result<Enqueued, QueueError> {
-        let target = store
-            .entity(&self.target)
-            .ok_or(QueueError::SendingNotAllowed)?;
+        let target = store.entity(&self.target).ok_or(QueueError::SendingNotAllowed)?;
         let going: Vec<(u8, Delivery<'_>)> = deliveries
             .heads
             .iter()
@@ -174,14 +154,8 @@ impl Forwarder {
             .zip(deliveries.iter())
             .filter(|(hops, _)| *hops < MAXIMUM_HOPS)
             .collect();
-        let identities: Vec<Identity> = going
-            .iter()
-            .map(|(_, delivery)| identity(*delivery))
-            .collect();
-        let sections: Vec<[&[u8]; 1]> = going
-            .iter()
-            .map(|(_, delivery)| [delivery.sections])
-            .collect();
+        let identities: Vec<Identity> = going.iter().map(|(_, delivery)| identity(*delivery)).collect();
+        let sections: Vec<[&[u8]; 1]> = going.iter().map(|(_, delivery)| [delivery.sections]).collect();
         let messages: Vec<NewMessage<'_>> = going
             .iter()
             .zip(&identities)

@@ -18,11 +18,7 @@ pub(super) type MessageIdDigest = Md5;
 
 impl History {
     pub(super) fn new(window_ms: i64) -> Self {
-        Self {
-            window_ms,
-            numbers: HashMap::new(),
-            order: VecDeque::new(),
-        }
+        Self { window_ms, numbers: HashMap::new(), order: VecDeque::new() }
     }
 
     /// Forgets what is older than the window.

@@ -176,8 +176,7 @@ impl Ledger {
             slot.delivery_count = slot.delivery_count.saturating_add(1);
             if slot.delivery_count >= self.policy.maximum_delivery_count {
                 let count = slot.delivery_count;
-                let description =
-                    format!("Message could not be consumed after {count} delivery attempts.");
+                let description = format!("Message could not be consumed after {count} delivery attempts.");
                 let reason = (MAXIMUM_DELIVERY_COUNT_EXCEEDED, &*description);
                 self.dead_letter(page, place, reason, &[], effects);
                 return;
@@ -247,12 +246,7 @@ impl Ledger {
     }
 
     /// Removes a message and returns it.
-    pub(super) fn take(
-        &mut self,
-        page: &mut Page,
-        place: Place,
-        effects: &mut Effects,
-    ) -> Departed {
+    pub(super) fn take(&mut self, page: &mut Page, place: Place, effects: &mut Effects) -> Departed {
         let slot = *page.slot(place.position);
         let bytes = page.bytes(&slot).share();
         let session = self.sessions.get(slot.session);
@@ -319,22 +313,14 @@ impl Ledger {
         let mut departed = self.take(page, place, effects);
         departed.to = to;
         let text = |text: &str| {
-            let end = text
-                .char_indices()
-                .nth(REASON_MAX)
-                .map_or(text.len(), |(end, _)| end);
+            let end = text.char_indices().nth(REASON_MAX).map_or(text.len(), |(end, _)| end);
             Value::String(text[..end].to_owned())
         };
         let own = [(REASON, text(reason)), (DESCRIPTION, text(description))];
-        let own = own
-            .iter()
-            .filter(|(_, value)| value.as_text() != Some(""))
-            .map(|(name, value)| (*name, value));
-        let all: Vec<(&str, &Value)> = properties
-            .iter()
-            .map(|(name, value)| (name.as_str(), value))
-            .chain(own)
-            .collect();
+        let own =
+            own.iter().filter(|(_, value)| value.as_text() != Some("")).map(|(name, value)| (*name, value));
+        let all: Vec<(&str, &Value)> =
+            properties.iter().map(|(name, value)| (name.as_str(), value)).chain(own).collect();
         let annotations_length = departed.slot.annotations_length;
         departed.bytes = with_properties(&departed.bytes, annotations_length, &all);
         effects.dead_letters.push(departed);
@@ -353,10 +339,8 @@ impl Ledger {
         }
         let slot = *page.slot(place.position);
         let bytes = page.bytes(&slot).share();
-        let all: Vec<(&str, &Value)> = properties
-            .iter()
-            .map(|(name, value)| (name.as_str(), value))
-            .collect();
+        let all: Vec<(&str, &Value)> =
+            properties.iter().map(|(name, value)| (name.as_str(), value)).collect();
         let bytes: Bytes = with_properties(&bytes, slot.annotations_length, &all);
         page.replace_bytes(place.position, slot.annotations_length, bytes);
         self.bytes = self.bytes - slot.size() + page.slot(place.position).size();
@@ -370,10 +354,7 @@ impl Ledger {
         effects: &mut Effects,
         change: impl FnOnce(&mut super::sessions::Session),
     ) {
-        let had = self
-            .sessions
-            .get(place)
-            .map_or(0, |session| session.ready.len());
+        let had = self.sessions.get(place).map_or(0, |session| session.ready.len());
         let has_become_acceptable = self.sessions.change(place, change);
         if has_become_acceptable {
             self.waiters.session_acceptable(&mut effects.wakers);
@@ -398,11 +379,7 @@ impl Ledger {
             let session = sessions.get(place);
             session.map_or(0, super::sessions::Session::state_size)
         };
-        let Some(id) = self
-            .sessions
-            .get(place)
-            .map(|session| Arc::clone(&session.id))
-        else {
+        let Some(id) = self.sessions.get(place).map(|session| Arc::clone(&session.id)) else {
             return;
         };
         let before = size(&self.sessions);
@@ -412,12 +389,7 @@ impl Ledger {
             session.state_set_at = set_at;
         });
         self.bytes = self.bytes - before + size(&self.sessions);
-        effects.changes.push(Change::SessionState {
-            queue: self.queue,
-            id,
-            state,
-            set_at,
-        });
+        effects.changes.push(Change::SessionState { queue: self.queue, id, state, set_at });
     }
 
     /// Tells the waiters what has come since the last time.

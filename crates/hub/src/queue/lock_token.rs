@@ -24,10 +24,7 @@ impl LockToken {
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         let bits = u128::from_be_bytes(bytes);
-        Self {
-            sequence_number: (bits >> 64) as u64,
-            nonce: bits as u64,
-        }
+        Self { sequence_number: (bits >> 64) as u64, nonce: bits as u64 }
     }
 
     /// Its bytes, in the order in which a UUID is printed.
@@ -50,10 +47,7 @@ mod tests {
 
     #[test]
     fn a_token_reads_back_from_its_bytes_and_prints_no_secret() {
-        let token = LockToken {
-            sequence_number: 0x0102_0304_0506_0708,
-            nonce: 0x1112_1314_1516_1718,
-        };
+        let token = LockToken { sequence_number: 0x0102_0304_0506_0708, nonce: 0x1112_1314_1516_1718 };
         let bytes = token.to_bytes();
         assert_eq!(bytes[..2], [1, 2]);
         assert_eq!(bytes[8..10], [0x11, 0x12]);

@@ -199,10 +199,7 @@ impl DeliveryHead {
 
     fn lock(&self) -> Option<Lock> {
         (self.nonce != 0).then_some(Lock {
-            token: LockToken {
-                sequence_number: self.sequence_number,
-                nonce: self.nonce,
-            },
+            token: LockToken { sequence_number: self.sequence_number, nonce: self.nonce },
             until: UnixTime::from_milliseconds(self.locked_until),
         })
     }

@@ -23,10 +23,7 @@ mod options;
 mod page;
 mod pages;
 mod properties;
-#[expect(
-    clippy::module_inception,
-    reason = "the noun of the file is that of the folder"
-)]
+#[expect(clippy::module_inception, reason = "the noun of the file is that of the folder")]
 mod queue;
 mod queue_store;
 mod requests;

@@ -187,10 +187,7 @@ impl Page {
 
     /// When a message needs attention next, by looking at all of them.
     pub(super) fn next_deadline(&self) -> i64 {
-        self.positions()
-            .map(|position| self.slot(position).deadline())
-            .min()
-            .unwrap_or(NEVER)
+        self.positions().map(|position| self.slot(position).deadline()).min().unwrap_or(NEVER)
     }
 
     /// Whether so much has gone that the rest should be written anew.
@@ -257,9 +254,7 @@ impl Page {
 
     /// Looks again for the oldest record.
     pub(super) fn renew_oldest_record(&mut self) {
-        let records = self
-            .positions()
-            .filter_map(|position| self.record(position));
+        let records = self.positions().filter_map(|position| self.record(position));
         self.oldest_record = records.min().unwrap_or(u64::MAX);
     }
 
@@ -352,15 +347,9 @@ impl Slot {
 impl Stage {
     /// The stage of a code.
     pub(super) fn of(code: u8) -> Option<Self> {
-        [
-            Self::Ready,
-            Self::Locked,
-            Self::Deferred,
-            Self::DeferredLocked,
-            Self::Scheduled,
-        ]
-        .into_iter()
-        .find(|stage| *stage as u8 == code)
+        [Self::Ready, Self::Locked, Self::Deferred, Self::DeferredLocked, Self::Scheduled]
+            .into_iter()
+            .find(|stage| *stage as u8 == code)
     }
 
     /// What it is once it is not locked (any more).
@@ -382,9 +371,9 @@ impl Payload<'_> {
     #[inline]
     pub(super) fn length(&self) -> usize {
         match self {
-            Self::Pieces(annotations, sections) => sections
-                .iter()
-                .fold(annotations.len(), |sum, section| sum + section.len()),
+            Self::Pieces(annotations, sections) => {
+                sections.iter().fold(annotations.len(), |sum, section| sum + section.len())
+            }
             Self::Whole(bytes) => bytes.len(),
         }
     }

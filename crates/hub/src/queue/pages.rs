@@ -19,10 +19,7 @@ pub(super) struct Pages {
     /// The pages that have to be looked at, and when.
     deadlines: BTreeSet<(i64, u64)>,
     /// Emptied pages that are used again.
-    #[expect(
-        clippy::vec_box,
-        reason = "they move to and from other places as they are"
-    )]
+    #[expect(clippy::vec_box, reason = "they move to and from other places as they are")]
     spare: Vec<Box<Page>>,
     /// The page that became sparse last. It is compacted if it still is when the next one does: most are empty by then.
     sparse: u64,
@@ -77,13 +74,7 @@ impl Pages {
     }
 
     /// Adds a message under a number that is not below the next one. For recovery.
-    pub(super) fn push_at(
-        &mut self,
-        sequence_number: u64,
-        slot: Slot,
-        payload: Payload<'_>,
-        is_ready: bool,
-    ) {
+    pub(super) fn push_at(&mut self, sequence_number: u64, slot: Slot, payload: Payload<'_>, is_ready: bool) {
         self.skip_to(sequence_number);
         self.push(slot, payload, is_ready);
     }
@@ -110,11 +101,7 @@ impl Pages {
 
     /// Has `change` change the page of this number, if there is one, and keeps the sets in order.
     #[inline]
-    pub(super) fn change<R>(
-        &mut self,
-        number: u64,
-        change: impl FnOnce(&mut Page) -> R,
-    ) -> Option<R> {
+    pub(super) fn change<R>(&mut self, number: u64, change: impl FnOnce(&mut Page) -> R) -> Option<R> {
         let is_last = number == split(self.next_sequence_number).0;
         let page = match is_last {
             true => self.last.as_mut()?,
@@ -168,10 +155,7 @@ impl Pages {
     /// The pages from this number on, in order.
     pub(super) fn from(&self, number: u64) -> impl Iterator<Item = (u64, &Page)> {
         let last = split(self.next_sequence_number).0;
-        let complete = self
-            .complete
-            .range(number..)
-            .map(|(number, page)| (*number, &**page));
+        let complete = self.complete.range(number..).map(|(number, page)| (*number, &**page));
         let last = self.last.as_deref().map(|page| (last, page));
         complete.chain(last.filter(move |(last, _)| *last >= number))
     }

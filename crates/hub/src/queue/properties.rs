@@ -44,10 +44,7 @@ pub(super) fn fit(
         return true;
     }
     // Those that are replaced take no more room.
-    let all: Vec<(&str, &Value)> = properties
-        .iter()
-        .map(|(name, value)| (name.as_str(), value))
-        .collect();
+    let all: Vec<(&str, &Value)> = properties.iter().map(|(name, value)| (name.as_str(), value)).collect();
     let set = with_properties(bytes, annotations_length, &all);
     Sections::new(&set[annotations_length.into()..])
         .filter_map(Result::ok)
@@ -60,17 +57,13 @@ fn rewritten(
     sections: &[u8],
     properties: &[(&str, &Value)],
 ) -> Result<Vec<u8>, DecodeError> {
-    let present = MessageView::parse(sections)?
-        .application_properties()?
-        .entries()?;
+    let present = MessageView::parse(sections)?.application_properties()?.entries()?;
     let is_set = |key: &str| properties.iter().any(|(name, _)| *name == key);
     let kept = present
         .iter()
         .filter(|(key, _)| !is_set(key.as_str()))
         .map(|(key, value)| (key.as_str(), value.clone()));
-    let set = properties
-        .iter()
-        .map(|(name, value)| (*name, (*value).clone()));
+    let set = properties.iter().map(|(name, value)| (*name, (*value).clone()));
     let all: Vec<(&str, Value)> = kept.chain(set).collect();
     let mut out = Vec::with_capacity(annotations.len() + sections.len() + ROOM);
     out.extend_from_slice(annotations);
@@ -112,11 +105,7 @@ mod tests {
 
     fn message(application: &[(&str, Value)]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Properties {
-            message_id: Some("m".into()),
-            ..Properties::default()
-        }
-        .encode(&mut bytes);
+        Properties { message_id: Some("m".into()), ..Properties::default() }.encode(&mut bytes);
         if !application.is_empty() {
             encode::application_properties(&mut bytes, application);
         }
@@ -129,16 +118,8 @@ mod tests {
         let annotations = b"12345";
         let sections = message(&[("a", Value::Int(1)), ("b", Value::Int(2))]);
         let bytes = Bytes::from([&annotations[..], &sections].concat());
-        let set = with_properties(
-            &bytes,
-            5,
-            &[("b", &Value::Int(3)), ("c", &Value::Boolean(true))],
-        );
-        let expected = message(&[
-            ("a", Value::Int(1)),
-            ("b", Value::Int(3)),
-            ("c", Value::Boolean(true)),
-        ]);
+        let set = with_properties(&bytes, 5, &[("b", &Value::Int(3)), ("c", &Value::Boolean(true))]);
+        let expected = message(&[("a", Value::Int(1)), ("b", Value::Int(3)), ("c", Value::Boolean(true))]);
         assert_eq!(set, [&annotations[..], &expected].concat());
     }
 

@@ -134,40 +134,22 @@ impl Queue {
     /// [`Full`](QueueError::Full), [`TooLong`](QueueError::TooLong),
     /// [`SessionIdMissing`](QueueError::SessionIdMissing), [`SendingNotAllowed`](QueueError::SendingNotAllowed),
     /// [`Disabled`](QueueError::Disabled) or [`Unavailable`](QueueError::Unavailable).
-    pub fn enqueue(
-        &self,
-        now: UnixTime,
-        messages: &[NewMessage<'_>],
-    ) -> Result<Enqueued, QueueError> {
+    pub fn enqueue(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Enqueued, QueueError> {
         self.check_sending()?;
-        let (sent, commit) = self
-            .entity
-            .operate(now, |state, now| state.send(now, messages, None))?;
-        Ok(Enqueued {
-            count: sent.count,
-            duplicates: sent.duplicates,
-            commit,
-        })
+        let (sent, commit) = self.entity.operate(now, |state, now| state.send(now, messages, None))?;
+        Ok(Enqueued { count: sent.count, duplicates: sent.duplicates, commit })
     }
 
     /// As [`enqueue`](Self::enqueue), and tells the numbers. A duplicate gets the number of the message before it.
     ///
     /// # Errors
     /// As [`enqueue`](Self::enqueue).
-    pub fn schedule(
-        &self,
-        now: UnixTime,
-        messages: &[NewMessage<'_>],
-    ) -> Result<Scheduled, QueueError> {
+    pub fn schedule(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Scheduled, QueueError> {
         self.check_sending()?;
         let mut sequence_numbers = Vec::with_capacity(messages.len());
-        let (_sent, commit) = self.entity.operate(now, |state, now| {
-            state.send(now, messages, Some(&mut sequence_numbers))
-        })?;
-        Ok(Scheduled {
-            sequence_numbers,
-            commit,
-        })
+        let (_sent, commit) =
+            self.entity.operate(now, |state, now| state.send(now, messages, Some(&mut sequence_numbers)))?;
+        Ok(Scheduled { sequence_numbers, commit })
     }
 
     /// Removes scheduled messages: all of them, or none if there is an error.
@@ -202,9 +184,7 @@ impl Queue {
         let wanted = Wanted::of(request);
         let ((), commit) = self.entity.operate(now, |state, now| {
             let session = self.session(state, now, request)?;
-            let EntityState {
-                queues, effects, ..
-            } = state;
+            let EntityState { queues, effects, .. } = state;
             let queue = &mut queues[self.place];
             match session {
                 None => queue.receive(now, wanted, deliveries, effects),
@@ -234,17 +214,8 @@ impl Queue {
         let wanted = Wanted::of(request);
         let ((), commit) = self.entity.operate(now, |state, now| {
             let session = self.session(state, now, request)?;
-            let EntityState {
-                queues, effects, ..
-            } = state;
-            queues[self.place].receive_deferred(
-                now,
-                session,
-                sequence_numbers,
-                wanted,
-                deliveries,
-                effects,
-            )
+            let EntityState { queues, effects, .. } = state;
+            queues[self.place].receive_deferred(now, session, sequence_numbers, wanted, deliveries, effects)
         })?;
         Ok(commit)
     }
@@ -267,28 +238,16 @@ impl Queue {
             if settlement.adds_much() {
                 state.check_room(state.queues[self.place].growth(tokens, settlement)?)?;
             }
-            let EntityState {
-                queues, effects, ..
-            } = state;
+            let EntityState { queues, effects, .. } = state;
             Ok(queues[self.place].settle(now, tokens, settlement, effects, &mut refused))
         })?;
-        Ok(Settled {
-            count,
-            refused,
-            commit,
-        })
+        Ok(Settled { count, refused, commit })
     }
 
     /// Locks messages for another lock duration from now: until when, for each token in its place, or its error.
     /// Messages of sessions are locked as long as their session is.
-    pub fn renew_locks(
-        &self,
-        now: UnixTime,
-        tokens: &[LockToken],
-    ) -> Vec<Result<UnixTime, QueueError>> {
-        let renewed = self.entity.operate(now, |state, now| {
-            Ok(state.queues[self.place].renew(now, tokens))
-        });
+    pub fn renew_locks(&self, now: UnixTime, tokens: &[LockToken]) -> Vec<Result<UnixTime, QueueError>> {
+        let renewed = self.entity.operate(now, |state, now| Ok(state.queues[self.place].renew(now, tokens)));
         match renewed {
             Ok((renewed, _commit)) => renewed,
             Err(error) => vec![Err(error); tokens.len()],
@@ -326,11 +285,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`SessionLockLost`](QueueError::SessionLockLost): nobody has locked it.
-    pub fn renew_session_lock(
-        &self,
-        now: UnixTime,
-        session_id: &str,
-    ) -> Result<UnixTime, QueueError> {
+    pub fn renew_session_lock(&self, now: UnixTime, session_id: &str) -> Result<UnixTime, QueueError> {
         let (until, _commit) = self.entity.operate(now, |state, now| {
             state.queues[self.place].renew_session(now, session_id, &mut state.effects)
         })?;
@@ -341,14 +296,9 @@ impl Queue {
     ///
     /// # Errors
     /// [`SessionLockLost`](QueueError::SessionLockLost): nobody has locked it.
-    pub fn session_state(
-        &self,
-        now: UnixTime,
-        session_id: &str,
-    ) -> Result<Option<Vec<u8>>, QueueError> {
-        let (session_state, _commit) = self.entity.operate(now, |state, now| {
-            state.queues[self.place].session_state(now, session_id)
-        })?;
+    pub fn session_state(&self, now: UnixTime, session_id: &str) -> Result<Option<Vec<u8>>, QueueError> {
+        let (session_state, _commit) =
+            self.entity.operate(now, |state, now| state.queues[self.place].session_state(now, session_id))?;
         Ok(session_state)
     }
 
@@ -501,10 +451,7 @@ impl Queue {
 
     /// Whether something is available.
     pub(super) fn has_ready(&self) -> bool {
-        self.entity.lock().queues[self.place]
-            .ledger
-            .count(Stage::Ready)
-            > 0
+        self.entity.lock().queues[self.place].ledger.count(Stage::Ready) > 0
     }
 
     fn check_sending(&self) -> Result<(), QueueError> {

@@ -110,11 +110,7 @@ impl QueueStore {
     ///
     /// # Errors
     /// The directory can't be made or listed.
-    pub fn open(
-        path: &Path,
-        committer: Arc<Committer>,
-        pool: Arc<BlockPool>,
-    ) -> io::Result<Arc<Self>> {
+    pub fn open(path: &Path, committer: Arc<Committer>, pool: Arc<BlockPool>) -> io::Result<Arc<Self>> {
         Self::open_with(path, committer, pool, JOURNAL_SLACK)
     }
 
@@ -134,21 +130,14 @@ impl QueueStore {
             pool,
             slack,
         };
-        Ok(Arc::new(Self {
-            disk: Some(disk),
-            ..Self::default()
-        }))
+        Ok(Arc::new(Self { disk: Some(disk), ..Self::default() }))
     }
 
     /// Makes a queue.
     ///
     /// # Errors
     /// The name is taken or none, or an option makes no sense.
-    pub fn create_queue(
-        &self,
-        name: &str,
-        options: QueueOptions,
-    ) -> Result<Arc<Queue>, CreateError> {
+    pub fn create_queue(&self, name: &str, options: QueueOptions) -> Result<Arc<Queue>, CreateError> {
         check_name(name)?;
         check_options(&options)?;
         self.create(name, || {
@@ -176,12 +165,9 @@ impl QueueStore {
         for (index, subscription) in subscriptions.iter().enumerate() {
             check_name(&subscription.name)?;
             check_options(&subscription.options)?;
-            let is_same =
-                |other: &NewSubscription| other.name.eq_ignore_ascii_case(&subscription.name);
+            let is_same = |other: &NewSubscription| other.name.eq_ignore_ascii_case(&subscription.name);
             if subscriptions[..index].iter().any(is_same) {
-                return Err(CreateError::Exists {
-                    name: subscription.name.clone(),
-                });
+                return Err(CreateError::Exists { name: subscription.name.clone() });
             }
         }
         let own = QueueOptions {
@@ -196,10 +182,7 @@ impl QueueStore {
         self.create(name, || {
             let first = [(own.clone(), name.into())];
             let further = subscriptions.iter().map(|subscription| {
-                let options = QueueOptions {
-                    duplicate_detection: None,
-                    ..subscription.options.clone()
-                };
+                let options = QueueOptions { duplicate_detection: None, ..subscription.options.clone() };
                 (options, path(&subscription.name).into())
             });
             let queues = first.into_iter().chain(further).collect();
@@ -210,29 +193,20 @@ impl QueueStore {
                 .collect();
             let mut state = EntityState::new(queues, true, rules, size_limit);
             let own_name = [String::new()].into_iter();
-            let names = subscriptions
-                .iter()
-                .map(|subscription| subscription.name.to_ascii_lowercase());
+            let names = subscriptions.iter().map(|subscription| subscription.name.to_ascii_lowercase());
             let names: Vec<String> = own_name.chain(names).collect();
             self.keep(name, &names, &mut state)?;
             let entity = Inner::new(state, options.status, Arc::clone(&self.deadlines));
-            let made = subscriptions
-                .iter()
-                .enumerate()
-                .map(|(place, subscription)| {
-                    let queue = Queue::new(
-                        &entity,
-                        (place + 1) * QUEUES_OF_ONE,
-                        &path(&subscription.name),
-                        subscription.options.clone(),
-                        Role::Subscription,
-                    );
-                    Arc::new(Subscription {
-                        name: subscription.name.clone(),
-                        queue,
-                        place,
-                    })
-                });
+            let made = subscriptions.iter().enumerate().map(|(place, subscription)| {
+                let queue = Queue::new(
+                    &entity,
+                    (place + 1) * QUEUES_OF_ONE,
+                    &path(&subscription.name),
+                    subscription.options.clone(),
+                    Role::Subscription,
+                );
+                Arc::new(Subscription { name: subscription.name.clone(), queue, place })
+            });
             let topic = Arc::new(Topic {
                 subscriptions: made.collect(),
                 queue: Queue::new(&entity, 0, name, own.clone(), Role::Queue),
@@ -249,15 +223,10 @@ impl QueueStore {
         name: &str,
         create: impl FnOnce() -> Result<(Entity, R), CreateError>,
     ) -> Result<R, CreateError> {
-        let mut entities = self
-            .entities
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut entities = self.entities.write().unwrap_or_else(PoisonError::into_inner);
         let key = name.to_ascii_lowercase();
         if entities.contains_key(&key) {
-            return Err(CreateError::Exists {
-                name: name.to_owned(),
-            });
+            return Err(CreateError::Exists { name: name.to_owned() });
         }
         let (entity, created) = create()?;
         let queues: Vec<Arc<Queue>> = match &entity {
@@ -267,8 +236,7 @@ impl QueueStore {
                 subscriptions.map(|each| Arc::clone(&each.queue)).collect()
             }
         };
-        self.forwarders()
-            .extend(queues.iter().flat_map(Forwarder::of));
+        self.forwarders().extend(queues.iter().flat_map(Forwarder::of));
         let deadline = entity.inner().lock().next_deadline();
         entities.insert(key, entity);
         self.deadlines.note(deadline);
@@ -276,12 +244,7 @@ impl QueueStore {
     }
 
     /// Opens the journal of an entity, where there are journals, and puts into it what that tells.
-    fn keep(
-        &self,
-        name: &str,
-        names: &[String],
-        state: &mut EntityState,
-    ) -> Result<(), CreateError> {
+    fn keep(&self, name: &str, names: &[String], state: &mut EntityState) -> Result<(), CreateError> {
         let Some(disk) = &self.disk else {
             return Ok(());
         };
@@ -319,9 +282,7 @@ impl QueueStore {
     }
 
     fn forwarders(&self) -> MutexGuard<'_, Vec<Forwarder>> {
-        self.forwarders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.forwarders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The queue or topic of this name.
@@ -382,50 +343,30 @@ impl Entity {
 fn check_name(name: &str) -> Result<(), CreateError> {
     let is_name = !name.is_empty()
         && name.len() <= LONGEST_NAME
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte))
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-/".contains(&byte))
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.ends_with(|last: char| last.is_ascii_alphanumeric());
     match is_name {
         true => Ok(()),
-        false => Err(CreateError::Name {
-            name: name.to_owned(),
-        }),
+        false => Err(CreateError::Name { name: name.to_owned() }),
     }
 }
 
 fn check_options(options: &QueueOptions) -> Result<(), CreateError> {
     let checks = [
+        (!options.lock_duration.is_zero(), "lock_duration", "longer than 0"),
+        (options.maximum_delivery_count > 0, "maximum_delivery_count", "at least 1"),
         (
-            !options.lock_duration.is_zero(),
-            "lock_duration",
-            "longer than 0",
-        ),
-        (
-            options.maximum_delivery_count > 0,
-            "maximum_delivery_count",
-            "at least 1",
-        ),
-        (
-            options
-                .default_time_to_live
-                .is_none_or(|time| !time.is_zero()),
+            options.default_time_to_live.is_none_or(|time| !time.is_zero()),
             "default_time_to_live",
             "longer than 0",
         ),
         (
-            options
-                .duplicate_detection
-                .is_none_or(|time| !time.is_zero()),
+            options.duplicate_detection.is_none_or(|time| !time.is_zero()),
             "duplicate_detection",
             "longer than 0",
         ),
-        (
-            options.size_limit > ByteSize::ZERO,
-            "size_limit",
-            "more than 0",
-        ),
+        (options.size_limit > ByteSize::ZERO, "size_limit", "more than 0"),
         (
             options.forward_to.is_none() || !options.requires_session,
             "forward_to",

@@ -67,14 +67,9 @@ impl<'a> Settlement<'a> {
     /// How many bytes its reason and its description are.
     pub(super) fn text_length(&self) -> usize {
         match self {
-            Self::DeadLetter {
-                reason,
-                description,
-                ..
-            } => [reason, description]
-                .map(|text| text.map_or(0, str::len))
-                .iter()
-                .sum(),
+            Self::DeadLetter { reason, description, .. } => {
+                [reason, description].map(|text| text.map_or(0, str::len)).iter().sum()
+            }
             _ => 0,
         }
     }

@@ -50,9 +50,7 @@ impl EntityState {
         let duplicates = self.duplicates(messages);
         let is_new = |index: usize| !duplicates.contains_key(&index);
         if self.queues[0].ledger.policy.requires_session {
-            let missing = messages
-                .iter()
-                .position(|message| message.session_id.is_none());
+            let missing = messages.iter().position(|message| message.session_id.is_none());
             if let Some(index) = missing {
                 return Err(QueueError::SessionIdMissing { index });
             }
@@ -153,10 +151,7 @@ impl EntityState {
             .filter(|_| topic_limit != super::page::NEVER)
             .map(Duration::from_millis);
         let message = NewMessage {
-            time_to_live: [message.time_to_live, time_to_live]
-                .into_iter()
-                .flatten()
-                .min(),
+            time_to_live: [message.time_to_live, time_to_live].into_iter().flatten().min(),
             scheduled_enqueue_time: None,
             ..*message
         };
@@ -226,12 +221,7 @@ impl EntityState {
     }
 
     /// Which subscriptions get what, in the order of the messages.
-    fn plan(
-        &self,
-        now: i64,
-        messages: &[NewMessage<'_>],
-        is_new: impl Fn(usize) -> bool,
-    ) -> Vec<Copy> {
+    fn plan(&self, now: i64, messages: &[NewMessage<'_>], is_new: impl Fn(usize) -> bool) -> Vec<Copy> {
         let mut plan = Vec::with_capacity(messages.len() * self.rules.len());
         let queue_of = |rules: usize| (rules + 1) * QUEUES_OF_ONE;
         let mut next_number = self.queues[0].pages.next_sequence_number();
@@ -247,11 +237,7 @@ impl EntityState {
             let mut decoded = None;
             for (subscription, rules) in self.rules.iter().enumerate() {
                 let queue = queue_of(subscription);
-                let as_sent = Copy {
-                    message: index,
-                    queue,
-                    sections: None,
-                };
+                let as_sent = Copy { message: index, queue, sections: None };
                 match rules.set().constant() {
                     Some(true) => plan.push(as_sent),
                     Some(false) => {}
@@ -361,9 +347,7 @@ fn size(message: &NewMessage<'_>) -> u64 {
 
 #[inline]
 fn is_scheduled(message: &NewMessage<'_>, now: i64) -> bool {
-    message
-        .scheduled_enqueue_time
-        .is_some_and(|time| time.milliseconds() > now)
+    message.scheduled_enqueue_time.is_some_and(|time| time.milliseconds() > now)
 }
 
 /// A message as rules see it, and its sections in one.

@@ -57,8 +57,7 @@ impl QueueState {
     /// Where the session is, if the lock still holds.
     pub(super) fn session_of(&self, now: i64, lock: &SessionLock) -> Result<u32, QueueError> {
         let session = self.ledger.sessions.get(lock.place);
-        let holds = session
-            .is_some_and(|session| session.nonce == lock.nonce && session.locked_until > now);
+        let holds = session.is_some_and(|session| session.nonce == lock.nonce && session.locked_until > now);
         match holds {
             true => Ok(lock.place),
             false => Err(QueueError::SessionLockLost),

@@ -151,7 +151,5 @@ impl Session {
 
 /// What a state counts towards a size limit.
 pub(super) fn state_size(id: &str, state: Option<&[u8]>) -> u64 {
-    state.map_or(0, |state| {
-        (id.len() + state.len()) as u64 + super::options::MESSAGE_OVERHEAD
-    })
+    state.map_or(0, |state| (id.len() + state.len()) as u64 + super::options::MESSAGE_OVERHEAD)
 }

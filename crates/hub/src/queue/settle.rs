@@ -26,10 +26,7 @@ impl QueueState {
         let mut rest = tokens;
         while let Some(first) = rest.first() {
             let (number, _) = split(first.sequence_number);
-            let run = rest
-                .iter()
-                .take_while(|token| split(token.sequence_number).0 == number)
-                .count();
+            let run = rest.iter().take_while(|token| split(token.sequence_number).0 == number).count();
             let these;
             (these, rest) = rest.split_at(run);
             let ledger = &mut self.ledger;
@@ -96,11 +93,7 @@ impl QueueState {
     }
 
     /// Renews the locks that these tokens stand for.
-    pub(super) fn renew(
-        &mut self,
-        now: i64,
-        tokens: &[LockToken],
-    ) -> Vec<Result<UnixTime, QueueError>> {
+    pub(super) fn renew(&mut self, now: i64, tokens: &[LockToken]) -> Vec<Result<UnixTime, QueueError>> {
         let until = now.saturating_add(self.ledger.policy.lock_duration);
         let lost = self.lost();
         let renew = |token: &LockToken| {
@@ -149,10 +142,7 @@ fn held(ledger: &Ledger, page: &Page, now: i64, token: &LockToken) -> Option<Pla
             return None;
         }
     }
-    Some(Place {
-        position,
-        sequence_number: token.sequence_number,
-    })
+    Some(Place { position, sequence_number: token.sequence_number })
 }
 
 #[inline]
@@ -193,11 +183,7 @@ fn settle_otherwise(
             ledger.set_properties(page, place, properties, effects);
             ledger.defer(page, place, effects);
         }
-        Settlement::DeadLetter {
-            reason,
-            description,
-            properties,
-        } => {
+        Settlement::DeadLetter { reason, description, properties } => {
             if ledger.policy.dead_letter_source.is_some() {
                 ledger.set_properties(page, place, properties, effects);
                 ledger.unlock(page, place, Delivered::Failed, effects);

@@ -29,11 +29,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     pub(super) const fn of(request: &ReceiveRequest<'_>) -> Self {
-        Self {
-            mode: request.mode,
-            messages: request.messages,
-            bytes: request.bytes,
-        }
+        Self { mode: request.mode, messages: request.messages, bytes: request.bytes }
     }
 }
 
@@ -49,10 +45,7 @@ struct Taking<'a> {
 
 impl QueueState {
     pub(super) fn new(queue: u32, policy: Policy, history: Option<History>) -> Self {
-        Self {
-            pages: Pages::new(FIRST_SEQUENCE_NUMBER),
-            ledger: Ledger::new(queue, policy, history),
-        }
+        Self { pages: Pages::new(FIRST_SEQUENCE_NUMBER), ledger: Ledger::new(queue, policy, history) }
     }
 
     /// Adds a message that a client sends.
@@ -85,9 +78,8 @@ impl QueueState {
             _ => now,
         };
         let limit = self.ledger.policy.time_to_live;
-        let time_to_live = message
-            .time_to_live
-            .map_or(limit, |time_to_live| milliseconds(time_to_live).min(limit));
+        let time_to_live =
+            message.time_to_live.map_or(limit, |time_to_live| milliseconds(time_to_live).min(limit));
         slot.expires_at = start.saturating_add(time_to_live);
         if self.ledger.policy.requires_session
             && let Some(id) = message.session_id
@@ -111,8 +103,7 @@ impl QueueState {
         self.ledger.added(stage, size);
         self.ledger.counters.enqueued += u64::from(stage != Stage::Scheduled);
         if session != NO_SESSION {
-            self.ledger
-                .added_to_session(session, stage, sequence_number, effects);
+            self.ledger.added_to_session(session, stage, sequence_number, effects);
         }
         effects.changes.put(self.ledger.queue, sequence_number);
         sequence_number
@@ -185,10 +176,7 @@ impl QueueState {
             let goes_on = self.pages.change(number, |page| {
                 while page.ready != 0 && taking.taken < wanted.messages {
                     let position = page.ready.trailing_zeros();
-                    let place = Place {
-                        position,
-                        sequence_number: join(number, position),
-                    };
+                    let place = Place { position, sequence_number: join(number, position) };
                     if !taking.take(ledger, page, place, effects) {
                         return false;
                     }
@@ -220,10 +208,7 @@ impl QueueState {
                 break;
             };
             let (number, position) = split(sequence_number);
-            let place = Place {
-                position,
-                sequence_number,
-            };
+            let place = Place { position, sequence_number };
             let ledger = &mut self.ledger;
             let goes_on = self.pages.change(number, |page| {
                 let goes_on = taking.take(ledger, page, place, effects);
@@ -266,21 +251,14 @@ impl QueueState {
             let most = ByteSize::from_bytes(wanted.bytes as u64);
             return Err(QueueError::AnswerTooLong(most));
         }
-        let wanted = Wanted {
-            messages: usize::MAX,
-            bytes: usize::MAX,
-            ..wanted
-        };
+        let wanted = Wanted { messages: usize::MAX, bytes: usize::MAX, ..wanted };
         let mut taking = self.taking(now, wanted, deliveries);
         if let Some(session) = session.and_then(|place| self.ledger.sessions.get(place)) {
             taking.until = session.locked_until;
         }
         for &sequence_number in sequence_numbers {
             let (number, position) = split(sequence_number);
-            let place = Place {
-                position,
-                sequence_number,
-            };
+            let place = Place { position, sequence_number };
             let ledger = &mut self.ledger;
             self.pages.change(number, |page| {
                 taking.take(ledger, page, place, effects);
@@ -290,12 +268,7 @@ impl QueueState {
         Ok(())
     }
 
-    fn taking<'a>(
-        &mut self,
-        now: i64,
-        wanted: Wanted,
-        deliveries: &'a mut Deliveries,
-    ) -> Taking<'a> {
+    fn taking<'a>(&mut self, now: i64, wanted: Wanted, deliveries: &'a mut Deliveries) -> Taking<'a> {
         deliveries.dead_letter_source = self.ledger.policy.dead_letter_source.clone();
         Taking {
             now,
@@ -316,22 +289,19 @@ impl QueueState {
         let mut seen = HashSet::with_capacity(sequence_numbers.len());
         for &sequence_number in sequence_numbers {
             let (number, position) = split(sequence_number);
-            let is_scheduled = self.pages.page(number).is_some_and(|page| {
-                page.holds(position) && page.slot(position).stage == Stage::Scheduled
-            });
+            let is_scheduled = self
+                .pages
+                .page(number)
+                .is_some_and(|page| page.holds(position) && page.slot(position).stage == Stage::Scheduled);
             if !is_scheduled || !seen.insert(sequence_number) {
                 return Err(QueueError::MessageNotFound { sequence_number });
             }
         }
         for &sequence_number in sequence_numbers {
             let (number, position) = split(sequence_number);
-            let place = Place {
-                position,
-                sequence_number,
-            };
+            let place = Place { position, sequence_number };
             let ledger = &mut self.ledger;
-            self.pages
-                .change(number, |page| ledger.remove(page, place, effects));
+            self.pages.change(number, |page| ledger.remove(page, place, effects));
         }
         Ok(())
     }
@@ -376,13 +346,7 @@ impl Taking<'_> {
     /// Gives one message to the receiver, or lets it expire if it is time for that. Whether there may be more: not if
     /// this one would have been too many bytes.
     #[inline]
-    fn take(
-        &mut self,
-        ledger: &mut Ledger,
-        page: &mut Page,
-        place: Place,
-        effects: &mut Effects,
-    ) -> bool {
+    fn take(&mut self, ledger: &mut Ledger, page: &mut Page, place: Place, effects: &mut Effects) -> bool {
         let slot = page.slot(place.position);
         if slot.expires_at <= self.now {
             ledger.expire(page, place, effects);
@@ -432,13 +396,7 @@ fn lock_in_session(ledger: &mut Ledger, page: &Page, place: Place, effects: &mut
 
 impl Deliveries {
     #[inline]
-    fn push(
-        &mut self,
-        sequence_number: u64,
-        slot: &Slot,
-        bytes: Stored<'_>,
-        lock: Option<(u64, i64)>,
-    ) {
+    fn push(&mut self, sequence_number: u64, slot: &Slot, bytes: Stored<'_>, lock: Option<(u64, i64)>) {
         let (nonce, locked_until) = lock.unwrap_or_default();
         let is_long = match bytes {
             Stored::Short(bytes) => {

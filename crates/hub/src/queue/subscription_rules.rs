@@ -35,12 +35,7 @@ impl SubscriptionRules {
     /// Those of the configuration.
     pub(super) fn configured(set: RuleSet) -> Self {
         let rules: Vec<Box<[u8]>> = set.rules().iter().map(encoded).collect();
-        Self {
-            configured: md5(&rules.join(SEPARATOR)),
-            set,
-            is_changed: false,
-            has_stale: false,
-        }
+        Self { configured: md5(&rules.join(SEPARATOR)), set, is_changed: false, has_stale: false }
     }
 
     pub(super) fn set(&self) -> &RuleSet {
@@ -57,16 +52,8 @@ impl SubscriptionRules {
     }
 
     /// Adds a rule to those of the queue at this place.
-    pub(super) fn add(
-        &mut self,
-        queue: u32,
-        rule: Rule,
-        changes: &mut Changes,
-    ) -> Result<(), RuleError> {
-        let change = Change::RulePut {
-            queue,
-            rule: encoded(&rule),
-        };
+    pub(super) fn add(&mut self, queue: u32, rule: Rule, changes: &mut Changes) -> Result<(), RuleError> {
+        let change = Change::RulePut { queue, rule: encoded(&rule) };
         self.set.add(rule)?;
         self.note(queue, change, changes);
         Ok(())
@@ -94,14 +81,8 @@ impl SubscriptionRules {
             }
             return;
         }
-        changes.push(Change::RulesKept {
-            queue,
-            configured: Some(self.configured),
-        });
-        changes.extend(self.set.rules().iter().map(|rule| Change::RulePut {
-            queue,
-            rule: encoded(rule),
-        }));
+        changes.push(Change::RulesKept { queue, configured: Some(self.configured) });
+        changes.extend(self.set.rules().iter().map(|rule| Change::RulePut { queue, rule: encoded(rule) }));
     }
 
     /// Notes a change; the first one with all that there is by now.
@@ -120,9 +101,7 @@ impl SubscriptionRules {
 
 /// A rule as the journal keeps it: as JSON, which has the same words as the configuration.
 fn encoded(rule: &Rule) -> Box<[u8]> {
-    serde_json::to_vec(rule)
-        .expect("a rule has texts for keys")
-        .into()
+    serde_json::to_vec(rule).expect("a rule has texts for keys").into()
 }
 
 /// The rule that the journal kept so.

@@ -16,10 +16,7 @@ impl QueueState {
         let history = self.ledger.history.as_ref();
         let history = history.and_then(super::history::History::first_deadline);
         let all = [page, session, history];
-        all.into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(super::page::NEVER)
+        all.into_iter().flatten().min().unwrap_or(super::page::NEVER)
     }
 
     /// Does what is due at `now`, but not for more pages and sessions than `budget` has. The rest remains due.
@@ -52,12 +49,7 @@ impl QueueState {
     }
 
     /// Ends the lock of a session, and of the messages that were locked with it.
-    pub(super) fn end_session_lock(
-        &mut self,
-        session: u32,
-        delivered: Delivered,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn end_session_lock(&mut self, session: u32, delivered: Delivered, effects: &mut Effects) {
         let Some(found) = self.ledger.sessions.get(session) else {
             return;
         };
@@ -68,10 +60,7 @@ impl QueueState {
         }
         for sequence_number in locked {
             let (number, position) = split(sequence_number);
-            let place = Place {
-                position,
-                sequence_number,
-            };
+            let place = Place { position, sequence_number };
             let ledger = &mut self.ledger;
             ledger.counters.lock_expirations += u64::from(delivered == Delivered::Failed);
             self.pages.change(number, |page| {
@@ -87,10 +76,7 @@ impl QueueState {
 
 fn sweep_page(ledger: &mut Ledger, page: &mut Page, number: u64, now: i64, effects: &mut Effects) {
     for position in page.positions() {
-        let place = Place {
-            position,
-            sequence_number: join(number, position),
-        };
+        let place = Place { position, sequence_number: join(number, position) };
         let slot = page.slot(position);
         if slot.stage.is_locked() && slot.until <= now {
             ledger.counters.lock_expirations += 1;

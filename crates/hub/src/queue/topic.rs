@@ -61,9 +61,7 @@ impl Topic {
     /// The subscription of this name, whatever the letter case.
     #[must_use]
     pub fn subscription(&self, name: &str) -> Option<&Arc<Subscription>> {
-        self.subscriptions
-            .iter()
-            .find(|subscription| subscription.name.eq_ignore_ascii_case(name))
+        self.subscriptions.iter().find(|subscription| subscription.name.eq_ignore_ascii_case(name))
     }
 
     /// All subscriptions, in the order of their creation.
@@ -76,11 +74,7 @@ impl Topic {
     ///
     /// # Errors
     /// As [`Queue::enqueue`].
-    pub fn enqueue(
-        &self,
-        now: UnixTime,
-        messages: &[NewMessage<'_>],
-    ) -> Result<Enqueued, QueueError> {
+    pub fn enqueue(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Enqueued, QueueError> {
         self.queue.enqueue(now, messages)
     }
 
@@ -88,11 +82,7 @@ impl Topic {
     ///
     /// # Errors
     /// As [`Queue::schedule`].
-    pub fn schedule(
-        &self,
-        now: UnixTime,
-        messages: &[NewMessage<'_>],
-    ) -> Result<Scheduled, QueueError> {
+    pub fn schedule(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Scheduled, QueueError> {
         self.queue.schedule(now, messages)
     }
 
@@ -147,8 +137,7 @@ impl Subscription {
     /// # Errors
     /// Its name is taken or none, or there are too many; or the disk does not take it.
     pub fn add_rule(&self, now: UnixTime, rule: Rule) -> Result<CommitNumber, RuleChangeError> {
-        let ((), commit) =
-            self.change_rules(now, |rules, queue, changes| rules.add(queue, rule, changes))?;
+        let ((), commit) = self.change_rules(now, |rules, queue, changes| rules.add(queue, rule, changes))?;
         Ok(commit)
     }
 
@@ -156,14 +145,8 @@ impl Subscription {
     ///
     /// # Errors
     /// There is none, or the disk does not take it.
-    pub fn remove_rule(
-        &self,
-        now: UnixTime,
-        name: &str,
-    ) -> Result<(Rule, CommitNumber), RuleChangeError> {
-        self.change_rules(now, |rules, queue, changes| {
-            rules.remove(queue, name, changes)
-        })
+    pub fn remove_rule(&self, now: UnixTime, name: &str) -> Result<(Rule, CommitNumber), RuleChangeError> {
+        self.change_rules(now, |rules, queue, changes| rules.remove(queue, name, changes))
     }
 
     fn change_rules<R>(

@@ -92,9 +92,7 @@ impl QueueState {
                 let found = ledger.sessions.get(session);
                 let is_there = matches!(awaited, Awaited::InSession(_))
                     && found.is_some_and(|session| !session.ready.is_empty());
-                ledger
-                    .sessions
-                    .change(session, |session| session.waiter = Some(slot));
+                ledger.sessions.change(session, |session| session.waiter = Some(slot));
                 (is_there, Armed::InSession)
             }
         };

@@ -32,11 +32,7 @@ pub(super) enum Armed {
 impl Waiters {
     /// Registers a receiver that waits for nothing yet, and returns its slot.
     pub(super) fn add(&mut self, subscriber: Arc<Subscriber>, key: u64) -> usize {
-        let added = Some(WaiterSlot {
-            subscriber,
-            key,
-            armed: Armed::Nothing,
-        });
+        let added = Some(WaiterSlot { subscriber, key, armed: Armed::Nothing });
         match self.slots.iter().position(Option::is_none) {
             Some(free) => {
                 self.slots[free] = added;

@@ -60,11 +60,7 @@ impl BlobEndpoint {
             let store = Arc::clone(front.store());
             tasks.spawn(sync(store, period, stop.clone()));
         }
-        Self {
-            address,
-            tls_address,
-            front,
-        }
+        Self { address, tls_address, front }
     }
 
     /// What a client connects with, where the namespace is known as `host`.
@@ -77,12 +73,7 @@ impl BlobEndpoint {
         Some(self.connection_string_of("https", self.tls_address?, host))
     }
 
-    fn connection_string_of(
-        &self,
-        scheme: &str,
-        address: SocketAddr,
-        host: &str,
-    ) -> StorageConnectionString {
+    fn connection_string_of(&self, scheme: &str, address: SocketAddr, host: &str) -> StorageConnectionString {
         let key = self.front.key();
         // Clients take a name for the account's where it has a dot; an address is safe.
         let host = match client_host(host, address) {
@@ -117,10 +108,9 @@ impl BlobEndpoint {
 pub(super) fn openness(config: &NamespaceConfig) -> Option<Openness> {
     match config.signatures {
         SignaturePolicy::AcceptAny => Some(Openness::AcceptAny),
-        SignaturePolicy::Verify => config
-            .blob
-            .has_development_key()
-            .then_some(Openness::DevelopmentStorageKey),
+        SignaturePolicy::Verify => {
+            config.blob.has_development_key().then_some(Openness::DevelopmentStorageKey)
+        }
     }
 }
 

@@ -34,11 +34,7 @@ impl Needs {
     pub(super) fn of(config: &NamespaceConfig, namespace: &Namespace, serves_blobs: bool) -> Self {
         let hubs = namespace.hubs();
         let partitions: usize = hubs.iter().map(|hub| hub.partitions().len()).sum();
-        let subscriptions: usize = config
-            .topics
-            .iter()
-            .map(|topic| topic.subscriptions.len())
-            .sum();
+        let subscriptions: usize = config.topics.iter().map(|topic| topic.subscriptions.len()).sum();
         let is_durable = config.storage.is_some();
         let logs = partitions + config.queues.len() + config.topics.len() + subscriptions;
         Self {
@@ -54,8 +50,7 @@ impl Shares {
     /// What there is for a service that has opened its storage and its listeners already.
     pub(super) fn of_process(needs: Needs) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let open =
-            std::fs::read_dir("/proc/self/fd").map_or(OPEN_AT_START, |open| open.count() as u64);
+        let open = std::fs::read_dir("/proc/self/fd").map_or(OPEN_AT_START, |open| open.count() as u64);
         let shares = Self::of(limit, open, needs);
         if shares.amqp < needs.connections {
             tracing::info!(
@@ -85,16 +80,9 @@ impl Shares {
         let blob = if needs.is_durable { blob / 3 } else { blob };
         // With fewer nobody could work; a process as narrow as that takes from what is spare.
         let bounded = |share: u64| {
-            share
-                .clamp(CONNECTIONS_MIN, needs.connections.max(CONNECTIONS_MIN))
-                .min(needs.connections)
+            share.clamp(CONNECTIONS_MIN, needs.connections.max(CONNECTIONS_MIN)).min(needs.connections)
         };
-        Self {
-            amqp: bounded(amqp),
-            refusals,
-            blob: bounded(blob),
-            http,
-        }
+        Self { amqp: bounded(amqp), refusals, blob: bounded(blob), http }
     }
 }
 
@@ -118,23 +106,14 @@ const CONNECTIONS_MIN: u64 = 8;
 mod tests {
     use super::*;
 
-    const IN_MEMORY: Needs = Needs {
-        durable_logs: 0,
-        is_durable: false,
-        serves_blobs: false,
-        connections: 5_000,
-    };
+    const IN_MEMORY: Needs =
+        Needs { durable_logs: 0, is_durable: false, serves_blobs: false, connections: 5_000 };
 
     #[test]
     fn what_is_configured_is_allowed_where_there_is_room() {
         let shares = Shares::of(1 << 20, 30, IN_MEMORY);
         assert_eq!((shares.amqp, shares.http, shares.refusals), (5_000, 64, 64));
-        let everything = Needs {
-            durable_logs: 10_000,
-            is_durable: true,
-            serves_blobs: true,
-            ..IN_MEMORY
-        };
+        let everything = Needs { durable_logs: 10_000, is_durable: true, serves_blobs: true, ..IN_MEMORY };
         let shares = Shares::of(1 << 20, 300, everything);
         assert_eq!((shares.amqp, shares.blob), (5_000, 5_000));
     }
@@ -144,25 +123,13 @@ mod tests {
         for limit in [128, 256, 1_024, 4_096] {
             for (durable_logs, is_durable) in [(0, false), (4, true), (10, true)] {
                 for serves_blobs in [false, true] {
-                    let needs = Needs {
-                        durable_logs,
-                        is_durable,
-                        serves_blobs,
-                        ..IN_MEMORY
-                    };
+                    let needs = Needs { durable_logs, is_durable, serves_blobs, ..IN_MEMORY };
                     let shares = Shares::of(limit, 20, needs);
                     let per_blob = if is_durable { 3 } else { 1 };
-                    let blob = if serves_blobs {
-                        shares.blob * per_blob
-                    } else {
-                        0
-                    };
+                    let blob = if serves_blobs { shares.blob * per_blob } else { 0 };
                     let taken = shares.amqp + shares.refusals + shares.http + blob;
                     let storage = 20 + 2 * durable_logs;
-                    assert!(
-                        taken + storage <= limit,
-                        "{limit}: {shares:?} for {needs:?}"
-                    );
+                    assert!(taken + storage <= limit, "{limit}: {shares:?} for {needs:?}");
                     assert!(shares.amqp >= CONNECTIONS_MIN);
                 }
             }
@@ -172,10 +139,7 @@ mod tests {
     #[test]
     fn a_process_that_is_too_narrow_still_takes_some_clients_but_no_more_than_configured() {
         assert_eq!(Shares::of(40, 30, IN_MEMORY).amqp, CONNECTIONS_MIN);
-        let few = Needs {
-            connections: 2,
-            ..IN_MEMORY
-        };
+        let few = Needs { connections: 2, ..IN_MEMORY };
         assert_eq!(Shares::of(40, 30, few).amqp, 2);
         assert_eq!(Shares::of(1 << 20, 30, few).amqp, 2);
     }

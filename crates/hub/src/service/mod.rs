@@ -27,8 +27,8 @@ use std::time::{Duration, SystemTime};
 
 use access::storage::StorageConnectionString;
 use access::{
-    ConnectionString, Credential, DEVELOPMENT_KEY_VALUE, Endpoint, ROOT_KEY_NAME, Right,
-    SharedAccessKey, TransportSecurity,
+    ConnectionString, Credential, DEVELOPMENT_KEY_VALUE, Endpoint, ROOT_KEY_NAME, Right, SharedAccessKey,
+    TransportSecurity,
 };
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -138,9 +138,7 @@ pub enum StartError {
         source: BlobError,
     },
     /// Other machines could connect, and no secret would keep anyone out.
-    #[error(
-        "{protocol} must not listen on {address}, where other machines may connect: {openness}"
-    )]
+    #[error("{protocol} must not listen on {address}, where other machines may connect: {openness}")]
     OpenToAnyone {
         /// What should be spoken there.
         protocol: Protocol,
@@ -250,18 +248,13 @@ impl Service {
         let amqps = amqps.map(|(bound, tls)| serve(bound, Some(tls), false));
         let web_socket = web_socket.map(|bound| serve(bound, None, true));
         let web_socket_tls = web_socket_tls.map(|(bound, tls)| serve(bound, Some(tls), true));
-        let listeners = BlobListeners {
-            plain: blob,
-            tls: blob_tls,
-        };
+        let listeners = BlobListeners { plain: blob, tls: blob_tls };
         let blob = match listeners.is_empty() {
             true => None,
             false => {
                 let config = &config.namespace;
                 let front = blobs::front(config, shares.blob, &accept_failures)?;
-                Some(BlobEndpoint::start(
-                    config, front, listeners, &mut tasks, &stopped,
-                ))
+                Some(BlobEndpoint::start(config, front, listeners, &mut tasks, &stopped))
             }
         };
         let unserved_containers = match blob {
@@ -385,8 +378,7 @@ impl Service {
     /// The same over TLS, where that is served.
     #[must_use]
     pub fn tls_connection_string(&self, hub: Option<&str>) -> Option<ConnectionString> {
-        self.amqps
-            .map(|address| self.connection_string_of(address, TransportSecurity::Tls, hub))
+        self.amqps.map(|address| self.connection_string_of(address, TransportSecurity::Tls, hub))
     }
 
     /// Stops: no connection is accepted any more, those that are there are closed in good order, and whoever does not
@@ -416,10 +408,8 @@ impl Service {
         hub: Option<&str>,
     ) -> ConnectionString {
         let host = client_host(self.namespace.host(), address);
-        let endpoint = |port| {
-            Endpoint::new(host.clone(), port)
-                .expect("hosts were checked, and bound ports are not 0")
-        };
+        let endpoint =
+            |port| Endpoint::new(host.clone(), port).expect("hosts were checked, and bound ports are not 0");
         // The registered port goes without saying.
         let endpoint = Some(endpoint(None))
             .filter(|endpoint| endpoint.amqp_address(security).port == address.port())
@@ -458,14 +448,11 @@ impl fmt::Display for Openness {
         match self {
             Self::AcceptAny => f.write_str("`signatures: accept-any` lets everyone in"),
             Self::DevelopmentKey { name } => {
-                write!(
-                    f,
-                    "the key `{name}` has the development emulator's value, which everyone knows"
-                )
+                write!(f, "the key `{name}` has the development emulator's value, which everyone knows")
             }
-            Self::DevelopmentStorageKey => f.write_str(
-                "`blob.account.key` has the development emulator's value, which everyone knows",
-            ),
+            Self::DevelopmentStorageKey => {
+                f.write_str("`blob.account.key` has the development emulator's value, which everyone knows")
+            }
         }
     }
 }
@@ -485,17 +472,9 @@ async fn listen(
     if !address.ip().to_canonical().is_loopback()
         && let Some(openness) = openness.cloned()
     {
-        return Err(StartError::OpenToAnyone {
-            protocol,
-            address,
-            openness,
-        });
+        return Err(StartError::OpenToAnyone { protocol, address, openness });
     }
-    let failed = |source| StartError::Listen {
-        protocol,
-        address,
-        source,
-    };
+    let failed = |source| StartError::Listen { protocol, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok(Bound { listener, address })
@@ -506,15 +485,10 @@ fn openness(namespace: &Namespace) -> Option<Openness> {
     if !namespace.is_open_to_anyone() {
         return None;
     }
-    let known = namespace
-        .rules()
-        .iter()
-        .find(|rule| rule.key.has_value(DEVELOPMENT_KEY_VALUE));
+    let known = namespace.rules().iter().find(|rule| rule.key.has_value(DEVELOPMENT_KEY_VALUE));
     Some(match known {
         Some(rule) if namespace.signatures() == SignaturePolicy::Verify => {
-            Openness::DevelopmentKey {
-                name: rule.key.name().to_owned(),
-            }
+            Openness::DevelopmentKey { name: rule.key.name().to_owned() }
         }
         _ => Openness::AcceptAny,
     })
@@ -534,13 +508,10 @@ fn client_host(host: &str, bound: SocketAddr) -> String {
 /// The key that allows most; where there is none and none is asked for, the emulator's.
 fn best_key(namespace: &Namespace) -> SharedAccessKey {
     let rules = namespace.rules();
-    let everything = rules
-        .iter()
-        .find(|rule| rule.rights.contains(Right::Manage));
-    everything.or_else(|| rules.first()).map_or_else(
-        || SharedAccessKey::new(ROOT_KEY_NAME, DEVELOPMENT_KEY_VALUE),
-        |rule| rule.key.clone(),
-    )
+    let everything = rules.iter().find(|rule| rule.rights.contains(Right::Manage));
+    everything
+        .or_else(|| rules.first())
+        .map_or_else(|| SharedAccessKey::new(ROOT_KEY_NAME, DEVELOPMENT_KEY_VALUE), |rule| rule.key.clone())
 }
 
 /// Logs that are appended to look after themselves; this is for those that are not.

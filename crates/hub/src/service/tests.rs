@@ -4,9 +4,7 @@ use super::*;
 use crate::namespace::{HubConfig, RightConfig, RuleConfig};
 
 fn config() -> ServiceConfig {
-    ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new(
-        "events", 2,
-    )]))
+    ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new("events", 2)]))
 }
 
 #[tokio::test]
@@ -28,15 +26,9 @@ async fn connection_strings_lead_to_the_bound_address() {
 #[tokio::test]
 async fn the_key_of_a_connection_string_is_the_one_that_allows_most() {
     let mut config = config();
-    let rule = |name: &str, right| RuleConfig {
-        name: name.into(),
-        key: "value".into(),
-        rights: vec![right],
-    };
-    config.namespace.authorization_rules = vec![
-        rule("reads", RightConfig::Listen),
-        rule("does", RightConfig::Manage),
-    ];
+    let rule = |name: &str, right| RuleConfig { name: name.into(), key: "value".into(), rights: vec![right] };
+    config.namespace.authorization_rules =
+        vec![rule("reads", RightConfig::Listen), rule("does", RightConfig::Manage)];
     let service = Service::start(config).await.unwrap();
     let expected = Credential::Key(SharedAccessKey::new("does", "value"));
     assert_eq!(service.connection_string(None).credential, expected);
@@ -49,22 +41,10 @@ async fn a_taken_address_is_named_and_nothing_is_left_running() {
     let mut second = config();
     second.http = Some(taken);
     let error = Service::start(second).await.unwrap_err();
-    let StartError::Listen {
-        protocol,
-        address,
-        source,
-    } = &error
-    else {
-        panic!("{error}")
-    };
+    let StartError::Listen { protocol, address, source } = &error else { panic!("{error}") };
     assert_eq!((*protocol, *address), (Protocol::Http, taken));
     assert_eq!(source.kind(), io::ErrorKind::AddrInUse);
-    assert!(
-        error
-            .to_string()
-            .starts_with(&format!("HTTP can't listen on {taken}: ")),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with(&format!("HTTP can't listen on {taken}: ")), "{error}");
 }
 
 #[tokio::test]
@@ -72,46 +52,23 @@ async fn what_anyone_could_open_is_not_served_to_other_machines() {
     let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let mapped: SocketAddr = "[::ffff:10.0.0.1]:0".parse().unwrap();
     for address in [everywhere, mapped] {
-        let error = Service::start(ServiceConfig {
-            amqp: address,
-            ..config()
-        })
-        .await
-        .unwrap_err();
-        let StartError::OpenToAnyone { openness, .. } = &error else {
-            panic!("{error}")
-        };
-        assert_eq!(
-            *openness,
-            Openness::DevelopmentKey {
-                name: ROOT_KEY_NAME.to_owned()
-            }
-        );
+        let error = Service::start(ServiceConfig { amqp: address, ..config() }).await.unwrap_err();
+        let StartError::OpenToAnyone { openness, .. } = &error else { panic!("{error}") };
+        assert_eq!(*openness, Openness::DevelopmentKey { name: ROOT_KEY_NAME.to_owned() });
     }
-    let mut unverified = ServiceConfig {
-        http: Some(everywhere),
-        ..config()
-    };
+    let mut unverified = ServiceConfig { http: Some(everywhere), ..config() };
     unverified.namespace.authorization_rules[0].key = "private".into();
     unverified.namespace.signatures = SignaturePolicy::AcceptAny;
     let error = Service::start(unverified.clone()).await.unwrap_err();
     assert!(
         matches!(
             &error,
-            StartError::OpenToAnyone {
-                openness: Openness::AcceptAny,
-                protocol: Protocol::Http,
-                ..
-            }
+            StartError::OpenToAnyone { openness: Openness::AcceptAny, protocol: Protocol::Http, .. }
         ),
         "{error}"
     );
     unverified.open_to_anyone = true;
-    Service::start(unverified.clone())
-        .await
-        .unwrap()
-        .stop()
-        .await;
+    Service::start(unverified.clone()).await.unwrap().stop().await;
     unverified.open_to_anyone = false;
     unverified.namespace.signatures = SignaturePolicy::Verify;
     Service::start(unverified).await.unwrap().stop().await;
@@ -120,14 +77,8 @@ async fn what_anyone_could_open_is_not_served_to_other_machines() {
 #[test]
 fn clients_dial_the_namespace_unless_it_is_localhost_and_elsewhere() {
     let address = |text: &str| text.parse().unwrap();
-    assert_eq!(
-        client_host("localhost", address("127.0.0.1:1")),
-        "localhost"
-    );
+    assert_eq!(client_host("localhost", address("127.0.0.1:1")), "localhost");
     assert_eq!(client_host("localhost", address("0.0.0.0:1")), "localhost");
     assert_eq!(client_host("localhost", address("[::1]:1")), "::1");
-    assert_eq!(
-        client_host("hubs.example", address("10.0.0.1:1")),
-        "hubs.example"
-    );
+    assert_eq!(client_host("hubs.example", address("10.0.0.1:1")), "hubs.example");
 }

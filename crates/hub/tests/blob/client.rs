@@ -29,10 +29,7 @@ impl Reply {
 
     /// The status, and the code that clients go by.
     pub(crate) fn outcome(&self) -> (u16, &str) {
-        (
-            self.status,
-            self.header("x-ms-error-code").unwrap_or_default(),
-        )
+        (self.status, self.header("x-ms-error-code").unwrap_or_default())
     }
 }
 
@@ -71,12 +68,8 @@ pub(crate) fn signed_text(
         .filter_map(|parameter| parameter.split_once('='))
         .map(|(name, value)| (name.into(), value.into()))
         .collect();
-    let authorization = key(service).authorization(&StorageRequest {
-        method,
-        path,
-        query: &parameters,
-        headers: &headers,
-    });
+    let authorization =
+        key(service).authorization(&StorageRequest { method, path, query: &parameters, headers: &headers });
     let mut text = format!("{method} {path}");
     if !query.is_empty() {
         text.push('?');
@@ -100,9 +93,7 @@ pub(crate) async fn raw(service: &Service, bytes: &[u8]) -> Reply {
 /// A connection to the service.
 pub(crate) async fn connect(service: &Service) -> TcpStream {
     let address = service.blob_address().expect("blobs are served");
-    TcpStream::connect(address)
-        .await
-        .expect("the service listens")
+    TcpStream::connect(address).await.expect("the service listens")
 }
 
 /// Reads a reply up to the end of the connection.
@@ -112,10 +103,7 @@ pub(crate) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> Reply {
     let _ = socket.read_to_end(&mut bytes).await;
     let text = String::from_utf8_lossy(&bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     Reply {
         status: status.unwrap_or_default(),
         head: head.to_owned(),

@@ -38,17 +38,13 @@ fn config_with(directory: &tempfile::TempDir) -> ServiceConfig {
 }
 
 async fn service() -> Service {
-    Service::start(config())
-        .await
-        .expect("the configuration is good")
+    Service::start(config()).await.expect("the configuration is good")
 }
 
 /// What the service tells of itself.
 async fn metrics(service: &Service) -> String {
     let address = service.http_address().expect("it is served");
-    let mut socket = tokio::net::TcpStream::connect(address)
-        .await
-        .expect("it listens");
+    let mut socket = tokio::net::TcpStream::connect(address).await.expect("it listens");
     let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     socket.write_all(request).await.expect("it reads");
     read(&mut socket).await.body
@@ -62,14 +58,7 @@ async fn a_checkpoint_store_gets_the_codes_that_it_goes_by() {
     let target = "/box/localhost%2Fhub%2F$Default%2Fownership%2F0";
     let metadata = format!("{target}?comp=metadata");
     let own = ("x-ms-meta-ownerid", "");
-    let missing = signed(
-        &service,
-        "PUT",
-        &metadata,
-        &[own, ("If-None-Match", "*")],
-        b"",
-    )
-    .await;
+    let missing = signed(&service, "PUT", &metadata, &[own, ("If-None-Match", "*")], b"").await;
     assert_eq!(missing.outcome(), (404, "BlobNotFound"));
     let claim = [BLOCK, own, ("If-None-Match", "*")];
     let claimed = signed(&service, "PUT", target, &claim, b"").await;
@@ -79,14 +68,7 @@ async fn a_checkpoint_store_gets_the_codes_that_it_goes_by() {
     let again = signed(&service, "PUT", target, &claim, b"").await;
     assert_eq!(again.outcome(), (409, "BlobAlreadyExists"));
     // Of two owners that both found the blob, one must not get through.
-    let star = signed(
-        &service,
-        "PUT",
-        &metadata,
-        &[own, ("If-None-Match", "*")],
-        b"",
-    )
-    .await;
+    let star = signed(&service, "PUT", &metadata, &[own, ("If-None-Match", "*")], b"").await;
     assert_eq!(star.outcome(), (412, "ConditionNotMet"));
     let bare = etag.trim_matches('"');
     let taken = signed(&service, "PUT", &metadata, &[own, ("If-Match", bare)], b"").await;
@@ -105,18 +87,8 @@ async fn a_checkpoint_store_gets_the_codes_that_it_goes_by() {
     }
     // The same blob, as other clients spell it.
     let other = "/box/localhost/hub/%24Default/ownership/0";
-    let head = signed(
-        &service,
-        "HEAD",
-        other,
-        &[("x-ms-client-request-id", "7")],
-        b"",
-    )
-    .await;
-    assert_eq!(
-        (head.status, head.header("content-length")),
-        (200, Some("0"))
-    );
+    let head = signed(&service, "HEAD", other, &[("x-ms-client-request-id", "7")], b"").await;
+    assert_eq!((head.status, head.header("content-length")), (200, Some("0")));
     assert_eq!(head.header("x-ms-meta-ownerid"), Some(""));
     assert_eq!(head.header("x-ms-client-request-id"), Some("7"));
     assert_eq!(head.header("x-ms-version"), Some("2024-11-04"));
@@ -131,14 +103,7 @@ async fn a_checkpoint_store_gets_the_codes_that_it_goes_by() {
 async fn ranges_beyond_the_end_are_told_with_the_size() {
     let service = service().await;
     signed(&service, "PUT", "/box/empty", &[BLOCK], b"").await;
-    let empty = signed(
-        &service,
-        "GET",
-        "/box/empty",
-        &[("x-ms-range", "bytes=0-9")],
-        b"",
-    )
-    .await;
+    let empty = signed(&service, "GET", "/box/empty", &[("x-ms-range", "bytes=0-9")], b"").await;
     assert_eq!(empty.outcome(), (416, "InvalidRange"));
     assert_eq!(empty.header("content-range"), Some("bytes */0"));
     signed(&service, "PUT", "/box/ten", &[BLOCK], b"0123456789").await;
@@ -147,26 +112,16 @@ async fn ranges_beyond_the_end_are_told_with_the_size() {
     let end = signed(&service, "GET", "/box/ten", &headers, b"").await;
     assert_eq!((end.status, end.body.as_str()), (206, "789"));
     assert_eq!(end.header("content-range"), Some("bytes 7-9/10"));
-    assert_eq!(
-        end.header("x-ms-blob-content-md5"),
-        Some("eB5eJF1ptWaXm4bijSPyxw==")
-    );
+    assert_eq!(end.header("x-ms-blob-content-md5"), Some("eB5eJF1ptWaXm4bijSPyxw=="));
     let whole = signed(&service, "GET", "/box/ten", &[], b"").await;
     assert_eq!((whole.status, whole.body.as_str()), (200, "0123456789"));
-    assert_eq!(
-        whole.header("content-md5"),
-        Some("eB5eJF1ptWaXm4bijSPyxw==")
-    );
+    assert_eq!(whole.header("content-md5"), Some("eB5eJF1ptWaXm4bijSPyxw=="));
     let etag = whole.header("etag").unwrap();
     // What can't be read counts as none.
     for senseless in ["bytes=-1-", "bytes=9-1", "bytes=-5", "bytes=x-", "7-9", ""] {
         for name in ["x-ms-range", "Range"] {
             let reply = signed(&service, "GET", "/box/ten", &[(name, senseless)], b"").await;
-            assert_eq!(
-                (reply.status, reply.body.as_str()),
-                (200, "0123456789"),
-                "{name}: {senseless}"
-            );
+            assert_eq!((reply.status, reply.body.as_str()), (200, "0123456789"), "{name}: {senseless}");
         }
     }
     let known = signed(&service, "GET", "/box/ten", &[("If-None-Match", etag)], b"").await;
@@ -180,87 +135,24 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
     let service = service().await;
     let large = vec![b'x'; 1025];
     for (method, target, headers, body, outcome) in [
+        ("PUT", "/box/a", vec![], &b""[..], (400, "MissingRequiredHeader")),
+        ("PUT", "/box/a", vec![("x-ms-blob-type", "PageBlob")], b"", (501, "NotImplemented")),
+        ("PUT", "/box/a", vec![("x-ms-blob-type", "What")], b"", (400, "InvalidHeaderValue")),
+        ("PUT", "/box/a", vec![BLOCK, ("x-ms-meta-a-b", "1")], b"", (400, "InvalidMetadata")),
+        ("PUT", "/box/a", vec![BLOCK], &large, (413, "RequestBodyTooLarge")),
+        ("PUT", "/box/a", vec![BLOCK, ("If-Modified-Since", "now")], b"", (400, "InvalidHeaderValue")),
+        ("PUT", "/box/a", vec![BLOCK, ("Content-MD5", "AAAA")], b"1", (400, "Md5Mismatch")),
+        ("PUT", "/box/a", vec![BLOCK, ("x-ms-lease-id", "1")], b"", (400, "InvalidHeaderValue")),
         (
             "PUT",
             "/box/a",
-            vec![],
-            &b""[..],
-            (400, "MissingRequiredHeader"),
-        ),
-        (
-            "PUT",
-            "/box/a",
-            vec![("x-ms-blob-type", "PageBlob")],
-            b"",
-            (501, "NotImplemented"),
-        ),
-        (
-            "PUT",
-            "/box/a",
-            vec![("x-ms-blob-type", "What")],
-            b"",
-            (400, "InvalidHeaderValue"),
-        ),
-        (
-            "PUT",
-            "/box/a",
-            vec![BLOCK, ("x-ms-meta-a-b", "1")],
-            b"",
-            (400, "InvalidMetadata"),
-        ),
-        (
-            "PUT",
-            "/box/a",
-            vec![BLOCK],
-            &large,
-            (413, "RequestBodyTooLarge"),
-        ),
-        (
-            "PUT",
-            "/box/a",
-            vec![BLOCK, ("If-Modified-Since", "now")],
-            b"",
-            (400, "InvalidHeaderValue"),
-        ),
-        (
-            "PUT",
-            "/box/a",
-            vec![BLOCK, ("Content-MD5", "AAAA")],
-            b"1",
-            (400, "Md5Mismatch"),
-        ),
-        (
-            "PUT",
-            "/box/a",
-            vec![BLOCK, ("x-ms-lease-id", "1")],
-            b"",
-            (400, "InvalidHeaderValue"),
-        ),
-        (
-            "PUT",
-            "/box/a",
-            vec![
-                BLOCK,
-                ("x-ms-lease-id", "c820a799-76d7-4ee2-6e15-546f19325c2c"),
-            ],
+            vec![BLOCK, ("x-ms-lease-id", "c820a799-76d7-4ee2-6e15-546f19325c2c")],
             b"",
             (412, "LeaseNotPresentWithBlobOperation"),
         ),
-        (
-            "PUT",
-            "/Box/a",
-            vec![BLOCK],
-            b"",
-            (400, "InvalidResourceName"),
-        ),
+        ("PUT", "/Box/a", vec![BLOCK], b"", (400, "InvalidResourceName")),
         ("PUT", "/bo/a", vec![BLOCK], b"", (400, "OutOfRangeInput")),
-        (
-            "PUT",
-            "/foo%20bar?restype=container",
-            vec![],
-            b"",
-            (400, "InvalidResourceName"),
-        ),
+        ("PUT", "/foo%20bar?restype=container", vec![], b"", (400, "InvalidResourceName")),
         (
             "PUT",
             "/?restype=container",
@@ -268,34 +160,10 @@ async fn what_makes_no_sense_is_refused_with_a_code() {
             b"",
             (400, "InvalidQueryParameterValue"),
         ),
-        (
-            "PUT",
-            "/other/a",
-            vec![BLOCK],
-            b"",
-            (404, "ContainerNotFound"),
-        ),
-        (
-            "PUT",
-            "/box/a?comp=lease",
-            vec![],
-            b"",
-            (400, "MissingRequiredHeader"),
-        ),
-        (
-            "PUT",
-            "/box/a?comp=block&blockid=-",
-            vec![],
-            b"",
-            (400, "InvalidBlobOrBlock"),
-        ),
-        (
-            "PUT",
-            "/box/a?comp=blocklist",
-            vec![],
-            b"<What/>",
-            (400, "InvalidXmlDocument"),
-        ),
+        ("PUT", "/other/a", vec![BLOCK], b"", (404, "ContainerNotFound")),
+        ("PUT", "/box/a?comp=lease", vec![], b"", (400, "MissingRequiredHeader")),
+        ("PUT", "/box/a?comp=block&blockid=-", vec![], b"", (400, "InvalidBlobOrBlock")),
+        ("PUT", "/box/a?comp=blocklist", vec![], b"<What/>", (400, "InvalidXmlDocument")),
         (
             "GET",
             "/box?restype=container&comp=list&maxresults=0",
@@ -353,9 +221,7 @@ async fn nothing_is_to_be_had_without_a_signature() {
         assert!(
             matches!(
                 reply.outcome(),
-                (403, "AuthenticationFailed")
-                    | (401, "NoAuthenticationInformation")
-                    | (400, "InvalidUri")
+                (403, "AuthenticationFailed") | (401, "NoAuthenticationInformation") | (400, "InvalidUri")
             ),
             "{reply:?}"
         );
@@ -366,11 +232,7 @@ async fn nothing_is_to_be_had_without_a_signature() {
     let reply = raw(&service, anonymous.as_bytes()).await;
     assert_eq!(reply.outcome(), (401, "NoAuthenticationInformation"));
     assert_eq!(reply.header("www-authenticate"), Some("SharedKey"));
-    for garbage in [
-        &b"\0\x01\x02\r\n\r\n"[..],
-        b"GET",
-        b"PUT /x HTTP/9.9\r\n\r\n",
-    ] {
+    for garbage in [&b"\0\x01\x02\r\n\r\n"[..], b"GET", b"PUT /x HTTP/9.9\r\n\r\n"] {
         let mut socket = connect(&service).await;
         socket.write_all(garbage).await.unwrap();
         socket.shutdown().await.unwrap();
@@ -426,11 +288,9 @@ async fn a_directory_that_takes_no_writes_is_a_busy_service_that_recovers() {
     let kept = signed(&service, "GET", "/box/a", &[], b"").await;
     assert_eq!(kept.body, "first");
     let told = metrics(&service).await;
-    for line in [
-        "parshall_blob_requests_total 3",
-        "parshall_blob_requests_failed_total 1",
-        "parshall_blob_blobs 1",
-    ] {
+    for line in
+        ["parshall_blob_requests_total 3", "parshall_blob_requests_failed_total 1", "parshall_blob_blobs 1"]
+    {
         assert!(told.contains(line), "{told}");
     }
     service.stop().await;
@@ -473,9 +333,7 @@ async fn the_development_key_is_for_this_machine_alone() {
 async fn sockets_that_ask_for_nothing_make_room_for_those_that_do() {
     let mut config = config();
     config.namespace.maximum_connections = std::num::NonZeroU32::new(4).unwrap();
-    let service = Service::start(config)
-        .await
-        .expect("the configuration is good");
+    let service = Service::start(config).await.expect("the configuration is good");
     let mut idle = Vec::new();
     for _ in 0..40 {
         idle.push(connect(&service).await);

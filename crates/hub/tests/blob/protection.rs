@@ -54,107 +54,28 @@ async fn nothing_is_stored_of_a_message_that_is_wrong_or_not_understood() {
     let length = |value| ("x-ms-structured-content-length", value);
     let block = "/box/a?comp=block&blockid=QUE=";
     for (target, headers, body, outcome) in [
-        (
-            "/box/a",
-            vec![STRUCTURED, LENGTH],
-            &spoiled[..],
-            (400, "Crc64Mismatch"),
-        ),
-        (
-            block,
-            vec![STRUCTURED, LENGTH],
-            &spoiled,
-            (400, "Crc64Mismatch"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED, LENGTH],
-            &MESSAGE[..86],
-            (400, "InvalidInput"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED, LENGTH],
-            b"Hello World!",
-            (400, "InvalidInput"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED, LENGTH],
-            b"",
-            (400, "InvalidInput"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED, length("11")],
-            MESSAGE,
-            (400, "InvalidInput"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED, length("13")],
-            MESSAGE,
-            (400, "InvalidInput"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED, length("-1")],
-            MESSAGE,
-            (400, "InvalidHeaderValue"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED, length("1025")],
-            MESSAGE,
-            (413, "RequestBodyTooLarge"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED],
-            MESSAGE,
-            (400, "MissingRequiredHeader"),
-        ),
+        ("/box/a", vec![STRUCTURED, LENGTH], &spoiled[..], (400, "Crc64Mismatch")),
+        (block, vec![STRUCTURED, LENGTH], &spoiled, (400, "Crc64Mismatch")),
+        ("/box/a", vec![STRUCTURED, LENGTH], &MESSAGE[..86], (400, "InvalidInput")),
+        ("/box/a", vec![STRUCTURED, LENGTH], b"Hello World!", (400, "InvalidInput")),
+        ("/box/a", vec![STRUCTURED, LENGTH], b"", (400, "InvalidInput")),
+        ("/box/a", vec![STRUCTURED, length("11")], MESSAGE, (400, "InvalidInput")),
+        ("/box/a", vec![STRUCTURED, length("13")], MESSAGE, (400, "InvalidInput")),
+        ("/box/a", vec![STRUCTURED, length("-1")], MESSAGE, (400, "InvalidHeaderValue")),
+        ("/box/a", vec![STRUCTURED, length("1025")], MESSAGE, (413, "RequestBodyTooLarge")),
+        ("/box/a", vec![STRUCTURED], MESSAGE, (400, "MissingRequiredHeader")),
         ("/box/a", vec![LENGTH], MESSAGE, (400, "InvalidHeaderValue")),
+        ("/box/a", vec![named("XSM/2.0; properties=crc64"), LENGTH], MESSAGE, (400, "InvalidHeaderValue")),
+        ("/box/a", vec![named("XSM/1.0; properties=sha256"), LENGTH], MESSAGE, (400, "InvalidHeaderValue")),
+        ("/box/a", vec![STRUCTURED, LENGTH, crc64], MESSAGE, (400, "InvalidHeaderValue")),
         (
             "/box/a",
-            vec![named("XSM/2.0; properties=crc64"), LENGTH],
+            vec![STRUCTURED, LENGTH, ("Content-MD5", "7Qdih1MuhjZehB6Sv8UNjA==")],
             MESSAGE,
             (400, "InvalidHeaderValue"),
         ),
-        (
-            "/box/a",
-            vec![named("XSM/1.0; properties=sha256"), LENGTH],
-            MESSAGE,
-            (400, "InvalidHeaderValue"),
-        ),
-        (
-            "/box/a",
-            vec![STRUCTURED, LENGTH, crc64],
-            MESSAGE,
-            (400, "InvalidHeaderValue"),
-        ),
-        (
-            "/box/a",
-            vec![
-                STRUCTURED,
-                LENGTH,
-                ("Content-MD5", "7Qdih1MuhjZehB6Sv8UNjA=="),
-            ],
-            MESSAGE,
-            (400, "InvalidHeaderValue"),
-        ),
-        (
-            "/box/a?comp=blocklist",
-            vec![STRUCTURED, LENGTH],
-            MESSAGE,
-            (400, "InvalidHeaderValue"),
-        ),
-        (
-            "/box/a?comp=metadata",
-            vec![STRUCTURED, LENGTH],
-            MESSAGE,
-            (400, "InvalidHeaderValue"),
-        ),
+        ("/box/a?comp=blocklist", vec![STRUCTURED, LENGTH], MESSAGE, (400, "InvalidHeaderValue")),
+        ("/box/a?comp=metadata", vec![STRUCTURED, LENGTH], MESSAGE, (400, "InvalidHeaderValue")),
     ] {
         let headers = [&[BLOCK], &headers[..]].concat();
         let reply = signed(&service, "PUT", target, &headers, body).await;
@@ -171,11 +92,7 @@ async fn a_message_may_be_longer_than_the_largest_body_by_its_framing() {
     let content = vec![b'x'; 1024];
     let message = message(&content);
     assert!(message.len() > 1024);
-    let headers = [
-        BLOCK,
-        STRUCTURED,
-        ("x-ms-structured-content-length", "1024"),
-    ];
+    let headers = [BLOCK, STRUCTURED, ("x-ms-structured-content-length", "1024")];
     let written = signed(&service, "PUT", "/box/a", &headers, &message).await;
     assert_eq!(written.status, 201, "{}", written.body);
     service.stop().await;
@@ -216,18 +133,10 @@ async fn contents_are_sent_as_structured_messages_to_who_asks_for_it() {
     for headers in [
         vec![("x-ms-structured-body", "XSM/2.0; properties=crc64")],
         vec![STRUCTURED, range, ("x-ms-range-get-content-md5", "true")],
-        vec![
-            range,
-            ("x-ms-range-get-content-crc64", "true"),
-            ("x-ms-range-get-content-md5", "true"),
-        ],
+        vec![range, ("x-ms-range-get-content-crc64", "true"), ("x-ms-range-get-content-md5", "true")],
     ] {
         let refused = signed(&service, "GET", "/box/a", &headers, b"").await;
-        assert_eq!(
-            refused.outcome(),
-            (400, "InvalidHeaderValue"),
-            "{headers:?}"
-        );
+        assert_eq!(refused.outcome(), (400, "InvalidHeaderValue"), "{headers:?}");
     }
     service.stop().await;
 }
@@ -238,22 +147,14 @@ async fn a_crc64_is_verified_and_answered_wherever_contents_come() {
     let append = ("x-ms-blob-type", "AppendBlob");
     signed(&service, "PUT", "/box/log", &[append], b"").await;
     let crc64 = |value| ("x-ms-content-crc64", value);
-    for target in [
-        "/box/a",
-        "/box/b?comp=block&blockid=QUE=",
-        "/box/log?comp=appendblock",
-    ] {
+    for target in ["/box/a", "/box/b?comp=block&blockid=QUE=", "/box/log?comp=appendblock"] {
         let headers = [BLOCK, crc64(CRC64)];
         let written = signed(&service, "PUT", target, &headers, b"Hello World!").await;
         assert_eq!(written.status, 201, "{target}");
         assert_eq!(written.header("x-ms-content-crc64"), Some(CRC64));
         let wrong = signed(&service, "PUT", target, &headers, b"Hello World?").await;
         assert_eq!(wrong.outcome(), (400, "Crc64Mismatch"), "{target}");
-        let both = [
-            BLOCK,
-            crc64(CRC64),
-            ("Content-MD5", "7Qdih1MuhjZehB6Sv8UNjA=="),
-        ];
+        let both = [BLOCK, crc64(CRC64), ("Content-MD5", "7Qdih1MuhjZehB6Sv8UNjA==")];
         let refused = signed(&service, "PUT", target, &both, b"Hello World!").await;
         assert_eq!(refused.outcome(), (400, "InvalidHeaderValue"), "{target}");
         let garbled = [BLOCK, crc64("peH8")];
@@ -261,19 +162,9 @@ async fn a_crc64_is_verified_and_answered_wherever_contents_come() {
         assert_eq!(refused.outcome(), (400, "InvalidHeaderValue"), "{target}");
     }
     let list = b"<BlockList><Latest>QUE=</Latest></BlockList>";
-    let wrong = signed(
-        &service,
-        "PUT",
-        "/box/b?comp=blocklist",
-        &[crc64(CRC64)],
-        list,
-    )
-    .await;
+    let wrong = signed(&service, "PUT", "/box/b?comp=blocklist", &[crc64(CRC64)], list).await;
     assert_eq!(wrong.outcome(), (400, "Crc64Mismatch"));
-    let asked = [
-        ("x-ms-range", "bytes=0-"),
-        ("x-ms-range-get-content-crc64", "true"),
-    ];
+    let asked = [("x-ms-range", "bytes=0-"), ("x-ms-range-get-content-crc64", "true")];
     let part = signed(&service, "GET", "/box/a", &asked, b"").await;
     assert_eq!((part.status, part.body.as_str()), (206, "Hello World!"));
     assert_eq!(part.header("x-ms-content-crc64"), Some(CRC64));
@@ -286,19 +177,13 @@ async fn contents_are_answered_with_their_checksums() {
     let append = ("x-ms-blob-type", "AppendBlob");
     let md5 = ("Content-MD5", "7Qdih1MuhjZehB6Sv8UNjA==");
     signed(&service, "PUT", "/box/log", &[append], b"").await;
-    for (target, always_with_md5) in [
-        ("/box/a", true),
-        ("/box/b?comp=block&blockid=QUE=", false),
-        ("/box/log?comp=appendblock", false),
-    ] {
+    for (target, always_with_md5) in
+        [("/box/a", true), ("/box/b?comp=block&blockid=QUE=", false), ("/box/log?comp=appendblock", false)]
+    {
         for (headers, with_md5) in [(vec![BLOCK, md5], true), (vec![BLOCK], always_with_md5)] {
             let written = signed(&service, "PUT", target, &headers, b"Hello World!").await;
             assert_eq!(written.status, 201, "{target}: {}", written.body);
-            assert_eq!(
-                written.header("x-ms-content-crc64"),
-                Some(CRC64),
-                "{target}"
-            );
+            assert_eq!(written.header("x-ms-content-crc64"), Some(CRC64), "{target}");
             let expected = with_md5.then_some(md5.1);
             assert_eq!(written.header("content-md5"), expected, "{target}");
         }
@@ -337,12 +222,9 @@ async fn a_byte_that_changed_on_the_disk_is_a_server_error_with_a_reason() {
     assert_eq!(changed, 1);
     let service = Service::start(config).await.unwrap();
     let range = ("x-ms-range", "bytes=0-4");
-    for headers in [
-        vec![],
-        vec![range],
-        vec![range, ("x-ms-range-get-content-md5", "true")],
-        vec![STRUCTURED],
-    ] {
+    for headers in
+        [vec![], vec![range], vec![range, ("x-ms-range-get-content-md5", "true")], vec![STRUCTURED]]
+    {
         let reply = signed(&service, "GET", "/box/a", &headers, b"").await;
         assert_eq!(reply.outcome(), (500, "InternalError"), "{headers:?}");
         assert!(!reply.body.contains("Hello"), "{}", reply.body);

@@ -27,28 +27,20 @@ async fn an_account_is_served_with_tls_and_without() {
     let text = service.storage_tls_connection_string().unwrap().reveal();
     let endpoint = format!("BlobEndpoint=https://{address}/devstoreaccount1;");
     assert!(text.contains(&endpoint), "{text}");
-    assert!(
-        text.starts_with("DefaultEndpointsProtocol=https;"),
-        "{text}"
-    );
+    assert!(text.starts_with("DefaultEndpointsProtocol=https;"), "{text}");
     signed(&service, "PUT", "/box/a", &[BLOCK], b"sealed").await;
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_file(&development.authority).unwrap();
     roots.add(authority).unwrap();
-    let trusting =
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-    let tls = ClientTls {
-        config: Arc::new(trusting),
-        server_name: ServerName::try_from("127.0.0.1").unwrap(),
-    };
+    let trusting = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let tls =
+        ClientTls { config: Arc::new(trusting), server_name: ServerName::try_from("127.0.0.1").unwrap() };
     let patience = Duration::from_secs(10);
-    let mut stream = amqp_tokio::connect("127.0.0.1", address.port(), Some(tls), patience)
-        .await
-        .unwrap();
+    let mut stream = amqp_tokio::connect("127.0.0.1", address.port(), Some(tls), patience).await.unwrap();
     let request = signed_text(&service, "GET", "/box/a", &[], b"");
     stream.write_all(request.as_bytes()).await.unwrap();
     stream.flush().await.unwrap();
@@ -66,10 +58,7 @@ async fn tls_alone_serves_an_account_and_the_development_key_stays_on_this_machi
     let development = tls::development(directory.path(), "localhost").unwrap();
     let mut config = config();
     config.blob = None;
-    config.blob_tls = Some((
-        "127.0.0.1:0".parse().unwrap(),
-        Arc::clone(&development.server),
-    ));
+    config.blob_tls = Some(("127.0.0.1:0".parse().unwrap(), Arc::clone(&development.server)));
     let service = Service::start(config.clone()).await.unwrap();
     assert!(service.blob_address().is_none() && service.blob_tls_address().is_some());
     assert!(service.storage_connection_string().is_none());

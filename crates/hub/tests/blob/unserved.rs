@@ -8,10 +8,7 @@ const LIST: &str = "/box?restype=container&comp=list";
 #[tokio::test]
 async fn headers_that_are_not_served_are_refused_by_name_and_nothing_is_done() {
     let service = service().await;
-    let copied = (
-        "x-ms-copy-source",
-        "http://localhost/devstoreaccount1/box/a",
-    );
+    let copied = ("x-ms-copy-source", "http://localhost/devstoreaccount1/box/a");
     for (headers, named) in [
         (vec![("x-ms-tags", "a=b")], "x-ms-tags"),
         (vec![("x-ms-if-tags", "\"a\" = 'b'")], "x-ms-if-tags"),
@@ -23,28 +20,19 @@ async fn headers_that_are_not_served_are_refused_by_name_and_nothing_is_done() {
             ],
             "x-ms-encryption-algorithm, x-ms-encryption-key, x-ms-encryption-key-sha256",
         ),
-        (
-            vec![("x-ms-encryption-scope", "mine")],
-            "x-ms-encryption-scope",
-        ),
+        (vec![("x-ms-encryption-scope", "mine")], "x-ms-encryption-scope"),
         (vec![("x-ms-legal-hold", "true")], "x-ms-legal-hold"),
         (
             vec![
                 ("x-ms-immutability-policy-mode", "locked"),
-                (
-                    "x-ms-immutability-policy-until-date",
-                    "Sun, 22 Nov 2026 00:00:00 GMT",
-                ),
+                ("x-ms-immutability-policy-until-date", "Sun, 22 Nov 2026 00:00:00 GMT"),
             ],
             "x-ms-immutability-policy-mode, x-ms-immutability-policy-until-date",
         ),
         (vec![("x-ms-access-tier", "Archive")], "x-ms-access-tier"),
         (vec![copied], "x-ms-copy-source"),
         (vec![("x-ms-seal-blob", "true")], "x-ms-seal-blob"),
-        (
-            vec![("x-ms-access-tier", "Hot"), ("x-ms-access-tier", "Cool")],
-            "x-ms-access-tier",
-        ),
+        (vec![("x-ms-access-tier", "Hot"), ("x-ms-access-tier", "Cool")], "x-ms-access-tier"),
         // Of a version of the protocol that is yet to come.
         (vec![("x-ms-made-up", "1")], "x-ms-made-up"),
     ] {
@@ -66,17 +54,9 @@ async fn headers_that_are_not_served_are_refused_by_name_and_nothing_is_done() {
         ] {
             let headers = [&own[..], &headers].concat();
             let reply = signed(&service, method, target, &headers, body).await;
-            assert_eq!(
-                reply.outcome(),
-                (501, "NotImplemented"),
-                "{method} {target} {headers:?}"
-            );
+            assert_eq!(reply.outcome(), (501, "NotImplemented"), "{method} {target} {headers:?}");
             let text = format!("ask for: {named}&#xA;");
-            assert!(
-                method == "HEAD" || reply.body.contains(&text),
-                "{}",
-                reply.body
-            );
+            assert!(method == "HEAD" || reply.body.contains(&text), "{}", reply.body);
         }
     }
     let access = [("x-ms-blob-public-access", "blob")];
@@ -126,11 +106,7 @@ async fn parameters_that_are_not_served_are_refused_by_name() {
         ("GET", "/box/a?versionid=1", "versionid"),
         ("DELETE", "/box/a?deletetype=permanent", "deletetype"),
         ("GET", "/box/a?startFrom=a", "startFrom"),
-        (
-            "GET",
-            "/box?restype=container&comp=list&showonly=deleted",
-            "showonly",
-        ),
+        ("GET", "/box?restype=container&comp=list&showonly=deleted", "showonly"),
         (
             "GET",
             "/box?restype=container&comp=list&include=metadata,uncommittedblobs",
@@ -164,8 +140,7 @@ async fn parameters_that_are_not_served_are_refused_by_name() {
     let unknown = "/box?restype=container&comp=list&include=what";
     let reply = signed(&service, "GET", unknown, &[], b"").await;
     assert_eq!(reply.outcome(), (400, "InvalidQueryParameterValue"));
-    let harmless =
-        "/box?restype=container&comp=list&timeout=30&include=snapshots,tags,copy,deleted";
+    let harmless = "/box?restype=container&comp=list&timeout=30&include=snapshots,tags,copy,deleted";
     let reply = signed(&service, "GET", harmless, &[], b"").await;
     assert!(reply.body.contains("<Name>a</Name>"), "{}", reply.body);
     service.stop().await;
@@ -212,7 +187,5 @@ async fn a_listing_begins_and_ends_where_it_is_told_to() {
 fn elements(document: &str, name: &str) -> Vec<String> {
     let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
     let parts = document.split(&begin).skip(1);
-    parts
-        .filter_map(|part| Some(part.split_once(&end)?.0.to_owned()))
-        .collect()
+    parts.filter_map(|part| Some(part.split_once(&end)?.0.to_owned())).collect()
 }

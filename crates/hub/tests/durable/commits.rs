@@ -16,25 +16,16 @@ fn nobody_sees_an_event_before_it_is_safe_and_then_everybody_is_woken() {
     disk.files.state().gate_closed = true;
     let subscriber = Subscriber::new();
     let mut subscription = service.log.subscribe(&subscriber, 7);
-    let mut cursor = service
-        .log
-        .position(Start::Latest(Edge::Exclusive))
-        .unwrap();
+    let mut cursor = service.log.position(Start::Latest(Edge::Exclusive)).unwrap();
     let appended = try_append(&service.log, 1, b"safe").unwrap();
     disk.files.wait_for_sync();
-    assert_eq!(
-        service.committer.state_of(appended.commit),
-        CommitState::Waiting
-    );
+    assert_eq!(service.committer.state_of(appended.commit), CommitState::Waiting);
     assert!(service.log.read(&mut cursor, 1).is_none());
     assert_eq!(service.log.stats().last_sequence_number, None);
     assert_eq!(subscription.arm(&cursor), Readiness::Waiting);
 
     disk.files.open_gate();
-    assert_eq!(
-        settle(&service.committer, appended.commit),
-        CommitState::Done
-    );
+    assert_eq!(settle(&service.committer, appended.commit), CommitState::Done);
     let mut keys = Vec::new();
     let ready = subscriber.poll_ready(&mut Context::from_waker(Waker::noop()), &mut keys);
     assert_eq!((ready, keys), (Poll::Ready(()), vec![7]));
@@ -48,18 +39,9 @@ fn what_is_appended_during_a_sync_shares_the_next_one() {
     disk.files.state().gate_closed = true;
     let first = try_append(&service.log, 1, &content(0, 9)).unwrap();
     disk.files.wait_for_sync();
-    let later: Vec<CommitNumber> = (1..33)
-        .map(|number| {
-            try_append(&service.log, 1, &content(number, 9))
-                .unwrap()
-                .commit
-        })
-        .collect();
-    assert!(
-        later
-            .iter()
-            .all(|commit| *commit == later[0] && *commit != first.commit)
-    );
+    let later: Vec<CommitNumber> =
+        (1..33).map(|number| try_append(&service.log, 1, &content(number, 9)).unwrap().commit).collect();
+    assert!(later.iter().all(|commit| *commit == later[0] && *commit != first.commit));
     disk.files.open_gate();
     assert_eq!(settle(&service.committer, later[0]), CommitState::Done);
     assert_eq!(service.committer.counters().syncs, 2);
@@ -98,11 +80,7 @@ fn appends_are_refused_once_the_committer_is_closed() {
     service.committer.close().unwrap();
     let refused = try_append(&service.log, 1, b"late").unwrap_err();
     assert_eq!(refused.to_string(), "the log is closed");
-    assert_eq!(
-        service.all(),
-        records(0..1, 10),
-        "what is there can be read"
-    );
+    assert_eq!(service.all(), records(0..1, 10), "what is there can be read");
 }
 
 #[test]
@@ -116,10 +94,7 @@ fn a_retired_log_fails_its_senders_and_leaves_the_directory_alone() {
     service.log.retire();
     assert!(try_append(&service.log, 1, b"third").is_err());
     disk.files.open_gate();
-    assert_eq!(
-        settle(&service.committer, waiting.commit),
-        CommitState::Failed
-    );
+    assert_eq!(settle(&service.committer, waiting.commit), CommitState::Failed);
     fs::remove_dir_all(disk.path()).unwrap();
     service.committer.close().unwrap();
     assert!(!disk.path().exists());
@@ -129,13 +104,8 @@ fn a_retired_log_fails_its_senders_and_leaves_the_directory_alone() {
 fn a_thousand_partitions_are_written_with_a_bounded_number_of_open_files() {
     let disk = Disk::with(LONG);
     let committer = disk.committer();
-    let logs: Vec<_> = (0..1000)
-        .map(|id| disk.open_log(&committer, &id.to_string()).unwrap().0)
-        .collect();
-    let numbers: Vec<_> = logs
-        .iter()
-        .map(|log| try_append(log, 1, b"one of many").unwrap().commit)
-        .collect();
+    let logs: Vec<_> = (0..1000).map(|id| disk.open_log(&committer, &id.to_string()).unwrap().0).collect();
+    let numbers: Vec<_> = logs.iter().map(|log| try_append(log, 1, b"one of many").unwrap().commit).collect();
     for number in numbers {
         assert_eq!(settle(&committer, number), CommitState::Done);
     }

@@ -49,13 +49,7 @@ impl Model {
         // Without syncs there is nothing but the file system's own order.
         disk.files.state().keeps_order = sync == SyncPolicy::Os;
         let service = Some(disk.open());
-        Self {
-            disk,
-            service,
-            lengths: Vec::new(),
-            waiting: Vec::new(),
-            acknowledged: 0,
-        }
+        Self { disk, service, lengths: Vec::new(), waiting: Vec::new(), acknowledged: 0 }
     }
 
     fn service(&self) -> &Service {
@@ -101,17 +95,10 @@ impl Model {
         // What was settled by now may have been told to its sender.
         let waiting = std::mem::take(&mut self.waiting);
         let committer = &self.service().committer;
-        let done = waiting
-            .iter()
-            .filter(|(commit, _)| committer.state_of(*commit) == CommitState::Done);
+        let done = waiting.iter().filter(|(commit, _)| committer.state_of(*commit) == CommitState::Done);
         let acknowledged = done.map(|(_, number)| number + 1).max();
         self.acknowledged = self.acknowledged.max(acknowledged.unwrap_or(0));
-        let seen = self
-            .service()
-            .log
-            .stats()
-            .last_sequence_number
-            .map_or(0, |last| last + 1);
+        let seen = self.service().log.stats().last_sequence_number.map_or(0, |last| last + 1);
         self.service.take().expect("as above").crash();
         if let Some(seed) = power_cut {
             let mut random = Random::from_seed(seed);
@@ -127,20 +114,12 @@ impl Model {
         let end = stats.last_sequence_number.map_or(0, |last| last + 1);
         let always = self.disk.options.sync == SyncPolicy::Always;
         if always || power_cut.is_none() {
-            assert!(
-                end >= self.acknowledged,
-                "{end} of {} acknowledged",
-                self.acknowledged
-            );
+            assert!(end >= self.acknowledged, "{end} of {} acknowledged", self.acknowledged);
             assert!(end >= seen, "a reader saw {seen}, and {end} are there");
         }
         assert!(end <= self.lengths.len() as u64);
         let damaged = &self.service().report.damaged;
-        assert!(
-            damaged.is_empty(),
-            "{damaged:?} of {:?}",
-            self.disk.segments()
-        );
+        assert!(damaged.is_empty(), "{damaged:?} of {:?}", self.disk.segments());
         self.lengths.truncate(end as usize);
         self.acknowledged = end;
         self.check();

@@ -13,10 +13,7 @@ const LENGTH: usize = 10_000;
 
 /// A disk with several complete segments of 40 records.
 fn filled() -> Disk {
-    let disk = Disk {
-        limits: *SMALL,
-        ..Disk::new()
-    };
+    let disk = Disk { limits: *SMALL, ..Disk::new() };
     let service = disk.open();
     service.fill(40, LENGTH);
     service.close();
@@ -60,10 +57,7 @@ impl Snapshot {
 
 /// A disk as `filled`, whose last segment has no sidecar since the process was killed.
 fn killed() -> Disk {
-    let disk = Disk {
-        limits: *SMALL,
-        ..Disk::new()
-    };
+    let disk = Disk { limits: *SMALL, ..Disk::new() };
     let service = disk.open();
     service.fill(40, LENGTH);
     service.crash();
@@ -92,10 +86,7 @@ fn readers_get_what_is_sound_before_a_flipped_bit_and_then_an_error() {
     assert_eq!(cursor.next_sequence_number(), first + 2);
     let after = Start::SequenceNumber(next, Edge::Inclusive);
     let mut cursor = service.log.position(after).unwrap();
-    assert_eq!(
-        rest(&service.log, &mut cursor).unwrap(),
-        records(next..40, LENGTH)
-    );
+    assert_eq!(rest(&service.log, &mut cursor).unwrap(), records(next..40, LENGTH));
 }
 
 #[test]
@@ -111,17 +102,10 @@ fn a_damaged_segment_whose_sidecar_is_missing_is_found_at_the_start() {
     let (before, damage) = sound(&service);
     assert!(before == records(0..first + 2, LENGTH));
     assert_eq!(damage.unwrap().segment, first);
-    assert_eq!(
-        service.committer.counters().damaged_segments,
-        0,
-        "it was reported at the start"
-    );
+    assert_eq!(service.committer.counters().damaged_segments, 0, "it was reported at the start");
     let after = Start::SequenceNumber(next, Edge::Inclusive);
     let mut cursor = service.log.position(after).unwrap();
-    assert_eq!(
-        rest(&service.log, &mut cursor).unwrap(),
-        records(next..40, LENGTH)
-    );
+    assert_eq!(rest(&service.log, &mut cursor).unwrap(), records(next..40, LENGTH));
 }
 
 #[test]
@@ -136,10 +120,7 @@ fn whichever_file_is_missing_it_is_named_or_nothing_is_lost() {
             match disk.try_open() {
                 Err(refused) => {
                     let refused = refused.to_string();
-                    assert!(
-                        refused.contains(name) || refused.contains("are missing"),
-                        "{refused}"
-                    );
+                    assert!(refused.contains(name) || refused.contains("are missing"), "{refused}");
                 }
                 // The only trace of the last segment was the segment.
                 Ok(service) if *path == last && !has_sidecar => service.crash(),
@@ -226,29 +207,20 @@ fn an_empty_file_in_the_place_of_a_missing_one_lets_the_rest_be_served() {
 fn sidecars_that_are_missing_or_damaged_are_written_again() {
     let disk = filled();
     let sidecars = disk.files_named("index");
-    let before: Vec<_> = sidecars
-        .iter()
-        .map(|path| fs::read(path).unwrap())
-        .collect();
+    let before: Vec<_> = sidecars.iter().map(|path| fs::read(path).unwrap()).collect();
     fs::remove_file(&sidecars[0]).unwrap();
     flip_bit(&sidecars[1], 20);
     fs::write(&sidecars[2], b"").unwrap();
     let service = disk.open();
     assert_eq!(service.report.rebuilt_sidecars, 3, "{}", service.report);
     assert_eq!(service.all(), records(0..40, LENGTH));
-    let after: Vec<_> = sidecars
-        .iter()
-        .map(|path| fs::read(path).unwrap())
-        .collect();
+    let after: Vec<_> = sidecars.iter().map(|path| fs::read(path).unwrap()).collect();
     assert_eq!(before, after);
 }
 
 #[test]
 fn a_sidecar_of_another_run_of_the_system_does_not_vouch_for_what_was_not_synced() {
-    let disk = Disk {
-        limits: *SMALL,
-        ..Disk::with(SyncPolicy::Os)
-    };
+    let disk = Disk { limits: *SMALL, ..Disk::with(SyncPolicy::Os) };
     let service = disk.open();
     service.fill(40, LENGTH);
     service.crash();
@@ -270,11 +242,7 @@ fn a_segment_that_is_missing_is_named_and_the_start_refused() {
         let content = fs::read(path).unwrap();
         fs::remove_file(path).unwrap();
         let before = Snapshot::of(&disk);
-        let Err(OpenError::MissingSegment {
-            path: missing,
-            events,
-        }) = disk.try_open().map(|_| ())
-        else {
+        let Err(OpenError::MissingSegment { path: missing, events }) = disk.try_open().map(|_| ()) else {
             panic!("the gap was not noticed")
         };
         assert_eq!((&missing, events), (path, Some(first..next)));
@@ -289,10 +257,7 @@ fn a_missing_segment_in_the_middle_is_noticed_without_its_sidecar_too() {
     let (first, next) = (first_of(&disk, 1), first_of(&disk, 2));
     fs::remove_file(&disk.segments()[1]).unwrap();
     fs::remove_file(&disk.files_named("index")[1]).unwrap();
-    let Err(OpenError::Missing {
-        expected, found, ..
-    }) = disk.try_open().map(|_| ())
-    else {
+    let Err(OpenError::Missing { expected, found, .. }) = disk.try_open().map(|_| ()) else {
         panic!("the gap was not noticed")
     };
     assert_eq!((expected, found), (first, next));
@@ -357,10 +322,7 @@ fn what_a_newer_version_wrote_is_not_touched() {
     let checksum = crc32c::crc32c(&batches[8..header.length as usize]);
     batches[4..8].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&segment, &batches).unwrap();
-    assert!(matches!(
-        disk.try_open().map(|_| ()),
-        Err(OpenError::NewerVersion { version: 2, .. })
-    ));
+    assert!(matches!(disk.try_open().map(|_| ()), Err(OpenError::NewerVersion { version: 2, .. })));
     assert_eq!(fs::read(&segment).unwrap(), batches);
 }
 
@@ -383,10 +345,7 @@ fn a_whole_segment_in_memory_is_not_affected_by_what_happens_to_its_file() {
     service.fill(40, LENGTH);
     flip_bit(&disk.segments()[0], 100);
     assert_eq!(service.all(), records(0..40, LENGTH));
-    assert_eq!(
-        service.log.stats().last_append_time,
-        Some(UnixTime::from_milliseconds(1))
-    );
+    assert_eq!(service.log.stats().last_append_time, Some(UnixTime::from_milliseconds(1)));
 }
 
 #[test]
@@ -400,16 +359,8 @@ fn verifying_reads_everything_names_each_problem_and_changes_nothing() {
     flip_bit(&segments[1], 30_000);
     flip_bit(&sidecars[2], 30);
     let problems = verify(disk.directory.path()).unwrap().problems;
-    let of = |path: &PathBuf| {
-        problems
-            .iter()
-            .find(|(at, _)| at == path)
-            .map(|(_, it)| *it)
-    };
-    assert!(matches!(
-        of(&segments[1]),
-        Some(Problem::Batch { position: 1.., .. })
-    ));
+    let of = |path: &PathBuf| problems.iter().find(|(at, _)| at == path).map(|(_, it)| *it);
+    assert!(matches!(of(&segments[1]), Some(Problem::Batch { position: 1.., .. })));
     assert_eq!(of(&sidecars[1]), Some(Problem::Contradiction));
     assert!(matches!(of(&segments[2]), Some(Problem::Gap { .. })));
     assert!(matches!(of(&sidecars[2]), Some(Problem::Sidecar(_))));

@@ -7,11 +7,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-const POLICIES: [SyncPolicy; 3] = [
-    SyncPolicy::Always,
-    SyncPolicy::Interval(Duration::from_secs(3600)),
-    SyncPolicy::Os,
-];
+const POLICIES: [SyncPolicy; 3] =
+    [SyncPolicy::Always, SyncPolicy::Interval(Duration::from_secs(3600)), SyncPolicy::Os];
 
 #[test]
 fn a_full_disk_fails_the_senders_until_there_is_space_again() {
@@ -26,11 +23,7 @@ fn a_full_disk_fails_the_senders_until_there_is_space_again() {
             try_append(&service.log, 1, b"refused"),
             Err(AppendError::Unavailable(Unavailable::DiskFull))
         );
-        assert_eq!(
-            service.all(),
-            records(0..3, 1000),
-            "what was safe is readable"
-        );
+        assert_eq!(service.all(), records(0..3, 1000), "what was safe is readable");
         disk.files.state().space = None;
         // The committer tries again by itself; what failed may then be there after all.
         wait_for(|| service.log.stats().last_sequence_number == Some(3));
@@ -71,10 +64,7 @@ fn a_read_only_disk_can_be_started_on_and_read() {
     let service = disk.open();
     assert_eq!(service.all(), records(0..3, 1000));
     assert_eq!(service.append(b"no"), CommitState::Failed);
-    assert_eq!(
-        try_append(&service.log, 1, b"no"),
-        Err(AppendError::Unavailable(Unavailable::ReadOnly))
-    );
+    assert_eq!(try_append(&service.log, 1, b"no"), Err(AppendError::Unavailable(Unavailable::ReadOnly)));
     let error = service.committer.close().unwrap_err();
     assert_eq!((error.count, error.reason), (1, Unavailable::ReadOnly));
 }
@@ -84,19 +74,10 @@ fn a_slow_sync_delays_acknowledgements_and_loses_none() {
     let disk = Disk::new();
     let service = disk.open();
     disk.files.state().gate_closed = true;
-    let numbers: Vec<_> = (0..10)
-        .map(|number| {
-            try_append(&service.log, 1, &content(number, 10))
-                .unwrap()
-                .commit
-        })
-        .collect();
+    let numbers: Vec<_> =
+        (0..10).map(|number| try_append(&service.log, 1, &content(number, 10)).unwrap().commit).collect();
     disk.files.wait_for_sync();
-    assert!(
-        numbers[1..]
-            .iter()
-            .all(|number| service.committer.state_of(*number) == CommitState::Waiting)
-    );
+    assert!(numbers[1..].iter().all(|number| service.committer.state_of(*number) == CommitState::Waiting));
     disk.files.open_gate();
     for number in numbers {
         assert_eq!(settle(&service.committer, number), CommitState::Done);
@@ -106,10 +87,7 @@ fn a_slow_sync_delays_acknowledgements_and_loses_none() {
 
 #[test]
 fn after_a_failed_sync_everything_since_the_last_good_one_is_written_again() {
-    let disk = Disk {
-        limits: *SMALL,
-        ..Disk::new()
-    };
+    let disk = Disk { limits: *SMALL, ..Disk::new() };
     let service = disk.open();
     service.fill(3, 10_000);
     disk.files.state().syncs_lose = true;
@@ -138,10 +116,7 @@ fn a_failed_sync_after_an_interval_stops_senders_and_is_made_good() {
             false
         }
         Err(error) => {
-            assert!(matches!(
-                error,
-                AppendError::Unavailable(Unavailable::Failed(_))
-            ));
+            assert!(matches!(error, AppendError::Unavailable(Unavailable::Failed(_))));
             true
         }
     });
@@ -154,11 +129,7 @@ fn a_failed_sync_after_an_interval_stops_senders_and_is_made_good() {
     let all = again.all();
     assert!(all.len() as u64 > acknowledged + 1);
     assert_eq!(all[..3], records(0..3, 1000));
-    assert!(
-        all[3..all.len() - 1]
-            .iter()
-            .all(|(_, sections)| *sections == content(3, 1000))
-    );
+    assert!(all[3..all.len() - 1].iter().all(|(_, sections)| *sections == content(3, 1000)));
 }
 
 #[test]
@@ -176,10 +147,7 @@ fn partitions_written_together_are_synced_together_and_survive_a_power_cut() {
     let disk = Disk::new();
     let (committer, logs) = many(&disk);
     for number in 0..5 {
-        assert_eq!(
-            append_to_all(&disk, &committer, &logs, number),
-            [CommitState::Done; MANY]
-        );
+        assert_eq!(append_to_all(&disk, &committer, &logs, number), [CommitState::Done; MANY]);
     }
     assert!(disk.files.state().file_system_syncs > 0);
     drop((committer, logs));
@@ -191,10 +159,7 @@ fn a_failed_sync_of_the_file_system_is_no_failure_of_files_that_are_well() {
     let disk = Disk::new();
     disk.files.state().file_system_fails = true;
     let (committer, logs) = many(&disk);
-    assert_eq!(
-        append_to_all(&disk, &committer, &logs, 0),
-        [CommitState::Done; MANY]
-    );
+    assert_eq!(append_to_all(&disk, &committer, &logs, 0), [CommitState::Done; MANY]);
     assert!(disk.files.state().file_system_syncs > 0);
     drop((committer, logs));
     assert_eq!(last_after_a_power_cut(&disk), [Some(0); MANY]);

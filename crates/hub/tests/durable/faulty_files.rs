@@ -141,9 +141,7 @@ impl DiskFiles for FaultyFiles {
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.begin();
-        state
-            .unsynced_entries
-            .retain(|path| path.parent() != Some(directory));
+        state.unsynced_entries.retain(|path| path.parent() != Some(directory));
         Ok(())
     }
 

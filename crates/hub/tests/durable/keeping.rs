@@ -11,21 +11,13 @@ use units::ByteSize;
 #[test]
 fn after_a_close_everything_is_there_and_nothing_is_scanned() {
     for policy in [SyncPolicy::Always, SyncPolicy::default(), SyncPolicy::Os] {
-        let disk = Disk {
-            limits: *SMALL,
-            ..Disk::with(policy)
-        };
+        let disk = Disk { limits: *SMALL, ..Disk::with(policy) };
         let service = disk.open();
         assert_eq!(service.report, RecoveryReport::default());
         service.fill(50, 10_000);
         service.close();
         let again = disk.open();
-        assert_eq!(
-            (again.report.records, again.report.scanned_bytes),
-            (50, 0),
-            "{policy}: {}",
-            again.report
-        );
+        assert_eq!((again.report.records, again.report.scanned_bytes), (50, 0), "{policy}: {}", again.report);
         assert_eq!(again.report.bytes, again.log.stats().bytes);
         assert_eq!(again.all(), records(0..50, 10_000));
         again.fill(3, 10);
@@ -36,10 +28,7 @@ fn after_a_close_everything_is_there_and_nothing_is_scanned() {
 #[test]
 fn after_a_crash_the_last_segment_is_scanned_once() {
     for policy in [SyncPolicy::Always, SyncPolicy::default(), SyncPolicy::Os] {
-        let disk = Disk {
-            limits: *SMALL,
-            ..Disk::with(policy)
-        };
+        let disk = Disk { limits: *SMALL, ..Disk::with(policy) };
         let service = disk.open();
         service.fill(30, 10_000);
         service.crash();
@@ -47,11 +36,7 @@ fn after_a_crash_the_last_segment_is_scanned_once() {
         assert_eq!(again.report.records, 30, "{policy}: {}", again.report);
         assert!(again.report.torn.is_empty());
         if policy != SyncPolicy::default() {
-            assert!(
-                again.report.scanned_bytes <= SEGMENT,
-                "{policy}: {}",
-                again.report
-            );
+            assert!(again.report.scanned_bytes <= SEGMENT, "{policy}: {}", again.report);
         }
         assert_eq!(again.all(), records(0..30, 10_000));
         again.crash();
@@ -100,10 +85,7 @@ fn a_chunk_outlives_the_segment_that_it_is_from() {
     let chunk = service.log.read(&mut cursor, 1).unwrap();
     service.fill(200, 10_000);
     assert!(service.log.stats().begin_sequence_number > 1);
-    assert_eq!(
-        chunk.records().next().unwrap().sections,
-        records(0..1, 10_000)[0].1
-    );
+    assert_eq!(chunk.records().next().unwrap().sections, records(0..1, 10_000)[0].1);
 }
 
 #[test]
@@ -114,10 +96,7 @@ fn reading_can_begin_at_a_time_in_a_segment_that_is_on_disk_only() {
     for number in 0..40 {
         let sections = super::content(number, 10_000);
         let appended = try_append(&service.log, 100 + number as i64 * 10, &sections).unwrap();
-        assert_eq!(
-            settle(&service.committer, appended.commit),
-            CommitState::Done
-        );
+        assert_eq!(settle(&service.committer, appended.commit), CommitState::Done);
     }
     service.close();
     for number in 0..40 {
@@ -125,14 +104,8 @@ fn reading_can_begin_at_a_time_in_a_segment_that_is_on_disk_only() {
         let service = disk.open();
         let exactly = UnixTime::from_milliseconds(100 + number as i64 * 10);
         for (edge, first) in [(Edge::Inclusive, number), (Edge::Exclusive, number + 1)] {
-            let mut cursor = service
-                .log
-                .position(Start::AppendTime(exactly, edge))
-                .unwrap();
-            assert_eq!(
-                rest(&service.log, &mut cursor).unwrap(),
-                records(first..40, 10_000)
-            );
+            let mut cursor = service.log.position(Start::AppendTime(exactly, edge)).unwrap();
+            assert_eq!(rest(&service.log, &mut cursor).unwrap(), records(first..40, 10_000));
         }
     }
 }
@@ -140,19 +113,13 @@ fn reading_can_begin_at_a_time_in_a_segment_that_is_on_disk_only() {
 #[test]
 fn retention_by_bytes_bounds_the_disk() {
     let mut disk = Disk::new();
-    disk.limits = LogLimits {
-        bytes: ByteSize::from_mebibytes(1),
-        when_full: WhenFull::Retention,
-        retention: None,
-    };
+    disk.limits =
+        LogLimits { bytes: ByteSize::from_mebibytes(1), when_full: WhenFull::Retention, retention: None };
     let service = disk.open();
     service.fill(300, 10_000);
     let on_disk = || -> u64 {
         let paths = disk.segments();
-        paths
-            .iter()
-            .map(|path| fs::metadata(path).unwrap().len())
-            .sum()
+        paths.iter().map(|path| fs::metadata(path).unwrap().len()).sum()
     };
     assert!(on_disk() <= (1 << 20) + SEGMENT, "{}", on_disk());
     let begin = service.log.stats().begin_sequence_number;
@@ -165,10 +132,7 @@ fn retention_by_bytes_bounds_the_disk() {
 
 #[test]
 fn files_that_could_not_be_removed_leave_no_gap() {
-    let disk = Disk {
-        limits: *SMALL,
-        ..Disk::new()
-    };
+    let disk = Disk { limits: *SMALL, ..Disk::new() };
     let service = disk.open();
     service.fill(150, 10_000);
     let oldest = disk.segments()[0].clone();
@@ -193,9 +157,7 @@ fn when_retention_has_taken_everything_numbers_go_on_all_the_same() {
     service.fill(5, 100);
     // The first call ends the segment, which goes once it is finished.
     super::wait_for(|| {
-        service
-            .log
-            .enforce_retention(UnixTime::from_milliseconds(1000));
+        service.log.enforce_retention(UnixTime::from_milliseconds(1000));
         service.log.stats().is_empty
     });
     service.close();
@@ -224,10 +186,7 @@ fn writers_and_readers_get_along_while_segments_come_and_go() {
             scope.spawn(|| {
                 for _ in 0..end / 3 {
                     let appended = try_append(&service.log, 1, &[7; 3000]).unwrap();
-                    assert_eq!(
-                        settle(&service.committer, appended.commit),
-                        CommitState::Done
-                    );
+                    assert_eq!(settle(&service.committer, appended.commit), CommitState::Done);
                 }
             });
         }

@@ -1,10 +1,7 @@
 //! Durable logs through their public face: commits, recovery, loading, retention, faults of the disk, and a model with
 //! crashes.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper that fails fails its test, with the place"
-)]
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test, with the place")]
 
 mod commits;
 mod crashes;
@@ -16,8 +13,8 @@ mod keeping;
 use faulty_files::FaultyFiles;
 use hub::UnixTime;
 use hub::log::disk::{
-    CommitNumber, CommitState, Committer, Damage, OpenError, PartitionDirectory, Presence,
-    RecoveryReport, StorageOptions, SyncPolicy,
+    CommitNumber, CommitState, Committer, Damage, OpenError, PartitionDirectory, Presence, RecoveryReport,
+    StorageOptions, SyncPolicy,
 };
 use hub::log::{
     AppendError, Appended, BlockPool, Cursor, LogLimits, NewRecord, PartitionLog, Readiness, Start,
@@ -57,10 +54,7 @@ impl Disk {
         Self {
             directory: TempDir::new().unwrap(),
             files: FaultyFiles::default(),
-            options: StorageOptions {
-                sync,
-                ..StorageOptions::default()
-            },
+            options: StorageOptions { sync, ..StorageOptions::default() },
             limits: LogLimits::default(),
         }
     }
@@ -80,11 +74,7 @@ impl Disk {
     fn try_open(&self) -> Result<Service, OpenError> {
         let committer = self.committer();
         let (log, report) = self.open_log(&committer, "0")?;
-        Ok(Service {
-            committer,
-            log,
-            report,
-        })
+        Ok(Service { committer, log, report })
     }
 
     fn open_log(
@@ -97,11 +87,7 @@ impl Disk {
             true => Presence::Present,
             false => Presence::Absent,
         };
-        let directory = PartitionDirectory {
-            path,
-            presence,
-            committer: Arc::clone(committer),
-        };
+        let directory = PartitionDirectory { path, presence, committer: Arc::clone(committer) };
         PartitionLog::open(self.limits, BlockPool::new(ByteSize::ZERO), directory)
     }
 
@@ -133,11 +119,7 @@ impl Service {
     /// Appends `count` records of `length` bytes each, in batches of one, and waits for all of them.
     fn fill(&self, count: u64, length: usize) {
         for _ in 0..count {
-            let number = self
-                .log
-                .stats()
-                .last_sequence_number
-                .map_or(0, |last| last + 1);
+            let number = self.log.stats().last_sequence_number.map_or(0, |last| last + 1);
             assert_eq!(self.append(&content(number, length)), CommitState::Done);
         }
     }
@@ -161,16 +143,8 @@ impl Service {
     }
 }
 
-fn try_append(
-    log: &PartitionLog,
-    milliseconds: i64,
-    sections: &[u8],
-) -> Result<Appended, AppendError> {
-    let record = NewRecord {
-        annotation_count: 0,
-        annotations: &[],
-        sections: &[sections],
-    };
+fn try_append(log: &PartitionLog, milliseconds: i64, sections: &[u8]) -> Result<Appended, AppendError> {
+    let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[sections] };
     log.append_records(UnixTime::from_milliseconds(milliseconds), &[record])
 }
 
@@ -218,11 +192,7 @@ fn rest_into(
     while cursor.next_sequence_number() < end {
         if let Some(chunk) = log.read(cursor, 10_000) {
             assert_eq!(chunk.skipped(), 0);
-            records.extend(
-                chunk
-                    .records()
-                    .map(|record| (record.sequence_number, record.sections.to_vec())),
-            );
+            records.extend(chunk.records().map(|record| (record.sequence_number, record.sections.to_vec())));
             continue;
         }
         match subscription.arm(cursor) {
@@ -267,9 +237,7 @@ fn flip_bit(path: &Path, position: usize) {
 
 /// Expected records: `numbers`, of `length` bytes each.
 fn records(numbers: std::ops::Range<u64>, length: usize) -> Vec<(u64, Vec<u8>)> {
-    numbers
-        .map(|number| (number, content(number, length)))
-        .collect()
+    numbers.map(|number| (number, content(number, length))).collect()
 }
 
 /// Longer than anything takes: the park is over early when the waker is called.
@@ -279,7 +247,5 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const SEGMENT: u64 = 128 * 1024;
 
 /// A log of few and small segments: the first has 64 KiB, the others twice that.
-static SMALL: LazyLock<LogLimits> = LazyLock::new(|| LogLimits {
-    bytes: ByteSize::from_mebibytes(1),
-    ..LogLimits::default()
-});
+static SMALL: LazyLock<LogLimits> =
+    LazyLock::new(|| LogLimits { bytes: ByteSize::from_mebibytes(1), ..LogLimits::default() });

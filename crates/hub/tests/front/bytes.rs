@@ -51,9 +51,7 @@ async fn the_conversation_that_the_streams_damage_is_a_good_one() {
     socket.write_all(&conversation()).await.unwrap();
     socket.shutdown().await.unwrap();
     let mut answer = Vec::new();
-    within("the end", socket.read_to_end(&mut answer))
-        .await
-        .unwrap();
+    within("the end", socket.read_to_end(&mut answer)).await.unwrap();
     // Open, begin, attach, flow with credit, disposition.
     for performative in [0x10, 0x11, 0x12, 0x13, 0x15] {
         let descriptor = [0x00, 0x53, performative];
@@ -69,112 +67,44 @@ async fn a_malformed_frame_closes_the_connection_with_its_condition() {
     let service = service().await;
     let address = service.amqp_address();
     for (what, bytes, condition) in [
-        (
-            "a frame larger than agreed",
-            b"\x00\x01\x00\x01\x02\x00\x00\x00".to_vec(),
-            FRAMING_ERROR,
-        ),
-        (
-            "the largest frame there can be",
-            vec![0xff; 8],
-            FRAMING_ERROR,
-        ),
-        (
-            "a frame smaller than its header",
-            b"\x00\x00\x00\x07\x02\x00\x00\x00".to_vec(),
-            FRAMING_ERROR,
-        ),
-        (
-            "a data offset within the header",
-            b"\x00\x00\x00\x08\x01\x00\x00\x00".to_vec(),
-            FRAMING_ERROR,
-        ),
-        (
-            "a data offset behind the frame",
-            b"\x00\x00\x00\x08\x03\x00\x00\x00".to_vec(),
-            FRAMING_ERROR,
-        ),
-        (
-            "an unknown frame type",
-            b"\x00\x00\x00\x0b\x02\x07\x00\x00\x00\x53\x11".to_vec(),
-            FRAMING_ERROR,
-        ),
-        (
-            "a body that is no performative",
-            frame(0, b"hello"),
-            DECODE_ERROR,
-        ),
-        (
-            "a list that ends early",
-            frame(0, b"\x00\x53\x11\xc0\xff\x05\x40"),
-            DECODE_ERROR,
-        ),
+        ("a frame larger than agreed", b"\x00\x01\x00\x01\x02\x00\x00\x00".to_vec(), FRAMING_ERROR),
+        ("the largest frame there can be", vec![0xff; 8], FRAMING_ERROR),
+        ("a frame smaller than its header", b"\x00\x00\x00\x07\x02\x00\x00\x00".to_vec(), FRAMING_ERROR),
+        ("a data offset within the header", b"\x00\x00\x00\x08\x01\x00\x00\x00".to_vec(), FRAMING_ERROR),
+        ("a data offset behind the frame", b"\x00\x00\x00\x08\x03\x00\x00\x00".to_vec(), FRAMING_ERROR),
+        ("an unknown frame type", b"\x00\x00\x00\x0b\x02\x07\x00\x00\x00\x53\x11".to_vec(), FRAMING_ERROR),
+        ("a body that is no performative", frame(0, b"hello"), DECODE_ERROR),
+        ("a list that ends early", frame(0, b"\x00\x53\x11\xc0\xff\x05\x40"), DECODE_ERROR),
         (
             "a list with more fields than bytes",
             frame(0, b"\x00\x53\x11\xd0\x00\x00\x00\x05\xff\xff\xff\xff\x40"),
             DECODE_ERROR,
         ),
-        (
-            "a field of the wrong type",
-            frame(0, b"\x00\x53\x11\xc0\x04\x02\x40\xa1\x00"),
-            DECODE_ERROR,
-        ),
-        (
-            "a performative that does not exist",
-            frame(0, b"\x00\x53\x99\x45"),
-            "amqp:not-allowed",
-        ),
-        (
-            "a second open",
-            frame(0, b"\x00\x53\x10\xc0\x04\x01\xa1\x01a"),
-            "amqp:not-allowed",
-        ),
-        (
-            "a transfer without a session",
-            frame(0, TRANSFER),
-            FRAMING_ERROR,
-        ),
-        (
-            "a channel beyond the maximum",
-            frame(60_000, BEGIN),
-            FRAMING_ERROR,
-        ),
-        (
-            "two sessions on one channel",
-            [frame(3, BEGIN), frame(3, BEGIN)].concat(),
-            "amqp:not-allowed",
-        ),
+        ("a field of the wrong type", frame(0, b"\x00\x53\x11\xc0\x04\x02\x40\xa1\x00"), DECODE_ERROR),
+        ("a performative that does not exist", frame(0, b"\x00\x53\x99\x45"), "amqp:not-allowed"),
+        ("a second open", frame(0, b"\x00\x53\x10\xc0\x04\x01\xa1\x01a"), "amqp:not-allowed"),
+        ("a transfer without a session", frame(0, TRANSFER), FRAMING_ERROR),
+        ("a channel beyond the maximum", frame(60_000, BEGIN), FRAMING_ERROR),
+        ("two sessions on one channel", [frame(3, BEGIN), frame(3, BEGIN)].concat(), "amqp:not-allowed"),
         (
             "a handle beyond the maximum",
             [frame(0, BEGIN), frame(0, ATTACH_HANDLE_4096)].concat(),
             FRAMING_ERROR,
         ),
-        (
-            "lists nested without end",
-            frame(0, &nested_lists(6_000)),
-            DECODE_ERROR,
-        ),
+        ("lists nested without end", frame(0, &nested_lists(6_000)), DECODE_ERROR),
     ] {
-        let closed_with = RawClient::connect(address)
-            .await
-            .closed_with_after(what, &bytes)
-            .await;
+        let closed_with = RawClient::connect(address).await.closed_with_after(what, &bytes).await;
         assert_eq!(closed_with, condition, "{what}");
     }
-    Client::connect(address)
-        .await
-        .prove_service(b"still there")
-        .await;
+    Client::connect(address).await.prove_service(b"still there").await;
 }
 
 #[tokio::test]
 async fn who_does_not_speak_amqp_is_told_what_is_spoken_and_hung_up_on() {
     let service = service().await;
-    for hello in [
-        &b"GET / HTTP/1.1\r\n\r\n"[..],
-        b"AMQP\x00\x00\x09\x01",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
-    ] {
+    for hello in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"]
+    {
         let mut socket = TcpStream::connect(service.amqp_address()).await.unwrap();
         socket.write_all(hello).await.unwrap();
         let mut answer = Vec::new();
@@ -248,9 +178,7 @@ fn count_panics() -> Arc<AtomicUsize> {
     let counted = Arc::clone(&count);
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let of_the_test = panic
-            .location()
-            .is_some_and(|location| location.file().contains("tests/front"));
+        let of_the_test = panic.location().is_some_and(|location| location.file().contains("tests/front"));
         counted.fetch_add(usize::from(!of_the_test), Ordering::Relaxed);
         report(panic);
     }));

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
 use amqp::codec::{Reader, Symbol};
 use amqp::connection::{
-    Config, ConnectionError, Deliveries, Event, LinkId, LinkOptions, NewDelivery, SaslClient,
-    SessionId,
+    Config, ConnectionError, Deliveries, Event, LinkId, LinkOptions, NewDelivery, SaslClient, SessionId,
 };
 use amqp::message::{FORMAT_AMQP, MessageView, Properties, encode};
 use amqp::performative::{Attach, DeliveryState, Error, Source, Target};
@@ -31,9 +30,7 @@ pub(crate) async fn service_of(hub: HubConfig) -> Service {
 }
 
 pub(crate) async fn service_with(hubs: Vec<HubConfig>) -> Service {
-    Service::start(ServiceConfig::loopback(NamespaceConfig::with_hubs(hubs)))
-        .await
-        .unwrap()
+    Service::start(ServiceConfig::loopback(NamespaceConfig::with_hubs(hubs))).await.unwrap()
 }
 
 /// What must come comes within this, on however slow a machine.
@@ -56,26 +53,16 @@ impl Client {
     /// Connects and presents the emulator's key for the whole namespace.
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let mut client = Self::connect_unauthorized(address).await;
-        assert_eq!(
-            client
-                .put_token(&token(DEVELOPMENT_KEY_VALUE, "sb://localhost/", 3600))
-                .await,
-            202
-        );
+        assert_eq!(client.put_token(&token(DEVELOPMENT_KEY_VALUE, "sb://localhost/", 3600)).await, 202);
         client
     }
 
     /// Connects and presents nothing.
     pub(crate) async fn connect_unauthorized(address: SocketAddr) -> Self {
-        Self::connect_as(address, SaslClient::Anonymous)
-            .await
-            .unwrap()
+        Self::connect_as(address, SaslClient::Anonymous).await.unwrap()
     }
 
-    pub(crate) async fn connect_as(
-        address: SocketAddr,
-        sasl: SaslClient,
-    ) -> Result<Self, ConnectionError> {
+    pub(crate) async fn connect_as(address: SocketAddr, sasl: SaslClient) -> Result<Self, ConnectionError> {
         Self::open(connected(address).await, sasl).await
     }
 
@@ -106,12 +93,7 @@ impl Client {
             }
         }
         let session = driver.connection().begin_session().unwrap();
-        let mut client = Self {
-            driver,
-            session,
-            links: 0,
-            arrived: Vec::new(),
-        };
+        let mut client = Self { driver, session, links: 0, arrived: Vec::new() };
         client.session_began().await.unwrap();
         Ok(client)
     }
@@ -132,18 +114,10 @@ impl Client {
     }
 
     /// The next event that `wanted` makes something of. Messages that come before it are kept, other events dropped.
-    pub(crate) async fn until<T>(
-        &mut self,
-        what: &str,
-        mut wanted: impl FnMut(Event) -> Option<T>,
-    ) -> T {
+    pub(crate) async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
         within(what, async {
             loop {
-                let event = self
-                    .driver
-                    .next_event()
-                    .await
-                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+                let event = self.driver.next_event().await.unwrap_or_else(|error| panic!("{what}: {error}"));
                 if let Event::Deliveries(deliveries) = event {
                     self.keep(deliveries);
                 } else if let Some(found) = wanted(event) {
@@ -166,9 +140,7 @@ impl Client {
             ("type", Value::from("servicebus.windows.net:sastoken")),
             ("name", Value::from(audience)),
         ];
-        self.request("$cbs", &properties, &Value::from(token))
-            .await
-            .0
+        self.request("$cbs", &properties, &Value::from(token)).await.0
     }
 
     /// Status and description of the answer to a request.
@@ -181,65 +153,33 @@ impl Client {
         let sender = self.attach_sender(node).await.unwrap();
         let receiver = self.attach_receiver(node, 1).await.unwrap();
         let mut message = Vec::new();
-        Properties {
-            message_id: Some(Value::from("request")),
-            ..Properties::default()
-        }
-        .encode(&mut message);
+        Properties { message_id: Some(Value::from("request")), ..Properties::default() }.encode(&mut message);
         encode::application_properties(&mut message, properties);
         encode::value(&mut message, body);
-        assert_eq!(
-            self.send_message(sender, &message).await,
-            DeliveryState::Accepted
-        );
+        assert_eq!(self.send_message(sender, &message).await, DeliveryState::Accepted);
         let answer = self.receive(receiver, 1).await.remove(0);
         let view = MessageView::parse(&answer).unwrap();
         let answered = view.application_properties().unwrap();
-        let status = answered
-            .find("status-code")
-            .unwrap()
-            .and_then(|status| status.as_integer())
-            .unwrap();
+        let status = answered.find("status-code").unwrap().and_then(|status| status.as_integer()).unwrap();
         let description = answered.find("status-description").unwrap().unwrap();
         for link in [sender, receiver] {
             self.connection().detach_link(link, None);
-            self.until("the detach", |event| {
-                matches!(event, Event::LinkDetached { .. }).then_some(())
-            })
-            .await;
+            self.until("the detach", |event| matches!(event, Event::LinkDetached { .. }).then_some(())).await;
         }
         (status, description.as_text().unwrap().to_owned())
     }
 
     pub(crate) async fn attach_sender(&mut self, address: &str) -> Result<LinkId, Error> {
-        let options = LinkOptions {
-            target: Target::new(address),
-            ..self.options()
-        };
-        let link = self
-            .driver
-            .connection()
-            .attach_sender(self.session, options)
-            .unwrap();
+        let options = LinkOptions { target: Target::new(address), ..self.options() };
+        let link = self.driver.connection().attach_sender(self.session, options).unwrap();
         self.attached(link).await
     }
 
     /// A link from `address`, which begins at the oldest event, with that much credit.
-    pub(crate) async fn attach_receiver(
-        &mut self,
-        address: &str,
-        credit: u32,
-    ) -> Result<LinkId, Error> {
-        let options = LinkOptions {
-            source: Source::new(address),
-            target: Target::new("here"),
-            ..self.options()
-        };
-        let link = self
-            .driver
-            .connection()
-            .attach_receiver(self.session, options)
-            .unwrap();
+    pub(crate) async fn attach_receiver(&mut self, address: &str, credit: u32) -> Result<LinkId, Error> {
+        let options =
+            LinkOptions { source: Source::new(address), target: Target::new("here"), ..self.options() };
+        let link = self.driver.connection().attach_receiver(self.session, options).unwrap();
         let link = self.attached(link).await?;
         if credit > 0 {
             self.connection().set_credit(link, credit);
@@ -253,11 +193,8 @@ impl Client {
         address: &str,
         ask: impl FnOnce(&mut LinkOptions),
     ) -> Result<(LinkId, Attach), Error> {
-        let mut options = LinkOptions {
-            source: Source::new(address),
-            target: Target::new("here"),
-            ..self.options()
-        };
+        let mut options =
+            LinkOptions { source: Source::new(address), target: Target::new("here"), ..self.options() };
         ask(&mut options);
         let session = self.session;
         let link = self.connection().attach_receiver(session, options).unwrap();
@@ -270,10 +207,7 @@ impl Client {
         address: &str,
         ask: impl FnOnce(&mut LinkOptions),
     ) -> Result<(LinkId, Attach), Error> {
-        let mut options = LinkOptions {
-            target: Target::new(address),
-            ..self.options()
-        };
+        let mut options = LinkOptions { target: Target::new(address), ..self.options() };
         ask(&mut options);
         let session = self.session;
         let link = self.connection().attach_sender(session, options).unwrap();
@@ -298,26 +232,12 @@ impl Client {
 
     pub(crate) async fn send_message(&mut self, link: LinkId, message: &[u8]) -> DeliveryState {
         while self.connection().credit(link) == 0 {
-            self.until("credit", |event| {
-                matches!(event, Event::Credit(_)).then_some(())
-            })
-            .await;
+            self.until("credit", |event| matches!(event, Event::Credit(_)).then_some(())).await;
         }
-        let delivery = NewDelivery {
-            tag: b"tag",
-            format: FORMAT_AMQP,
-            settled: false,
-        };
-        let id = self
-            .connection()
-            .sender(link)
-            .unwrap()
-            .send(&delivery, &[message])
-            .unwrap();
+        let delivery = NewDelivery { tag: b"tag", format: FORMAT_AMQP, settled: false };
+        let id = self.connection().sender(link).unwrap().send(&delivery, &[message]).unwrap();
         self.until("the outcome", |event| match event {
-            Event::Outcome {
-                first, last, state, ..
-            } if first <= id && id <= last => Some(state.unwrap()),
+            Event::Outcome { first, last, state, .. } if first <= id && id <= last => Some(state.unwrap()),
             _ => None,
         })
         .await
@@ -327,17 +247,11 @@ impl Client {
     pub(crate) async fn try_send(&mut self, link: LinkId, body: &[u8]) -> Option<DeliveryState> {
         let mut message = Vec::new();
         encode::data(&mut message, body);
-        let delivery = NewDelivery {
-            tag: b"tag",
-            format: FORMAT_AMQP,
-            settled: false,
-        };
+        let delivery = NewDelivery { tag: b"tag", format: FORMAT_AMQP, settled: false };
         let sent = self.connection().sender(link)?.send(&delivery, &[&message]);
         let id = sent.ok()?;
         self.until("the outcome", |event| match event {
-            Event::Outcome {
-                first, last, state, ..
-            } if first <= id && id <= last => Some(state),
+            Event::Outcome { first, last, state, .. } if first <= id && id <= last => Some(state),
             Event::LinkDetached { link: gone, .. } if gone == link => Some(None),
             _ => None,
         })
@@ -363,10 +277,7 @@ impl Client {
             taken += usize::from(*of == link);
             *of == link && taken <= count
         };
-        self.arrived
-            .extract_if(.., is_wanted)
-            .map(|(_, message)| message)
-            .collect()
+        self.arrived.extract_if(.., is_wanted).map(|(_, message)| message).collect()
     }
 
     /// How many messages of a link have come that nobody has asked for yet.
@@ -378,10 +289,8 @@ impl Client {
     pub(crate) async fn prove_service(&mut self, body: &[u8]) {
         let sender = self.attach_sender("events/Partitions/1").await.unwrap();
         assert_eq!(self.send(sender, body).await, DeliveryState::Accepted);
-        let receiver = self
-            .attach_receiver("events/ConsumerGroups/$Default/Partitions/1", 100_000)
-            .await
-            .unwrap();
+        let receiver =
+            self.attach_receiver("events/ConsumerGroups/$Default/Partitions/1", 100_000).await.unwrap();
         within("the event", async {
             loop {
                 let event = self.receive(receiver, 1).await.remove(0);
@@ -393,28 +302,20 @@ impl Client {
         .await;
         for link in [sender, receiver] {
             self.connection().detach_link(link, None);
-            self.until("the detach", |event| {
-                matches!(event, Event::LinkDetached { .. }).then_some(())
-            })
-            .await;
+            self.until("the detach", |event| matches!(event, Event::LinkDetached { .. }).then_some(())).await;
         }
     }
 
     fn keep(&mut self, deliveries: Deliveries) {
-        let messages = deliveries
-            .items()
-            .iter()
-            .map(|delivery| (delivery.link, deliveries.message(delivery).to_vec()));
+        let messages =
+            deliveries.items().iter().map(|delivery| (delivery.link, deliveries.message(delivery).to_vec()));
         self.arrived.extend(messages);
         self.driver.connection().recycle(deliveries);
     }
 
     fn options(&mut self) -> LinkOptions {
         self.links += 1;
-        LinkOptions {
-            name: format!("link-{}", self.links),
-            ..LinkOptions::default()
-        }
+        LinkOptions { name: format!("link-{}", self.links), ..LinkOptions::default() }
     }
 
     async fn attached(&mut self, asked: LinkId) -> Result<LinkId, Error> {
@@ -433,9 +334,7 @@ impl Client {
 
 /// A socket to the service.
 pub(crate) async fn connected(address: SocketAddr) -> Stream {
-    amqp_tokio::connect("127.0.0.1", address.port(), None, Duration::from_secs(10))
-        .await
-        .unwrap()
+    amqp_tokio::connect("127.0.0.1", address.port(), None, Duration::from_secs(10)).await.unwrap()
 }
 
 /// A client whose socket is in the test's own hands: it reads when told to and writes whatever it is told to.
@@ -453,31 +352,20 @@ impl RawClient {
 
     /// What gives the right to do everything.
     pub(crate) fn key() -> SaslClient {
-        SaslClient::Plain {
-            username: ROOT_KEY_NAME.into(),
-            password: DEVELOPMENT_KEY_VALUE.into(),
-        }
+        SaslClient::Plain { username: ROOT_KEY_NAME.into(), password: DEVELOPMENT_KEY_VALUE.into() }
     }
 
     /// Opens a connection with the right to do everything.
     pub(crate) async fn open(address: SocketAddr) -> Self {
         let mut client = Self::connect_as(address, Self::key()).await;
-        client
-            .until("the open", |event| {
-                matches!(event, Event::Opened(_)).then_some(())
-            })
-            .await;
+        client.until("the open", |event| matches!(event, Event::Opened(_)).then_some(())).await;
         client
     }
 
     pub(crate) async fn connect_as(address: SocketAddr, sasl: SaslClient) -> Self {
         let socket = TcpStream::connect(address).await.unwrap();
         let engine = Connection::client(client_config(), sasl, Instant::now());
-        let mut client = Self {
-            socket,
-            engine,
-            input: BytesMut::new(),
-        };
+        let mut client = Self { socket, engine, input: BytesMut::new() };
         client.flush().await;
         client
     }
@@ -497,11 +385,7 @@ impl RawClient {
     }
 
     /// The next event that `wanted` makes something of; the others are dropped.
-    pub(crate) async fn until<T>(
-        &mut self,
-        what: &str,
-        mut wanted: impl FnMut(Event) -> Option<T>,
-    ) -> T {
+    pub(crate) async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
         within(what, async {
             loop {
                 while let Some(event) = self.engine.poll_event() {
@@ -522,15 +406,10 @@ impl RawClient {
     pub(crate) async fn closed_with_after(mut self, what: &str, bytes: &[u8]) -> String {
         let _ = self.socket.write_all(bytes).await;
         let mut answer = Vec::new();
-        within(what, self.socket.read_to_end(&mut answer))
-            .await
-            .unwrap();
-        let close = answer
-            .windows(3)
-            .position(|descriptor| descriptor == [0x00, 0x53, 0x18]);
-        let close = Reader::new(
-            &answer[close.unwrap_or_else(|| panic!("{what}: no close in {answer:02x?}"))..],
-        );
+        within(what, self.socket.read_to_end(&mut answer)).await.unwrap();
+        let close = answer.windows(3).position(|descriptor| descriptor == [0x00, 0x53, 0x18]);
+        let close =
+            Reader::new(&answer[close.unwrap_or_else(|| panic!("{what}: no close in {answer:02x?}"))..]);
         let fields = described_list(&close.clone().value().unwrap());
         match &described_list(&fields[0])[0] {
             Value::Symbol(condition) => condition.as_str().to_owned(),
@@ -552,13 +431,7 @@ fn described_list(value: &Value) -> Vec<Value> {
 /// A frame of the AMQP type on `channel`, with a correct header.
 pub(crate) fn frame(channel: u16, body: &[u8]) -> Vec<u8> {
     let size = u32::try_from(body.len() + 8).unwrap();
-    [
-        &size.to_be_bytes()[..],
-        &[2, 0],
-        &channel.to_be_bytes(),
-        body,
-    ]
-    .concat()
+    [&size.to_be_bytes()[..], &[2, 0], &channel.to_be_bytes(), body].concat()
 }
 
 /// A token for `resource`, signed with this value of the root key.
@@ -569,16 +442,9 @@ pub(crate) fn token(value: &str, resource: &str, lifetime_s: u64) -> String {
 
 /// The payload of a message with one Data section.
 pub(crate) fn payload(message: &[u8]) -> &[u8] {
-    MessageView::parse(message)
-        .unwrap()
-        .data()
-        .unwrap()
-        .unwrap()
+    MessageView::parse(message).unwrap().data().unwrap().unwrap()
 }
 
 fn client_config() -> Config {
-    Config {
-        container_id: "test".to_owned(),
-        ..Config::default()
-    }
+    Config { container_id: "test".to_owned(), ..Config::default() }
 }

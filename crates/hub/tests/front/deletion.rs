@@ -7,10 +7,7 @@ use hub::service::Service;
 use crate::client::{Client, service_with, within};
 
 async fn two_hubs() -> Service {
-    let group = HubConfig {
-        consumer_groups: vec!["billing".into()],
-        ..HubConfig::new("doomed", 2)
-    };
+    let group = HubConfig { consumer_groups: vec!["billing".into()], ..HubConfig::new("doomed", 2) };
     service_with(vec![HubConfig::new("events", 2), group]).await
 }
 
@@ -19,19 +16,12 @@ async fn links_to_a_hub_that_is_deleted_are_ended_and_no_others() {
     let service = two_hubs().await;
     let mut client = Client::connect(service.amqp_address()).await;
     let mut links = Vec::new();
-    for address in [
-        "doomed",
-        "doomed/Partitions/1",
-        "doomed/Publishers/device-7",
-    ] {
+    for address in ["doomed", "doomed/Partitions/1", "doomed/Publishers/device-7"] {
         let link = client.attach_sender(address).await.unwrap();
         links.push((link, address));
     }
     // With credit and without, at the end of the log and before it.
-    assert_eq!(
-        client.send(links[1].0, b"event").await,
-        DeliveryState::Accepted
-    );
+    assert_eq!(client.send(links[1].0, b"event").await, DeliveryState::Accepted);
     for (address, credit) in [
         ("doomed/ConsumerGroups/$Default/Partitions/0", 10),
         ("doomed/ConsumerGroups/$Default/Partitions/1", 0),
@@ -91,24 +81,13 @@ async fn a_publisher_in_full_flight_is_told_as_well() {
 async fn readers_of_a_consumer_group_that_is_deleted_are_ended_alone() {
     let service = two_hubs().await;
     let mut client = Client::connect(service.amqp_address()).await;
-    let of_the_group = client
-        .attach_receiver("doomed/ConsumerGroups/billing/Partitions/0", 10)
-        .await
-        .unwrap();
-    let of_another = client
-        .attach_receiver("doomed/ConsumerGroups/$Default/Partitions/0", 10)
-        .await
-        .unwrap();
-    service
-        .namespace()
-        .delete_consumer_group("doomed", "billing")
-        .unwrap();
+    let of_the_group =
+        client.attach_receiver("doomed/ConsumerGroups/billing/Partitions/0", 10).await.unwrap();
+    let of_another = client.attach_receiver("doomed/ConsumerGroups/$Default/Partitions/0", 10).await.unwrap();
+    service.namespace().delete_consumer_group("doomed", "billing").unwrap();
     let error = client.detached(of_the_group).await;
     assert_eq!(error.condition.as_str(), "amqp:not-found");
     let sender = client.attach_sender("doomed/Partitions/0").await.unwrap();
-    assert_eq!(
-        client.send(sender, b"for the other").await,
-        DeliveryState::Accepted
-    );
+    assert_eq!(client.send(sender, b"for the other").await, DeliveryState::Accepted);
     client.receive(of_another, 1).await;
 }

@@ -26,11 +26,7 @@ async fn a_client_that_opens_ten_thousand_links_is_closed_and_the_others_are_not
                 target: Target::new("events"),
                 ..LinkOptions::default()
             };
-            if greedy
-                .connection()
-                .attach_sender(session, options)
-                .is_none()
-            {
+            if greedy.connection().attach_sender(session, options).is_none() {
                 break;
             }
         }
@@ -40,11 +36,7 @@ async fn a_client_that_opens_ten_thousand_links_is_closed_and_the_others_are_not
             break error;
         }
     };
-    assert_eq!(
-        error.condition.as_str(),
-        "amqp:resource-limit-exceeded",
-        "{error}"
-    );
+    assert_eq!(error.condition.as_str(), "amqp:resource-limit-exceeded", "{error}");
     witness.prove_service(b"still there").await;
 }
 
@@ -52,41 +44,21 @@ async fn a_client_that_opens_ten_thousand_links_is_closed_and_the_others_are_not
 async fn a_client_that_grants_no_credit_gets_nothing_until_it_does() {
     let service = service().await;
     let mut idle = Client::connect(service.amqp_address()).await;
-    let without_credit = idle
-        .attach_receiver("events/ConsumerGroups/$Default/Partitions/0", 0)
-        .await
-        .unwrap();
+    let without_credit =
+        idle.attach_receiver("events/ConsumerGroups/$Default/Partitions/0", 0).await.unwrap();
     let mut witness = Client::connect(service.amqp_address()).await;
     let sender = witness.attach_sender("events/Partitions/0").await.unwrap();
     for number in 0..100_u8 {
-        assert_eq!(
-            witness.send(sender, &[number]).await,
-            DeliveryState::Accepted
-        );
+        assert_eq!(witness.send(sender, &[number]).await, DeliveryState::Accepted);
     }
-    let receiver = witness
-        .attach_receiver("events/ConsumerGroups/$Default/Partitions/0", 100)
-        .await
-        .unwrap();
+    let receiver = witness.attach_receiver("events/ConsumerGroups/$Default/Partitions/0", 100).await.unwrap();
     assert_eq!(witness.receive(receiver, 100).await.len(), 100);
-    let delivered = || {
-        service
-            .namespace()
-            .hub("events")
-            .unwrap()
-            .counters()
-            .events_out
-    };
+    let delivered = || service.namespace().hub("events").unwrap().counters().events_out;
     assert_eq!(delivered(), 100, "only to the one with credit");
 
     idle.connection().set_credit(without_credit, 3);
     let got = idle.receive(without_credit, 3).await;
-    assert_eq!(
-        got.iter()
-            .map(|event| payload(event)[0])
-            .collect::<Vec<_>>(),
-        [0, 1, 2]
-    );
+    assert_eq!(got.iter().map(|event| payload(event)[0]).collect::<Vec<_>>(), [0, 1, 2]);
     // A drain shows that nothing else is on its way.
     idle.connection().set_credit(without_credit, 5);
     idle.receive(without_credit, 5).await;
@@ -99,16 +71,9 @@ async fn a_client_that_grants_no_credit_gets_nothing_until_it_does() {
 async fn a_drain_is_answered_at_the_end_of_the_log() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
-    let receiver = client
-        .attach_receiver("events/ConsumerGroups/$Default/Partitions/0", 1000)
-        .await
-        .unwrap();
+    let receiver = client.attach_receiver("events/ConsumerGroups/$Default/Partitions/0", 1000).await.unwrap();
     client.connection().drain(receiver);
-    client
-        .until("the drain", |event| {
-            matches!(event, Event::Drained(_)).then_some(())
-        })
-        .await;
+    client.until("the drain", |event| matches!(event, Event::Drained(_)).then_some(())).await;
     assert_eq!(client.connection().credit(receiver), 0);
 }
 
@@ -126,40 +91,22 @@ async fn a_client_that_never_reads_costs_a_bounded_amount_of_memory() {
     let address = "events/ConsumerGroups/$Default/Partitions/0";
     let mut stalled = RawClient::open(service.amqp_address()).await;
     let session = stalled.engine.begin_session().unwrap();
-    let options = LinkOptions {
-        source: Source::new(address),
-        target: Target::new("here"),
-        ..LinkOptions::default()
-    };
+    let options =
+        LinkOptions { source: Source::new(address), target: Target::new("here"), ..LinkOptions::default() };
     let unread = stalled.engine.attach_receiver(session, options).unwrap();
-    stalled
-        .until("the attach", |event| {
-            matches!(event, Event::LinkAttached { .. }).then_some(())
-        })
-        .await;
+    stalled.until("the attach", |event| matches!(event, Event::LinkAttached { .. }).then_some(())).await;
     stalled.engine.set_credit(unread, u32::MAX / 2);
     // From here on it reads nothing.
     stalled.flush().await;
 
     // Whoever reads gets all of it meanwhile, several times over.
     for _ in 0..3 {
-        let receiver = witness
-            .attach_receiver(address, EVENTS as u32)
-            .await
-            .unwrap();
+        let receiver = witness.attach_receiver(address, EVENTS as u32).await.unwrap();
         assert_eq!(witness.receive(receiver, EVENTS).await.len(), EVENTS);
     }
-    let delivered = service
-        .namespace()
-        .hub("events")
-        .unwrap()
-        .counters()
-        .events_out;
+    let delivered = service.namespace().hub("events").unwrap().counters().events_out;
     let to_the_stalled = (delivered - 3 * EVENTS as u64) * event.len() as u64;
-    assert!(
-        to_the_stalled > 0,
-        "it was served until its sockets were full"
-    );
+    assert!(to_the_stalled > 0, "it was served until its sockets were full");
     assert!(
         to_the_stalled < OUTPUT_AND_SOCKETS,
         "{to_the_stalled} bytes were produced for a client that never reads"
@@ -172,11 +119,8 @@ async fn requests_of_a_client_that_never_reads_are_not_taken_without_end() {
     let mut witness = Client::connect(service.amqp_address()).await;
     let mut asking = RawClient::open(service.amqp_address()).await;
     let session = asking.engine.begin_session().unwrap();
-    let asks = LinkOptions {
-        name: "asks".into(),
-        target: Target::new("$management"),
-        ..LinkOptions::default()
-    };
+    let asks =
+        LinkOptions { name: "asks".into(), target: Target::new("$management"), ..LinkOptions::default() };
     let requests = asking.engine.attach_sender(session, asks).unwrap();
     let hears = LinkOptions {
         name: "hears".into(),
@@ -186,48 +130,21 @@ async fn requests_of_a_client_that_never_reads_are_not_taken_without_end() {
     };
     let answers = asking.engine.attach_receiver(session, hears).unwrap();
     asking.engine.set_credit(answers, u32::MAX / 2);
-    asking
-        .until("credit", |event| {
-            matches!(event, Event::Credit(_)).then_some(())
-        })
-        .await;
+    asking.until("credit", |event| matches!(event, Event::Credit(_)).then_some(())).await;
 
     let mut message = Vec::new();
-    Properties {
-        message_id: Some(Value::from("request")),
-        ..Properties::default()
-    }
-    .encode(&mut message);
-    let fields = [
-        ("operation", "READ"),
-        ("name", "events"),
-        ("type", "com.microsoft:eventhub"),
-    ];
-    encode::application_properties(
-        &mut message,
-        &fields.map(|(key, text)| (key, Value::from(text))),
-    );
-    let delivery = NewDelivery {
-        tag: b"t",
-        format: FORMAT_AMQP,
-        settled: true,
-    };
+    Properties { message_id: Some(Value::from("request")), ..Properties::default() }.encode(&mut message);
+    let fields = [("operation", "READ"), ("name", "events"), ("type", "com.microsoft:eventhub")];
+    encode::application_properties(&mut message, &fields.map(|(key, text)| (key, Value::from(text))));
+    let delivery = NewDelivery { tag: b"t", format: FORMAT_AMQP, settled: true };
     for _ in 0..1_000 {
-        asking
-            .engine
-            .sender(requests)
-            .unwrap()
-            .send(&delivery, &[&message])
-            .unwrap();
+        asking.engine.sender(requests).unwrap().send(&delivery, &[&message]).unwrap();
     }
     // Written over and over again: the service does not mind delivery ids that repeat, nor overdrawn credit.
     let mut burst = asking.take_output();
     let (mut written, mut refused) = (0, 0);
     while refused < 20 {
-        assert!(
-            written < OUTPUT_AND_SOCKETS,
-            "the service takes requests without end"
-        );
+        assert!(written < OUTPUT_AND_SOCKETS, "the service takes requests without end");
         match asking.socket.try_write(&burst) {
             Ok(length) => {
                 written += length as u64;
@@ -254,28 +171,14 @@ async fn answers_that_nobody_takes_are_kept_up_to_a_bound() {
         let answers = client.attach_receiver("$management", 0).await.unwrap();
         let mut message = Vec::new();
         let long = "x".repeat(10_000);
-        let fields = [
-            ("operation", "READ"),
-            ("name", &long),
-            ("type", "com.microsoft:eventhub"),
-        ];
-        encode::application_properties(
-            &mut message,
-            &fields.map(|(key, text)| (key, Value::from(text))),
-        );
+        let fields = [("operation", "READ"), ("name", &long), ("type", "com.microsoft:eventhub")];
+        encode::application_properties(&mut message, &fields.map(|(key, text)| (key, Value::from(text))));
         for _ in 0..100 {
-            assert_eq!(
-                client.send_message(requests, &message).await,
-                DeliveryState::Accepted
-            );
+            assert_eq!(client.send_message(requests, &message).await, DeliveryState::Accepted);
         }
         client.connection().set_credit(answers, 1_000);
         client.connection().drain(answers);
-        client
-            .until("the drain", |event| {
-                matches!(event, Event::Drained(_)).then_some(())
-            })
-            .await;
+        client.until("the drain", |event| matches!(event, Event::Drained(_)).then_some(())).await;
         let kept = client.arrived(answers);
         assert!(bound.contains(&kept), "{kept} answers of 10 KB were kept");
     }
@@ -297,10 +200,7 @@ async fn whoever_has_proven_nothing_is_given_little() {
             Err(error) => break error,
         }
     };
-    assert_eq!(
-        (error.condition, links),
-        (ErrorCondition::RESOURCE_LIMIT_EXCEEDED, 256)
-    );
+    assert_eq!((error.condition, links), (ErrorCondition::RESOURCE_LIMIT_EXCEEDED, 256));
     let endless = "x".repeat(3_000);
     let error = client.attach_sender(&endless).await.unwrap_err();
     assert_eq!(error.condition, ErrorCondition::INVALID_FIELD);
@@ -315,10 +215,7 @@ async fn a_client_that_does_not_answer_the_farewell_does_not_keep_the_service() 
         Event::Closed(Some(ConnectionError::ClosedByPeer(error))) => Some(error.condition),
         _ => None,
     };
-    assert_eq!(
-        silent.until("the close", forced).await,
-        ErrorCondition::CONNECTION_FORCED
-    );
+    assert_eq!(silent.until("the close", forced).await, ErrorCondition::CONNECTION_FORCED);
 }
 
 /// How many events of 64 KiB the log has.

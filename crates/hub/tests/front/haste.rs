@@ -16,9 +16,7 @@ async fn the_official_rust_client_is_given_the_time_to_expect_an_outcome() {
     let service = service().await;
     let stream = connected(service.amqp_address()).await;
     let product = Some("azure_messaging_eventhubs");
-    let mut client = Client::open_as_product(product, stream, SaslClient::Anonymous)
-        .await
-        .unwrap();
+    let mut client = Client::open_as_product(product, stream, SaslClient::Anonymous).await.unwrap();
     // Requests have outcomes too, and their replies come after those.
     let began = Instant::now();
     let token = token(DEVELOPMENT_KEY_VALUE, "sb://localhost/", 3600);

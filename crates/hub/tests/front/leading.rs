@@ -25,10 +25,7 @@ fn annotations() -> Vec<u8> {
     let mut section = Vec::new();
     let entries = [
         (Symbol::from_static("mine"), Value::from("kept")),
-        (
-            Symbol::from_static("last_enqueued_offset"),
-            Value::from("mine"),
-        ),
+        (Symbol::from_static("last_enqueued_offset"), Value::from("mine")),
     ];
     encode::delivery_annotations(&mut section, &entries);
     section
@@ -43,9 +40,7 @@ fn body() -> Vec<u8> {
 }
 
 fn kinds(event: &[u8]) -> Vec<SectionKind> {
-    Sections::new(event)
-        .map(|section| section.unwrap().kind)
-        .collect()
+    Sections::new(event).map(|section| section.unwrap().kind).collect()
 }
 
 #[tokio::test]
@@ -68,19 +63,11 @@ async fn header_and_delivery_annotations_come_out_as_they_went_in_in_front_of_al
     for event in &events {
         encode::data(&mut batch, event);
     }
-    let delivery = NewDelivery {
-        tag: b"tag",
-        format: FORMAT_BATCH,
-        settled: true,
-    };
+    let delivery = NewDelivery { tag: b"tag", format: FORMAT_BATCH, settled: true };
     let mut link = client.connection().sender(sender).unwrap();
     link.send(&delivery, &[&batch]).unwrap();
     // Each alone, and neither.
-    for event in [
-        [header_section, &body()].concat(),
-        [&annotations()[..], &body()].concat(),
-        body(),
-    ] {
+    for event in [[header_section, &body()].concat(), [&annotations()[..], &body()].concat(), body()] {
         client.send_message(sender, &event).await;
     }
 
@@ -98,10 +85,7 @@ async fn header_and_delivery_annotations_come_out_as_they_went_in_in_front_of_al
         let annotations = view.delivery_annotations().unwrap();
         let mine = |name| annotations.find(name).unwrap();
         assert_eq!(mine("mine"), has_annotations.then(|| "kept".into()));
-        assert_eq!(
-            mine("last_enqueued_offset"),
-            has_annotations.then(|| "mine".into())
-        );
+        assert_eq!(mine("last_enqueued_offset"), has_annotations.then(|| "mine".into()));
         let own = view.message_annotations().unwrap().find("x-own").unwrap();
         assert_eq!(own, Some(Value::Int(1)));
         assert_eq!(view.data().unwrap(), Some(&b"payload"[..]));
@@ -115,9 +99,7 @@ async fn what_the_service_tells_of_the_partition_stands_beside_what_the_sender_s
     let sender = client.attach_sender("events/Partitions/0").await.unwrap();
     let header = header().encode();
     for front in [&annotations()[..], header.as_slice(), b""] {
-        let outcome = client
-            .send_message(sender, &[front, &body()].concat())
-            .await;
+        let outcome = client.send_message(sender, &[front, &body()].concat()).await;
         assert_eq!(outcome, DeliveryState::Accepted);
     }
     let (asking, _) = client
@@ -129,9 +111,7 @@ async fn what_the_service_tells_of_the_partition_stands_beside_what_the_sender_s
         .unwrap();
     client.connection().set_credit(asking, 10);
     for (number, event) in client.receive(asking, 3).await.iter().enumerate() {
-        let annotated = kinds(event)
-            .into_iter()
-            .filter(|kind| *kind == SectionKind::DeliveryAnnotations);
+        let annotated = kinds(event).into_iter().filter(|kind| *kind == SectionKind::DeliveryAnnotations);
         assert_eq!(annotated.count(), 1);
         let view = MessageView::parse(event).unwrap();
         let told = view.delivery_annotations().unwrap();
@@ -150,16 +130,9 @@ async fn a_header_that_is_none_is_refused() {
     let mut client = Client::connect(service.amqp_address()).await;
     let sender = client.attach_sender("events/Partitions/0").await.unwrap();
     // A priority that is a text, and delivery annotations that end within an entry.
-    for front in [
-        &b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a"[..],
-        b"\x00\x53\x71\xc1\x04\x02\xa3\x05m",
-    ] {
-        let outcome = client
-            .send_message(sender, &[front, &body()].concat())
-            .await;
-        let DeliveryState::Rejected(Some(error)) = outcome else {
-            panic!("{outcome:?}")
-        };
+    for front in [&b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a"[..], b"\x00\x53\x71\xc1\x04\x02\xa3\x05m"] {
+        let outcome = client.send_message(sender, &[front, &body()].concat()).await;
+        let DeliveryState::Rejected(Some(error)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(error.condition.as_str(), "amqp:decode-error");
     }
     assert_eq!(client.send(sender, b"sound").await, DeliveryState::Accepted);

@@ -17,10 +17,7 @@
 //!
 //! No test waits for a time to pass: each waits for what must come, under a deadline that only a failure reaches.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod bytes;
 mod client;

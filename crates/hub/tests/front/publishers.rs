@@ -24,10 +24,8 @@ async fn annotations(client: &mut Client, name: &str, count: [usize; 2]) -> Vec<
 }
 
 fn event(annotations: &[(&'static str, Value)]) -> Vec<u8> {
-    let annotations: Vec<_> = annotations
-        .iter()
-        .map(|(name, value)| (Symbol::from_static(name), value.clone()))
-        .collect();
+    let annotations: Vec<_> =
+        annotations.iter().map(|(name, value)| (Symbol::from_static(name), value.clone())).collect();
     let mut message = Vec::new();
     encode::message_annotations(&mut message, &annotations);
     encode::data(&mut message, b"event");
@@ -38,17 +36,10 @@ fn event(annotations: &[(&'static str, Value)]) -> Vec<u8> {
 async fn events_of_a_publisher_bear_its_name_and_share_a_partition() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
-    let sender = client
-        .attach_sender("amqps://localhost/events/publishers/device-7")
-        .await
-        .unwrap();
+    let sender = client.attach_sender("amqps://localhost/events/publishers/device-7").await.unwrap();
     let forged = ("x-opt-publisher", Value::from("someone-else"));
     let own = ("x-own", Value::from("kept"));
-    for message in [
-        event(&[]),
-        event(std::slice::from_ref(&own)),
-        event(&[forged.clone(), own.clone()]),
-    ] {
+    for message in [event(&[]), event(std::slice::from_ref(&own)), event(&[forged.clone(), own.clone()])] {
         let outcome = client.send_message(sender, &message).await;
         assert_eq!(outcome, DeliveryState::Accepted);
     }
@@ -62,10 +53,7 @@ async fn events_of_a_publisher_bear_its_name_and_share_a_partition() {
         [device.clone(), device.clone(), device]
     );
     let kept = Some(Value::from("kept"));
-    assert_eq!(
-        annotations(&mut client, "x-own", count).await,
-        [None, kept.clone(), kept]
-    );
+    assert_eq!(annotations(&mut client, "x-own", count).await, [None, kept.clone(), kept]);
 }
 
 #[tokio::test]
@@ -74,14 +62,8 @@ async fn nobody_but_a_publisher_can_give_events_its_name() {
     let mut client = Client::connect(service.amqp_address()).await;
     let sender = client.attach_sender("events/Partitions/0").await.unwrap();
     let forged = event(&[("x-opt-publisher", Value::from("device-7"))]);
-    assert_eq!(
-        client.send_message(sender, &forged).await,
-        DeliveryState::Accepted
-    );
-    assert_eq!(
-        annotations(&mut client, "x-opt-publisher", [1, 0]).await,
-        [None]
-    );
+    assert_eq!(client.send_message(sender, &forged).await, DeliveryState::Accepted);
+    assert_eq!(annotations(&mut client, "x-opt-publisher", [1, 0]).await, [None]);
 }
 
 #[tokio::test]
@@ -91,21 +73,10 @@ async fn a_token_for_one_publisher_is_for_that_one_alone() {
     let resource = "sb://localhost/events/publishers/device-7";
     let signed = token(DEVELOPMENT_KEY_VALUE, resource, 3600);
     assert_eq!(client.put_token_for(resource, &signed).await, 202);
-    client
-        .attach_sender("events/Publishers/device-7")
-        .await
-        .unwrap();
-    for other in [
-        "events/Publishers/device-8",
-        "events/Publishers/device-77",
-        "events",
-    ] {
+    client.attach_sender("events/Publishers/device-7").await.unwrap();
+    for other in ["events/Publishers/device-8", "events/Publishers/device-77", "events"] {
         let error = client.attach_sender(other).await.unwrap_err();
-        assert_eq!(
-            error.condition.as_str(),
-            "amqp:unauthorized-access",
-            "{other}"
-        );
+        assert_eq!(error.condition.as_str(), "amqp:unauthorized-access", "{other}");
     }
 }
 
@@ -113,10 +84,7 @@ async fn a_token_for_one_publisher_is_for_that_one_alone() {
 async fn a_publisher_of_an_unknown_hub_is_not_found() {
     let service = service().await;
     let mut client = Client::connect(service.amqp_address()).await;
-    let error = client
-        .attach_sender("nowhere/Publishers/device-7")
-        .await
-        .unwrap_err();
+    let error = client.attach_sender("nowhere/Publishers/device-7").await.unwrap_err();
     assert_eq!(error.condition.as_str(), "amqp:not-found");
 }
 
@@ -137,44 +105,20 @@ async fn a_producer_that_numbers_its_events_is_told_from_where() {
     let nothing = [Value::Null, Value::Null, Value::Null];
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let (_link, answer) = client
-            .ask_to_send("events/Partitions/0", ask(nothing.clone()))
-            .await
-            .unwrap();
-        assert_eq!(
-            answer.offered_capabilities,
-            std::slice::from_ref(&capability)
-        );
+        let (_link, answer) = client.ask_to_send("events/Partitions/0", ask(nothing.clone())).await.unwrap();
+        assert_eq!(answer.offered_capabilities, std::slice::from_ref(&capability));
         ids.push(answer.property("com.microsoft:producer-id").cloned());
-        assert_eq!(
-            answer.property("com.microsoft:producer-epoch"),
-            Some(&Value::Short(0))
-        );
-        assert_eq!(
-            answer.property("com.microsoft:producer-sequence-number"),
-            Some(&Value::Int(0))
-        );
+        assert_eq!(answer.property("com.microsoft:producer-epoch"), Some(&Value::Short(0)));
+        assert_eq!(answer.property("com.microsoft:producer-sequence-number"), Some(&Value::Int(0)));
     }
-    assert!(
-        matches!(ids[0], Some(Value::Long(_))) && ids[0] != ids[1],
-        "{ids:?}"
-    );
+    assert!(matches!(ids[0], Some(Value::Long(_))) && ids[0] != ids[1], "{ids:?}");
     let given = [Value::Long(77), Value::Short(3), Value::Int(500)];
-    let (link, answer) = client
-        .ask_to_send("events/Partitions/0", ask(given.clone()))
-        .await
-        .unwrap();
+    let (link, answer) = client.ask_to_send("events/Partitions/0", ask(given.clone())).await.unwrap();
     for (name, value) in names.iter().zip(given) {
         assert_eq!(answer.property(name.as_str()), Some(&value));
     }
     let numbered = event(&[("com.microsoft:producer-sequence-number", Value::Int(501))]);
-    assert_eq!(
-        client.send_message(link, &numbered).await,
-        DeliveryState::Accepted
-    );
+    assert_eq!(client.send_message(link, &numbered).await, DeliveryState::Accepted);
     let (_plain, answer) = client.ask_to_send("events", |_| {}).await.unwrap();
-    assert_eq!(
-        (answer.offered_capabilities, answer.properties),
-        (Vec::new(), Vec::new())
-    );
+    assert_eq!((answer.offered_capabilities, answer.properties), (Vec::new(), Vec::new()));
 }

@@ -12,19 +12,12 @@ const ADDRESS: &str = "events/ConsumerGroups/$Default/Partitions/0";
 const METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
 
 /// A receiver of the first partition with this epoch and name, and plenty of credit.
-async fn receive(
-    client: &mut Client,
-    epoch: Option<i64>,
-    name: Option<&str>,
-) -> Result<LinkId, Error> {
+async fn receive(client: &mut Client, epoch: Option<i64>, name: Option<&str>) -> Result<LinkId, Error> {
     let ask = |options: &mut LinkOptions| {
         let epoch = epoch.map(|epoch| ("com.microsoft:epoch", Value::Long(epoch)));
         let name = name.map(|name| ("com.microsoft:receiver-name", Value::from(name)));
-        options.properties = epoch
-            .into_iter()
-            .chain(name)
-            .map(|(key, value)| (Symbol::from(key), value))
-            .collect();
+        options.properties =
+            epoch.into_iter().chain(name).map(|(key, value)| (Symbol::from(key), value)).collect();
     };
     let (link, _answer) = client.ask_to_receive(ADDRESS, ask).await?;
     client.connection().set_credit(link, 1000);
@@ -46,9 +39,7 @@ async fn an_epoch_that_is_not_lower_takes_the_link_over_from_another_connection(
     let mut first = Client::connect(service.amqp_address()).await;
     let mut second = Client::connect(service.amqp_address()).await;
     for (earlier, later) in [(0, 0), (0, 7)] {
-        let displaced = receive(&mut first, Some(earlier), Some("first"))
-            .await
-            .unwrap();
+        let displaced = receive(&mut first, Some(earlier), Some("first")).await.unwrap();
         let successor = receive(&mut second, Some(later), None).await.unwrap();
         let error = first.detached(displaced).await;
         assert_eq!(
@@ -81,10 +72,7 @@ async fn a_link_can_be_taken_over_within_its_connection_and_again_and_again() {
     let mut current = receive(&mut client, Some(1), None).await.unwrap();
     for _ in 0..20 {
         let next = receive(&mut client, Some(1), None).await.unwrap();
-        assert_eq!(
-            client.detached(current).await.condition.as_str(),
-            "amqp:link:stolen"
-        );
+        assert_eq!(client.detached(current).await.condition.as_str(), "amqp:link:stolen");
         current = next;
     }
     send(&mut client, b"event").await;
@@ -97,9 +85,7 @@ async fn a_lower_epoch_and_none_are_refused_while_there_is_a_higher_one() {
     let mut holder = Client::connect(service.amqp_address()).await;
     let mut other = Client::connect(service.amqp_address()).await;
     let held = receive(&mut holder, Some(5), Some("holder")).await.unwrap();
-    let lower = receive(&mut other, Some(4), Some("other"))
-        .await
-        .unwrap_err();
+    let lower = receive(&mut other, Some(4), Some("other")).await.unwrap_err();
     assert_eq!(
         told(&lower),
         (
@@ -119,10 +105,7 @@ async fn a_lower_epoch_and_none_are_refused_while_there_is_a_higher_one() {
         )
     );
     // Another group, another partition: nobody is in the way.
-    other
-        .attach_receiver("events/ConsumerGroups/$Default/Partitions/1", 0)
-        .await
-        .unwrap();
+    other.attach_receiver("events/ConsumerGroups/$Default/Partitions/1", 0).await.unwrap();
     send(&mut holder, b"still there").await;
     holder.receive(held, 1).await;
     // A refusal for another reason displaces nobody.
@@ -213,14 +196,8 @@ async fn a_receiver_is_told_how_far_the_partition_goes_if_it_asks() {
         let view = MessageView::parse(&event).unwrap();
         let told = view.delivery_annotations().unwrap();
         let last = view.message_annotations().unwrap();
-        assert_eq!(
-            told.find("last_enqueued_sequence_number").unwrap(),
-            Some(Value::Long(2))
-        );
-        assert_eq!(
-            told.find("last_enqueued_offset").unwrap(),
-            Some(Value::from("2"))
-        );
+        assert_eq!(told.find("last_enqueued_sequence_number").unwrap(), Some(Value::Long(2)));
+        assert_eq!(told.find("last_enqueued_offset").unwrap(), Some(Value::from("2")));
         let Some(Value::Timestamp(enqueued)) = told.find("last_enqueued_time_utc").unwrap() else {
             panic!("{event:?}")
         };
@@ -228,9 +205,7 @@ async fn a_receiver_is_told_how_far_the_partition_goes_if_it_asks() {
             panic!("{event:?}")
         };
         let retrieved = told.find("runtime_info_retrieval_time_utc").unwrap();
-        assert!(
-            matches!(retrieved, Some(Value::Timestamp(now)) if now >= enqueued && enqueued >= own)
-        );
+        assert!(matches!(retrieved, Some(Value::Timestamp(now)) if now >= enqueued && enqueued >= own));
     }
     let (plain, answer) = client.ask_to_receive(ADDRESS, |_| {}).await.unwrap();
     assert!(answer.offered_capabilities.is_empty());

@@ -22,9 +22,7 @@ async fn impatient_service() -> Service {
         idle_timeout: Duration::from_millis(500),
         ..NamespaceConfig::with_hubs(vec![hub])
     };
-    Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap()
+    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
 }
 
 /// Opens a connection and attaches a receiver with this epoch and credit.
@@ -42,11 +40,7 @@ async fn receiver(service: &Service, epoch: Option<i64>, credit: u32) -> RawClie
         ..LinkOptions::default()
     };
     let link = client.engine.attach_receiver(session, options).unwrap();
-    client
-        .until("the attach", |event| {
-            matches!(event, Event::LinkAttached { .. }).then_some(())
-        })
-        .await;
+    client.until("the attach", |event| matches!(event, Event::LinkAttached { .. }).then_some(())).await;
     client.engine.set_credit(link, credit);
     client.flush().await;
     client
@@ -67,15 +61,9 @@ async fn a_silent_client_is_told_and_hung_up_on() {
     let service = impatient_service().await;
     let mut silent = receiver(&service, None, 0).await;
     let mut last_words = Vec::new();
-    within("the end", silent.socket.read_to_end(&mut last_words))
-        .await
-        .unwrap();
+    within("the end", silent.socket.read_to_end(&mut last_words)).await.unwrap();
     let condition = b"amqp:resource-limit-exceeded";
-    assert!(
-        last_words
-            .windows(condition.len())
-            .any(|window| window == condition)
-    );
+    assert!(last_words.windows(condition.len()).any(|window| window == condition));
 }
 
 #[tokio::test]
@@ -142,9 +130,6 @@ async fn clients_that_answer_stay_however_little_there_is_to_say() {
     drop(silent);
     let mut witness = Client::connect(service.amqp_address()).await;
     let sender = witness.attach_sender("events/Partitions/0").await.unwrap();
-    assert_eq!(
-        witness.send(sender, b"event").await,
-        DeliveryState::Accepted
-    );
+    assert_eq!(witness.send(sender, b"event").await, DeliveryState::Accepted);
     quiet.receive(link, 1).await;
 }

@@ -29,31 +29,18 @@ async fn service(connections: u32) -> Service {
 
 /// What the metric of this name shows.
 async fn metric(service: &Service, name: &str) -> u64 {
-    let mut socket = TcpStream::connect(service.http_address().unwrap())
-        .await
-        .unwrap();
+    let mut socket = TcpStream::connect(service.http_address().unwrap()).await.unwrap();
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     socket.write_all(request).await.unwrap();
     let mut answer = String::new();
-    within("the metrics", socket.read_to_string(&mut answer))
-        .await
-        .unwrap();
-    let figure = answer
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    figure
-        .unwrap_or_else(|| panic!("no {name} in {answer}"))
-        .parse()
-        .unwrap()
+    within("the metrics", socket.read_to_string(&mut answer)).await.unwrap();
+    let figure = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    figure.unwrap_or_else(|| panic!("no {name} in {answer}")).parse().unwrap()
 }
 
 /// Connects with what `sasl` proves, and attaches links to `addresses` for transfers that are made by hand: their handles
 /// are 0 and so on.
-async fn attached(
-    service: &Service,
-    addresses: &[&str],
-    sasl: SaslClient,
-) -> (RawClient, Vec<LinkId>) {
+async fn attached(service: &Service, addresses: &[&str], sasl: SaslClient) -> (RawClient, Vec<LinkId>) {
     let mut client = RawClient::connect_as(service.amqp_address(), sasl).await;
     let opened = |event| matches!(event, Event::Opened(_)).then_some(());
     client.until("the open", opened).await;
@@ -91,8 +78,7 @@ fn part(handle: u8, is_first: bool, payload: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn unfinished_messages_of_strangers_share_a_bound_and_take_nothing_from_those_who_belong_here()
- {
+async fn unfinished_messages_of_strangers_share_a_bound_and_take_nothing_from_those_who_belong_here() {
     let service = service(5_000).await;
     let mut owner = Client::connect(service.amqp_address()).await;
     let held = "parshall_amqp_partial_message_bytes";
@@ -108,20 +94,14 @@ async fn unfinished_messages_of_strangers_share_a_bound_and_take_nothing_from_th
         }
         strangers.push(client);
     }
-    within("the refusals", async {
-        while metric(&service, refused).await < 100 {}
-    })
-    .await;
+    within("the refusals", async { while metric(&service, refused).await < 100 {} }).await;
     assert!(metric(&service, held).await <= 16 << 20);
     // Several frames, for which those who belong here have room of their own.
     let sender = owner.attach_sender("events/Partitions/0").await.unwrap();
     let large = vec![7; 500_000];
     assert_eq!(owner.send(sender, &large).await, DeliveryState::Accepted);
     drop(strangers);
-    within("the end of the strangers", async {
-        while metric(&service, held).await > 0 {}
-    })
-    .await;
+    within("the end of the strangers", async { while metric(&service, held).await > 0 {} }).await;
 }
 
 #[tokio::test]
@@ -145,22 +125,13 @@ async fn a_message_without_end_detaches_its_link_as_soon_as_it_is_too_large() {
             _ => None,
         };
         let error: Error = client.until(address, detached).await;
-        assert_eq!(
-            error.condition.as_str(),
-            "amqp:link:message-size-exceeded",
-            "{address}"
-        );
+        assert_eq!(error.condition.as_str(), "amqp:link:message-size-exceeded", "{address}");
         let held = metric(&service, "parshall_amqp_partial_message_bytes").await;
         assert_eq!(held, 0, "{address}");
         // What was on its way is passed over, and the connection is as good as before.
-        client
-            .socket
-            .write_all(&part(0, false, &[0; 100]))
-            .await
-            .unwrap();
+        client.socket.write_all(&part(0, false, &[0; 100])).await.unwrap();
         let session = client.engine.begin_session().unwrap();
-        let begun =
-            |event| matches!(event, Event::SessionBegan(began) if began == session).then_some(());
+        let begun = |event| matches!(event, Event::SessionBegan(began) if began == session).then_some(());
         client.until(address, begun).await;
     }
 }

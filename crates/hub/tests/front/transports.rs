@@ -32,10 +32,7 @@ async fn events_travel_over_web_socket() {
     )
     .await
     .unwrap();
-    let sasl = SaslClient::Plain {
-        username: ROOT_KEY_NAME.into(),
-        password: DEVELOPMENT_KEY_VALUE.into(),
-    };
+    let sasl = SaslClient::Plain { username: ROOT_KEY_NAME.into(), password: DEVELOPMENT_KEY_VALUE.into() };
     let mut client = Client::open(stream, sasl).await.unwrap();
     for length in [1, 1000, 100_000, 1_000_000] {
         client.prove_service(&vec![7; length]).await;
@@ -48,9 +45,7 @@ async fn events_travel_over_web_socket() {
 #[tokio::test]
 async fn whoever_speaks_plain_amqp_to_the_web_socket_is_hung_up_on() {
     let service = service().await;
-    let mut socket = TcpStream::connect(service.web_socket_address().unwrap())
-        .await
-        .unwrap();
+    let mut socket = TcpStream::connect(service.web_socket_address().unwrap()).await.unwrap();
     socket.write_all(b"AMQP\x00\x01\x00\x00").await.unwrap();
     let mut answer = Vec::new();
     let _ = within("the end", socket.read_to_end(&mut answer)).await;

@@ -65,17 +65,8 @@ fn a_log_that_throttles_refuses_what_does_not_fit_and_takes_what_does() {
     let log = limited(limits(ByteSize::from_bytes(2000), WhenFull::Throttle));
     let held = append(&log, 1, &[&[0; 1500]]).bytes as u64;
     let large: &[u8] = &[0; 600];
-    let record = NewRecord {
-        annotation_count: 0,
-        annotations: &[],
-        sections: &[large],
-    };
-    let Err(AppendError::Full {
-        held: told,
-        batch,
-        bound,
-    }) = log.append_records(at(1), &[record])
-    else {
+    let record = NewRecord { annotation_count: 0, annotations: &[], sections: &[large] };
+    let Err(AppendError::Full { held: told, batch, bound }) = log.append_records(at(1), &[record]) else {
         panic!("600 bytes more should not fit");
     };
     assert_eq!((told.bytes(), bound.bytes()), (held, 2000));
@@ -84,15 +75,8 @@ fn a_log_that_throttles_refuses_what_does_not_fit_and_takes_what_does() {
     append(&log, 1, &[&vec![0; room as usize]]);
     assert_eq!(log.stats().bytes, 2000);
     assert!(
-        log.append_records(
-            at(1),
-            &[NewRecord {
-                annotation_count: 0,
-                annotations: &[],
-                sections: &[]
-            }]
-        )
-        .is_err()
+        log.append_records(at(1), &[NewRecord { annotation_count: 0, annotations: &[], sections: &[] }])
+            .is_err()
     );
     assert_eq!(log.stats().last_sequence_number, Some(1));
 }
@@ -100,55 +84,31 @@ fn a_log_that_throttles_refuses_what_does_not_fit_and_takes_what_does() {
 #[test]
 fn records_older_than_the_retention_go_and_make_room_in_a_log_that_throttles() {
     let retention = Some(Duration::from_secs(60));
-    let log = limited(LogLimits {
-        bytes: ByteSize::from_bytes(2000),
-        when_full: WhenFull::Throttle,
-        retention,
-    });
+    let log =
+        limited(LogLimits { bytes: ByteSize::from_bytes(2000), when_full: WhenFull::Throttle, retention });
     append(&log, 0, &[&[0; 1500]]);
     log.enforce_retention(at(60_000));
     assert!(!log.stats().is_empty, "exactly as old as allowed");
     log.enforce_retention(at(60_001));
     let stats = log.stats();
     assert!(stats.is_empty);
-    assert_eq!(
-        (
-            stats.begin_sequence_number,
-            stats.last_sequence_number,
-            stats.bytes
-        ),
-        (1, Some(0), 0)
-    );
+    assert_eq!((stats.begin_sequence_number, stats.last_sequence_number, stats.bytes), (1, Some(0), 0));
     let mut cursor = log.position(Start::Earliest).unwrap();
     assert!(log.read(&mut cursor, 1).is_none());
     append(&log, 60_002, &[&[0; 1500]]);
-    assert_eq!(
-        log.read(&mut cursor, 1)
-            .unwrap()
-            .records()
-            .next()
-            .unwrap()
-            .sequence_number,
-        1
-    );
+    assert_eq!(log.read(&mut cursor, 1).unwrap().records().next().unwrap().sequence_number, 1);
 }
 
 #[test]
 fn appending_drops_old_segments_by_itself() {
     let retention = Some(Duration::from_secs(1));
     let bytes = ByteSize::from_mebibytes(16);
-    let log = limited(LogLimits {
-        retention,
-        ..limits(bytes, WhenFull::Retention)
-    });
+    let log = limited(LogLimits { retention, ..limits(bytes, WhenFull::Retention) });
     let payload = [0; 1000];
     for batch in 0..10_000 {
         append(&log, batch * 10, &[&payload]);
     }
     let stats = log.stats();
     // A second holds a hundred records, a segment of 2 MiB two thousand: one is being written, one still needed.
-    assert!(
-        stats.begin_sequence_number > 10_000 - 2 * 2100 - 100,
-        "{stats:?}"
-    );
+    assert!(stats.begin_sequence_number > 10_000 - 2 * 2100 - 100, "{stats:?}");
 }

@@ -21,11 +21,7 @@ fn limited(limits: LogLimits) -> PartitionLog {
 }
 
 fn limits(bytes: ByteSize, when_full: WhenFull) -> LogLimits {
-    LogLimits {
-        bytes,
-        when_full,
-        retention: None,
-    }
+    LogLimits { bytes, when_full, retention: None }
 }
 
 fn at(milliseconds: i64) -> UnixTime {
@@ -36,11 +32,7 @@ fn at(milliseconds: i64) -> UnixTime {
 fn append(log: &PartitionLog, milliseconds: i64, records: &[&[u8]]) -> Appended {
     let result = log.append::<()>(at(milliseconds), |encoder| {
         for sections in records {
-            encoder.push(&NewRecord {
-                annotation_count: 0,
-                annotations: &[],
-                sections: &[sections],
-            });
+            encoder.push(&NewRecord { annotation_count: 0, annotations: &[], sections: &[sections] });
         }
         Ok(())
     });
@@ -51,11 +43,7 @@ fn append(log: &PartitionLog, milliseconds: i64, records: &[&[u8]]) -> Appended 
 fn rest(log: &PartitionLog, cursor: &mut Cursor) -> Vec<(u64, Vec<u8>)> {
     let mut records = Vec::new();
     while let Some(chunk) = log.read(cursor, 1000) {
-        records.extend(
-            chunk
-                .records()
-                .map(|record| (record.sequence_number, record.sections.to_vec())),
-        );
+        records.extend(chunk.records().map(|record| (record.sequence_number, record.sections.to_vec())));
     }
     records
 }

@@ -11,28 +11,12 @@ use units::ByteSize;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Append {
-        records: Vec<(usize, usize)>,
-        later_ms: i64,
-    },
-    Read {
-        max_bytes: usize,
-        stop_after: usize,
-    },
-    SeekNumber {
-        number: u64,
-        edge: Edge,
-    },
-    SeekTime {
-        milliseconds: i64,
-        edge: Edge,
-    },
-    SeekEnd {
-        edge: Edge,
-    },
-    Expire {
-        later_ms: i64,
-    },
+    Append { records: Vec<(usize, usize)>, later_ms: i64 },
+    Read { max_bytes: usize, stop_after: usize },
+    SeekNumber { number: u64, edge: Edge },
+    SeekTime { milliseconds: i64, edge: Edge },
+    SeekEnd { edge: Edge },
+    Expire { later_ms: i64 },
 }
 
 struct Model {
@@ -49,20 +33,9 @@ impl Model {
     fn new() -> Self {
         let retention = Some(Duration::from_millis(RETENTION_MS as u64));
         let bytes = ByteSize::from_kibibytes(256);
-        let log = limited(LogLimits {
-            bytes,
-            when_full: WhenFull::Retention,
-            retention,
-        });
-        let cursor = log
-            .position(Start::Earliest)
-            .expect("there always is an earliest");
-        Self {
-            log,
-            records: Vec::new(),
-            now_ms: 0,
-            cursor,
-        }
+        let log = limited(LogLimits { bytes, when_full: WhenFull::Retention, retention });
+        let cursor = log.position(Start::Earliest).expect("there always is an earliest");
+        Self { log, records: Vec::new(), now_ms: 0, cursor }
     }
 
     fn begin(&self) -> u64 {
@@ -72,14 +45,8 @@ impl Model {
     fn apply(&mut self, operation: &Operation) {
         let begin_before = self.begin();
         match *operation {
-            Operation::Append {
-                ref records,
-                later_ms,
-            } => self.append(records, later_ms),
-            Operation::Read {
-                max_bytes,
-                stop_after,
-            } => self.read(max_bytes, stop_after),
+            Operation::Append { ref records, later_ms } => self.append(records, later_ms),
+            Operation::Read { max_bytes, stop_after } => self.read(max_bytes, stop_after),
             Operation::SeekNumber { number, edge } => {
                 let end = self.records.len() as u64;
                 let number = number % (end + 2);
@@ -87,10 +54,7 @@ impl Model {
                 let place = number + u64::from(edge == Edge::Exclusive);
                 let expected = match exists {
                     true => Ok(place.max(self.begin())),
-                    false => Err(PositionError::BeyondEnd {
-                        requested: number,
-                        last: end.checked_sub(1),
-                    }),
+                    false => Err(PositionError::BeyondEnd { requested: number, last: end.checked_sub(1) }),
                 };
                 self.seek(Start::SequenceNumber(number, edge), expected);
             }
@@ -101,10 +65,7 @@ impl Model {
                     Edge::Exclusive => record.0 <= milliseconds,
                 };
                 let place = self.records.partition_point(earlier) as u64;
-                self.seek(
-                    Start::AppendTime(at(milliseconds), edge),
-                    Ok(place.max(self.begin())),
-                );
+                self.seek(Start::AppendTime(at(milliseconds), edge), Ok(place.max(self.begin())));
             }
             Operation::SeekEnd { edge } => {
                 let end = self.records.len() as u64;
@@ -124,18 +85,13 @@ impl Model {
         let first = self.records.len();
         for (index, &(annotations, sections)) in shapes.iter().enumerate() {
             let fill = (first + index) as u8;
-            self.records
-                .push((self.now_ms, vec![fill; annotations], vec![!fill; sections]));
+            self.records.push((self.now_ms, vec![fill; annotations], vec![!fill; sections]));
         }
         let appended = self.log.append::<()>(at(self.now_ms), |encoder| {
             for (_time, annotations, sections) in &self.records[first..] {
                 let (one, two) = sections.split_at(sections.len() / 3);
                 let annotation_count = annotations.len() as u32;
-                encoder.push(&NewRecord {
-                    annotation_count,
-                    annotations,
-                    sections: &[one, two],
-                });
+                encoder.push(&NewRecord { annotation_count, annotations, sections: &[one, two] });
             }
             Ok(())
         });
@@ -150,11 +106,7 @@ impl Model {
         let stood = self.cursor.next_sequence_number();
         let first = stood.max(self.begin());
         let Some(chunk) = self.log.read(&mut self.cursor, max_bytes) else {
-            assert_eq!(
-                first,
-                self.records.len() as u64,
-                "nothing to read means the end"
-            );
+            assert_eq!(first, self.records.len() as u64, "nothing to read means the end");
             return;
         };
         assert_eq!(chunk.skipped(), first - stood);
@@ -166,30 +118,20 @@ impl Model {
             let (time, annotations, sections) = &self.records[expected as usize];
             assert_eq!(record.append_time, at(*time));
             assert_eq!(record.annotation_count as usize, annotations.len());
-            assert_eq!(
-                (record.annotations, record.sections),
-                (&annotations[..], &sections[..])
-            );
+            assert_eq!((record.annotations, record.sections), (&annotations[..], &sections[..]));
             expected += 1;
         }
         assert!(expected > first || stop_after == 0);
         assert_eq!(records.cursor().next_sequence_number(), expected);
         if records.len() == 0 {
-            assert_eq!(
-                records.cursor().next_sequence_number(),
-                self.cursor.next_sequence_number()
-            );
+            assert_eq!(records.cursor().next_sequence_number(), self.cursor.next_sequence_number());
         }
         self.cursor = records.cursor();
     }
 
     fn seek(&mut self, start: Start, expected: Result<u64, PositionError>) {
         let result = self.log.position(start);
-        assert_eq!(
-            result.map(|cursor| cursor.next_sequence_number()),
-            expected,
-            "{start:?}"
-        );
+        assert_eq!(result.map(|cursor| cursor.next_sequence_number()), expected, "{start:?}");
         if let Ok(cursor) = result {
             self.cursor = cursor;
         }
@@ -200,10 +142,7 @@ impl Model {
         let end = self.records.len() as u64;
         assert!(begin_before <= stats.begin_sequence_number && stats.begin_sequence_number <= end);
         assert_eq!(stats.last_sequence_number, end.checked_sub(1));
-        assert_eq!(
-            stats.last_append_time,
-            self.records.last().map(|record| at(record.0))
-        );
+        assert_eq!(stats.last_append_time, self.records.last().map(|record| at(record.0)));
         assert_eq!(stats.is_empty, stats.begin_sequence_number == end);
         assert_eq!(stats.bytes == 0, stats.is_empty);
         // What time retention does not allow any more goes with its segment; what it allows, only for want of room.

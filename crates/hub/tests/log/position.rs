@@ -14,12 +14,8 @@ fn seven_records() -> PartitionLog {
 }
 
 fn first_read(log: &PartitionLog, start: Start) -> Option<u64> {
-    let mut cursor = log
-        .position(start)
-        .expect("the tests ask for places that exist");
-    rest(log, &mut cursor)
-        .first()
-        .map(|(number, _sections)| *number)
+    let mut cursor = log.position(start).expect("the tests ask for places that exist");
+    rest(log, &mut cursor).first().map(|(number, _sections)| *number)
 }
 
 #[test]
@@ -34,10 +30,7 @@ fn earliest_is_the_oldest_record_and_latest_the_end_or_the_last_record() {
 fn a_sequence_number_is_the_place_before_or_after_it_in_the_middle_of_a_batch_too() {
     let log = seven_records();
     for number in 0..7 {
-        assert_eq!(
-            first_read(&log, Start::SequenceNumber(number, Edge::Inclusive)),
-            Some(number)
-        );
+        assert_eq!(first_read(&log, Start::SequenceNumber(number, Edge::Inclusive)), Some(number));
         let after = first_read(&log, Start::SequenceNumber(number, Edge::Exclusive));
         assert_eq!(after, (number < 6).then_some(number + 1));
     }
@@ -48,14 +41,8 @@ fn a_sequence_number_beyond_the_end_is_an_error_that_tells_the_last_one() {
     let log = seven_records();
     for edge in [Edge::Inclusive, Edge::Exclusive] {
         for requested in [7, u64::MAX] {
-            let error = PositionError::BeyondEnd {
-                requested,
-                last: Some(6),
-            };
-            assert_eq!(
-                log.position(Start::SequenceNumber(requested, edge)),
-                Err(error)
-            );
+            let error = PositionError::BeyondEnd { requested, last: Some(6) };
+            assert_eq!(log.position(Start::SequenceNumber(requested, edge)), Err(error));
         }
     }
 }
@@ -94,14 +81,8 @@ fn a_log_where_nothing_was_appended_has_a_beginning_and_an_end() {
         assert!(log.read(&mut cursor, 1).is_none());
         assert_eq!(cursor.next_sequence_number(), 0);
     }
-    let beyond = PositionError::BeyondEnd {
-        requested: 0,
-        last: None,
-    };
-    assert_eq!(
-        log.position(Start::SequenceNumber(0, Edge::Exclusive)),
-        Err(beyond)
-    );
+    let beyond = PositionError::BeyondEnd { requested: 0, last: None };
+    assert_eq!(log.position(Start::SequenceNumber(0, Edge::Exclusive)), Err(beyond));
 }
 
 #[test]
@@ -113,18 +94,14 @@ fn every_record_of_a_log_of_many_segments_is_found_by_number_and_by_time() {
     }
     for number in (0..40_000).step_by(997) {
         assert_eq!(
-            log.position(Start::SequenceNumber(number, Edge::Inclusive))
-                .map(|mut cursor| {
-                    log.read(&mut cursor, 1).and_then(|chunk| {
-                        chunk.records().next().map(|record| record.sequence_number)
-                    })
-                }),
+            log.position(Start::SequenceNumber(number, Edge::Inclusive)).map(|mut cursor| {
+                log.read(&mut cursor, 1)
+                    .and_then(|chunk| chunk.records().next().map(|record| record.sequence_number))
+            }),
             Ok(Some(number))
         );
         let batch = number as i64 / 2;
-        let cursor = log
-            .position(Start::AppendTime(at(batch), Edge::Inclusive))
-            .unwrap();
+        let cursor = log.position(Start::AppendTime(at(batch), Edge::Inclusive)).unwrap();
         assert_eq!(cursor.next_sequence_number(), batch as u64 * 2);
     }
 }

@@ -33,9 +33,8 @@ fn a_task_with_many_links_is_woken_once_and_gets_all_their_keys() {
     let logs = [arc(log()), arc(log()), arc(log())];
     let subscriber = Subscriber::new();
     let (count, waker) = counter();
-    let mut subscriptions: Vec<_> = (0..3)
-        .map(|link| logs[link].subscribe(&subscriber, link as u64 + 10))
-        .collect();
+    let mut subscriptions: Vec<_> =
+        (0..3).map(|link| logs[link].subscribe(&subscriber, link as u64 + 10)).collect();
     for (log, subscription) in logs.iter().zip(&mut subscriptions) {
         let end = log.position(Start::Latest(Edge::Exclusive)).unwrap();
         assert_eq!(subscription.arm(&end), Readiness::Waiting);
@@ -65,11 +64,7 @@ fn arming_with_something_to_read_says_so_instead() {
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
     assert_eq!(ready_keys(&subscriber, &waker), Some(vec![1]));
     append(&log, 1, &[b"x"]);
-    assert_eq!(
-        ready_keys(&subscriber, &waker),
-        None,
-        "it was not armed again"
-    );
+    assert_eq!(ready_keys(&subscriber, &waker), None, "it was not armed again");
 }
 
 #[test]
@@ -108,10 +103,7 @@ fn everyone_who_waits_is_woken_however_many_there_are() {
     append(&log, 1, &[b"x"]);
     for (key, (subscriber, _subscription, count)) in waiting.drain(..).enumerate() {
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
-        assert_eq!(
-            ready_keys(&subscriber, Waker::noop()),
-            Some(vec![key as u64])
-        );
+        assert_eq!(ready_keys(&subscriber, Waker::noop()), Some(vec![key as u64]));
     }
 }
 
@@ -137,10 +129,7 @@ fn no_wake_up_is_lost_between_threads() {
                 let mut links: Vec<_> = (0_u64..)
                     .zip(&logs)
                     .map(|(key, log)| {
-                        (
-                            log.subscribe(&subscriber, key),
-                            log.position(Start::Earliest).unwrap(),
-                        )
+                        (log.subscribe(&subscriber, key), log.position(Start::Earliest).unwrap())
                     })
                     .collect();
                 let mut ready: Vec<u64> = (0..logs.len() as u64).collect();
@@ -178,8 +167,5 @@ fn no_wake_up_is_lost_between_threads() {
             });
         }
     });
-    assert!(
-        logs.iter()
-            .all(|log| log.stats().last_sequence_number == Some(2 * BATCHES - 1))
-    );
+    assert!(logs.iter().all(|log| log.stats().last_sequence_number == Some(2 * BATCHES - 1)));
 }

@@ -9,9 +9,7 @@ use hub::namespace::{QueueConfig, TopicConfig};
 use hub::service::Service;
 use units::ByteSize;
 
-use crate::client::{
-    Client, Received, condition, map, message, message_of_session, service, session_filter,
-};
+use crate::client::{Client, Received, condition, map, message, message_of_session, service, session_filter};
 
 fn abandoned_with(name: &str, text: &str) -> DeliveryState {
     DeliveryState::Modified {
@@ -23,10 +21,7 @@ fn abandoned_with(name: &str, text: &str) -> DeliveryState {
 
 fn dead_letter(reason: &str) -> DeliveryState {
     let reason = (Symbol::from_static("DeadLetterReason"), Value::from(reason));
-    DeliveryState::Rejected(Some(Error {
-        info: vec![reason],
-        ..Error::new(ErrorCondition::DEAD_LETTER, "")
-    }))
+    DeliveryState::Rejected(Some(Error { info: vec![reason], ..Error::new(ErrorCondition::DEAD_LETTER, "") }))
 }
 
 /// A queue with `count` short messages, all of them locked by the client that is returned.
@@ -35,10 +30,7 @@ async fn locked_messages(queue: QueueConfig, count: usize) -> (Service, Client, 
     let mut client = Client::connect(&service).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let messages = vec![message(b"payload"); count];
-    assert_eq!(
-        client.send_batch(sender, &messages).await,
-        DeliveryState::Accepted
-    );
+    assert_eq!(client.send_batch(sender, &messages).await, DeliveryState::Accepted);
     let receiver = client.receiver("orders", count as u32).await;
     let received = client.receive(receiver, count).await;
     (service, client, received)
@@ -122,22 +114,14 @@ async fn deferred_messages_are_not_all_of_them_put_into_one_reply() {
         };
         client.settle(&received, deferred).await;
     }
-    let body = [
-        ("sequence-numbers", Value::Array(numbers.clone())),
-        ("receiver-settle-mode", Value::Uint(0)),
-    ];
-    let answer = client
-        .request("orders", "receive-by-sequence-number", &body)
-        .await;
+    let body =
+        [("sequence-numbers", Value::Array(numbers.clone())), ("receiver-settle-mode", Value::Uint(0))];
+    let answer = client.request("orders", "receive-by-sequence-number", &body).await;
     assert_eq!(answer.status, 413);
     // None of them is gone.
-    let body = [
-        ("sequence-numbers", Value::Array(numbers[..5].to_vec())),
-        ("receiver-settle-mode", Value::Uint(0)),
-    ];
-    let answer = client
-        .request("orders", "receive-by-sequence-number", &body)
-        .await;
+    let body =
+        [("sequence-numbers", Value::Array(numbers[..5].to_vec())), ("receiver-settle-mode", Value::Uint(0))];
+    let answer = client.request("orders", "receive-by-sequence-number", &body).await;
     assert_eq!(answer.status, 200);
 }
 
@@ -174,11 +158,7 @@ async fn times_beyond_all_measure_are_taken_as_they_come() {
     for at in [i64::MIN, -1, 0, i64::MAX - 1, i64::MAX] {
         for time_to_live in [None, Some(0), Some(1), Some(u32::MAX - 1), Some(u32::MAX)] {
             let mut bytes = Vec::new();
-            let fields = [
-                Value::Null,
-                Value::Null,
-                time_to_live.map_or(Value::Null, Value::Uint),
-            ];
+            let fields = [Value::Null, Value::Null, time_to_live.map_or(Value::Null, Value::Uint)];
             amqp::codec::write::descriptor(&mut bytes, 0x70);
             amqp::codec::write::value(&mut bytes, &Value::List(fields.to_vec()));
             let annotations = [(time.clone(), Value::Timestamp(at))];
@@ -192,10 +172,7 @@ async fn times_beyond_all_measure_are_taken_as_they_come() {
     let receiver = client.receiver("orders", 100).await;
     client.receive(receiver, 3 * 3).await;
     for (from, count) in [(i64::MIN, 1), (-1, i32::MAX), (i64::MAX, 1), (0, 0)] {
-        let body = [
-            ("from-sequence-number", Value::Long(from)),
-            ("message-count", Value::Int(count)),
-        ];
+        let body = [("from-sequence-number", Value::Long(from)), ("message-count", Value::Int(count))];
         let answer = client.request("orders", "peek-message", &body).await;
         assert!(matches!(answer.status, 200 | 204), "{from} {count}");
     }
@@ -224,9 +201,7 @@ async fn a_rule_asks_for_no_more_than_a_filter_may() {
             ("rule-name", Value::String(format!("rule-{length}"))),
             ("rule-description", map(&[("correlation-filter", filter)])),
         ];
-        let answer = client
-            .request("news/Subscriptions/all", "add-rule", &rule)
-            .await;
+        let answer = client.request("news/Subscriptions/all", "add-rule", &rule).await;
         assert_eq!(answer.status, status);
     }
 }
@@ -267,13 +242,7 @@ async fn whatever_a_request_says_it_is_answered_and_the_service_goes_on() {
     for value in single() {
         values.push(Value::Array(vec![value.clone(), value.clone()]));
         values.push(Value::List(vec![value.clone(), Value::Null]));
-        let entries = [
-            "message",
-            "message-id",
-            "expression",
-            "sql-filter",
-            "properties",
-        ];
+        let entries = ["message", "message-id", "expression", "sql-filter", "properties"];
         let entries = entries.map(|key| (key, value.clone()));
         values.push(map(&entries));
         values.push(Value::List(vec![map(&entries)]));
@@ -286,54 +255,22 @@ async fn whatever_a_request_says_it_is_answered_and_the_service_goes_on() {
         (
             "orders",
             "update-disposition",
-            &[
-                "disposition-status",
-                "lock-tokens",
-                "deadletter-reason",
-                "properties-to-modify",
-            ],
+            &["disposition-status", "lock-tokens", "deadletter-reason", "properties-to-modify"],
         ),
-        (
-            "orders",
-            "peek-message",
-            &["from-sequence-number", "message-count", "session-id"],
-        ),
-        (
-            "orders",
-            "receive-by-sequence-number",
-            &["sequence-numbers", "receiver-settle-mode"],
-        ),
+        ("orders", "peek-message", &["from-sequence-number", "message-count", "session-id"]),
+        ("orders", "receive-by-sequence-number", &["sequence-numbers", "receiver-settle-mode"]),
         ("orders", "schedule-message", &["messages"]),
         ("news", "cancel-scheduled-message", &["sequence-numbers"]),
-        (
-            "talks",
-            "set-session-state",
-            &["session-id", "session-state"],
-        ),
-        (
-            "talks",
-            "get-message-sessions",
-            &["skip", "top", "last-updated-time"],
-        ),
-        (
-            "news/Subscriptions/all",
-            "add-rule",
-            &["rule-name", "rule-description"],
-        ),
-        (
-            "news/Subscriptions/all",
-            "enumerate-rules",
-            &["skip", "top"],
-        ),
+        ("talks", "set-session-state", &["session-id", "session-state"]),
+        ("talks", "get-message-sessions", &["skip", "top", "last-updated-time"]),
+        ("news/Subscriptions/all", "add-rule", &["rule-name", "rule-description"]),
+        ("news/Subscriptions/all", "enumerate-rules", &["skip", "top"]),
         ("news/Subscriptions/all", "no-such-thing", &["rule-name"]),
     ] {
         for turn in 0..values.len() {
             let value = |place: usize| values[(turn * (place + 1)) % values.len()].clone();
-            let body: Vec<_> = arguments
-                .iter()
-                .enumerate()
-                .map(|(place, name)| (*name, value(place)))
-                .collect();
+            let body: Vec<_> =
+                arguments.iter().enumerate().map(|(place, name)| (*name, value(place))).collect();
             let answer = client.request(entity, operation, &body).await;
             let is_known = matches!(answer.status, 200 | 204 | 400 | 404 | 409 | 410 | 413 | 501);
             assert!(is_known, "{operation} {body:?}: {answer:?}");

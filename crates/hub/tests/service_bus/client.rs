@@ -23,9 +23,7 @@ pub(crate) async fn service(queues: Vec<QueueConfig>, topics: Vec<TopicConfig>) 
         topics,
         ..NamespaceConfig::with_hubs(Vec::new())
     };
-    Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap()
+    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
 }
 
 /// What must come comes within this, on however slow a machine.
@@ -92,10 +90,7 @@ impl Received {
 
     /// The last field of the header.
     pub(crate) fn delivery_count(&self) -> u32 {
-        let header = amqp::message::Sections::new(&self.bytes)
-            .next()
-            .unwrap()
-            .unwrap();
+        let header = amqp::message::Sections::new(&self.bytes).next().unwrap().unwrap();
         assert_eq!(header.kind, amqp::message::SectionKind::Header);
         let value = amqp::codec::Reader::new(header.value).value().unwrap();
         match value {
@@ -129,21 +124,13 @@ impl Client {
 
     /// Connects with the name and value of a key.
     pub(crate) async fn connect_with_key(service: &Service, name: &str, value: &str) -> Self {
-        let sasl = SaslClient::Plain {
-            username: name.into(),
-            password: value.into(),
-        };
+        let sasl = SaslClient::Plain { username: name.into(), password: value.into() };
         Self::connect_as(service.amqp_address().port(), sasl).await
     }
 
     async fn connect_as(port: u16, sasl: SaslClient) -> Self {
-        let stream = amqp_tokio::connect("127.0.0.1", port, None, Duration::from_secs(10))
-            .await
-            .unwrap();
-        let config = Config {
-            container_id: "client".to_owned(),
-            ..Config::default()
-        };
+        let stream = amqp_tokio::connect("127.0.0.1", port, None, Duration::from_secs(10)).await.unwrap();
+        let config = Config { container_id: "client".to_owned(), ..Config::default() };
         let connection = Connection::client(config, sasl, Instant::now());
         let mut driver = Driver::new(connection, stream);
         within("the open", async {
@@ -151,13 +138,7 @@ impl Client {
         })
         .await;
         let session = driver.connection().begin_session().unwrap();
-        Self {
-            driver,
-            session,
-            links: 0,
-            arrived: VecDeque::new(),
-            answers: Vec::new(),
-        }
+        Self { driver, session, links: 0, arrived: VecDeque::new(), answers: Vec::new() }
     }
 
     pub(crate) fn connection(&mut self) -> &mut Connection {
@@ -175,18 +156,12 @@ impl Client {
     }
 
     /// The next event that `wanted` makes something of. Messages that come before it are kept, other events dropped.
-    pub(crate) async fn until<T>(
-        &mut self,
-        what: &str,
-        mut wanted: impl FnMut(Event) -> Option<T>,
-    ) -> T {
+    pub(crate) async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
         within(what, async {
             loop {
                 match self.next_event().await.unwrap() {
                     Event::Deliveries(deliveries) => self.keep(&deliveries),
-                    Event::SettledBySender {
-                        first, last, state, ..
-                    } => self.keep_answer(first, last, state),
+                    Event::SettledBySender { first, last, state, .. } => self.keep_answer(first, last, state),
                     event => {
                         if let Some(found) = wanted(event) {
                             return found;
@@ -199,11 +174,8 @@ impl Client {
     }
 
     pub(crate) async fn sender(&mut self, address: &str) -> Result<(LinkId, Attach), Error> {
-        let options = LinkOptions {
-            target: Target::new(address),
-            source: Source::new("here"),
-            ..self.options()
-        };
+        let options =
+            LinkOptions { target: Target::new(address), source: Source::new("here"), ..self.options() };
         let session = self.session();
         let link = self.connection().attach_sender(session, options).unwrap();
         self.answer_to(link).await
@@ -227,11 +199,7 @@ impl Client {
     }
 
     /// Asks for a link without waiting for the answer.
-    pub(crate) fn begin_to_receive(
-        &mut self,
-        address: &str,
-        ask: impl FnOnce(&mut LinkOptions),
-    ) -> LinkId {
+    pub(crate) fn begin_to_receive(&mut self, address: &str, ask: impl FnOnce(&mut LinkOptions)) -> LinkId {
         let mut options = LinkOptions {
             source: Source::new(address),
             target: Target::new("here"),
@@ -267,8 +235,7 @@ impl Client {
 
     /// Sends a message with this payload and nothing else.
     pub(crate) async fn send(&mut self, link: LinkId, payload: &[u8]) -> DeliveryState {
-        self.send_message(link, FORMAT_AMQP, &message(payload))
-            .await
+        self.send_message(link, FORMAT_AMQP, &message(payload)).await
     }
 
     pub(crate) async fn send_batch(&mut self, link: LinkId, messages: &[Vec<u8>]) -> DeliveryState {
@@ -279,17 +246,10 @@ impl Client {
         self.send_message(link, FORMAT_BATCH, &batch).await
     }
 
-    pub(crate) async fn send_message(
-        &mut self,
-        link: LinkId,
-        format: u32,
-        message: &[u8],
-    ) -> DeliveryState {
+    pub(crate) async fn send_message(&mut self, link: LinkId, format: u32, message: &[u8]) -> DeliveryState {
         let id = self.begin_message(link, format, message).await;
         self.until("the outcome", |event| match event {
-            Event::Outcome {
-                first, last, state, ..
-            } if first <= id && id <= last => Some(state.unwrap()),
+            Event::Outcome { first, last, state, .. } if first <= id && id <= last => Some(state.unwrap()),
             _ => None,
         })
         .await
@@ -307,16 +267,9 @@ impl Client {
 
     async fn begin_message(&mut self, link: LinkId, format: u32, message: &[u8]) -> u32 {
         while self.connection().credit(link) == 0 {
-            self.until("credit", |event| {
-                matches!(event, Event::Credit(_)).then_some(())
-            })
-            .await;
+            self.until("credit", |event| matches!(event, Event::Credit(_)).then_some(())).await;
         }
-        let delivery = NewDelivery {
-            tag: b"tag",
-            format,
-            settled: false,
-        };
+        let delivery = NewDelivery { tag: b"tag", format, settled: false };
         let mut sender = self.driver.connection().sender(link).unwrap();
         sender.send(&delivery, &[message]).unwrap()
     }
@@ -327,9 +280,7 @@ impl Client {
             while self.waiting(link) < count {
                 match self.next_event().await.unwrap() {
                     Event::Deliveries(deliveries) => self.keep(&deliveries),
-                    Event::SettledBySender {
-                        first, last, state, ..
-                    } => self.keep_answer(first, last, state),
+                    Event::SettledBySender { first, last, state, .. } => self.keep_answer(first, last, state),
                     Event::LinkDetached { link: gone, error } if gone == link => {
                         panic!("it was detached: {error:?}")
                     }
@@ -357,11 +308,7 @@ impl Client {
     }
 
     /// Gives the outcome of a message, and waits for what the service says to it.
-    pub(crate) async fn settle(
-        &mut self,
-        message: &Received,
-        outcome: DeliveryState,
-    ) -> DeliveryState {
+    pub(crate) async fn settle(&mut self, message: &Received, outcome: DeliveryState) -> DeliveryState {
         let session = self.session();
         let id = message.id;
         self.connection().propose_outcome(session, id, id, outcome);
@@ -371,16 +318,14 @@ impl Client {
     /// Gives an outcome for a range, without waiting.
     pub(crate) fn propose(&mut self, first: u32, last: u32, outcome: DeliveryState) {
         let session = self.session();
-        self.connection()
-            .propose_outcome(session, first, last, outcome);
+        self.connection().propose_outcome(session, first, last, outcome);
     }
 
     /// What the service says to the outcome of a delivery.
     pub(crate) async fn answer_about(&mut self, id: u32) -> DeliveryState {
         within("the answer to the outcome", async {
             loop {
-                let is_about =
-                    |(first, last, _): &(u32, u32, DeliveryState)| (*first..=*last).contains(&id);
+                let is_about = |(first, last, _): &(u32, u32, DeliveryState)| (*first..=*last).contains(&id);
                 if let Some(at) = self.answers.iter().position(is_about) {
                     let (first, last, state) = self.answers.remove(at);
                     // The answer about the others of a range stays.
@@ -394,9 +339,7 @@ impl Client {
                 }
                 match self.next_event().await.unwrap() {
                     Event::Deliveries(deliveries) => self.keep(&deliveries),
-                    Event::SettledBySender {
-                        first, last, state, ..
-                    } => self.keep_answer(first, last, state),
+                    Event::SettledBySender { first, last, state, .. } => self.keep_answer(first, last, state),
                     _ => {}
                 }
             }
@@ -407,27 +350,16 @@ impl Client {
     /// Says good-bye and hears it.
     pub(crate) async fn close(mut self) {
         self.connection().close(None);
-        self.until("the close", |event| {
-            matches!(event, Event::Closed(_)).then_some(())
-        })
-        .await;
+        self.until("the close", |event| matches!(event, Event::Closed(_)).then_some(())).await;
     }
 
     pub(crate) async fn drain(&mut self, link: LinkId) {
         self.connection().drain(link);
-        self.until("the answer to the drain", |event| {
-            matches!(event, Event::Drained(_)).then_some(())
-        })
-        .await;
+        self.until("the answer to the drain", |event| matches!(event, Event::Drained(_)).then_some(())).await;
     }
 
     /// Asks the node of an entity for something, through links of its own.
-    pub(crate) async fn request(
-        &mut self,
-        entity: &str,
-        operation: &str,
-        body: &[(&str, Value)],
-    ) -> Answer {
+    pub(crate) async fn request(&mut self, entity: &str, operation: &str, body: &[(&str, Value)]) -> Answer {
         self.request_with(entity, operation, &[], body).await
     }
 
@@ -443,17 +375,14 @@ impl Client {
         let operation = format!("com.microsoft:{operation}");
         let mut application_properties = vec![("operation", operation.as_str().into())];
         application_properties.extend_from_slice(more);
-        let reply = self
-            .exchange(&node, &application_properties, &map(body))
-            .await;
+        let reply = self.exchange(&node, &application_properties, &map(body)).await;
         let text = |name| reply.application_property(name);
         let status = text("statusCode").unwrap();
         assert_eq!(text("status-code"), Some(status.clone()));
         let view = MessageView::parse(&reply.bytes).unwrap();
         Answer {
             status: status.as_integer().unwrap(),
-            condition: text("errorCondition")
-                .and_then(|condition| condition.as_text().map(str::to_owned)),
+            condition: text("errorCondition").and_then(|condition| condition.as_text().map(str::to_owned)),
             body: view.value().unwrap().unwrap(),
         }
     }
@@ -473,10 +402,7 @@ impl Client {
         let reply = self.exchange("$cbs", &properties, &token.into()).await;
         let status = reply.application_property("status-code").unwrap();
         let description = reply.application_property("status-description").unwrap();
-        (
-            status.as_integer().unwrap(),
-            description.as_text().unwrap().to_owned(),
-        )
+        (status.as_integer().unwrap(), description.as_text().unwrap().to_owned())
     }
 
     /// Sends a request to a node and waits for its reply, through links of its own.
@@ -490,10 +416,7 @@ impl Client {
         let (receiver, _) = self.ask_to_receive(node, |_| {}).await.unwrap();
         self.connection().set_credit(receiver, 1);
         let mut message = Vec::new();
-        let properties = Properties {
-            message_id: Some(Value::from("request")),
-            ..Properties::default()
-        };
+        let properties = Properties { message_id: Some(Value::from("request")), ..Properties::default() };
         properties.encode(&mut message);
         encode::application_properties(&mut message, application_properties);
         encode::value(&mut message, body);
@@ -525,10 +448,7 @@ impl Client {
 
     fn options(&mut self) -> LinkOptions {
         self.links += 1;
-        LinkOptions {
-            name: format!("link-{}", self.links),
-            ..LinkOptions::default()
-        }
+        LinkOptions { name: format!("link-{}", self.links), ..LinkOptions::default() }
     }
 }
 
@@ -549,20 +469,13 @@ pub(crate) fn message_with(properties: &Properties, payload: &[u8]) -> Vec<u8> {
 
 /// The same of a session.
 pub(crate) fn message_of_session(session: &str, payload: &[u8]) -> Vec<u8> {
-    let properties = Properties {
-        group_id: Some(session.to_owned()),
-        ..Properties::default()
-    };
+    let properties = Properties { group_id: Some(session.to_owned()), ..Properties::default() };
     message_with(&properties, payload)
 }
 
 pub(crate) fn map(entries: &[(&str, Value)]) -> Value {
     let entries = entries.iter();
-    Value::Map(
-        entries
-            .map(|(key, value)| (Value::from(*key), value.clone()))
-            .collect(),
-    )
+    Value::Map(entries.map(|(key, value)| (Value::from(*key), value.clone())).collect())
 }
 
 /// A filter that asks for a session.

@@ -17,9 +17,7 @@ pub(crate) async fn durable(directory: &std::path::Path) -> Service {
         }),
         ..NamespaceConfig::with_hubs(Vec::new())
     };
-    Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap()
+    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
 }
 
 #[tokio::test]

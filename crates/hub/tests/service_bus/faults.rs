@@ -76,10 +76,7 @@ async fn tokens_that_are_foreign_or_none_at_all_settle_nothing_and_end_nothing()
         (vec![Value::Uuid(guessed)], 410),
         (vec![Value::Binary(vec![7; 16])], 400),
         (vec![Value::Binary(vec![7; 15])], 400),
-        (
-            vec![Value::from("00112233-4455-6677-8899-aabbccddeeff")],
-            400,
-        ),
+        (vec![Value::from("00112233-4455-6677-8899-aabbccddeeff")], 400),
         (vec![Value::Null], 400),
         (vec![Value::Ulong(1)], 400),
     ];
@@ -113,22 +110,12 @@ async fn one_wrong_token_among_right_ones_is_told_and_costs_the_others_nothing()
     client.send(sender, b"two").await;
     let receiver = client.receiver("orders", 2).await;
     let locked = client.receive(receiver, 2).await;
-    let tokens = vec![
-        locked[0].lock_token(),
-        Value::Uuid([7; 16]),
-        locked[1].lock_token(),
-        locked[0].lock_token(),
-    ];
-    let body = [
-        ("disposition-status", "completed".into()),
-        ("lock-tokens", Value::Array(tokens)),
-    ];
+    let tokens =
+        vec![locked[0].lock_token(), Value::Uuid([7; 16]), locked[1].lock_token(), locked[0].lock_token()];
+    let body = [("disposition-status", "completed".into()), ("lock-tokens", Value::Array(tokens))];
     let answer = client.request("orders", "update-disposition", &body).await;
     assert_eq!(answer.status, 410);
-    let peek = [
-        ("from-sequence-number", Value::Long(0)),
-        ("message-count", Value::Int(10)),
-    ];
+    let peek = [("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(10))];
     let answer = client.request("orders", "peek-message", &peek).await;
     assert_eq!(answer.status, 204, "both are completed");
 }
@@ -145,8 +132,7 @@ async fn a_full_queue_takes_messages_again_once_some_are_gone() {
 }
 
 #[tokio::test]
-async fn a_topic_is_full_when_one_subscription_holds_all_that_it_may_and_the_others_get_nothing_more()
- {
+async fn a_topic_is_full_when_one_subscription_holds_all_that_it_may_and_the_others_get_nothing_more() {
     let mut topic = TopicConfig::new("news", ["busy", "idle"]);
     topic.options.size_limit = ByteSize::from_kibibytes(8);
     let service = service(vec![], vec![topic]).await;

@@ -8,11 +8,7 @@ use crate::client::{Client, service, session_filter};
 
 #[tokio::test]
 async fn what_does_not_exist_is_told_in_the_words_that_clients_look_for() {
-    let service = service(
-        vec![QueueConfig::new("orders")],
-        vec![TopicConfig::new("news", ["all"])],
-    )
-    .await;
+    let service = service(vec![QueueConfig::new("orders")], vec![TopicConfig::new("news", ["all"])]).await;
     let mut client = Client::connect(&service).await;
     for address in [
         "nothing",
@@ -36,24 +32,16 @@ async fn what_does_not_exist_is_told_in_the_words_that_clients_look_for() {
 
 #[tokio::test]
 async fn parts_are_received_from_and_not_sent_to_and_topics_the_other_way_round() {
-    let service = service(
-        vec![QueueConfig::new("orders")],
-        vec![TopicConfig::new("news", ["all"])],
-    )
-    .await;
+    let service = service(vec![QueueConfig::new("orders")], vec![TopicConfig::new("news", ["all"])]).await;
     let mut client = Client::connect(&service).await;
-    for address in [
-        "orders/$DeadLetterQueue",
-        "news/Subscriptions/all",
-        "news/Subscriptions/all/$DeadLetterQueue",
-    ] {
+    for address in
+        ["orders/$DeadLetterQueue", "news/Subscriptions/all", "news/Subscriptions/all/$DeadLetterQueue"]
+    {
         let refusal = client.sender(address).await.unwrap_err();
         assert_eq!(refusal.condition.as_str(), "amqp:not-allowed", "{address}");
         client.receiver(address, 1).await;
     }
-    client
-        .receiver("orders/$Transfer/$DeadLetterQueue", 1)
-        .await;
+    client.receiver("orders/$Transfer/$DeadLetterQueue", 1).await;
     let refusal = client.ask_to_receive("news", |_| {}).await.unwrap_err();
     assert_eq!(refusal.condition.as_str(), "amqp:not-allowed");
     client.sender("news").await.unwrap();
@@ -68,10 +56,9 @@ async fn who_may_not_receive_is_told_at_once() {
     let queues = vec![forwarding, disabled, QueueConfig::new("orders")];
     let service = service(queues, vec![]).await;
     let mut client = Client::connect(&service).await;
-    for (address, condition) in [
-        ("forwarding", "amqp:not-allowed"),
-        ("disabled", "com.microsoft:entity-disabled"),
-    ] {
+    for (address, condition) in
+        [("forwarding", "amqp:not-allowed"), ("disabled", "com.microsoft:entity-disabled")]
+    {
         let refusal = client.ask_to_receive(address, |_| {}).await.unwrap_err();
         assert_eq!(refusal.condition.as_str(), condition);
     }

@@ -24,9 +24,7 @@ fn scheduled(payload: &[u8], at: i64) -> Vec<u8> {
 }
 
 fn messages(answer: &Answer) -> Vec<Vec<u8>> {
-    let Some(Value::List(messages)) = answer.body.get("messages") else {
-        panic!("{answer:?}")
-    };
+    let Some(Value::List(messages)) = answer.body.get("messages") else { panic!("{answer:?}") };
     let bytes = |message: &Value| match message.get("message") {
         Some(Value::Binary(bytes)) => bytes.clone(),
         other => panic!("{other:?}"),
@@ -49,15 +47,10 @@ async fn a_lock_is_renewed_and_one_that_is_lost_is_not() {
     let received = client.receive(receiver, 1).await.remove(0);
     let tokens = [("lock-tokens", Value::Array(vec![received.lock_token()]))];
     let answer = client.request("orders", "renew-lock", &tokens).await;
-    let Some(Value::Array(expirations)) = answer.body.get("expirations") else {
-        panic!("{answer:?}")
-    };
+    let Some(Value::Array(expirations)) = answer.body.get("expirations") else { panic!("{answer:?}") };
     assert!(matches!(expirations[..], [Value::Timestamp(_)]));
     client.settle(&received, DeliveryState::Accepted).await;
-    for tokens in [
-        tokens,
-        [("lock-tokens", Value::Array(vec![Value::Uuid([7; 16])]))],
-    ] {
+    for tokens in [tokens, [("lock-tokens", Value::Array(vec![Value::Uuid([7; 16])]))]] {
         let answer = client.request("orders", "renew-lock", &tokens).await;
         assert_eq!(answer.status, 410);
         let condition = answer.condition.unwrap();
@@ -70,10 +63,7 @@ async fn peeking_shows_what_there_is_and_changes_nothing() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(&service).await;
     let peek = |from: i64, count: i32| {
-        [
-            ("from-sequence-number", Value::Long(from)),
-            ("message-count", Value::Int(count)),
-        ]
+        [("from-sequence-number", Value::Long(from)), ("message-count", Value::Int(count))]
     };
     let answer = client.request("orders", "peek-message", &peek(0, 10)).await;
     assert_eq!(answer.status, 204);
@@ -88,9 +78,7 @@ async fn peeking_shows_what_there_is_and_changes_nothing() {
     let payloads: Vec<_> = peeked.iter().map(|message| payload(message)).collect();
     assert_eq!(payloads, [b"one..", b"two..", b"three"]);
     let next = locked.sequence_number() + 1;
-    let answer = client
-        .request("orders", "peek-message", &peek(next, 1))
-        .await;
+    let answer = client.request("orders", "peek-message", &peek(next, 1)).await;
     assert_eq!(payload(&messages(&answer)[0]), b"two..");
     let answer = client.settle(&locked, DeliveryState::Accepted).await;
     assert_eq!(answer, DeliveryState::Accepted);
@@ -102,28 +90,19 @@ async fn scheduled_messages_are_numbered_and_can_be_cancelled() {
     let mut client = Client::connect(&service).await;
     let at = in_an_hour();
     let entry = |payload: &[u8]| {
-        map(&[
-            ("message", Value::Binary(scheduled(payload, at))),
-            ("message-id", Value::Null),
-        ])
+        map(&[("message", Value::Binary(scheduled(payload, at))), ("message-id", Value::Null)])
     };
     let body = [("messages", Value::List(vec![entry(b"one"), entry(b"two")]))];
     let answer = client.request("orders", "schedule-message", &body).await;
-    let Some(Value::Array(numbers)) = answer.body.get("sequence-numbers") else {
-        panic!("{answer:?}")
-    };
+    let Some(Value::Array(numbers)) = answer.body.get("sequence-numbers") else { panic!("{answer:?}") };
     assert!(matches!(numbers[..], [Value::Long(_), Value::Long(_)]));
     let receiver = client.receiver("orders", 10).await;
     client.drain(receiver).await;
     assert_eq!(client.waiting(receiver), 0);
     let cancel = [("sequence-numbers", Value::Array(numbers.clone()))];
-    let answer = client
-        .request("orders", "cancel-scheduled-message", &cancel)
-        .await;
+    let answer = client.request("orders", "cancel-scheduled-message", &cancel).await;
     assert_eq!(answer.status, 200);
-    let answer = client
-        .request("orders", "cancel-scheduled-message", &cancel)
-        .await;
+    let answer = client.request("orders", "cancel-scheduled-message", &cancel).await;
     assert_eq!(answer.status, 404);
 }
 
@@ -135,42 +114,25 @@ async fn what_was_put_aside_is_received_by_its_number_and_settled_by_request() {
     client.send(sender, b"later").await;
     let receiver = client.receiver("orders", 1).await;
     let received = client.receive(receiver, 1).await.remove(0);
-    let defer = DeliveryState::Modified {
-        delivery_failed: true,
-        undeliverable_here: true,
-        annotations: Vec::new(),
-    };
+    let defer =
+        DeliveryState::Modified { delivery_failed: true, undeliverable_here: true, annotations: Vec::new() };
     client.settle(&received, defer).await;
     let ask = |mode: u32| {
         let numbers = vec![Value::Long(received.sequence_number())];
-        [
-            ("sequence-numbers", Value::Array(numbers)),
-            ("receiver-settle-mode", Value::Uint(mode)),
-        ]
+        [("sequence-numbers", Value::Array(numbers)), ("receiver-settle-mode", Value::Uint(mode))]
     };
     let operation = "receive-by-sequence-number";
     let answer = client.request("orders", operation, &ask(1)).await;
-    let Some(Value::List(entries)) = answer.body.get("messages") else {
-        panic!("{answer:?}")
-    };
+    let Some(Value::List(entries)) = answer.body.get("messages") else { panic!("{answer:?}") };
     let token = entries[0].get("lock-token").unwrap().clone();
     let encoded = messages(&answer).remove(0);
     assert_eq!(payload(&encoded), b"later");
     let view = MessageView::parse(&encoded).unwrap();
-    let inside = view
-        .delivery_annotations()
-        .unwrap()
-        .find("x-opt-lock-token");
+    let inside = view.delivery_annotations().unwrap().find("x-opt-lock-token");
     assert_eq!(inside.unwrap(), Some(token.clone()));
-    let state = view
-        .message_annotations()
-        .unwrap()
-        .find("x-opt-message-state");
+    let state = view.message_annotations().unwrap().find("x-opt-message-state");
     assert_eq!(state.unwrap(), Some(Value::Int(1)));
-    let body = [
-        ("lock-tokens", Value::Array(vec![token])),
-        ("disposition-status", "completed".into()),
-    ];
+    let body = [("lock-tokens", Value::Array(vec![token])), ("disposition-status", "completed".into())];
     let answer = client.request("orders", "update-disposition", &body).await;
     assert_eq!(answer.status, 200);
     let answer = client.request("orders", operation, &ask(0)).await;
@@ -190,47 +152,17 @@ async fn requests_that_make_no_sense_are_told_why() {
         ("no-such-thing", vec![], 501),
         ("renew-lock", vec![], 400),
         ("renew-lock", vec![("lock-tokens", Value::Int(1))], 400),
-        (
-            "renew-lock",
-            vec![("lock-tokens", Value::Array(vec!["a".into()]))],
-            400,
-        ),
-        (
-            "update-disposition",
-            vec![("lock-tokens", uuids.clone())],
-            400,
-        ),
-        (
-            "update-disposition",
-            vec![
-                ("lock-tokens", uuids),
-                ("disposition-status", "eaten".into()),
-            ],
-            400,
-        ),
-        (
-            "peek-message",
-            vec![("from-sequence-number", "first".into())],
-            400,
-        ),
+        ("renew-lock", vec![("lock-tokens", Value::Array(vec!["a".into()]))], 400),
+        ("update-disposition", vec![("lock-tokens", uuids.clone())], 400),
+        ("update-disposition", vec![("lock-tokens", uuids), ("disposition-status", "eaten".into())], 400),
+        ("peek-message", vec![("from-sequence-number", "first".into())], 400),
         (
             "schedule-message",
-            vec![(
-                "messages",
-                Value::List(vec![map(&[("message", Value::Binary(vec![1]))])]),
-            )],
+            vec![("messages", Value::List(vec![map(&[("message", Value::Binary(vec![1]))])]))],
             400,
         ),
-        (
-            "cancel-scheduled-message",
-            vec![("sequence-numbers", Value::Array(vec![Value::Long(-1)]))],
-            400,
-        ),
-        (
-            "enumerate-rules",
-            vec![("top", Value::Int(1)), ("skip", Value::Int(0))],
-            400,
-        ),
+        ("cancel-scheduled-message", vec![("sequence-numbers", Value::Array(vec![Value::Long(-1)]))], 400),
+        ("enumerate-rules", vec![("top", Value::Int(1)), ("skip", Value::Int(0))], 400),
     ];
     for (operation, body, status) in cases {
         let answer = client.request("orders", operation, &body).await;

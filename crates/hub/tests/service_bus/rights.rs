@@ -6,9 +6,7 @@ use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
 use amqp::Value;
 use amqp::connection::Event;
 use amqp::performative::DeliveryState;
-use hub::namespace::{
-    NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig,
-};
+use hub::namespace::{NamespaceConfig, QueueConfig, RightConfig, RuleConfig, SignaturePolicy, TopicConfig};
 use hub::service::{Service, ServiceConfig};
 
 use crate::client::{Client, map, message, service, session_filter};
@@ -33,9 +31,7 @@ async fn guarded() -> Service {
         key("listener", RightConfig::Listen),
         key("manager", RightConfig::Manage),
     ]);
-    Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap()
+    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
 }
 
 async fn with_key(service: &Service, name: &str) -> Client {
@@ -87,12 +83,7 @@ async fn each_request_takes_its_right_whatever_else_is_wrong_with_it() {
     let messages = [("messages", Value::List(vec![map(&messages)]))];
     for (entity, operation, body, allowed) in [
         ("orders", "peek-message", &[][..], &["listener"][..]),
-        (
-            "orders/$DeadLetterQueue",
-            "peek-message",
-            &[],
-            &["listener"],
-        ),
+        ("orders/$DeadLetterQueue", "peek-message", &[], &["listener"]),
         ("news/Subscriptions/all", "peek-message", &[], &["listener"]),
         ("orders", "renew-lock", &[], &["listener"]),
         ("orders", "update-disposition", &[], &["listener"]),
@@ -106,12 +97,7 @@ async fn each_request_takes_its_right_whatever_else_is_wrong_with_it() {
         ("orders", "cancel-scheduled-message", &[], &["sender"]),
         ("news/Subscriptions/all", "add-rule", &rule, &["listener"]),
         ("news/Subscriptions/all", "remove-rule", &[], &["listener"]),
-        (
-            "news/Subscriptions/all",
-            "enumerate-rules",
-            &[],
-            &["listener"],
-        ),
+        ("news/Subscriptions/all", "enumerate-rules", &[], &["listener"]),
     ] {
         for name in ["sender", "listener", "manager"] {
             let mut client = with_key(&service, name).await;
@@ -134,10 +120,7 @@ async fn a_token_for_the_node_of_requests_is_enough_for_requests_and_for_nothing
     let token = SharedAccessKey::new("listener", "listener value")
         .sign(audience, SystemTime::now() + Duration::from_secs(60));
     client.put_token(audience, &token).await;
-    let body = [
-        ("from-sequence-number", Value::Long(0)),
-        ("message-count", Value::Int(1)),
-    ];
+    let body = [("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(1))];
     for (entity, status) in [("orders", 204), ("orders/$DeadLetterQueue", 401)] {
         let answer = client.request(entity, "peek-message", &body).await;
         assert_eq!(answer.status, status, "{entity}");
@@ -150,11 +133,7 @@ async fn a_token_for_the_node_of_requests_is_enough_for_requests_and_for_nothing
 async fn links_stay_no_longer_than_their_claims() {
     let service = guarded().await;
     let mut client = Client::connect(&service).await;
-    for (key, entity) in [
-        ("listener", "orders"),
-        ("sender", "news"),
-        ("listener", "talks"),
-    ] {
+    for (key, entity) in [("listener", "orders"), ("sender", "news"), ("listener", "talks")] {
         let audience = format!("sb://localhost/{entity}");
         // Tokens expire at whole seconds, so these live for one to two.
         let token = SharedAccessKey::new(key, format!("{key} value"))
@@ -195,10 +174,8 @@ async fn what_one_connection_has_locked_another_settles_only_with_the_token() {
         *byte = byte.wrapping_add(1);
     }
     for (token, status) in [(Value::Uuid(forged), 410), (received.lock_token(), 200)] {
-        let body = [
-            ("disposition-status", Value::from("completed")),
-            ("lock-tokens", Value::Array(vec![token])),
-        ];
+        let body =
+            [("disposition-status", Value::from("completed")), ("lock-tokens", Value::Array(vec![token]))];
         let answer = other.request("orders", "update-disposition", &body).await;
         assert_eq!(answer.status, status);
     }
@@ -219,12 +196,7 @@ async fn an_unknown_queue_or_topic_is_not_found_when_a_token_is_presented_for_it
     let service = guarded().await;
     let mut client = Client::connect(&service).await;
     let token = root_token("sb://localhost/", 3600);
-    for path in [
-        "nowhere",
-        "nowhere/Subscriptions/all",
-        "nowhere/$management",
-        "orders2",
-    ] {
+    for path in ["nowhere", "nowhere/Subscriptions/all", "nowhere/$management", "orders2"] {
         let audience = format!("sb://localhost/{path}");
         let (status, description) = client.try_token(&audience, &token).await;
         assert_eq!(status, 404, "{path}");
@@ -245,10 +217,8 @@ async fn an_unknown_queue_or_topic_is_not_found_when_a_token_is_presented_for_it
         assert_eq!((status, &*description), (202, "Accepted"), "{path}");
     }
     // Who has proven nothing learns nothing.
-    let forged = SharedAccessKey::new(ROOT_KEY_NAME, "guess").sign(
-        "sb://localhost/",
-        SystemTime::now() + Duration::from_secs(60),
-    );
+    let forged = SharedAccessKey::new(ROOT_KEY_NAME, "guess")
+        .sign("sb://localhost/", SystemTime::now() + Duration::from_secs(60));
     let (status, _) = client.try_token("sb://localhost/nowhere", &forged).await;
     assert_eq!(status, 401);
 }
@@ -265,10 +235,7 @@ async fn a_token_is_refused_in_the_words_of_the_service() {
         .strip_prefix("ExpiredToken: The token is expired. Expiration time: '")
         .and_then(|rest| rest.strip_suffix("'."))
         .unwrap_or_else(|| panic!("{description}"));
-    assert!(
-        time.len() == "2019-04-11 21:12:56Z".len() && time.ends_with('Z'),
-        "{time}"
-    );
+    assert!(time.len() == "2019-04-11 21:12:56Z".len() && time.ends_with('Z'), "{time}");
     let forged = SharedAccessKey::new(ROOT_KEY_NAME, "guess")
         .sign(audience, SystemTime::now() + Duration::from_secs(60));
     let (status, description) = client.try_token(audience, &forged).await;
@@ -277,8 +244,5 @@ async fn a_token_is_refused_in_the_words_of_the_service() {
     let other = root_token("sb://localhost/talks", 60);
     let (status, description) = client.try_token(audience, &other).await;
     assert_eq!(status, 401);
-    assert!(
-        description.starts_with("InvalidAudience: "),
-        "{description}"
-    );
+    assert!(description.starts_with("InvalidAudience: "), "{description}");
 }

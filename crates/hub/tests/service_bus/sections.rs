@@ -16,11 +16,7 @@ use crate::durable::durable;
 fn unusual(message_annotations: &[(Symbol, Value)], payload: Option<&[u8]>) -> Vec<u8> {
     let mut message = sent_header().encode().as_slice().to_vec();
     encode::message_annotations(&mut message, message_annotations);
-    Properties {
-        subject: Some("label".to_owned()),
-        ..Properties::default()
-    }
-    .encode(&mut message);
+    Properties { subject: Some("label".to_owned()), ..Properties::default() }.encode(&mut message);
     encode::application_properties(&mut message, &[("color", "red".into())]);
     if let Some(payload) = payload {
         encode::data(&mut message, payload);
@@ -36,19 +32,12 @@ fn unusual(message_annotations: &[(Symbol, Value)], payload: Option<&[u8]>) -> V
 }
 
 fn sent_header() -> Header {
-    Header {
-        durable: Some(true),
-        priority: Some(9),
-        first_acquirer: Some(true),
-        ..Header::default()
-    }
+    Header { durable: Some(true), priority: Some(9), first_acquirer: Some(true), ..Header::default() }
 }
 
 /// Whether this is what was sent, as it is to be delivered after so many failures.
 fn assert_whole(message: &[u8], delivery_count: u32, payload: Option<&[u8]>) {
-    let kinds: Vec<SectionKind> = Sections::new(message)
-        .map(|section| section.unwrap().kind)
-        .collect();
+    let kinds: Vec<SectionKind> = Sections::new(message).map(|section| section.unwrap().kind).collect();
     let mut expected = vec![
         SectionKind::Header,
         SectionKind::DeliveryAnnotations,
@@ -60,10 +49,7 @@ fn assert_whole(message: &[u8], delivery_count: u32, payload: Option<&[u8]>) {
     expected.push(SectionKind::Footer);
     assert_eq!(kinds, expected);
     let view = MessageView::parse(message).unwrap();
-    let expected = Header {
-        delivery_count: Some(delivery_count),
-        ..sent_header()
-    };
+    let expected = Header { delivery_count: Some(delivery_count), ..sent_header() };
     assert_eq!(view.header().unwrap(), Some(expected));
     let mine = view.delivery_annotations().unwrap().find("mine").unwrap();
     assert_eq!(mine, Some("kept".into()));
@@ -106,19 +92,12 @@ async fn they_come_whole_alone_and_in_a_batch_settled_or_not() {
     let outcome = client.send_batch(sender, &batch).await;
     assert_eq!(outcome, DeliveryState::Accepted);
 
-    let peek = [
-        ("from-sequence-number", Value::Long(0)),
-        ("message-count", Value::Int(10)),
-    ];
+    let peek = [("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(10))];
     let answer = client.request("orders", "peek-message", &peek).await;
-    let Some(Value::List(peeked)) = answer.body.get("messages") else {
-        panic!("{answer:?}")
-    };
+    let Some(Value::List(peeked)) = answer.body.get("messages") else { panic!("{answer:?}") };
     assert_eq!(peeked.len(), 4);
     for (entry, payload) in peeked.iter().zip(payloads.iter().cycle()) {
-        let Some(Value::Binary(message)) = entry.get("message") else {
-            panic!("{entry:?}")
-        };
+        let Some(Value::Binary(message)) = entry.get("message") else { panic!("{entry:?}") };
         assert_whole(message, 0, *payload);
     }
 
@@ -150,10 +129,7 @@ async fn a_message_without_any_section_is_a_message() {
     let receiver = client.receiver("orders", 3).await;
     for message in client.receive(receiver, 3).await {
         let view = MessageView::parse(&message.bytes).unwrap();
-        let expected = Header {
-            delivery_count: Some(0),
-            ..Header::default()
-        };
+        let expected = Header { delivery_count: Some(0), ..Header::default() };
         assert_eq!(view.header().unwrap(), Some(expected));
         assert_eq!(view.data().unwrap(), None);
         assert_eq!(view.value().unwrap(), None);
@@ -200,30 +176,17 @@ async fn they_come_whole_after_they_were_given_back_put_aside_forwarded_and_buri
     client.settle(&received, abandoned).await;
     let received = client.receive(receiver, 1).await.remove(0);
     assert_received(&received, 1, None);
-    assert_eq!(
-        received.application_property("tried"),
-        Some(Value::Boolean(true))
-    );
+    assert_eq!(received.application_property("tried"), Some(Value::Boolean(true)));
 
-    let deferred = DeliveryState::Modified {
-        delivery_failed: false,
-        undeliverable_here: true,
-        annotations: Vec::new(),
-    };
+    let deferred =
+        DeliveryState::Modified { delivery_failed: false, undeliverable_here: true, annotations: Vec::new() };
     client.settle(&received, deferred).await;
     let number = Value::Long(received.sequence_number());
-    let ask = [
-        ("sequence-numbers", Value::Array(vec![number])),
-        ("receiver-settle-mode", Value::Uint(1)),
-    ];
+    let ask = [("sequence-numbers", Value::Array(vec![number])), ("receiver-settle-mode", Value::Uint(1))];
     let operation = "receive-by-sequence-number";
     let answer = client.request("orders", operation, &ask).await;
-    let Some(Value::List(entries)) = answer.body.get("messages") else {
-        panic!("{answer:?}")
-    };
-    let Some(Value::Binary(message)) = entries[0].get("message") else {
-        panic!("{entries:?}")
-    };
+    let Some(Value::List(entries)) = answer.body.get("messages") else { panic!("{answer:?}") };
+    let Some(Value::Binary(message)) = entries[0].get("message") else { panic!("{entries:?}") };
     assert_whole(message, 1, None);
 
     let token = entries[0].get("lock-token").unwrap().clone();
@@ -250,16 +213,10 @@ async fn they_come_whole_to_subscriptions_whose_rules_see_their_properties() {
     assert_eq!(client.request(red, "remove-rule", &named).await.status, 200);
     let expression = |text: &str| map(&[("expression", text.into())]);
     let description = map(&[
-        (
-            "sql-filter",
-            expression("color = 'red' AND sys.Label = 'label'"),
-        ),
+        ("sql-filter", expression("color = 'red' AND sys.Label = 'label'")),
         ("sql-rule-action", expression("SET seen = TRUE")),
     ]);
-    let rule = [
-        ("rule-name", Value::from("reds")),
-        ("rule-description", description),
-    ];
+    let rule = [("rule-name", Value::from("reds")), ("rule-description", description)];
     assert_eq!(client.request(red, "add-rule", &rule).await.status, 200);
     send(&mut client, "news", &unusual(&[], None)).await;
     for (subscription, seen) in [("all", None), ("red", Some(Value::Boolean(true)))] {
@@ -296,11 +253,8 @@ async fn the_failures_of_a_dead_letter_are_not_counted() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(&service).await;
     send(&mut client, "orders", &unusual(&[], None)).await;
-    let abandoned = DeliveryState::Modified {
-        delivery_failed: true,
-        undeliverable_here: false,
-        annotations: Vec::new(),
-    };
+    let abandoned =
+        DeliveryState::Modified { delivery_failed: true, undeliverable_here: false, annotations: Vec::new() };
     let receiver = client.receiver("orders", 10).await;
     let received = client.receive(receiver, 1).await.remove(0);
     client.settle(&received, abandoned.clone()).await;

@@ -22,10 +22,7 @@ async fn a_message_comes_out_as_it_went_in_with_what_the_service_says_about_it()
         ..Properties::default()
     };
     let mut sent = Vec::new();
-    let own = [(
-        Symbol::from_static("x-opt-partition-key"),
-        Value::from("key"),
-    )];
+    let own = [(Symbol::from_static("x-opt-partition-key"), Value::from("key"))];
     encode::message_annotations(&mut sent, &own);
     sent.extend(message_with(&properties, b"payload"));
     let outcome = client.send_message(sender, FORMAT_AMQP, &sent).await;
@@ -62,15 +59,10 @@ async fn a_batch_is_its_messages_in_their_order_each_with_an_identifier() {
     assert_eq!(outcome, DeliveryState::Accepted);
     let receiver = client.receiver("orders", 100).await;
     let received = client.receive(receiver, 100).await;
-    let payloads: Vec<_> = received
-        .iter()
-        .map(|message| message.payload()[0])
-        .collect();
+    let payloads: Vec<_> = received.iter().map(|message| message.payload()[0]).collect();
     assert_eq!(payloads, (0..100).collect::<Vec<u8>>());
-    let mut ids: Vec<_> = received
-        .iter()
-        .map(|message| format!("{:?}", message.properties().message_id.unwrap()))
-        .collect();
+    let mut ids: Vec<_> =
+        received.iter().map(|message| format!("{:?}", message.properties().message_id.unwrap())).collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 100);
@@ -85,22 +77,10 @@ async fn what_is_no_message_is_rejected_and_the_link_stays() {
     encode::data(&mut batch, &message(b"good"));
     encode::data(&mut batch, b"no message");
     for (format, bytes, expected) in [
-        (
-            FORMAT_AMQP,
-            &b"\x00\x53\x75\xa0\xffshort"[..],
-            "amqp:decode-error",
-        ),
+        (FORMAT_AMQP, &b"\x00\x53\x75\xa0\xffshort"[..], "amqp:decode-error"),
         // Properties twice, and a header of which the priority is a text.
-        (
-            FORMAT_AMQP,
-            &b"\x00\x53\x73\x45\x00\x53\x73\x45"[..],
-            "amqp:decode-error",
-        ),
-        (
-            FORMAT_AMQP,
-            &b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a"[..],
-            "amqp:decode-error",
-        ),
+        (FORMAT_AMQP, &b"\x00\x53\x73\x45\x00\x53\x73\x45"[..], "amqp:decode-error"),
+        (FORMAT_AMQP, &b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a"[..], "amqp:decode-error"),
         (FORMAT_BATCH, &b""[..], "com.microsoft:argument-error"),
         (FORMAT_BATCH, &batch[..], "amqp:decode-error"),
     ] {
@@ -177,36 +157,24 @@ async fn what_is_sent_and_settled_in_one_breath_with_the_farewell_counts() {
     client.send(sender, b"done").await;
     let receiver = client.receiver("orders", 1).await;
     let received = client.receive(receiver, 1).await.remove(0);
-    let settled = NewDelivery {
-        tag: b"tag",
-        format: FORMAT_AMQP,
-        settled: true,
-    };
+    let settled = NewDelivery { tag: b"tag", format: FORMAT_AMQP, settled: true };
     let mut link = client.connection().sender(sender).unwrap();
     link.send(&settled, &[&message(b"last words")]).unwrap();
     client.propose(received.id, received.id, DeliveryState::Accepted);
     client.close().await;
     let mut client = Client::connect(&service).await;
     let receiver = client.receiver("orders", 2).await;
-    assert_eq!(
-        client.receive(receiver, 1).await[0].payload(),
-        b"last words"
-    );
+    assert_eq!(client.receive(receiver, 1).await[0].payload(), b"last words");
     client.drain(receiver).await;
     assert_eq!(client.waiting(receiver), 0);
     let answer = client
         .request(
             "orders",
             "peek-message",
-            &[
-                ("from-sequence-number", Value::Long(0)),
-                ("message-count", Value::Int(10)),
-            ],
+            &[("from-sequence-number", Value::Long(0)), ("message-count", Value::Int(10))],
         )
         .await;
-    let Some(Value::List(left)) = answer.body.get("messages") else {
-        panic!("{answer:?}")
-    };
+    let Some(Value::List(left)) = answer.body.get("messages") else { panic!("{answer:?}") };
     assert_eq!(left.len(), 1);
 }
 
@@ -217,34 +185,13 @@ async fn what_receivers_could_not_read_is_refused_as_by_hubs() {
     let (sender, _) = client.sender("orders").await.unwrap();
     let data = &b"\x00\x53\x75\xa0\x01a"[..];
     for (what, malformed) in [
-        (
-            "application properties that are no map",
-            &b"\x00\x53\x74\xa1\x01a"[..],
-        ),
-        (
-            "application properties under a number",
-            b"\x00\x53\x74\xc1\x05\x02\x54\x01\x54\x01",
-        ),
-        (
-            "application properties with a list for a value",
-            b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\x45",
-        ),
-        (
-            "application properties that end early",
-            b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\xa1",
-        ),
-        (
-            "a header with a text for a priority",
-            b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a",
-        ),
-        (
-            "annotations with a list that ends early",
-            b"\x00\x53\x72\xc1\x07\x02\xa3\x01a\xc0\x01\x01",
-        ),
-        (
-            "properties with a number for a subject",
-            b"\x00\x53\x73\xc0\x06\x04\x40\x40\x40\x54\x01",
-        ),
+        ("application properties that are no map", &b"\x00\x53\x74\xa1\x01a"[..]),
+        ("application properties under a number", b"\x00\x53\x74\xc1\x05\x02\x54\x01\x54\x01"),
+        ("application properties with a list for a value", b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\x45"),
+        ("application properties that end early", b"\x00\x53\x74\xc1\x05\x02\xa1\x01a\xa1"),
+        ("a header with a text for a priority", b"\x00\x53\x70\xc0\x05\x02\x41\xa1\x01a"),
+        ("annotations with a list that ends early", b"\x00\x53\x72\xc1\x07\x02\xa3\x01a\xc0\x01\x01"),
+        ("properties with a number for a subject", b"\x00\x53\x73\xc0\x06\x04\x40\x40\x40\x54\x01"),
     ] {
         let message = [malformed, data].concat();
         let outcome = client.send_message(sender, FORMAT_AMQP, &message).await;
@@ -256,10 +203,7 @@ async fn what_receivers_could_not_read_is_refused_as_by_hubs() {
     for (what, body) in [
         ("data that is a text", &b"\x00\x53\x75\xa1\x01a"[..]),
         ("a sequence that is a map", b"\x00\x53\x76\xc1\x01\x00"),
-        (
-            "a value with a wrong text in a list",
-            b"\x00\x53\x77\xc0\x04\x01\xa1\x01\xff",
-        ),
+        ("a value with a wrong text in a list", b"\x00\x53\x77\xc0\x04\x01\xa1\x01\xff"),
     ] {
         let outcome = client.send_message(sender, FORMAT_AMQP, body).await;
         assert_eq!(condition(&outcome), "amqp:decode-error", "{what}");
@@ -281,15 +225,9 @@ async fn a_message_without_end_detaches_its_link_as_soon_as_it_is_too_large() {
         let mut message = Vec::new();
         encode::data(&mut message, &vec![7; bytes]);
         let error = client.send_in_vain(sender, &message).await;
-        assert_eq!(
-            error.condition.as_str(),
-            "amqp:link:message-size-exceeded",
-            "{address}"
-        );
+        assert_eq!(error.condition.as_str(), "amqp:link:message-size-exceeded", "{address}");
     }
     let (sender, _) = client.sender("orders").await.unwrap();
-    let outcome = client
-        .send(sender, b"the connection is as good as before")
-        .await;
+    let outcome = client.send(sender, b"the connection is as good as before").await;
     assert_eq!(outcome, DeliveryState::Accepted);
 }

@@ -99,10 +99,7 @@ async fn a_link_for_the_next_session_is_refused_when_its_time_is_over() {
         let name = Symbol::from_static("com.microsoft:timeout");
         options.properties.push((name, Value::Uint(50)));
     };
-    let refusal = client
-        .ask_to_receive("orders", impatient)
-        .await
-        .unwrap_err();
+    let refusal = client.ask_to_receive("orders", impatient).await.unwrap_err();
     assert_eq!(refusal.condition.as_str(), "com.microsoft:timeout");
 }
 
@@ -119,35 +116,20 @@ async fn deferred_messages_of_a_session_are_told_by_its_name_or_that_of_its_link
     let (link, _) = client.ask_to_receive("orders", asked).await.unwrap();
     client.connection().set_credit(link, 1);
     let message = client.receive(link, 1).await.remove(0);
-    let defer = DeliveryState::Modified {
-        delivery_failed: false,
-        undeliverable_here: true,
-        annotations: Vec::new(),
-    };
+    let defer =
+        DeliveryState::Modified { delivery_failed: false, undeliverable_here: true, annotations: Vec::new() };
     client.settle(&message, defer).await;
     let numbers = vec![Value::Long(message.sequence_number())];
-    let body = [
-        ("sequence-numbers", Value::Array(numbers)),
-        ("receiver-settle-mode", Value::Uint(1)),
-    ];
+    let body = [("sequence-numbers", Value::Array(numbers)), ("receiver-settle-mode", Value::Uint(1))];
     let operation = "receive-by-sequence-number";
     let name = |name: &str| [("associated-link-name", Value::from(name))];
-    for (more, status) in [
-        (&name("another link")[..], 400),
-        (&[], 400),
-        (&name("the link"), 200),
-    ] {
+    for (more, status) in [(&name("another link")[..], 400), (&[], 400), (&name("the link"), 200)] {
         let answer = client.request_with("orders", operation, more, &body).await;
         assert_eq!(answer.status, status, "{more:?}: {answer:?}");
         if let Some(Value::List(entries)) = answer.body.get("messages") {
             let tokens = Value::Array(vec![entries[0].get("lock-token").unwrap().clone()]);
-            let abandon = [
-                ("lock-tokens", tokens),
-                ("disposition-status", "abandoned".into()),
-            ];
-            let answer = client
-                .request("orders", "update-disposition", &abandon)
-                .await;
+            let abandon = [("lock-tokens", tokens), ("disposition-status", "abandoned".into())];
+            let answer = client.request("orders", "update-disposition", &abandon).await;
             assert_eq!(answer.status, 200);
         }
     }
@@ -220,10 +202,7 @@ async fn links_of_one_name_on_two_amqp_sessions_have_nothing_to_do_with_each_oth
     for round in 0..3 {
         let asked = named_like_its_session("one");
         let (first, _) = client.ask_to_receive("orders", asked).await.unwrap();
-        let mut options = LinkOptions {
-            source: Source::new("returns"),
-            ..LinkOptions::default()
-        };
+        let mut options = LinkOptions { source: Source::new("returns"), ..LinkOptions::default() };
         named_like_its_session("one")(&mut options);
         let second = client.connection().attach_receiver(other, options).unwrap();
         client.answer_to(second).await.unwrap();
@@ -293,25 +272,13 @@ async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
     let asked = session_filter("one".into());
     client.ask_to_receive("orders", asked).await.unwrap();
     let session = ("session-id", Value::from("one"));
-    let answer = client
-        .request(
-            "orders",
-            "get-session-state",
-            std::slice::from_ref(&session),
-        )
-        .await;
+    let answer = client.request("orders", "get-session-state", std::slice::from_ref(&session)).await;
     assert_eq!(answer.body.get("session-state"), Some(&Value::Null));
     let state = ("session-state", Value::Binary(b"half way".to_vec()));
     let body = [session.clone(), state.clone()];
     let answer = client.request("orders", "set-session-state", &body).await;
     assert_eq!(answer.status, 200);
-    let answer = client
-        .request(
-            "orders",
-            "get-session-state",
-            std::slice::from_ref(&session),
-        )
-        .await;
+    let answer = client.request("orders", "get-session-state", std::slice::from_ref(&session)).await;
     assert_eq!(answer.body.get("session-state"), Some(&state.1));
     // The Go client has no other way to clear a state than an empty one.
     for none in [Value::Binary(Vec::new()), Value::Null] {
@@ -324,20 +291,12 @@ async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
         let answer = client.request("orders", "get-session-state", body).await;
         assert_eq!(answer.body.get("session-state"), Some(&Value::Null));
     }
-    let answer = client
-        .request("orders", "renew-session-lock", &[session])
-        .await;
-    assert!(matches!(
-        answer.body.get("expiration"),
-        Some(Value::Timestamp(_))
-    ));
+    let answer = client.request("orders", "renew-session-lock", &[session]).await;
+    assert!(matches!(answer.body.get("expiration"), Some(Value::Timestamp(_))));
     let lost = [("session-id", Value::from("two"))];
     let answer = client.request("orders", "renew-session-lock", &lost).await;
     assert_eq!(answer.status, 410);
-    assert_eq!(
-        answer.condition.as_deref(),
-        Some("com.microsoft:session-lock-lost")
-    );
+    assert_eq!(answer.condition.as_deref(), Some("com.microsoft:session-lock-lost"));
 }
 
 #[tokio::test]
@@ -355,18 +314,12 @@ async fn sessions_are_listed_by_the_time_of_their_state() {
         let answer = client.request("orders", "set-session-state", &body).await;
         assert_eq!(answer.status, 200);
     }
-    let body = [
-        ("session-id", Value::from("cleared")),
-        ("session-state", Value::Null),
-    ];
+    let body = [("session-id", Value::from("cleared")), ("session-state", Value::Null)];
     client.request("orders", "set-session-state", &body).await;
     // As the clients of Go and Python, and that of .NET, say that they want all.
     let every = ["first", "message", "second"];
     let hour = 3_600_000;
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_millis() as i64;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     for (after, skip, expected) in [
         (253_402_300_800_000, 0, &every[..]),
         (253_402_300_799_999, 1, &every[1..]),
@@ -379,9 +332,7 @@ async fn sessions_are_listed_by_the_time_of_their_state() {
             ("skip", Value::Int(skip)),
             ("top", Value::Int(10)),
         ];
-        let answer = client
-            .request("orders", "get-message-sessions", &body)
-            .await;
+        let answer = client.request("orders", "get-message-sessions", &body).await;
         let listed = answer.body.get("sessions-ids");
         let expected = expected.iter().map(|name| Value::from(*name)).collect();
         match answer.status {

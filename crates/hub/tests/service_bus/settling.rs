@@ -12,26 +12,16 @@ use crate::client::{Client, condition, service};
 const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
 
 fn modified(undeliverable_here: bool, annotations: Vec<(Symbol, Value)>) -> DeliveryState {
-    DeliveryState::Modified {
-        delivery_failed: false,
-        undeliverable_here,
-        annotations,
-    }
+    DeliveryState::Modified { delivery_failed: false, undeliverable_here, annotations }
 }
 
 fn dead_letter(reason: &str) -> DeliveryState {
     let info = vec![
         (Symbol::from_static("DeadLetterReason"), Value::from(reason)),
-        (
-            Symbol::from_static("DeadLetterErrorDescription"),
-            Value::from("why"),
-        ),
+        (Symbol::from_static("DeadLetterErrorDescription"), Value::from("why")),
         (Symbol::from_static("more"), Value::Int(7)),
     ];
-    DeliveryState::Rejected(Some(Error {
-        info,
-        ..Error::new(ErrorCondition::DEAD_LETTER, "")
-    }))
+    DeliveryState::Rejected(Some(Error { info, ..Error::new(ErrorCondition::DEAD_LETTER, "") }))
 }
 
 #[tokio::test]
@@ -39,13 +29,7 @@ async fn each_outcome_is_answered_in_kind_and_does_what_it_means() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(&service).await;
     let (sender, _) = client.sender("orders").await.unwrap();
-    for payload in [
-        b"complete",
-        b"abandon.",
-        b"release.",
-        b"dead....",
-        b"defer...",
-    ] {
+    for payload in [b"complete", b"abandon.", b"release.", b"dead....", b"defer..."] {
         client.send(sender, payload).await;
     }
     let receiver = client.receiver("orders", 100).await;
@@ -75,25 +59,14 @@ async fn each_outcome_is_answered_in_kind_and_does_what_it_means() {
     let dead_letters = client.receiver("orders/$DeadLetterQueue", 10).await;
     let dead = client.receive(dead_letters, 1).await.remove(0);
     assert_eq!(dead.payload(), b"dead....");
-    assert_eq!(
-        dead.application_property("DeadLetterReason"),
-        Some("bad".into())
-    );
-    assert_eq!(
-        dead.application_property("DeadLetterErrorDescription"),
-        Some("why".into())
-    );
+    assert_eq!(dead.application_property("DeadLetterReason"), Some("bad".into()));
+    assert_eq!(dead.application_property("DeadLetterErrorDescription"), Some("why".into()));
     assert_eq!(dead.application_property("more"), Some(Value::Int(7)));
-    assert_eq!(
-        dead.annotation("x-opt-deadletter-source"),
-        Some("orders".into())
-    );
+    assert_eq!(dead.annotation("x-opt-deadletter-source"), Some("orders".into()));
     let answer = client.settle(&dead, DeliveryState::Accepted).await;
     assert_eq!(answer, DeliveryState::Accepted);
 
-    let answer = client
-        .settle(&received[4], modified(true, Vec::new()))
-        .await;
+    let answer = client.settle(&received[4], modified(true, Vec::new())).await;
     assert_eq!(answer, modified(true, Vec::new()));
     client.drain(receiver).await;
     assert_eq!(client.waiting(receiver), 0);
@@ -129,9 +102,7 @@ async fn many_outcomes_in_any_order_are_all_answered() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(&service).await;
     let (sender, _) = client.sender("orders").await.unwrap();
-    let messages: Vec<_> = (0..200u8)
-        .map(|number| crate::client::message(&[number]))
-        .collect();
+    let messages: Vec<_> = (0..200u8).map(|number| crate::client::message(&[number])).collect();
     client.send_batch(sender, &messages).await;
     let receiver = client.receiver("orders", 200).await;
     let received = client.receive(receiver, 200).await;
@@ -140,10 +111,7 @@ async fn many_outcomes_in_any_order_are_all_answered() {
         client.propose(first + offset, first + offset, DeliveryState::Accepted);
     }
     client.propose(first + 1, first + 1, DeliveryState::Released);
-    assert_eq!(
-        client.answer_about(first + 1).await,
-        DeliveryState::Released
-    );
+    assert_eq!(client.answer_about(first + 1).await, DeliveryState::Released);
     // The one that was released comes again; the others are gone or still locked.
     client.connection().set_credit(receiver, 200);
     let again = client.receive(receiver, 1).await.remove(0);
@@ -153,10 +121,7 @@ async fn many_outcomes_in_any_order_are_all_answered() {
     for offset in (3..200).step_by(2) {
         client.propose(first + offset, first + offset, DeliveryState::Accepted);
     }
-    assert_eq!(
-        client.answer_about(first + 199).await,
-        DeliveryState::Accepted
-    );
+    assert_eq!(client.answer_about(first + 199).await, DeliveryState::Accepted);
 }
 
 #[tokio::test]
@@ -177,10 +142,7 @@ async fn a_lock_that_ends_gives_the_message_to_the_next_and_cannot_be_settled_wi
     // The second time was the last.
     let dead_letters = client.receiver("orders/$deadletterqueue", 10).await;
     let dead = client.receive(dead_letters, 1).await.remove(0);
-    assert_eq!(
-        dead.application_property("DeadLetterReason"),
-        Some("MaxDeliveryCountExceeded".into())
-    );
+    assert_eq!(dead.application_property("DeadLetterReason"), Some("MaxDeliveryCountExceeded".into()));
 }
 
 #[tokio::test]
@@ -199,10 +161,7 @@ async fn what_a_link_had_locked_stays_locked_when_it_goes() {
     let answer = client.settle(&received, DeliveryState::Accepted).await;
     assert_eq!(condition(&answer), LOCK_LOST);
     let tokens = Value::Array(vec![received.lock_token()]);
-    let body = [
-        ("disposition-status", "completed".into()),
-        ("lock-tokens", tokens),
-    ];
+    let body = [("disposition-status", "completed".into()), ("lock-tokens", tokens)];
     let answer = client.request("orders", "update-disposition", &body).await;
     assert_eq!(answer.status, 200);
 }

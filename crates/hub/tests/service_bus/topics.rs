@@ -19,15 +19,10 @@ async fn each_subscription_gets_what_its_rules_let_through_as_a_copy_of_its_own(
     let service = service(vec![], vec![TopicConfig::new("news", ["all", "red"])]).await;
     let mut client = Client::connect(&service).await;
     let red = "news/Subscriptions/red";
-    let answer = client
-        .request(red, "remove-rule", &[("rule-name", "$Default".into())])
-        .await;
+    let answer = client.request(red, "remove-rule", &[("rule-name", "$Default".into())]).await;
     assert_eq!(answer.status, 200);
     let filter = map(&[("sql-filter", map(&[("expression", "color = 'red'".into())]))]);
-    let rule = [
-        ("rule-name", Value::from("reds")),
-        ("rule-description", filter),
-    ];
+    let rule = [("rule-name", Value::from("reds")), ("rule-description", filter)];
     assert_eq!(client.request(red, "add-rule", &rule).await.status, 200);
     let answer = client.request(red, "add-rule", &rule).await;
     assert_eq!(answer.status, 409);
@@ -57,22 +52,14 @@ async fn rules_are_told_as_clients_read_them() {
     let subscription = "news/Subscriptions/all";
     let page = [("top", Value::Int(i32::MAX)), ("skip", Value::Int(0))];
     let answer = client.request(subscription, "enumerate-rules", &page).await;
-    let Some(Value::List(rules)) = answer.body.get("rules") else {
-        panic!("{answer:?}")
-    };
-    let Some(Value::Described(rule)) = rules[0].get("rule-description") else {
-        panic!("{rules:?}")
-    };
+    let Some(Value::List(rules)) = answer.body.get("rules") else { panic!("{answer:?}") };
+    let Some(Value::Described(rule)) = rules[0].get("rule-description") else { panic!("{rules:?}") };
     assert_eq!(rule.0, Value::Ulong(0x0137_0000_0004));
-    let Value::List(fields) = &rule.1 else {
-        panic!("{rule:?}")
-    };
+    let Value::List(fields) = &rule.1 else { panic!("{rule:?}") };
     assert_eq!(fields[2], "$Default".into());
     let page = [("top", Value::Int(10)), ("skip", Value::Int(1))];
     let answer = client.request(subscription, "enumerate-rules", &page).await;
     assert_eq!(answer.status, 204);
-    let answer = client
-        .request(subscription, "remove-rule", &[("rule-name", "none".into())])
-        .await;
+    let answer = client.request(subscription, "remove-rule", &[("rule-name", "none".into())]).await;
     assert_eq!(answer.status, 404);
 }

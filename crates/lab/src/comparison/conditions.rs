@@ -27,11 +27,7 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            what,
-            baseline,
-            candidate,
-        } = self;
+        let Self { what, baseline, candidate } = self;
         write!(formatter, "{what}: {baseline} and {candidate}")
     }
 }
@@ -48,21 +44,9 @@ pub fn differences(baseline: &Results, candidate: &Results) -> Vec<Difference> {
     found.note("target", &before.target, &after.target);
     found.note("seed", &before.seed, &after.seed);
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| UNKNOWN.to_owned());
-    found.note(
-        "huge pages",
-        &text(&before.huge_pages),
-        &text(&after.huge_pages),
-    );
-    found.note(
-        "clock source",
-        &text(&before.clock_source),
-        &text(&after.clock_source),
-    );
-    found.note(
-        "limits of the whole run",
-        &format!("{:?}", before.limits),
-        &format!("{:?}", after.limits),
-    );
+    found.note("huge pages", &text(&before.huge_pages), &text(&after.huge_pages));
+    found.note("clock source", &text(&before.clock_source), &text(&after.clock_source));
+    found.note("limits of the whole run", &format!("{:?}", before.limits), &format!("{:?}", after.limits));
     found.note("cases", &names(baseline), &names(candidate));
     for (before, after) in common_cases(baseline, candidate) {
         found.note_case(before, after);
@@ -73,12 +57,7 @@ pub fn differences(baseline: &Results, candidate: &Results) -> Vec<Difference> {
 struct Differences(Vec<Difference>);
 
 impl Differences {
-    fn note<T: PartialEq + fmt::Display>(
-        &mut self,
-        what: impl Into<String>,
-        baseline: &T,
-        candidate: &T,
-    ) {
+    fn note<T: PartialEq + fmt::Display>(&mut self, what: impl Into<String>, baseline: &T, candidate: &T) {
         if baseline != candidate {
             self.0.push(Difference {
                 what: what.into(),

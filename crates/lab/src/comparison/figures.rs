@@ -50,10 +50,9 @@ impl Figure {
     pub const fn better(self) -> Better {
         match self {
             Self::ForwardedPerS => Better::Higher,
-            Self::CpuUsPerEvent
-            | Self::MemoryPeakBytes
-            | Self::LatencyP50Us
-            | Self::LatencyP99Us => Better::Lower,
+            Self::CpuUsPerEvent | Self::MemoryPeakBytes | Self::LatencyP50Us | Self::LatencyP99Us => {
+                Better::Lower
+            }
         }
     }
 

@@ -96,9 +96,7 @@ pub struct ComparedFigure {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ComparisonError {
     /// Another scenario.
-    #[error(
-        "{baseline} is of the scenario {baseline_scenario}, {candidate} of {candidate_scenario}"
-    )]
+    #[error("{baseline} is of the scenario {baseline_scenario}, {candidate} of {candidate_scenario}")]
     Scenario {
         /// Where the baseline comes from.
         baseline: String,
@@ -207,9 +205,8 @@ impl Comparison {
 
 impl ComparedCase {
     fn of(baseline: &Case, candidate: &Case, design: Design) -> Self {
-        let figures = Figure::ALL
-            .iter()
-            .filter_map(|figure| ComparedFigure::of(*figure, baseline, candidate, design));
+        let figures =
+            Figure::ALL.iter().filter_map(|figure| ComparedFigure::of(*figure, baseline, candidate, design));
         let searches = [baseline, candidate].map(|case| case.capacity.as_ref().map(RateRange::of));
         let mut compared = Self {
             name: baseline.name.clone(),
@@ -231,10 +228,8 @@ impl ComparedCase {
     #[must_use]
     pub fn obstacle(&self) -> Option<String> {
         let statuses = [self.baseline_status, self.candidate_status];
-        let found = ["baseline", "candidate"]
-            .into_iter()
-            .zip(statuses)
-            .filter_map(|(side, status)| match status {
+        let found =
+            ["baseline", "candidate"].into_iter().zip(statuses).filter_map(|(side, status)| match status {
                 Status::Passed | Status::Incomplete => None,
                 Status::Failed => Some(format!("the {side} failed")),
                 Status::Invalid => Some(format!("the {side} is invalid")),
@@ -284,24 +279,14 @@ impl ComparedFigure {
             before.truncate(pairs);
             after.truncate(pairs);
         }
-        let question = Question {
-            better: figure.better(),
-            ..Question::of_throughput(design)
-        };
+        let question = Question { better: figure.better(), ..Question::of_throughput(design) };
         let result = match statistics::compare(&before, &after, &question) {
             Ok(result) => result,
             Err(
-                NotComparable::NoTrials
-                | NotComparable::NotPositive { .. }
-                | NotComparable::Unpaired { .. },
+                NotComparable::NoTrials | NotComparable::NotPositive { .. } | NotComparable::Unpaired { .. },
             ) => return None,
         };
-        Some(Self {
-            figure,
-            baseline: Summary::of(before)?,
-            candidate: Summary::of(after)?,
-            result,
-        })
+        Some(Self { figure, baseline: Summary::of(before)?, candidate: Summary::of(after)?, result })
     }
 }
 
@@ -311,10 +296,7 @@ fn common_cases<'a>(
     candidate: &'a Results,
 ) -> impl Iterator<Item = (&'a Case, &'a Case)> {
     baseline.cases.iter().filter_map(|before| {
-        let after = candidate
-            .cases
-            .iter()
-            .find(|after| after.name == before.name)?;
+        let after = candidate.cases.iter().find(|after| after.name == before.name)?;
         Some((before, after))
     })
 }

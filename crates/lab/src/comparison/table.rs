@@ -83,12 +83,7 @@ fn rows(comparison: &Comparison) -> Vec<[String; TITLES.len()]> {
 }
 
 fn row(name: String, compared: &ComparedFigure) -> [String; TITLES.len()] {
-    let ComparedFigure {
-        figure,
-        baseline,
-        candidate,
-        result,
-    } = compared;
+    let ComparedFigure { figure, baseline, candidate, result } = compared;
     [
         name,
         figure.name().to_owned(),
@@ -143,15 +138,7 @@ fn remarks(comparison: &Comparison) -> String {
     text
 }
 
-const TITLES: [&str; 7] = [
-    "case",
-    "figure",
-    "baseline",
-    "candidate",
-    "difference",
-    "interval",
-    "verdict",
-];
+const TITLES: [&str; 7] = ["case", "figure", "baseline", "candidate", "difference", "interval", "verdict"];
 
 /// The column of the verdicts.
 const VERDICT: usize = TITLES.len() - 1;

@@ -101,10 +101,7 @@ fn a_candidate_that_failed_a_case_is_worse_whatever_figure_is_asked_for() {
     candidate.cases[1].status = Status::Failed;
     let comparison = compared(&baseline, &candidate, Design::Independent);
     assert!(comparison.is_worse_in(&[Figure::ForwardedPerS]));
-    assert!(
-        !comparison.is_worse_in(&[]),
-        "nobody asked for a gate, so there is none"
-    );
+    assert!(!comparison.is_worse_in(&[]), "nobody asked for a gate, so there is none");
     let back = compared(&candidate, &baseline, Design::Independent);
     assert!(!back.is_worse_in(&[Figure::MemoryPeakBytes]));
     // What the lab could not measure proves nothing.
@@ -125,9 +122,7 @@ fn a_search_is_one_observation_and_its_ranges_are_shown_without_a_verdict() {
     let [before, after] = case.searches.expect("both are searches");
     let obstacle = case.obstacle().expect("there is nothing to prove it with");
     assert!(
-        obstacle.ends_with(&format!(
-            "the baseline sustains {before}, the candidate {after}"
-        )),
+        obstacle.ends_with(&format!("the baseline sustains {before}, the candidate {after}")),
         "{obstacle}"
     );
     assert!(before.to_string().contains(" to "), "{before}");
@@ -142,10 +137,7 @@ fn every_condition_that_is_not_the_same_is_named() {
     let mut other = baseline.clone();
     other.environment.kernel = "Linux 5.4".to_owned();
     other.environment.cores = 64;
-    other.cases[2].params.insert(
-        "relay.batch.events".to_owned(),
-        serde_json::Value::from(256),
-    );
+    other.cases[2].params.insert("relay.batch.events".to_owned(), serde_json::Value::from(256));
     let role = other.cases[0].measured_role;
     let usage = other.cases[0].trials[0].roles.get_mut(&role);
     let limit = usage.and_then(|usage| usage.limit.as_mut());
@@ -161,12 +153,7 @@ fn every_condition_that_is_not_the_same_is_named() {
     let names: Vec<&str> = found.iter().map(|difference| &*difference.what).collect();
     assert_eq!(
         names,
-        [
-            "cores",
-            "system",
-            "fan_out=1: limits of the relay",
-            "fan_out=64: relay.batch.events",
-        ]
+        ["cores", "system", "fan_out=1: limits of the relay", "fan_out=64: relay.batch.events",]
     );
     assert_eq!(found[1].to_string(), "system: Linux 6.18.0 and Linux 5.4");
 }
@@ -177,26 +164,13 @@ fn other_scenarios_and_other_cases_are_no_comparison() {
     let mut other = baseline.clone();
     other.scenario = "queue-forward".to_owned();
     let side = |name, results| Side { name, results };
-    let error = Comparison::of(
-        side("a", &baseline),
-        side("b", &other),
-        Design::Independent,
-        Vec::new(),
-    )
-    .expect_err("other scenarios");
-    assert_eq!(
-        error.to_string(),
-        "a is of the scenario fan-out, b of queue-forward"
-    );
+    let error = Comparison::of(side("a", &baseline), side("b", &other), Design::Independent, Vec::new())
+        .expect_err("other scenarios");
+    assert_eq!(error.to_string(), "a is of the scenario fan-out, b of queue-forward");
     let mut other = baseline.clone();
     other.cases.clear();
-    let error = Comparison::of(
-        side("a", &baseline),
-        side("b", &other),
-        Design::Independent,
-        Vec::new(),
-    )
-    .expect_err("no case");
+    let error = Comparison::of(side("a", &baseline), side("b", &other), Design::Independent, Vec::new())
+        .expect_err("no case");
     assert_eq!(error.to_string(), "a and b have no case in common");
 }
 
@@ -216,10 +190,7 @@ fn a_person_reads_the_difference_its_interval_and_the_verdict() {
 
 #[test]
 fn every_kind_of_comparison_agrees_with_the_published_schema() {
-    let schema = include_str!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../schema/comparison.schema.json"
-    ));
+    let schema = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/comparison.schema.json"));
     let schema = serde_json::from_str(schema).expect("the schema is JSON");
     jsonschema::draft202012::meta::validate(&schema).expect("it is a schema");
     let schema = jsonschema::draft202012::new(&schema).expect("it is a schema");
@@ -230,19 +201,13 @@ fn every_kind_of_comparison_agrees_with_the_published_schema() {
         compared(&run(8, 1.1), &run(8, 1.0), Design::Independent),
         compared(&run(8, 1.0), &run(8, 1.0), Design::Paired),
         compared(&run(3, 1.0), &let_pass, Design::Independent),
-        compared(
-            &sample::searched(),
-            &sample::searched(),
-            Design::Independent,
-        ),
+        compared(&sample::searched(), &sample::searched(), Design::Independent),
         compared(&sample::failed(), &sample::quick(), Design::Independent),
     ];
     for comparison in comparisons {
         let json = serde_json::to_value(&comparison).expect("plain data");
-        let errors: Vec<String> = schema
-            .iter_errors(&json)
-            .map(|error| format!("{}: {error}", error.instance_path()))
-            .collect();
+        let errors: Vec<String> =
+            schema.iter_errors(&json).map(|error| format!("{}: {error}", error.instance_path())).collect();
         assert_eq!(errors, Vec::<String>::new());
         let mut surplus = json;
         surplus["cases"][0]["figure"] = serde_json::Value::Null;

@@ -5,8 +5,8 @@ use std::{fs, io, path::PathBuf};
 use units::ByteSize;
 
 use super::group_files::{
-    GroupError, PERIOD_US, create, keyed_number, lab_directory, mounts, own_group, quota_us, read,
-    remove, remove_stale, write,
+    GroupError, PERIOD_US, create, keyed_number, lab_directory, mounts, own_group, quota_us, read, remove,
+    remove_stale, write,
 };
 
 /// The lab's directories in the trees of both controllers.
@@ -53,10 +53,7 @@ impl CgroupV1 {
         memory: Option<ByteSize>,
     ) -> Result<Group, GroupError> {
         // Dropped on an early return, it removes what has been made so far.
-        let group = Group {
-            cpu: self.cpu.join(name),
-            memory: self.memory.join(name),
-        };
+        let group = Group { cpu: self.cpu.join(name), memory: self.memory.join(name) };
         create(&group.cpu)?;
         create(&group.memory)?;
         if let Some(cores) = cores {

@@ -9,8 +9,8 @@ use std::{fs, io, path::PathBuf};
 use units::ByteSize;
 
 use super::group_files::{
-    GroupError, PERIOD_US, create, keyed_number, lab_directory, mounts, own_group, quota_us, read,
-    remove, remove_stale, write,
+    GroupError, PERIOD_US, create, keyed_number, lab_directory, mounts, own_group, quota_us, read, remove,
+    remove_stale, write,
 };
 
 /// The lab's directory.
@@ -35,10 +35,8 @@ impl CgroupV2 {
     /// Detects it by the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`.
     fn detect_in(mountinfo: &str, cgroup: &str) -> Result<Self, GroupError> {
         let mounts = mounts(mountinfo);
-        let mount = mounts
-            .iter()
-            .find(|mount| mount.kind == "cgroup2")
-            .ok_or(GroupError::NotMounted("cgroup2"))?;
+        let mount =
+            mounts.iter().find(|mount| mount.kind == "cgroup2").ok_or(GroupError::NotMounted("cgroup2"))?;
         let group = own_group(cgroup, "").ok_or(GroupError::NoOwnGroup("cgroup2"))?;
         let own = mount.directory_of(group);
         // The root group may hold processes and divide all the same.
@@ -65,10 +63,7 @@ impl CgroupV2 {
             }
         }
         let divided = read(&base, "cgroup.subtree_control")?;
-        if !["cpu", "memory"]
-            .iter()
-            .all(|wanted| divided.split(' ').any(|known| known == *wanted))
-        {
+        if !["cpu", "memory"].iter().all(|wanted| divided.split(' ').any(|known| known == *wanted)) {
             write(&base, "cgroup.subtree_control", DIVIDE)?;
         }
         remove_stale(&base);
@@ -86,16 +81,10 @@ impl CgroupV2 {
         memory: Option<ByteSize>,
     ) -> Result<Group, GroupError> {
         // Dropped on an early return, it removes what has been made so far.
-        let group = Group {
-            directory: self.directory.join(name),
-        };
+        let group = Group { directory: self.directory.join(name) };
         create(&group.directory)?;
         if let Some(cores) = cores {
-            write(
-                &group.directory,
-                "cpu.max",
-                format!("{} {PERIOD_US}", quota_us(cores)),
-            )?;
+            write(&group.directory, "cpu.max", format!("{} {PERIOD_US}", quota_us(cores)))?;
         }
         if let Some(memory) = memory {
             write(&group.directory, "memory.max", memory.bytes())?;
@@ -157,14 +146,8 @@ mod tests {
             ] {
                 fs::write(point.join(file), content).expect("a file");
             }
-            let mountinfo = format!(
-                "33 30 0:29 / {} rw - cgroup2 cgroup2 rw,nsdelegate\n",
-                point.display()
-            );
-            Self {
-                directory,
-                mountinfo,
-            }
+            let mountinfo = format!("33 30 0:29 / {} rw - cgroup2 cgroup2 rw,nsdelegate\n", point.display());
+            Self { directory, mountinfo }
         }
 
         fn detect(&self) -> Result<CgroupV2, GroupError> {
@@ -182,13 +165,8 @@ mod tests {
         let lab = tree.detect().expect("a tree that can be divided");
         let own = lab_directory(Path::new(""), std::process::id());
         assert_eq!(tree.content("cgroup.subtree_control"), "+cpu +memory");
-        assert_eq!(
-            tree.content(own.join("cgroup.subtree_control")),
-            "+cpu +memory"
-        );
-        let group = lab
-            .group("relay", Some(1.5), Some(ByteSize::from_mebibytes(64)))
-            .expect("a group");
+        assert_eq!(tree.content(own.join("cgroup.subtree_control")), "+cpu +memory");
+        let group = lab.group("relay", Some(1.5), Some(ByteSize::from_mebibytes(64))).expect("a group");
         let relay = own.join("relay");
         assert_eq!(tree.content(relay.join("cpu.max")), "150000 100000");
         assert_eq!(tree.content(relay.join("memory.max")), "67108864");
@@ -196,11 +174,8 @@ mod tests {
         group.admit(4711).expect("the file can be written");
         assert_eq!(tree.content(relay.join("cgroup.procs")), "4711");
         assert!(!group.ran_out_of_memory());
-        fs::write(
-            tree.directory.path().join(relay).join("memory.events"),
-            "low 0\noom 1\noom_kill 1\n",
-        )
-        .expect("a file");
+        fs::write(tree.directory.path().join(relay).join("memory.events"), "low 0\noom 1\noom_kill 1\n")
+            .expect("a file");
         assert!(group.ran_out_of_memory());
     }
 
@@ -210,11 +185,7 @@ mod tests {
         let without = Tree::new("cpuset cpu\n");
         assert!(refusal(&without).ends_with("has no memory controller"));
         let bounded = Tree::new("cpu memory\n");
-        fs::write(
-            bounded.directory.path().join("lab.slice/cpu.max"),
-            "50000 100000\n",
-        )
-        .expect("a file");
+        fs::write(bounded.directory.path().join("lab.slice/cpu.max"), "50000 100000\n").expect("a file");
         let refusal = refusal(&bounded);
         assert!(refusal.contains("is bounded by cpu.max"), "{refusal}");
         assert_eq!(bounded.content("cgroup.subtree_control"), "");

@@ -70,19 +70,14 @@ pub(super) fn own_group<'a>(cgroup: &'a str, controller: &str) -> Option<&'a str
     cgroup.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, group) = (fields.next()?, fields.next()?);
-        controllers
-            .split(',')
-            .any(|known| known == controller)
-            .then_some(group)
+        controllers.split(',').any(|known| known == controller).then_some(group)
     })
 }
 
 impl Mount {
     /// Where the files of the group `group` are.
     pub(super) fn directory_of(&self, group: &str) -> PathBuf {
-        let below = group
-            .strip_prefix(self.root.trim_end_matches('/'))
-            .unwrap_or("");
+        let below = group.strip_prefix(self.root.trim_end_matches('/')).unwrap_or("");
         self.point.join(below.trim_start_matches('/'))
     }
 }
@@ -99,9 +94,7 @@ pub(super) fn remove_stale(base: &Path) {
     };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let process_id = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(LAB_PREFIX)?.parse().ok());
+        let process_id = name.to_str().and_then(|name| name.strip_prefix(LAB_PREFIX)?.parse().ok());
         let Some(process) = process_id.and_then(Pid::from_raw) else {
             continue;
         };
@@ -128,18 +121,11 @@ pub(super) fn remove(directory: &Path) {
 
 /// Makes a directory and those above it.
 pub(super) fn create(directory: &Path) -> Result<(), GroupError> {
-    fs::create_dir_all(directory).map_err(|source| GroupError::File {
-        path: directory.to_owned(),
-        source,
-    })
+    fs::create_dir_all(directory).map_err(|source| GroupError::File { path: directory.to_owned(), source })
 }
 
 /// Writes a value into a group's file.
-pub(super) fn write(
-    directory: &Path,
-    file: &str,
-    value: impl fmt::Display,
-) -> Result<(), GroupError> {
+pub(super) fn write(directory: &Path, file: &str, value: impl fmt::Display) -> Result<(), GroupError> {
     let path = directory.join(file);
     fs::write(&path, value.to_string()).map_err(|source| GroupError::File { path, source })
 }
@@ -154,24 +140,13 @@ pub(super) fn read(directory: &Path, file: &str) -> Result<String, GroupError> {
 }
 
 /// The directories from `group` up to the mount's own, `group` first: its bounds and those of all above it apply.
-pub(super) fn with_those_above<'a>(
-    mount: &'a Mount,
-    group: &'a Path,
-) -> impl Iterator<Item = &'a Path> {
-    group
-        .ancestors()
-        .take_while(|directory| directory.starts_with(&mount.point))
+pub(super) fn with_those_above<'a>(mount: &'a Mount, group: &'a Path) -> impl Iterator<Item = &'a Path> {
+    group.ancestors().take_while(|directory| directory.starts_with(&mount.point))
 }
 
 /// The number after `key` in a file of `key value` lines.
 pub(super) fn keyed_number(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        line.strip_prefix(key)?
-            .strip_prefix(' ')?
-            .trim()
-            .parse()
-            .ok()
-    })
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 /// The quota in microseconds per [`PERIOD_US`] of so many cores. The kernel refuses less than a millisecond.
@@ -214,18 +189,9 @@ mod tests {
         assert_eq!(mounts.len(), 3);
         assert_eq!(mounts[0].options, ["rw", "cpu", "cpuacct"]);
         assert_eq!(mounts[2].kind, "cgroup2");
-        assert_eq!(
-            mounts[1].directory_of("/docker/abc/inner"),
-            Path::new("/sys/fs/cgroup/memory/inner")
-        );
-        assert_eq!(
-            mounts[2].directory_of("/"),
-            Path::new("/sys/fs/cgroup/unified")
-        );
-        assert_eq!(
-            mounts[2].directory_of("/user.slice/x"),
-            Path::new("/sys/fs/cgroup/unified/user.slice/x")
-        );
+        assert_eq!(mounts[1].directory_of("/docker/abc/inner"), Path::new("/sys/fs/cgroup/memory/inner"));
+        assert_eq!(mounts[2].directory_of("/"), Path::new("/sys/fs/cgroup/unified"));
+        assert_eq!(mounts[2].directory_of("/user.slice/x"), Path::new("/sys/fs/cgroup/unified/user.slice/x"));
     }
 
     #[test]

@@ -92,17 +92,13 @@ impl Limiter {
                 .map(Means::V1)
                 .map_err(|v1| format!("control groups are not usable here (v2: {v2}; v1: {v1})"))
         });
-        Self {
-            means: means.unwrap_or_else(Means::AffinityOnly),
-        }
+        Self { means: means.unwrap_or_else(Means::AffinityOnly) }
     }
 
     /// Affinity alone, though control groups may be there.
     #[must_use]
     pub fn affinity_only(reason: impl Into<String>) -> Self {
-        Self {
-            means: Means::AffinityOnly(reason.into()),
-        }
+        Self { means: Means::AffinityOnly(reason.into()) }
     }
 
     /// The best means found.
@@ -120,9 +116,7 @@ impl Limiter {
     #[must_use]
     pub fn group(&self, name: &str, bounds: &RoleBounds) -> RoleGroup {
         // CPUs of one's own bound whole cores already; a quota on top would only throttle at random.
-        let quota_cores = bounds
-            .cores
-            .filter(|cores| *cores < bounds.cpus.count() as f64);
+        let quota_cores = bounds.cores.filter(|cores| *cores < bounds.cpus.count() as f64);
         let (group, complaint) = match &self.means {
             _ if bounds.cores.is_none() && bounds.memory.is_none() => (None, None),
             Means::V2(v2) => match v2.group(name, quota_cores, bounds.memory) {
@@ -142,12 +136,9 @@ impl Limiter {
                 memory_bytes: bounds.memory.map(ByteSize::bytes),
                 note: None,
             },
-            (None, None) => Limit {
-                mechanism: LimitMechanism::None,
-                cores: None,
-                memory_bytes: None,
-                note: None,
-            },
+            (None, None) => {
+                Limit { mechanism: LimitMechanism::None, cores: None, memory_bytes: None, note: None }
+            }
             (None, Some(reason)) => without_group(bounds, &reason),
         };
         // Without a group, affinity has to be the bound.
@@ -165,13 +156,7 @@ impl RoleGroup {
     /// # Errors
     /// [`AdmitError`] when the process has ended or the system refuses.
     pub fn admit(&self, process_id: u32) -> Result<(), AdmitError> {
-        let failed = |what| {
-            move |source: io::Error| AdmitError {
-                process_id,
-                what,
-                source,
-            }
-        };
+        let failed = |what| move |source: io::Error| AdmitError { process_id, what, source };
         match &self.group {
             Some(Group::V2(group)) => group.admit(process_id).map_err(failed("control group"))?,
             Some(Group::V1(group)) => group.admit(process_id).map_err(failed("control group"))?,
@@ -185,8 +170,8 @@ impl RoleGroup {
             return Ok(());
         }
         // Threads that exist already keep their own affinity, so each is told; later ones inherit it.
-        let threads = std::fs::read_dir(format!("/proc/{process_id}/task"))
-            .map_err(failed("reading its threads"))?;
+        let threads =
+            std::fs::read_dir(format!("/proc/{process_id}/task")).map_err(failed("reading its threads"))?;
         for thread in threads {
             let name = thread.map_err(failed("reading its threads"))?.file_name();
             let id = name.to_str().and_then(|name| name.parse().ok());
@@ -216,9 +201,7 @@ impl RoleGroup {
 }
 
 fn without_group(bounds: &RoleBounds, reason: &str) -> Limit {
-    let cores = bounds
-        .cores
-        .map(|cores| cores.ceil().min(bounds.cpus.count() as f64));
+    let cores = bounds.cores.map(|cores| cores.ceil().min(bounds.cpus.count() as f64));
     let mut note = reason.to_owned();
     if let (Some(wanted), Some(given)) = (bounds.cores, cores)
         && wanted < given
@@ -229,11 +212,7 @@ fn without_group(bounds: &RoleBounds, reason: &str) -> Limit {
         note.push_str(&format!("; the memory limit of {memory} is not enforced"));
     }
     Limit {
-        mechanism: if cores.is_some() {
-            LimitMechanism::Affinity
-        } else {
-            LimitMechanism::None
-        },
+        mechanism: if cores.is_some() { LimitMechanism::Affinity } else { LimitMechanism::None },
         cores,
         memory_bytes: None,
         note: Some(note),

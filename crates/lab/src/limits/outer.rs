@@ -35,9 +35,9 @@ fn tighten(tightest: &mut OuterLimits, mount: &Mount, directory: &Path) {
     let number = |file| read(directory, file).ok()?.parse::<u64>().ok();
     let (cores, memory) = if mount.kind == "cgroup2" {
         let quota = read(directory, "cpu.max").unwrap_or_default();
-        let cores = quota.split_once(' ').and_then(|(quota, period)| {
-            Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
-        });
+        let cores = quota
+            .split_once(' ')
+            .and_then(|(quota, period)| Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?));
         (cores, number("memory.max"))
     } else {
         // No quota is -1 there, which is no such number.
@@ -78,10 +78,7 @@ mod tests {
         }
         let mountinfo = format!("33 30 0:29 / {} rw - cgroup2 cgroup2 rw\n", point.display());
         let found = limits_in(&mountinfo, "0::/outer/inner\n").expect("there are bounds");
-        assert_eq!(
-            (found.cores, found.memory_bytes),
-            (Some(1.5), Some(1_048_576))
-        );
+        assert_eq!((found.cores, found.memory_bytes), (Some(1.5), Some(1_048_576)));
         assert_eq!(limits_in(&mountinfo, "0::/\n"), None);
         assert_eq!(limits_in("", ""), None);
     }
@@ -97,10 +94,7 @@ mod tests {
         ] {
             fs::write(point.join(file), content).expect("a file");
         }
-        let mountinfo = format!(
-            "33 30 0:29 / {} rw - cgroup cgroup rw,cpu,memory\n",
-            point.display()
-        );
+        let mountinfo = format!("33 30 0:29 / {} rw - cgroup cgroup rw,cpu,memory\n", point.display());
         let cgroup = "1:cpu,memory:/\n";
         assert_eq!(limits_in(&mountinfo, cgroup), None);
         fs::write(point.join("cpu.cfs_quota_us"), "50000").expect("a file");

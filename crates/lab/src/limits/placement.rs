@@ -71,24 +71,12 @@ impl Placement {
     /// The placement on the CPUs `available` when the measured role may use `measured_cores`.
     #[must_use]
     pub fn new(available: &CpuList, measured_cores: Option<f64>) -> Self {
-        let wanted = measured_cores
-            .map_or(usize::MAX, |cores| cores.ceil() as usize)
-            .max(1);
-        let Some(left) = available
-            .count()
-            .checked_sub(wanted)
-            .filter(|left| *left > 0)
-        else {
-            return Self {
-                measured: available.clone(),
-                others: available.clone(),
-            };
+        let wanted = measured_cores.map_or(usize::MAX, |cores| cores.ceil() as usize).max(1);
+        let Some(left) = available.count().checked_sub(wanted).filter(|left| *left > 0) else {
+            return Self { measured: available.clone(), others: available.clone() };
         };
         // The last ones: the first CPU of a machine serves most of its interrupts.
-        Self {
-            measured: available.iter().skip(left).collect(),
-            others: available.first(left),
-        }
+        Self { measured: available.iter().skip(left).collect(), others: available.first(left) }
     }
 }
 

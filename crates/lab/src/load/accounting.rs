@@ -83,8 +83,7 @@ impl LoadRecordings {
     pub fn merge(&mut self, other: Self) -> Result<(), DecodeError> {
         Recording::merge_option(&mut self.lateness, other.lateness)?;
         self.acknowledge.merge(&other.acknowledge)?;
-        self.acknowledge_corrected
-            .merge(&other.acknowledge_corrected)
+        self.acknowledge_corrected.merge(&other.acknowledge_corrected)
     }
 }
 
@@ -136,9 +135,7 @@ impl Accounting {
         let run = &pending.run;
         let count = u64::from(run.count());
         self.counts.acknowledged += count;
-        self.streams[usize::from(run.stream)]
-            .acknowledged
-            .insert(run.sequences());
+        self.streams[usize::from(run.stream)].acknowledged.insert(run.sequences());
         let Some(measurement) = &mut self.measurement else {
             return;
         };
@@ -150,12 +147,8 @@ impl Accounting {
                 }
             }
         } else if measurement.window.contains(run.released) {
-            measurement
-                .acknowledge
-                .record_many(pending.sent, now, count);
-            measurement
-                .acknowledge_corrected
-                .record_many(run.released, now, count);
+            measurement.acknowledge.record_many(pending.sent, now, count);
+            measurement.acknowledge_corrected.record_many(run.released, now, count);
         }
     }
 
@@ -240,13 +233,7 @@ mod tests {
     }
 
     fn plan(pace: Pace) -> LoadPlan {
-        LoadPlan {
-            seed: 1,
-            streams: 2,
-            batch: 10,
-            in_flight: 10,
-            pace,
-        }
+        LoadPlan { seed: 1, streams: 2, batch: 10, in_flight: 10, pace }
     }
 
     fn runs(plan: LoadPlan, now: u64) -> Vec<Run> {
@@ -259,10 +246,7 @@ mod tests {
     fn answers_in_any_order_become_ranges_and_a_refusal_leaves_a_gap() {
         let plan = plan(Pace::Backlog { events: 60 });
         let mut accounting = Accounting::new(&plan, 0);
-        let pending: Vec<_> = runs(plan, 1)
-            .into_iter()
-            .map(|run| accounting.sent(run, at(2)))
-            .collect();
+        let pending: Vec<_> = runs(plan, 1).into_iter().map(|run| accounting.sent(run, at(2))).collect();
         // Sends alternate between the two streams: 0 2 4 are stream 0, 1 3 5 are stream 1.
         for send in [4, 1, 3, 0] {
             accounting.acknowledged(&pending[send], at(500));
@@ -275,32 +259,21 @@ mod tests {
         assert_eq!((gaps(1).len(), gaps(1)[0].clone()), (1, 20..30));
         assert_eq!((streams[0].sent, streams[1].sent), (30, 30));
         let counts = accounting.counts();
-        assert_eq!(
-            (counts.sent, counts.acknowledged, counts.failed),
-            (60, 40, 10)
-        );
+        assert_eq!((counts.sent, counts.acknowledged, counts.failed), (60, 40, 10));
     }
 
     #[test]
     fn refusals_are_told_apart_from_sends_that_nobody_answered() {
         let plan = plan(Pace::Backlog { events: 40 });
         let mut accounting = Accounting::new(&plan, 0);
-        let pending: Vec<_> = runs(plan, 1)
-            .into_iter()
-            .map(|run| accounting.sent(run, at(2)))
-            .collect();
-        let busy = ErrorClass::Throttled {
-            retry_after: std::time::Duration::from_secs(4),
-        };
+        let pending: Vec<_> = runs(plan, 1).into_iter().map(|run| accounting.sent(run, at(2))).collect();
+        let busy = ErrorClass::Throttled { retry_after: std::time::Duration::from_secs(4) };
         accounting.refused(&pending[0], busy);
         accounting.refused(&pending[1], ErrorClass::Fatal);
         accounting.refused(&pending[2], ErrorClass::Retryable);
         accounting.failed(&pending[3]);
         let counts = accounting.counts();
-        assert_eq!(
-            (counts.failed, counts.refused, counts.throttled),
-            (40, 2, 1)
-        );
+        assert_eq!((counts.failed, counts.refused, counts.throttled), (40, 2, 1));
     }
 
     #[test]
@@ -326,10 +299,7 @@ mod tests {
         let lateness = recordings.lateness.expect("an open load has a schedule");
         assert_eq!(summary(&lateness), (10, Some(21), Some(30)));
         assert_eq!(summary(&recordings.acknowledge), (10, Some(70), Some(70)));
-        assert_eq!(
-            summary(&recordings.acknowledge_corrected),
-            (10, Some(91), Some(100))
-        );
+        assert_eq!(summary(&recordings.acknowledge_corrected), (10, Some(91), Some(100)));
     }
 
     #[test]
@@ -342,10 +312,7 @@ mod tests {
         // Stream 0 is due at 0, 2, 4, …, 18 and stream 1 at 1, 3, 5, …, 19.
         accounting.begin_measurement(at(5));
         accounting.end_measurement(at(15));
-        let pending: Vec<_> = runs(plan, 19)
-            .into_iter()
-            .map(|run| accounting.sent(run, at(19)))
-            .collect();
+        let pending: Vec<_> = runs(plan, 19).into_iter().map(|run| accounting.sent(run, at(19))).collect();
         for pending in &pending {
             accounting.acknowledged(pending, at(5_000_000));
         }
@@ -360,10 +327,7 @@ mod tests {
         }
         let corrected = recordings.acknowledge_corrected.total;
         let corrected = corrected.decode().expect("our own text");
-        assert!(
-            corrected.histogram.min() >= 4_990_000,
-            "after the end of the phase"
-        );
+        assert!(corrected.histogram.min() >= 4_990_000, "after the end of the phase");
         assert_eq!(accounting.counts().acknowledged, 20);
     }
 

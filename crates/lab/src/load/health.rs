@@ -46,8 +46,7 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
     let late_percent = percent(facts.late, planned);
     let never_sent_percent = percent(facts.never_sent, planned);
     let is_late = late_percent > TOLERATED_LATE_PERCENT;
-    let is_short =
-        facts.never_sent > facts.due_last && never_sent_percent > TOLERATED_NEVER_SENT_PERCENT;
+    let is_short = facts.never_sent > facts.due_last && never_sent_percent > TOLERATED_NEVER_SENT_PERCENT;
     let is_busy = facts.cpu_percent >= BUSY_CPU_PERCENT;
     let healthy = !(is_planned && (is_late || is_short));
     if !healthy {
@@ -138,15 +137,9 @@ mod tests {
 
     #[test]
     fn a_plan_is_kept_up_to_one_late_event_in_a_hundred_and_not_one_more() {
-        let at_the_limit = LoadFacts {
-            late: 1_000,
-            ..facts(LoadMode::Open)
-        };
+        let at_the_limit = LoadFacts { late: 1_000, ..facts(LoadMode::Open) };
         assert!(judge(&at_the_limit).0.healthy);
-        let beyond = LoadFacts {
-            late: 1_001,
-            ..at_the_limit
-        };
+        let beyond = LoadFacts { late: 1_001, ..at_the_limit };
         let (health, findings) = judge(&beyond);
         assert!(!health.healthy);
         assert_eq!(findings[0].severity, Severity::Invalid);
@@ -155,11 +148,7 @@ mod tests {
 
     #[test]
     fn events_that_never_left_break_the_plan_however_punctual_the_others_were() {
-        let short = LoadFacts {
-            sent: 90_000,
-            never_sent: 10_000,
-            ..facts(LoadMode::Open)
-        };
+        let short = LoadFacts { sent: 90_000, never_sent: 10_000, ..facts(LoadMode::Open) };
         let (health, _) = judge(&short);
         assert!(!health.healthy);
         assert_eq!(health.never_sent_events, Some(10_000));
@@ -167,16 +156,9 @@ mod tests {
 
     #[test]
     fn events_that_were_due_in_the_last_moment_break_no_plan_however_short_it_was() {
-        let stopped = LoadFacts {
-            sent: 10_000,
-            never_sent: 200,
-            ..facts(LoadMode::Open)
-        };
+        let stopped = LoadFacts { sent: 10_000, never_sent: 200, ..facts(LoadMode::Open) };
         assert!(judge(&stopped).0.healthy);
-        let behind = LoadFacts {
-            never_sent: 201,
-            ..stopped
-        };
+        let behind = LoadFacts { never_sent: 201, ..stopped };
         assert!(!judge(&behind).0.healthy);
     }
 
@@ -184,10 +166,7 @@ mod tests {
     fn a_saturating_load_that_was_never_held_is_named_as_the_limit() {
         let (health, findings) = judge(&facts(LoadMode::Saturate));
         assert!(health.healthy && findings.is_empty());
-        let never_held = LoadFacts {
-            held: Duration::ZERO,
-            ..facts(LoadMode::Saturate)
-        };
+        let never_held = LoadFacts { held: Duration::ZERO, ..facts(LoadMode::Saturate) };
         let (health, findings) = judge(&never_held);
         assert!(health.healthy);
         assert_eq!(findings[0].kind, FindingKind::LimitedByGenerator);
@@ -197,11 +176,7 @@ mod tests {
     #[test]
     fn the_advice_is_one_that_what_is_measured_can_follow() {
         let hint = |subject| {
-            let never_held = LoadFacts {
-                subject,
-                held: Duration::ZERO,
-                ..facts(LoadMode::Saturate)
-            };
+            let never_held = LoadFacts { subject, held: Duration::ZERO, ..facts(LoadMode::Saturate) };
             judge(&never_held).1.swap_remove(0).hint.expect("an advice")
         };
         assert!(hint(Subject::Relay).contains("backlog"));
@@ -210,16 +185,9 @@ mod tests {
 
     #[test]
     fn a_backlog_is_filled_before_anything_is_measured_and_limits_nothing() {
-        let busy = LoadFacts {
-            cpu_percent: 100.0,
-            held: Duration::ZERO,
-            ..facts(LoadMode::Backlog)
-        };
+        let busy = LoadFacts { cpu_percent: 100.0, held: Duration::ZERO, ..facts(LoadMode::Backlog) };
         assert!(judge(&busy).1.is_empty());
-        let closed = LoadFacts {
-            mode: LoadMode::Closed,
-            ..busy
-        };
+        let closed = LoadFacts { mode: LoadMode::Closed, ..busy };
         assert_eq!(judge(&closed).1[0].kind, FindingKind::LimitedByGenerator);
     }
 }

@@ -100,27 +100,17 @@ impl StreamPlan {
         let start_us = start.as_micros() as f64;
         let streams = u64::from(plan.streams);
         let instants = match arrivals {
-            Arrivals::Constant => Instants::Constant {
-                number: u64::from(stream),
-                streams,
-                interval_us,
-                start_us,
-            },
+            Arrivals::Constant => {
+                Instants::Constant { number: u64::from(stream), streams, interval_us, start_us }
+            }
             Arrivals::Poisson => {
                 let mut random = Random::for_concern(plan.seed, u64::from(stream));
                 let mean_us = interval_us * streams as f64;
                 let next_us = start_us + random.exponential(mean_us);
-                Instants::Poisson {
-                    random,
-                    mean_us,
-                    next_us,
-                }
+                Instants::Poisson { random, mean_us, next_us }
             }
         };
-        Some(Self {
-            sequence: 0,
-            instants,
-        })
+        Some(Self { sequence: 0, instants })
     }
 
     /// The next event's sequence number.
@@ -135,12 +125,9 @@ impl StreamPlan {
     pub fn intended(&self) -> RunTime {
         RunTime::from_micros(match &self.instants {
             // One multiplication from the start: a sum of intervals would drift.
-            Instants::Constant {
-                number,
-                interval_us,
-                start_us,
-                ..
-            } => start_us + *number as f64 * interval_us,
+            Instants::Constant { number, interval_us, start_us, .. } => {
+                start_us + *number as f64 * interval_us
+            }
             Instants::Poisson { next_us, .. } => *next_us,
         } as u64)
     }
@@ -150,14 +137,8 @@ impl StreamPlan {
     pub fn advance(&mut self) {
         self.sequence = self.sequence.saturating_add(1);
         match &mut self.instants {
-            Instants::Constant {
-                number, streams, ..
-            } => *number += *streams,
-            Instants::Poisson {
-                random,
-                mean_us,
-                next_us,
-            } => *next_us += random.exponential(*mean_us),
+            Instants::Constant { number, streams, .. } => *number += *streams,
+            Instants::Poisson { random, mean_us, next_us } => *next_us += random.exponential(*mean_us),
         }
     }
 
@@ -176,13 +157,7 @@ impl StreamPlan {
     /// Skips events at equal distances that are due by `now`, all but the last few, and returns how many. A generator
     /// that is far behind asks for this ten times a second: it must not fall further behind by counting.
     fn skip_nearly_to(&mut self, now: RunTime) -> u64 {
-        let Instants::Constant {
-            number,
-            streams,
-            interval_us,
-            start_us,
-        } = &mut self.instants
-        else {
+        let Instants::Constant { number, streams, interval_us, start_us } = &mut self.instants else {
             return 0;
         };
         let next_us = *start_us + *number as f64 * *interval_us;
@@ -237,10 +212,7 @@ mod tests {
             streams: 4,
             batch: 10,
             in_flight: 100,
-            pace: Pace::Open {
-                rate: Rate::per_second(rate).expect("a positive rate"),
-                arrivals,
-            },
+            pace: Pace::Open { rate: Rate::per_second(rate).expect("a positive rate"), arrivals },
         }
     }
 
@@ -277,11 +249,7 @@ mod tests {
         let end = RunTime::from_micros(10_001_000);
         let start = RunTime::from_micros(1_000);
         let due: u64 = (0..4)
-            .map(|stream| {
-                StreamPlan::new(&plan, stream, start)
-                    .expect("an open load")
-                    .due_by(end)
-            })
+            .map(|stream| StreamPlan::new(&plan, stream, start).expect("an open load").due_by(end))
             .sum();
         // Ten seconds of 10,000/s; five standard deviations.
         assert!(due.abs_diff(100_000) < 1_600, "{due}");
@@ -300,16 +268,11 @@ mod tests {
 
     #[test]
     fn workers_divide_the_streams_and_the_totals_without_remainder() {
-        let plan = LoadPlan {
-            streams: 11,
-            ..open(1.0, Arrivals::Constant)
-        };
+        let plan = LoadPlan { streams: 11, ..open(1.0, Arrivals::Constant) };
         for count in 1..=12 {
             let workers = (0..count).map(|index| Worker { index, count });
-            let mut streams: Vec<_> = workers
-                .clone()
-                .flat_map(|worker| worker.streams(&plan).collect::<Vec<_>>())
-                .collect();
+            let mut streams: Vec<_> =
+                workers.clone().flat_map(|worker| worker.streams(&plan).collect::<Vec<_>>()).collect();
             streams.sort_unstable();
             assert_eq!(streams, (0..11).collect::<Vec<_>>());
             assert_eq!(workers.map(|worker| worker.share_of(100)).sum::<u64>(), 100);

@@ -104,9 +104,7 @@ impl Schedule {
             && self.released < self.allowed
         {
             let most = self.allowed - self.released;
-            let most = u32::try_from(most)
-                .unwrap_or(u32::MAX)
-                .min(self.plan.batch.max(1));
+            let most = u32::try_from(most).unwrap_or(u32::MAX).min(self.plan.batch.max(1));
             let index = self.next_stream;
             self.next_stream = (index + 1) % self.streams.len();
             let stream = &mut self.streams[index];
@@ -155,9 +153,7 @@ impl Schedule {
     /// Whether everything has been released: only a backlog ever ends by itself.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        self.streams
-            .iter()
-            .all(|stream| stream.sequence >= stream.end)
+        self.streams.iter().all(|stream| stream.sequence >= stream.end)
     }
 
     /// Events released so far.
@@ -182,10 +178,7 @@ impl Schedule {
     /// events that were never sent.
     #[must_use]
     pub fn overdue(&self, now: RunTime) -> u64 {
-        let plans = self
-            .streams
-            .iter()
-            .filter_map(|stream| stream.plan.as_ref());
+        let plans = self.streams.iter().filter_map(|stream| stream.plan.as_ref());
         plans.map(|plan| plan.due_by(now)).sum()
     }
 
@@ -193,10 +186,7 @@ impl Schedule {
     /// allowed to be. More than none proves that it could have offered more.
     #[must_use]
     pub fn held_us(&self, now: RunTime) -> u64 {
-        let open = self
-            .held
-            .since
-            .map_or(0, |since| now.micros_since(since).max(0) as u64);
+        let open = self.held.since.map_or(0, |since| now.micros_since(since).max(0) as u64);
         self.held.total_us + open
     }
 }
@@ -250,13 +240,7 @@ impl StreamState {
         }
         let first = self.sequence;
         self.sequence += count;
-        Some(Run {
-            stream: self.number,
-            released: now,
-            first,
-            count,
-            plan,
-        })
+        Some(Run { stream: self.number, released: now, first, count, plan })
     }
 }
 
@@ -283,20 +267,11 @@ mod tests {
     use crate::load::Arrivals;
 
     fn plan(pace: Pace) -> LoadPlan {
-        LoadPlan {
-            seed: 9,
-            streams: 6,
-            batch: 10,
-            in_flight: 4,
-            pace,
-        }
+        LoadPlan { seed: 9, streams: 6, batch: 10, in_flight: 4, pace }
     }
 
     fn open(rate: f64, arrivals: Arrivals) -> Pace {
-        Pace::Open {
-            rate: Rate::per_second(rate).expect("a positive rate"),
-            arrivals,
-        }
+        Pace::Open { rate: Rate::per_second(rate).expect("a positive rate"), arrivals }
     }
 
     const fn at(microseconds: u64) -> RunTime {
@@ -313,10 +288,7 @@ mod tests {
     fn offered(plan: LoadPlan, workers: u16, end: u64) -> BTreeMap<(u16, u32), RunTime> {
         let mut events = BTreeMap::new();
         for index in 0..workers {
-            let worker = Worker {
-                index,
-                count: workers,
-            };
+            let worker = Worker { index, count: workers };
             let mut schedule = Schedule::new(plan, worker, at(0));
             for now in (0..=end).step_by(97 + usize::from(index)).chain([end]) {
                 loop {
@@ -342,10 +314,7 @@ mod tests {
     #[test]
     fn one_worker_and_eight_offer_the_same_plan() {
         for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
-            let plan = LoadPlan {
-                in_flight: 100,
-                ..plan(open(50_000.0, arrivals))
-            };
+            let plan = LoadPlan { in_flight: 100, ..plan(open(50_000.0, arrivals)) };
             let alone = offered(plan, 1, 100_000);
             assert!(alone.len() > 4_500, "{}", alone.len());
             assert_eq!(alone, offered(plan, 8, 100_000));
@@ -355,8 +324,7 @@ mod tests {
 
     #[test]
     fn a_late_run_keeps_its_intended_instants() {
-        let mut schedule =
-            Schedule::new(plan(open(1_000.0, Arrivals::Constant)), Worker::ONLY, at(0));
+        let mut schedule = Schedule::new(plan(open(1_000.0, Arrivals::Constant)), Worker::ONLY, at(0));
         // 1,000/s over 6 streams: event 0 of stream 0 is due at 0, event 1 at 6 ms.
         let runs = release(&mut schedule, 8_000);
         assert_eq!(runs.len(), 4, "as many sends as may be unanswered");
@@ -372,11 +340,7 @@ mod tests {
     #[test]
     fn a_run_is_at_most_a_batch_and_waits_for_no_other_event() {
         let mut schedule = Schedule::new(
-            LoadPlan {
-                streams: 1,
-                in_flight: 100,
-                ..plan(open(1e6, Arrivals::Constant))
-            },
+            LoadPlan { streams: 1, in_flight: 100, ..plan(open(1e6, Arrivals::Constant)) },
             Worker::ONLY,
             at(0),
         );
@@ -388,38 +352,25 @@ mod tests {
     fn a_closed_load_sends_again_only_when_a_send_was_answered() {
         let mut schedule = Schedule::new(plan(Pace::Closed), Worker::ONLY, at(0));
         let runs = release(&mut schedule, 5);
-        let streams: Vec<_> = runs
-            .iter()
-            .map(|run| (run.stream, run.sequences()))
-            .collect();
+        let streams: Vec<_> = runs.iter().map(|run| (run.stream, run.sequences())).collect();
         assert_eq!(streams, [(0, 0..10), (1, 0..10), (2, 0..10), (3, 0..10)]);
         assert!(release(&mut schedule, 6).is_empty());
         schedule.answered(1);
         let runs = release(&mut schedule, 7);
-        assert_eq!(
-            (runs.len(), runs[0].stream),
-            (1, 4),
-            "the next stream in turn"
-        );
+        assert_eq!((runs.len(), runs[0].stream), (1, 4), "the next stream in turn");
         assert!(runs[0].events().all(|(_, intended)| intended == at(7)));
     }
 
     #[test]
     fn a_saturating_load_stops_exactly_where_it_is_held_and_counts_the_time() {
-        let plan = LoadPlan {
-            in_flight: 100,
-            ..plan(Pace::Saturate)
-        };
+        let plan = LoadPlan { in_flight: 100, ..plan(Pace::Saturate) };
         let mut schedule = Schedule::new(plan, Worker::ONLY, at(0));
         assert!(release(&mut schedule, 0).is_empty());
         schedule.allow(35);
         let sent: u32 = release(&mut schedule, 10).iter().map(Run::count).sum();
         assert_eq!(sent, 35);
         schedule.allow(20);
-        assert!(
-            release(&mut schedule, 20).is_empty(),
-            "an allowance is never taken back"
-        );
+        assert!(release(&mut schedule, 20).is_empty(), "an allowance is never taken back");
         schedule.allow(36);
         assert_eq!(release(&mut schedule, 110).len(), 1);
         // Held from 0 to 10 before the first allowance took effect, and from 10 to 110 and on.
@@ -442,10 +393,7 @@ mod tests {
 
     #[test]
     fn the_budget_bounds_one_round() {
-        let plan = LoadPlan {
-            in_flight: 100,
-            ..plan(Pace::Backlog { events: 600 })
-        };
+        let plan = LoadPlan { in_flight: 100, ..plan(Pace::Backlog { events: 600 }) };
         let mut schedule = Schedule::new(plan, Worker::ONLY, at(0));
         let mut runs = Vec::new();
         schedule.release(at(0), 25, &mut runs);

@@ -61,9 +61,7 @@ impl Header {
     #[inline]
     pub fn parse(payload: &[u8]) -> Result<Self, Corrupted> {
         let Some((head, rest)) = payload.split_first_chunk::<{ Self::LENGTH }>() else {
-            return Err(Corrupted::TooShort {
-                length: payload.len(),
-            });
+            return Err(Corrupted::TooShort { length: payload.len() });
         };
         if let Some((checksum, filler)) = rest.split_first_chunk::<CHECKSUM_LENGTH>()
             && u32::from_be_bytes(*checksum) != checksum_of(head, filler)
@@ -80,13 +78,10 @@ impl Header {
     /// [`Corrupted`] when the property has another length than [`Self::DETACHED_LENGTH`], or its
     /// checksum over header and payload does not hold.
     pub fn parse_detached(property: &[u8], payload: &[u8]) -> Result<Self, Corrupted> {
-        let (Some((head, checksum)), Self::DETACHED_LENGTH) = (
-            property.split_first_chunk::<{ Self::LENGTH }>(),
-            property.len(),
-        ) else {
-            return Err(Corrupted::TooShort {
-                length: property.len(),
-            });
+        let (Some((head, checksum)), Self::DETACHED_LENGTH) =
+            (property.split_first_chunk::<{ Self::LENGTH }>(), property.len())
+        else {
+            return Err(Corrupted::TooShort { length: property.len() });
         };
         if checksum != checksum_of(head, payload).to_be_bytes() {
             return Err(Corrupted::Checksum);
@@ -194,8 +189,7 @@ impl PayloadWriter {
             .wrapping_mul(2_654_435_761)
             .wrapping_add(usize::from(header.stream) * 97)
             % FILLER_POSITIONS;
-        let Some((checksum, rest)) =
-            payload[Header::LENGTH..].split_first_chunk_mut::<CHECKSUM_LENGTH>()
+        let Some((checksum, rest)) = payload[Header::LENGTH..].split_first_chunk_mut::<CHECKSUM_LENGTH>()
         else {
             let rest = &mut payload[Header::LENGTH..];
             rest.copy_from_slice(&self.filler[position..position + rest.len()]);
@@ -261,18 +255,14 @@ mod tests {
     const SENT: RunTime = RunTime::from_micros(123_456_789);
 
     fn any_header() -> impl Strategy<Value = Header> {
-        (
-            any::<u8>(),
-            any::<u16>(),
-            any::<u32>(),
-            0..=RunTime::LATEST.as_micros(),
-        )
-            .prop_map(|(run, stream, sequence, intended)| Header {
+        (any::<u8>(), any::<u16>(), any::<u32>(), 0..=RunTime::LATEST.as_micros()).prop_map(
+            |(run, stream, sequence, intended)| Header {
                 run,
                 stream,
                 sequence,
                 intended: RunTime::from_micros(intended),
-            })
+            },
+        )
     }
 
     fn payload_of(header: Header, length: usize, seed: u64) -> Vec<u8> {
@@ -341,12 +331,7 @@ mod tests {
 
     #[test]
     fn payloads_from_24_bytes_on_tell_when_they_left() {
-        let header = Header {
-            run: 1,
-            stream: 2,
-            sequence: 3,
-            intended: RunTime::EPOCH,
-        };
+        let header = Header { run: 1, stream: 2, sequence: 3, intended: RunTime::EPOCH };
         assert_eq!(sent_time(&payload_of(header, 23, 0)), None);
         assert_eq!(sent_time(&payload_of(header, 24, 0)), Some(SENT));
         assert_eq!(sent_time(&payload_of(header, 1_000, 0)), Some(SENT));
@@ -354,22 +339,11 @@ mod tests {
 
     #[test]
     fn equal_seeds_fill_equally_and_others_do_not() {
-        let header = Header {
-            run: 1,
-            stream: 2,
-            sequence: 3,
-            intended: RunTime::EPOCH,
-        };
+        let header = Header { run: 1, stream: 2, sequence: 3, intended: RunTime::EPOCH };
         assert_eq!(payload_of(header, 100, 7), payload_of(header, 100, 7));
         assert_ne!(payload_of(header, 100, 7), payload_of(header, 100, 8));
-        let next = Header {
-            sequence: 4,
-            ..header
-        };
-        assert_ne!(
-            payload_of(header, 100, 7)[24..],
-            payload_of(next, 100, 7)[24..]
-        );
+        let next = Header { sequence: 4, ..header };
+        assert_ne!(payload_of(header, 100, 7)[24..], payload_of(next, 100, 7)[24..]);
     }
 
     #[test]

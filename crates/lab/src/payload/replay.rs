@@ -27,10 +27,7 @@ impl Replay {
     /// [`ReplayError`] when the file can't be read, is larger than 256 MiB, holds no
     /// event, or has a line that is not one JSON value.
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
-        let unreadable = |source| ReplayError::Unreadable {
-            path: path.to_owned(),
-            source,
-        };
+        let unreadable = |source| ReplayError::Unreadable { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(unreadable)?;
         // One byte more than allowed tells a file at the limit from one that exceeds it.
         let mut reader = BufReader::new(file.take(MAXIMUM_FILE_BYTES + 1));
@@ -46,9 +43,7 @@ impl Replay {
             }
             read += length as u64;
             if read > MAXIMUM_FILE_BYTES {
-                return Err(ReplayError::TooLarge {
-                    path: path.to_owned(),
-                });
+                return Err(ReplayError::TooLarge { path: path.to_owned() });
             }
             let value = line.trim_ascii();
             if value.is_empty() {
@@ -63,14 +58,9 @@ impl Replay {
             ends.push(u32::try_from(bytes.len()).expect("the file's limit is below 4 GiB"));
         }
         if ends.is_empty() {
-            return Err(ReplayError::Empty {
-                path: path.to_owned(),
-            });
+            return Err(ReplayError::Empty { path: path.to_owned() });
         }
-        Ok(Self {
-            bytes: bytes.into(),
-            ends: ends.into(),
-        })
+        Ok(Self { bytes: bytes.into(), ends: ends.into() })
     }
 
     /// How many events the file holds.
@@ -82,10 +72,7 @@ impl Replay {
     /// Bytes of the longest event.
     #[must_use]
     pub fn longest(&self) -> usize {
-        (0..self.count() as u64)
-            .map(|number| self.payload(number).len())
-            .max()
-            .unwrap_or(0)
+        (0..self.count() as u64).map(|number| self.payload(number).len()).max().unwrap_or(0)
     }
 
     /// The payload of event `number`, which may exceed [`Self::count`]: the file starts again.
@@ -109,9 +96,7 @@ pub enum ReplayError {
         source: io::Error,
     },
     /// The file is larger than the lab keeps in memory.
-    #[error(
-        "{path} is larger than {MAXIMUM_FILE_BYTES} bytes, the most that is replayed from memory"
-    )]
+    #[error("{path} is larger than {MAXIMUM_FILE_BYTES} bytes, the most that is replayed from memory")]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -154,13 +139,8 @@ mod tests {
         assert_eq!(replay.count(), 3);
         assert_eq!(replay.longest(), 9);
         let texts: Vec<_> = (0..5).map(|number| replay.payload(number)).collect();
-        let expected: [&[u8]; 5] = [
-            b"{\"a\" : 1}",
-            b"[1,  2]",
-            "\"é\"".as_bytes(),
-            b"{\"a\" : 1}",
-            b"[1,  2]",
-        ];
+        let expected: [&[u8]; 5] =
+            [b"{\"a\" : 1}", b"[1,  2]", "\"é\"".as_bytes(), b"{\"a\" : 1}", b"[1,  2]"];
         assert_eq!(texts, expected);
     }
 
@@ -169,23 +149,14 @@ mod tests {
         for text in [&b"1\n\n{\n"[..], b"1\n2\n3 4\n", b"1\n2\n\xff\n"] {
             let file = file_with(text);
             let error = Replay::open(file.path()).expect_err("a broken third line");
-            assert!(
-                matches!(error, ReplayError::NotJson { line: 3, .. }),
-                "{error}"
-            );
+            assert!(matches!(error, ReplayError::NotJson { line: 3, .. }), "{error}");
         }
     }
 
     #[test]
     fn a_file_without_events_and_a_missing_one_are_refused() {
         let file = file_with(b"\n \n");
-        assert!(matches!(
-            Replay::open(file.path()),
-            Err(ReplayError::Empty { .. })
-        ));
-        assert!(matches!(
-            Replay::open(Path::new("/nonexistent")),
-            Err(ReplayError::Unreadable { .. })
-        ));
+        assert!(matches!(Replay::open(file.path()), Err(ReplayError::Empty { .. })));
+        assert!(matches!(Replay::open(Path::new("/nonexistent")), Err(ReplayError::Unreadable { .. })));
     }
 }

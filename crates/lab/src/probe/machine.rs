@@ -11,17 +11,11 @@ pub(crate) fn busy_cpu() -> Option<Duration> {
 
 fn busy_in(stat: &str, ticks_per_second: u64) -> Option<Duration> {
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> = all
-        .split_whitespace()
-        .map(str::parse)
-        .collect::<Result<_, _>>()
-        .ok()?;
+    let ticks: Vec<u64> = all.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     // user, nice, system, idle, waiting for devices, interrupts, soft interrupts, stolen; guests are in user and nice.
     let [user, nice, system, _, _, interrupts, soft, stolen] = ticks.get(..8)?.try_into().ok()?;
     let busy = user + nice + system + interrupts + soft + stolen;
-    Some(Duration::from_secs_f64(
-        busy as f64 / ticks_per_second as f64,
-    ))
+    Some(Duration::from_secs_f64(busy as f64 / ticks_per_second as f64))
 }
 
 #[cfg(test)]

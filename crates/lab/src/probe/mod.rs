@@ -105,11 +105,7 @@ impl ProcessSample {
         let stat = process.stat().ok()?;
         let status = process.status().ok()?;
         let ticks = stat.utime + stat.stime;
-        let context_switches = process
-            .tasks()
-            .ok()?
-            .flatten()
-            .filter_map(|task| task.status().ok());
+        let context_switches = process.tasks().ok()?.flatten().filter_map(|task| task.status().ok());
         // Another user's process does not show it.
         let file_calls = process.io().map_or(0, |io| io.syscr + io.syscw);
         Some(Self {
@@ -225,18 +221,12 @@ impl RoleProbe {
         let used = ended.cpu.saturating_sub(began.cpu).as_secs_f64();
         let allowed = limit.cores.unwrap_or(machine_cores as f64);
         // Those of a thread that has ended meanwhile are gone.
-        let context_switches = ended
-            .context_switches
-            .saturating_sub(began.context_switches);
+        let context_switches = ended.context_switches.saturating_sub(began.context_switches);
         let file_calls = ended.file_calls.saturating_sub(began.file_calls);
         (elapsed > 0.0 && allowed > 0.0).then(|| RoleUsage {
             cpu_percent: used / elapsed / allowed * 100.0,
             cpu_seconds: used,
-            memory_peak_bytes: self
-                .last
-                .iter()
-                .map(|sample| sample.memory_peak_bytes)
-                .sum(),
+            memory_peak_bytes: self.last.iter().map(|sample| sample.memory_peak_bytes).sum(),
             memory_average_bytes: u64::try_from(
                 measurement.memory_sum / u128::from(measurement.samples.max(1)),
             )
@@ -284,26 +274,14 @@ mod tests {
     use std::io::Read as _;
 
     fn limit(cores: Option<f64>) -> Limit {
-        Limit {
-            mechanism: LimitMechanism::None,
-            cores,
-            memory_bytes: None,
-            note: None,
-        }
+        Limit { mechanism: LimitMechanism::None, cores, memory_bytes: None, note: None }
     }
 
-    const NO_WORK: Work = Work {
-        events: 0,
-        sockets: None,
-    };
+    const NO_WORK: Work = Work { events: 0, sockets: None };
 
     /// Keeps the CPU busy until this process has used so much of it.
     fn use_cpu(amount: Duration) {
-        let cpu = || {
-            ProcessSample::of(std::process::id())
-                .expect("this process lives")
-                .cpu
-        };
+        let cpu = || ProcessSample::of(std::process::id()).expect("this process lives").cpu;
         let start = cpu();
         while cpu() - start < amount {
             std::hint::black_box((0..100_000_u64).sum::<u64>());
@@ -329,15 +307,11 @@ mod tests {
         use_cpu(Duration::from_millis(50));
         let ended = clock.now();
         probe.end_measurement(ended);
-        let half = probe
-            .usage(&limit(Some(0.5)), 8, &NO_WORK)
-            .expect("a measurement");
+        let half = probe.usage(&limit(Some(0.5)), 8, &NO_WORK).expect("a measurement");
         let elapsed = ended.saturating_since(began).as_secs_f64();
         assert!(half.cpu_seconds >= 0.049, "{}", half.cpu_seconds);
         assert!((half.cpu_percent - half.cpu_seconds / elapsed * 200.0).abs() < 1e-6);
-        let whole = probe
-            .usage(&limit(None), 8, &NO_WORK)
-            .expect("a measurement");
+        let whole = probe.usage(&limit(None), 8, &NO_WORK).expect("a measurement");
         assert!((whole.cpu_percent * 16.0 - half.cpu_percent).abs() < 1e-6);
         assert!(whole.memory_average_bytes > Some(100_000));
     }
@@ -364,8 +338,7 @@ mod tests {
     }
 
     /// Uses about a tenth of a second of CPU, tells so, and waits for the end of its input.
-    const BUSY_THEN_IDLE: &str =
-        "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; read -r end";
+    const BUSY_THEN_IDLE: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; read -r end";
 
     #[test]
     fn a_process_that_has_ended_holds_nothing_and_keeps_what_it_used() {
@@ -398,10 +371,7 @@ mod tests {
         let known = work.per_million(3.0, 50, 10).expect("there were events");
         assert_eq!((known.cpu_seconds, known.context_switches), (1.5, 25.0));
         assert_eq!(known.system_calls, Some(155.0));
-        assert_eq!(
-            (known.bytes_received, known.bytes_sent),
-            (Some(32e6), Some(16e6))
-        );
+        assert_eq!((known.bytes_received, known.bytes_sent), (Some(32e6), Some(16e6)));
         work.sockets = None;
         let foreign = work.per_million(3.0, 50, 10).expect("there were events");
         assert_eq!((foreign.system_calls, foreign.bytes_sent), (None, None));
@@ -425,10 +395,6 @@ mod tests {
         probe.begin_measurement(RunTime::EPOCH);
         assert_eq!(probe.usage(&limit(None), 2, &NO_WORK), None);
         probe.end_measurement(RunTime::EPOCH);
-        assert_eq!(
-            probe.usage(&limit(None), 2, &NO_WORK),
-            None,
-            "no time has passed"
-        );
+        assert_eq!(probe.usage(&limit(None), 2, &NO_WORK), None, "no time has passed");
     }
 }

@@ -103,10 +103,7 @@ mod tests {
         let script = "sh -c 'sleep 100 & echo $!; wait' & echo $!; wait";
         let (mut child, mut output) = shell(script);
         let mut told = [line(&mut output), line(&mut output)].map(|id| id.parse().expect("an id"));
-        let mut found: Vec<i32> = descendants(child.id())
-            .iter()
-            .map(|stat| stat.pid)
-            .collect();
+        let mut found: Vec<i32> = descendants(child.id()).iter().map(|stat| stat.pid).collect();
         told.sort_unstable();
         found.sort_unstable();
         assert_eq!(found, told);

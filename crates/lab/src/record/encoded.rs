@@ -30,13 +30,8 @@ impl EncodedDistribution {
         let mut bytes = Vec::new();
         V2Serializer::new()
             .serialize(&distribution.histogram, &mut bytes)
-            .expect(
-                "a vector takes any number of bytes and a histogram of ours has few enough counts",
-            );
-        Self {
-            histogram: STANDARD.encode(bytes),
-            negative: distribution.negative,
-        }
+            .expect("a vector takes any number of bytes and a histogram of ours has few enough counts");
+        Self { histogram: STANDARD.encode(bytes), negative: distribution.negative }
     }
 
     /// The distribution again.
@@ -54,10 +49,7 @@ impl EncodedDistribution {
             .deserialize(&mut bytes.as_slice())
             .map_err(|error| DecodeError::Histogram(error.to_string()))?;
         histogram.auto(true);
-        Ok(LatencyDistribution {
-            histogram,
-            negative: self.negative,
-        })
+        Ok(LatencyDistribution { histogram, negative: self.negative })
     }
 }
 
@@ -120,10 +112,6 @@ mod tests {
             distribution.record(latency);
         }
         let encoded = EncodedDistribution::of(&distribution);
-        assert!(
-            encoded.histogram.len() < 8_000,
-            "{}",
-            encoded.histogram.len()
-        );
+        assert!(encoded.histogram.len() < 8_000, "{}", encoded.histogram.len());
     }
 }

@@ -82,11 +82,7 @@ impl Recording {
         self.total = EncodedDistribution::of(&total);
         for interval in &other.intervals {
             let second = |interval: &RecordedInterval| interval.start.as_micros() / 1_000_000;
-            match self
-                .intervals
-                .iter_mut()
-                .find(|own| second(own) == second(interval))
-            {
+            match self.intervals.iter_mut().find(|own| second(own) == second(interval)) {
                 None => self.intervals.push(interval.clone()),
                 Some(own) => {
                     let mut latency = own.latency.decode()?;
@@ -152,10 +148,7 @@ impl Recorder {
     #[must_use]
     pub fn finish(mut self, now: RunTime) -> Recording {
         self.close_interval(now);
-        Recording {
-            total: EncodedDistribution::of(&self.total),
-            intervals: self.intervals,
-        }
+        Recording { total: EncodedDistribution::of(&self.total), intervals: self.intervals }
     }
 
     fn close_interval(&mut self, now: RunTime) {
@@ -223,18 +216,10 @@ mod tests {
             recorder.finish(at(offset + 10_000_000))
         };
         let mut merged = record(100, &[5, 6]);
-        merged
-            .merge(&record(300, &[7, 8, 9]))
-            .expect("our own text");
-        assert_eq!(
-            merged.total.decode().expect("our own text").histogram.len(),
-            5
-        );
+        merged.merge(&record(300, &[7, 8, 9])).expect("our own text");
+        assert_eq!(merged.total.decode().expect("our own text").histogram.len(), 5);
         assert_eq!(merged.intervals.len(), 3);
-        assert_eq!(
-            (merged.intervals[0].start, merged.intervals[0].end),
-            (at(100), at(1_000_300))
-        );
+        assert_eq!((merged.intervals[0].start, merged.intervals[0].end), (at(100), at(1_000_300)));
     }
 
     #[test]
@@ -243,15 +228,8 @@ mod tests {
         recorder.record(at(50), at(20));
         recorder.record_many(at(90), at(50), 3);
         recorder.record(at(50), at(60));
-        let total = recorder
-            .finish(at(100))
-            .total
-            .decode()
-            .expect("our own text");
-        assert_eq!(
-            total.negative,
-            Some(NegativeLatencies { count: 4, min: -40 })
-        );
+        let total = recorder.finish(at(100)).total.decode().expect("our own text");
+        assert_eq!(total.negative, Some(NegativeLatencies { count: 4, min: -40 }));
         assert_eq!(total.histogram.len(), 1);
     }
 
@@ -259,11 +237,7 @@ mod tests {
     fn a_latency_of_days_is_kept_whole() {
         let mut recorder = Recorder::starting_at(at(0));
         recorder.record(at(0), RunTime::LATEST);
-        let total = recorder
-            .finish(RunTime::LATEST)
-            .total
-            .decode()
-            .expect("our own text");
+        let total = recorder.finish(RunTime::LATEST).total.decode().expect("our own text");
         assert!(total.histogram.max() >= RunTime::LATEST.as_micros());
     }
 }

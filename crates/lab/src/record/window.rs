@@ -17,10 +17,7 @@ impl Window {
     /// A window that has begun at `begin` and has no end yet.
     #[must_use]
     pub const fn beginning_at(begin: RunTime) -> Self {
-        Self {
-            begin,
-            end: RunTime::LATEST,
-        }
+        Self { begin, end: RunTime::LATEST }
     }
 
     /// What is meant for `end` or later does not belong to it.

@@ -47,20 +47,16 @@ fn of_case(case: &Case) -> Row<'_> {
     Row {
         trial: String::new(),
         status: case.status.name(),
-        rates: [
-            case.offered_per_s,
-            case.received_per_s,
-            case.forwarded_per_s,
-        ]
-        .map(median),
+        rates: [case.offered_per_s, case.received_per_s, case.forwarded_per_s].map(median),
         cpu_percent: median(case.cpu_percent),
         memory_peak_bytes: median(case.memory_peak_bytes),
         latency: case.latency_us.as_ref(),
         delivery: case.delivery.as_ref(),
         forwarded_interval: case.forwarded_per_s.and_then(|rate| rate.interval),
-        sustainable: case.capacity.as_ref().map_or([None; 2], |capacity| {
-            [capacity.highest_passed_per_s, capacity.lowest_failed_per_s]
-        }),
+        sustainable: case
+            .capacity
+            .as_ref()
+            .map_or([None; 2], |capacity| [capacity.highest_passed_per_s, capacity.lowest_failed_per_s]),
         parshall_ratio: case.parshall_ratio.as_ref(),
     }
 }
@@ -69,16 +65,8 @@ fn of_trial<'a>(case: &Case, trial: &'a Trial) -> Row<'a> {
     let usage = trial.roles.get(&case.measured_role);
     Row {
         trial: trial.number.to_string(),
-        status: if trial.interrupted {
-            "interrupted"
-        } else {
-            "completed"
-        },
-        rates: [
-            trial.offered_per_s,
-            trial.received_per_s,
-            trial.forwarded_per_s,
-        ],
+        status: if trial.interrupted { "interrupted" } else { "completed" },
+        rates: [trial.offered_per_s, trial.received_per_s, trial.forwarded_per_s],
         cpu_percent: usage.map(|usage| usage.cpu_percent),
         memory_peak_bytes: usage.map(|usage| usage.memory_peak_bytes as f64),
         latency: trial.latency_us.as_ref(),
@@ -92,9 +80,7 @@ fn of_trial<'a>(case: &Case, trial: &'a Trial) -> Row<'a> {
 fn row(text: &mut String, results: &Results, case: &Case, row: &Row<'_>) {
     let latency = |figure: fn(&LatencySummary) -> Option<f64>| number(row.latency.and_then(figure));
     let delivery = |figure: fn(&Delivery) -> Option<u64>| {
-        row.delivery
-            .and_then(figure)
-            .map_or_else(String::new, |value| value.to_string())
+        row.delivery.and_then(figure).map_or_else(String::new, |value| value.to_string())
     };
     let published = case.published.as_ref();
     let fields = [
@@ -141,9 +127,7 @@ fn row(text: &mut String, results: &Results, case: &Case, row: &Row<'_>) {
 }
 
 fn number(value: Option<f64>) -> String {
-    value.map_or_else(String::new, |value| {
-        ((value * 1_000.0).round() / 1_000.0).to_string()
-    })
+    value.map_or_else(String::new, |value| ((value * 1_000.0).round() / 1_000.0).to_string())
 }
 
 fn quoted(text: &str) -> String {
@@ -185,19 +169,10 @@ mod tests {
     fn the_row_of_a_case_has_its_sweep_its_interval_and_the_ends_of_its_search() {
         let repeated = last_fields(&sample::repeated(), 11);
         assert_eq!(repeated[0], "fan_out");
-        let interval = sample::repeated().cases[0]
-            .forwarded_per_s
-            .unwrap()
-            .interval
-            .unwrap();
+        let interval = sample::repeated().cases[0].forwarded_per_s.unwrap().interval.unwrap();
         assert_eq!(
             repeated[1..5],
-            [
-                number(Some(interval.low)),
-                number(Some(interval.high)),
-                String::new(),
-                String::new()
-            ]
+            [number(Some(interval.low)), number(Some(interval.high)), String::new(), String::new()]
         );
         let searched = sample::searched();
         let capacity = searched.cases[0].capacity.clone().unwrap();
@@ -214,10 +189,7 @@ mod tests {
             forwarded: Some(24.5),
             memory_peak: Some(0.125),
         });
-        assert_eq!(
-            last_fields(&results, 6)[..4],
-            ["sut=parshall", "", "24.5", "0.125"]
-        );
+        assert_eq!(last_fields(&results, 6)[..4], ["sut=parshall", "", "24.5", "0.125"]);
         let text = CsvReport.render(&results).unwrap();
         let of_trial = text.lines().nth(2).unwrap();
         assert!(of_trial.ends_with(",,,,,,"), "{of_trial}");

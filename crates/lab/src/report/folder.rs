@@ -59,21 +59,12 @@ impl ResultsFolder {
     /// # Errors
     /// If the folder can't be created, or is not writable.
     pub fn create(path: &Path) -> Result<Self, FolderError> {
-        create_directories(path).map_err(|source| FolderError::Create {
-            path: path.to_owned(),
-            source,
-        })?;
+        create_directories(path).map_err(|source| FolderError::Create { path: path.to_owned(), source })?;
         let trial = path.join(".writable");
         create_file(&trial)
             .and_then(|_| fs::remove_file(&trial))
-            .map_err(|source| FolderError::Write {
-                path: path.to_owned(),
-                source,
-            })?;
-        Ok(Self {
-            path: path.to_owned(),
-            latency_log: LatencyLog::starting_at(SystemTime::now()),
-        })
+            .map_err(|source| FolderError::Write { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), latency_log: LatencyLog::starting_at(SystemTime::now()) })
     }
 
     /// Where the folder is.
@@ -108,10 +99,7 @@ impl ResultsFolder {
         let path = self.path.join(name);
         let beside = self.path.join(format!(".{name}.new"));
         let written = create_file(&beside)
-            .and_then(|mut file| {
-                file.write_all(content.as_bytes())
-                    .and_then(|()| file.sync_all())
-            })
+            .and_then(|mut file| file.write_all(content.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&beside, &path));
         written.map_err(|source| FolderError::Write { path, source })
     }
@@ -144,9 +132,7 @@ mod tests {
     use super::*;
 
     fn names(path: &Path) -> Vec<String> {
-        let entries = fs::read_dir(path)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name());
+        let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         names
@@ -157,10 +143,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let folder = ResultsFolder::create(&directory.path().join("deep/er")).unwrap();
         folder.write(&sample::complete()).unwrap();
-        assert_eq!(
-            names(folder.path()),
-            ["latency.hlog", "report.html", "results.csv", "results.json"]
-        );
+        assert_eq!(names(folder.path()), ["latency.hlog", "report.html", "results.csv", "results.json"]);
         assert!(folder.report_path().is_file());
     }
 
@@ -205,14 +188,8 @@ mod tests {
         let before = fs::read(directory.path().join("results.json")).unwrap();
         fs::create_dir(directory.path().join(".results.json.new")).unwrap();
         let error = folder.write(&sample::interrupted()).unwrap_err();
-        assert!(
-            error.to_string().contains("results.json can't be written"),
-            "{error}"
-        );
-        assert_eq!(
-            fs::read(directory.path().join("results.json")).unwrap(),
-            before
-        );
+        assert!(error.to_string().contains("results.json can't be written"), "{error}");
+        assert_eq!(fs::read(directory.path().join("results.json")).unwrap(), before);
     }
 
     #[test]
@@ -221,9 +198,6 @@ mod tests {
         let path = directory.path().join("taken");
         fs::write(&path, "").unwrap();
         let error = ResultsFolder::create(&path).unwrap_err();
-        assert!(
-            error.to_string().contains("taken can't be created"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("taken can't be created"), "{error}");
     }
 }

@@ -21,20 +21,14 @@ mod tests {
     use super::*;
 
     fn schema() -> jsonschema::Validator {
-        let schema = include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../schema/results.schema.json"
-        ));
+        let schema = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/results.schema.json"));
         let schema = serde_json::from_str(schema).unwrap();
         jsonschema::draft202012::meta::validate(&schema).unwrap();
         jsonschema::draft202012::new(&schema).unwrap()
     }
 
     fn errors(results: &serde_json::Value) -> Vec<String> {
-        schema()
-            .iter_errors(results)
-            .map(|error| format!("{}: {error}", error.instance_path()))
-            .collect()
+        schema().iter_errors(results).map(|error| format!("{}: {error}", error.instance_path())).collect()
     }
 
     #[test]
@@ -48,8 +42,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_as_it_was() {
         for results in sample::all() {
-            let read: Results =
-                serde_json::from_str(&JsonReport.render(&results).unwrap()).unwrap();
+            let read: Results = serde_json::from_str(&JsonReport.render(&results).unwrap()).unwrap();
             assert_eq!(read, results);
         }
     }

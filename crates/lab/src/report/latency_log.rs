@@ -26,10 +26,7 @@ struct Line {
 impl LatencyLog {
     /// A log without lines of a run that began at `started`.
     pub(super) fn starting_at(started: SystemTime) -> Self {
-        Self {
-            started,
-            lines: Vec::new(),
-        }
+        Self { started, lines: Vec::new() }
     }
 
     /// Adds the intervals of a trial; if it has none, all of its latencies as one interval.
@@ -38,11 +35,7 @@ impl LatencyLog {
         let seconds = |value: f64| Duration::try_from_secs_f64(value).unwrap_or_default();
         let trial_start = seconds(trial.started_s.unwrap_or(0.0));
         let tag = tag(&format!("{case}/{}", trial.number));
-        let line = |interval| Line {
-            tag: tag.clone(),
-            trial_start,
-            interval,
-        };
+        let line = |interval| Line { tag: tag.clone(), trial_start, interval };
         let distributions = &record.distributions;
         if distributions.intervals.is_empty() && !distributions.latency.histogram.is_empty() {
             self.lines.push(line(IntervalDistribution {
@@ -51,8 +44,7 @@ impl LatencyLog {
                 latency: distributions.latency.clone(),
             }));
         }
-        self.lines
-            .extend(distributions.intervals.iter().cloned().map(line));
+        self.lines.extend(distributions.intervals.iter().cloned().map(line));
     }
 
     /// The text of the file.
@@ -60,9 +52,7 @@ impl LatencyLog {
         let mut bytes = Vec::new();
         let mut serializer = V2Serializer::new();
         let mut log = IntervalLogWriterBuilder::new()
-            .add_comment(
-                "[Latencies of Parshall, end to end, in microseconds; tags are case/trial]",
-            )
+            .add_comment("[Latencies of Parshall, end to end, in microseconds; tags are case/trial]")
             .with_start_time(self.started)
             .with_base_time(self.started)
             .begin_log_with(&mut bytes, &mut serializer)
@@ -71,9 +61,7 @@ impl LatencyLog {
             let start = line.trial_start + line.interval.start;
             let histogram = &line.interval.latency.histogram;
             log.write_histogram(histogram, start, line.interval.length, Tag::new(&line.tag))
-                .expect(
-                    "writing to a Vec cannot fail, and a histogram of u64 always has a serial form",
-                );
+                .expect("writing to a Vec cannot fail, and a histogram of u64 always has a serial form");
         }
         String::from_utf8(bytes).expect("the log format is text: numbers, tags and base64")
     }
@@ -97,9 +85,7 @@ mod tests {
 
     fn latencies(values: impl IntoIterator<Item = i64>) -> LatencyDistribution {
         let mut distribution = LatencyDistribution::new();
-        values
-            .into_iter()
-            .for_each(|value| distribution.record(value));
+        values.into_iter().for_each(|value| distribution.record(value));
         distribution
     }
 
@@ -116,9 +102,7 @@ mod tests {
                 (
                     interval.tag().unwrap().as_str().to_owned(),
                     interval.start_timestamp().as_secs_f64(),
-                    Deserializer::new()
-                        .deserialize(&mut bytes.as_slice())
-                        .unwrap(),
+                    Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap(),
                 )
             })
             .collect()
@@ -133,39 +117,22 @@ mod tests {
         };
         let distributions = Distributions {
             latency: latencies(1..=5),
-            intervals: vec![
-                interval(0, latencies([1, 2])),
-                interval(1, latencies([3, 4, 5])),
-            ],
+            intervals: vec![interval(0, latencies([1, 2])), interval(1, latencies([3, 4, 5]))],
             ..Distributions::default()
         };
-        let trial = Trial {
-            number: 2,
-            started_s: Some(90.5),
-            duration_s: 2.0,
-            ..Trial::default()
-        };
+        let trial = Trial { number: 2, started_s: Some(90.5), duration_s: 2.0, ..Trial::default() };
         let mut log = LatencyLog::starting_at(SystemTime::UNIX_EPOCH);
-        log.add(
-            "payload=1 KiB, key",
-            &TrialRecord::new(trial, distributions),
-        );
+        log.add("payload=1 KiB, key", &TrialRecord::new(trial, distributions));
         let read = read(&log);
         assert_eq!(read.len(), 2);
         assert_eq!(read[1].0, "payload=1_KiB__key/2");
         assert_eq!(read[1].1, 91.5);
-        assert_eq!(
-            (read[0].2.len(), read[1].2.len(), read[1].2.max()),
-            (2, 3, 5)
-        );
+        assert_eq!((read[0].2.len(), read[1].2.len(), read[1].2.max()), (2, 3, 5));
     }
 
     #[test]
     fn a_trial_without_intervals_is_one_interval() {
-        let distributions = Distributions {
-            latency: latencies(1..=9),
-            ..Distributions::default()
-        };
+        let distributions = Distributions { latency: latencies(1..=9), ..Distributions::default() };
         let mut log = LatencyLog::starting_at(SystemTime::UNIX_EPOCH);
         log.add("only", &TrialRecord::new(Trial::default(), distributions));
         assert_eq!(read(&log)[0].2.len(), 9);

@@ -22,12 +22,7 @@ impl Report for MarkdownReport {
 
 fn write(text: &mut String, results: &Results) -> std::fmt::Result {
     let verdict = Verdict::on(results);
-    writeln!(
-        text,
-        "**{}: {}**",
-        escaped(&results.scenario),
-        escaped(&verdict.headline)
-    )?;
+    writeln!(text, "**{}: {}**", escaped(&results.scenario), escaped(&verdict.headline))?;
     if let Some(delivery) = &verdict.delivery {
         writeln!(text, "{delivery}")?;
     }
@@ -47,11 +42,7 @@ fn write(text: &mut String, results: &Results) -> std::fmt::Result {
         if index == 0 {
             writeln!(text)?;
         }
-        let hint = remark
-            .hint
-            .as_deref()
-            .map(|hint| format!(" ({hint})"))
-            .unwrap_or_default();
+        let hint = remark.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
         let line = format!("{}: {}{hint}", remark.place, remark.message);
         writeln!(text, "- **{}** {}", remark.severity.name(), escaped(&line))?;
     }
@@ -69,16 +60,8 @@ fn write_search(text: &mut String, case: &str, capacity: &Capacity) -> std::fmt:
     writeln!(text, "|---:|---|{}---|", "---:|".repeat(HEADINGS.len() - 2))?;
     for row in rows(capacity) {
         let verdict = [row.verdict.to_owned(), row.reason];
-        let verdict: Vec<_> = verdict
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect();
-        writeln!(
-            text,
-            "| {} | {} |",
-            row.cells.join(" | "),
-            escaped(&verdict.join(": "))
-        )?;
+        let verdict: Vec<_> = verdict.into_iter().filter(|part| !part.is_empty()).collect();
+        writeln!(text, "| {} | {} |", row.cells.join(" | "), escaped(&verdict.join(": ")))?;
     }
     Ok(())
 }
@@ -95,20 +78,12 @@ fn write_table(text: &mut String, results: &Results) -> std::fmt::Result {
             writeln!(text, "| case | {} |", titles.join(" | "))?;
             writeln!(text, "|---|{}", "---:|".repeat(columns.len()))?;
         }
-        let cells: Vec<String> = columns
-            .iter()
-            .map(|column| cell(&column.cells[index]))
-            .collect();
+        let cells: Vec<String> = columns.iter().map(|column| cell(&column.cells[index])).collect();
         let status = match case.status {
             Status::Passed => String::new(),
             other => format!(" ({})", other.name()),
         };
-        writeln!(
-            text,
-            "| {}{status} | {} |",
-            escaped(&case.name),
-            cells.join(" | ")
-        )?;
+        writeln!(text, "| {}{status} | {} |", escaped(&case.name), cells.join(" | "))?;
     }
     Ok(())
 }
@@ -117,11 +92,7 @@ fn cell(cell: &Cell) -> String {
     let spread = cell.spread.iter().map(|spread| format!(" [{spread}]"));
     let interval = cell.interval.iter().map(|range| format!(" ({range})"));
     let spread: String = spread.chain(interval).collect();
-    if cell.alarming {
-        format!("**{}**{spread}", cell.value)
-    } else {
-        format!("{}{spread}", cell.value)
-    }
+    if cell.alarming { format!("**{}**{spread}", cell.value) } else { format!("{}{spread}", cell.value) }
 }
 
 /// Names come from users: what Markdown or HTML would take as markup is taken literally.
@@ -162,10 +133,7 @@ mod tests {
         let text = MarkdownReport.render(&sample::repeated()).unwrap();
         let row = text.lines().find(|line| line.starts_with("| fan_out=1 |"));
         assert!(row.unwrap().contains("] ("), "{text}");
-        assert!(
-            text.contains("The true median is in its interval"),
-            "{text}"
-        );
+        assert!(text.contains("The true median is in its interval"), "{text}");
     }
 
     #[test]

@@ -8,25 +8,16 @@ use units::ByteSize;
 
 use crate::results::{
     BatchCounts, Capacity, Case, CasePlan, CheckpointCounts, ClosingCounts, Conclusion, Delivery,
-    Distributions, Environment, Finding, FindingKind, GainCounts, GeneratorHealth, HubCounters,
-    Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism, LossCounts,
-    OpeningCounts, OrderExpectation, OwnershipActivity, PerMillionEvents, Probe, ProbeOutcome,
-    ProbePurpose, Published, RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts,
-    Severity, Size, Stage, Trial, TrialRecord, WaitingTimes, WholeTrial,
+    Distributions, Environment, Finding, FindingKind, GainCounts, GeneratorHealth, HubCounters, Interval,
+    IntervalDistribution, LatencyDistribution, Limit, LimitMechanism, LossCounts, OpeningCounts,
+    OrderExpectation, OwnershipActivity, PerMillionEvents, Probe, ProbeOutcome, ProbePurpose, Published,
+    RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts, Severity, Size, Stage, Trial,
+    TrialRecord, WaitingTimes, WholeTrial,
 };
 
 /// One of each kind.
 pub(crate) fn all() -> [Results; 8] {
-    [
-        complete(),
-        quick(),
-        failed(),
-        interrupted(),
-        begun(),
-        repeated(),
-        skipping(),
-        searched(),
-    ]
+    [complete(), quick(), failed(), interrupted(), begun(), repeated(), skipping(), searched()]
 }
 
 /// A full run of trials enough for intervals.
@@ -49,10 +40,7 @@ pub(crate) fn skipping() -> Results {
         let plan = &plan;
         results.put(match index {
             0 | 1 => Case::from_trials(plan, &[record(index, 1)]),
-            _ => Case::skipped(
-                plan,
-                "the relay is to have 4 cores and this machine has 2 cores",
-            ),
+            _ => Case::skipped(plan, "the relay is to have 4 cores and this machine has 2 cores"),
         });
     }
     results
@@ -78,10 +66,7 @@ pub(crate) fn searched() -> Results {
             "" => ProbeOutcome::Passed,
             _ => ProbeOutcome::Failed,
         }),
-        reasons: [reason.to_owned()]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect(),
+        reasons: [reason.to_owned()].into_iter().filter(|text| !text.is_empty()).collect(),
     };
     let late = "p99 was 1.20 s, above 100 ms; the lag grew by 7,312 events/s (at least 7,100)";
     let mut capacity = Capacity {
@@ -200,10 +185,7 @@ pub(crate) fn begun() -> Results {
     };
     let names = plans(1).into_iter().map(|plan| plan.name).collect();
     let description = "A relay fans events of one hub out to the partitions of another.";
-    Results {
-        description: Some(description.to_owned()),
-        ..Results::new("fan-out", environment, names)
-    }
+    Results { description: Some(description.to_owned()), ..Results::new("fan-out", environment, names) }
 }
 
 /// Fan-out, events per second of a good trial, and the published figures beside them.
@@ -329,46 +311,17 @@ fn activity(events: u64, number: u32) -> RelayActivity {
     RelayActivity {
         instances: 1,
         watched_us: u64::from(SECONDS) * 1_000_000,
-        batches: BatchCounts {
-            received: batches + failed,
-            completed: batches,
-            failed,
-        },
-        sends: SendCounts {
-            made: batches * 32,
-            failed_on_purpose: failed,
-            ..SendCounts::default()
-        },
-        checkpoints: CheckpointCounts {
-            written: batches / 3,
-            failed: 2,
-            refused: 1,
-        },
-        opened: OpeningCounts {
-            start: 0,
-            rest: failed,
-            claim: 3,
-        },
-        closed: ClosingCounts {
-            batch: failed,
-            loss: 1,
-            ..ClosingCounts::default()
-        },
+        batches: BatchCounts { received: batches + failed, completed: batches, failed },
+        sends: SendCounts { made: batches * 32, failed_on_purpose: failed, ..SendCounts::default() },
+        checkpoints: CheckpointCounts { written: batches / 3, failed: 2, refused: 1 },
+        opened: OpeningCounts { start: 0, rest: failed, claim: 3 },
+        closed: ClosingCounts { batch: failed, loss: 1, ..ClosingCounts::default() },
         ownership: Some(OwnershipActivity {
             renew_us: 10_000_000,
             expire_us: 60_000_000,
-            rounds: RoundCounts {
-                completed: 1,
-                ..RoundCounts::default()
-            },
-            gained: GainCounts {
-                stolen: 3,
-                ..GainCounts::default()
-            },
-            lost: LossCounts {
-                taken: 1,
-                expired: 0,
-            },
+            rounds: RoundCounts { completed: 1, ..RoundCounts::default() },
+            gained: GainCounts { stolen: 3, ..GainCounts::default() },
+            lost: LossCounts { taken: 1, expired: 0 },
         }),
         waiting_us: WaitingTimes {
             source: 310_000,
@@ -404,11 +357,7 @@ fn roles(number: u32) -> BTreeMap<Role, RoleUsage> {
             bytes_sent: Some(52_800_000.0),
         }),
         limit: Some(Limit {
-            mechanism: if cores.is_some() {
-                LimitMechanism::CgroupV2
-            } else {
-                LimitMechanism::None
-            },
+            mechanism: if cores.is_some() { LimitMechanism::CgroupV2 } else { LimitMechanism::None },
             cores,
             memory_bytes: cores.map(|_| 1_073_741_824),
             note: None,
@@ -417,10 +366,7 @@ fn roles(number: u32) -> BTreeMap<Role, RoleUsage> {
     BTreeMap::from([
         (Role::Load, usage(3.0, 22_000_000, None)),
         (Role::Hub, usage(61.5, 401_000_000, None)),
-        (
-            Role::Relay,
-            usage(97.0 + f64::from(number) * 0.3, 43_100_000, Some(1.0)),
-        ),
+        (Role::Relay, usage(97.0 + f64::from(number) * 0.3, 43_100_000, Some(1.0))),
         (Role::Sink, usage(18.2, 31_000_000, None)),
     ])
 }

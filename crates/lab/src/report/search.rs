@@ -4,17 +4,8 @@ use crate::figure;
 use crate::results::{Capacity, ProbeOutcome};
 
 /// The headings above [`rows`].
-pub(super) const HEADINGS: [&str; 9] = [
-    "probe",
-    "for",
-    "rate/s",
-    "achieved/s",
-    "p50",
-    "p99",
-    "lag growth/s",
-    "throttled",
-    "lost",
-];
+pub(super) const HEADINGS: [&str; 9] =
+    ["probe", "for", "rate/s", "achieved/s", "p50", "p99", "lag growth/s", "throttled", "lost"];
 
 /// One probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +48,5 @@ pub(super) fn rows(capacity: &Capacity) -> Vec<ProbeRow> {
 /// A lag may shrink as well.
 fn signed(growth: f64) -> String {
     let size = figure::rate(growth.abs());
-    if growth < 0.0 && size != "0.0" {
-        format!("−{size}")
-    } else {
-        size
-    }
+    if growth < 0.0 && size != "0.0" { format!("−{size}") } else { size }
 }

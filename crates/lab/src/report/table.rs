@@ -32,8 +32,7 @@ pub enum Colour {
 impl Report for TableReport {
     fn render(&self, results: &Results) -> Result<String, ReportError> {
         let mut text = String::new();
-        self.write(&mut text, results)
-            .expect("writing to a String cannot fail");
+        self.write(&mut text, results).expect("writing to a String cannot fail");
         Ok(text)
     }
 }
@@ -76,10 +75,7 @@ impl TableReport {
         let headline = format!("{mark} {}: {}", results.scenario, verdict.headline);
         writeln!(text, "{}", self.paint(&single_line(&headline), emphasis))?;
         for line in verdict.delivery.iter().chain(&verdict.missing) {
-            for line in wrapped(
-                &single_line(line),
-                self.width.map(|width| width.saturating_sub(2)),
-            ) {
+            for line in wrapped(&single_line(line), self.width.map(|width| width.saturating_sub(2))) {
                 writeln!(text, "  {line}")?;
             }
         }
@@ -111,11 +107,7 @@ impl TableReport {
             if index > 0 {
                 writeln!(text)?;
             }
-            writeln!(
-                text,
-                "{}",
-                self.paint(&single_line(&case.name), Emphasis::Strong)
-            )?;
+            writeln!(text, "{}", self.paint(&single_line(&case.name), Emphasis::Strong))?;
             for (column, title) in columns.iter().zip(&titles) {
                 let cell = &column.cells[index];
                 if cell.value.is_empty() {
@@ -152,9 +144,7 @@ impl TableReport {
         let is_wide = self.width.is_none_or(|width| total <= width);
         let aligned = |cells: &[String]| {
             let cells = cells.iter().zip(&widths);
-            let cells: Vec<_> = cells
-                .map(|(cell, width)| format!("{cell:>width$}"))
-                .collect();
+            let cells: Vec<_> = cells.map(|(cell, width)| format!("{cell:>width$}")).collect();
             cells.join(GAP)
         };
         if is_wide {
@@ -162,11 +152,7 @@ impl TableReport {
             writeln!(text, "{}", self.paint(&heading, Emphasis::Strong))?;
         }
         for row in &rows {
-            let emphasis = if row.alarming {
-                Emphasis::Bad
-            } else {
-                Emphasis::None
-            };
+            let emphasis = if row.alarming { Emphasis::Bad } else { Emphasis::None };
             if is_wide {
                 let verdict = self.paint(row.verdict, emphasis);
                 writeln!(text, "{}{GAP}{verdict}", aligned(&row.cells))?;
@@ -184,10 +170,7 @@ impl TableReport {
             }
             let room = self.width.map(|width| width.saturating_sub(INDENT));
             let reason = single_line(&row.reason);
-            for line in wrapped(&reason, room)
-                .iter()
-                .filter(|line| !line.is_empty())
-            {
+            for line in wrapped(&reason, room).iter().filter(|line| !line.is_empty()) {
                 writeln!(text, "{:INDENT$}{}", "", self.paint(line, Emphasis::Faint))?;
             }
         }
@@ -206,15 +189,9 @@ impl TableReport {
             };
             let label = format!("{:>7}", remark.severity.name());
             let line = single_line(&format!("{}: {}", remark.place, remark.message));
-            let hint = remark
-                .hint
-                .iter()
-                .map(|hint| format!("→ {}", single_line(hint)));
+            let hint = remark.hint.iter().map(|hint| format!("→ {}", single_line(hint)));
             let room = self.width.map(|width| width.saturating_sub(INDENT));
-            let lines = [line]
-                .into_iter()
-                .chain(hint)
-                .flat_map(|line| wrapped(&line, room));
+            let lines = [line].into_iter().chain(hint).flat_map(|line| wrapped(&line, room));
             for (number, line) in lines.enumerate() {
                 match number {
                     0 => writeln!(text, "{}  {line}", self.paint(&label, emphasis))?,
@@ -275,11 +252,7 @@ impl Grid {
         let begins = table_begins(results);
         for (index, case) in results.cases.iter().enumerate() {
             if index > 0 && begins[index] {
-                lines.push(Self::line(
-                    String::new(),
-                    columns.iter().map(|_| String::new()),
-                    Emphasis::None,
-                ));
+                lines.push(Self::line(String::new(), columns.iter().map(|_| String::new()), Emphasis::None));
             }
             let cells = columns.iter().map(|column| &column.cells[index]);
             let mut values = Self::line(
@@ -291,15 +264,11 @@ impl Grid {
                 shown.emphasis = emphasis_of(cell);
             }
             if !case.passed {
-                values[0]
-                    .text
-                    .push_str(&format!(" ({})", case.status.name()));
+                values[0].text.push_str(&format!(" ({})", case.status.name()));
             }
             lines.push(values);
             if cells.clone().any(|cell| cell.spread.is_some()) {
-                let spreads = cells
-                    .clone()
-                    .map(|cell| cell.spread.clone().unwrap_or_default());
+                let spreads = cells.clone().map(|cell| cell.spread.clone().unwrap_or_default());
                 lines.push(Self::line(String::new(), spreads, Emphasis::Faint));
             }
             if cells.clone().any(|cell| cell.interval.is_some()) {
@@ -311,27 +280,13 @@ impl Grid {
             }
         }
         let widths = (0..=columns.len())
-            .map(|index| {
-                lines
-                    .iter()
-                    .map(|line| length(&line[index].text))
-                    .max()
-                    .unwrap_or(0)
-            })
+            .map(|index| lines.iter().map(|line| length(&line[index].text)).max().unwrap_or(0))
             .collect();
         Self { lines, widths }
     }
 
-    fn line(
-        first: String,
-        rest: impl Iterator<Item = String>,
-        emphasis: Emphasis,
-    ) -> Vec<GridCell> {
-        [first]
-            .into_iter()
-            .chain(rest)
-            .map(|text| GridCell { text, emphasis })
-            .collect()
+    fn line(first: String, rest: impl Iterator<Item = String>, emphasis: Emphasis) -> Vec<GridCell> {
+        [first].into_iter().chain(rest).map(|text| GridCell { text, emphasis }).collect()
     }
 
     fn width(&self) -> usize {
@@ -340,11 +295,7 @@ impl Grid {
 }
 
 fn emphasis_of(cell: &Cell) -> Emphasis {
-    if cell.alarming {
-        Emphasis::Bad
-    } else {
-        Emphasis::None
-    }
+    if cell.alarming { Emphasis::Bad } else { Emphasis::None }
 }
 
 /// Characters; all that the lab itself prints are one column wide.
@@ -354,15 +305,7 @@ fn length(text: &str) -> usize {
 
 /// Names come from users: a line feed or an escape sequence in one must not rearrange the terminal.
 fn single_line(text: &str) -> String {
-    text.chars()
-        .map(|character| {
-            if character.is_control() {
-                ' '
-            } else {
-                character
-            }
-        })
-        .collect()
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// Breaks a text at spaces; a word longer than the width keeps its length.
@@ -395,12 +338,7 @@ mod tests {
     use super::*;
 
     fn render(results: &Results, width: Option<usize>) -> String {
-        TableReport {
-            width,
-            colour: Colour::Never,
-        }
-        .render(results)
-        .unwrap()
+        TableReport { width, colour: Colour::Never }.render(results).unwrap()
     }
 
     #[test]
@@ -456,10 +394,7 @@ mod tests {
 
     #[test]
     fn colours_appear_only_if_told_and_change_no_character() {
-        let coloured = TableReport {
-            width: None,
-            colour: Colour::Always,
-        };
+        let coloured = TableReport { width: None, colour: Colour::Always };
         let coloured = coloured.render(&sample::failed()).unwrap();
         let plain = render(&sample::failed(), None);
         assert!(!plain.contains('\u{1b}'));
@@ -470,12 +405,7 @@ mod tests {
             rest = after.split_once('m').unwrap().1;
         }
         stripped.push_str(rest);
-        let trimmed = |text: &str| {
-            text.lines()
-                .map(str::trim_end)
-                .collect::<Vec<_>>()
-                .join("\n")
-        };
+        let trimmed = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
         assert_eq!(trimmed(&stripped), trimmed(&plain));
     }
 

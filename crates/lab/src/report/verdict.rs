@@ -2,8 +2,7 @@
 
 use crate::figure::{bytes, count, counted};
 use crate::results::{
-    Carried, Case, Delivery, Finding, FindingKind, Limit, LimitMechanism, Results, Role, Severity,
-    Status,
+    Carried, Case, Delivery, Finding, FindingKind, Limit, LimitMechanism, Results, Role, Severity, Status,
 };
 use crate::statistics::{CONFIDENCE, trials_for_median_interval};
 
@@ -25,24 +24,12 @@ impl Verdict {
         let cases = &results.cases;
         let planned = cases.len() + results.missing.len();
         let passed = cases.iter().filter(|case| case.passed).count();
-        let others = [
-            Status::Failed,
-            Status::Invalid,
-            Status::Incomplete,
-            Status::Skipped,
-        ]
-        .map(|status| {
+        let others = [Status::Failed, Status::Invalid, Status::Incomplete, Status::Skipped].map(|status| {
             let affected = cases.iter().filter(|case| case.status == status).count();
             (affected > 0).then(|| format!("{affected} {}", status.name()))
         });
-        let headline = [format!(
-            "{passed} of {} passed",
-            counted(planned as u64, "case", "cases")
-        )];
-        let headline: Vec<String> = headline
-            .into_iter()
-            .chain(others.into_iter().flatten())
-            .collect();
+        let headline = [format!("{passed} of {} passed", counted(planned as u64, "case", "cases"))];
+        let headline: Vec<String> = headline.into_iter().chain(others.into_iter().flatten()).collect();
         Self {
             status: overall(results),
             headline: headline.join(", "),
@@ -83,12 +70,8 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
             class && places.iter().any(|place| std::ptr::eq(place.case, case))
         });
         if let Some((_, places)) = same_of_case {
-            let place = places
-                .iter_mut()
-                .find(|place| std::ptr::eq(place.case, case));
-            place
-                .into_iter()
-                .for_each(|place| place.trials.extend(&trials));
+            let place = places.iter_mut().find(|place| std::ptr::eq(place.case, case));
+            place.into_iter().for_each(|place| place.trials.extend(&trials));
             continue;
         }
         let place = Place { case, trials };
@@ -97,12 +80,7 @@ pub(super) fn remarks(results: &Results) -> Vec<Remark> {
                 return true;
             }
             (first.severity, first.kind, &first.message, &first.hint)
-                == (
-                    finding.severity,
-                    finding.kind,
-                    &finding.message,
-                    &finding.hint,
-                )
+                == (finding.severity, finding.kind, &finding.message, &finding.hint)
         };
         match told.iter_mut().find(|(first, _)| alike(first)) {
             Some((_, places)) => places.push(place),
@@ -164,40 +142,21 @@ fn place_names(results: &Results, places: &[Place<'_>]) -> String {
 }
 
 fn by_severity(results: &Results) -> impl Iterator<Item = (&Case, &Finding)> {
-    const ORDER: [Severity; 4] = [
-        Severity::Failure,
-        Severity::Invalid,
-        Severity::Warning,
-        Severity::Note,
-    ];
+    const ORDER: [Severity; 4] = [Severity::Failure, Severity::Invalid, Severity::Warning, Severity::Note];
     ORDER.into_iter().flat_map(|severity| {
-        let all = results
-            .cases
-            .iter()
-            .flat_map(|case| case.findings.iter().map(move |finding| (case, finding)));
+        let all =
+            results.cases.iter().flat_map(|case| case.findings.iter().map(move |finding| (case, finding)));
         all.filter(move |(_, finding)| finding.severity == severity)
     })
 }
 
 /// How the figures of a run were taken, in one line.
 pub(super) fn basis(results: &Results) -> Option<String> {
-    let trials = results
-        .cases
-        .iter()
-        .map(|case| case.completed_trials().count())
-        .max()?;
-    let lengths = results
-        .cases
-        .iter()
-        .flat_map(|case| case.completed_trials());
+    let trials = results.cases.iter().map(|case| case.completed_trials().count()).max()?;
+    let lengths = results.cases.iter().flat_map(|case| case.completed_trials());
     let length = lengths.map(|trial| trial.duration_s).reduce(f64::max)?;
-    let summaries = results
-        .cases
-        .iter()
-        .flat_map(|case| [case.received_per_s, case.forwarded_per_s]);
-    let interval = summaries
-        .filter_map(|summary| Some(summary?.interval?.confidence))
-        .reduce(f64::min);
+    let summaries = results.cases.iter().flat_map(|case| [case.received_per_s, case.forwarded_per_s]);
+    let interval = summaries.filter_map(|summary| Some(summary?.interval?.confidence)).reduce(f64::min);
     Some(match trials {
         1 => format!("One trial of {length:.0} s per case; no spread can be told from one."),
         _ => format!(
@@ -207,10 +166,8 @@ pub(super) fn basis(results: &Results) -> Option<String> {
                 None => "min–max below",
             },
             match interval {
-                Some(confidence) => format!(
-                    " The true median is in its interval with {:.0} %.",
-                    confidence * 100.0
-                ),
+                Some(confidence) =>
+                    format!(" The true median is in its interval with {:.0} %.", confidence * 100.0),
                 None => format!(
                     " An interval of the median takes {} trials.",
                     trials_for_median_interval(CONFIDENCE)
@@ -232,11 +189,7 @@ pub(super) fn provenance(results: &Results) -> Vec<String> {
         environment.version,
         environment.target
     );
-    basis(results)
-        .into_iter()
-        .chain([machine])
-        .chain(limits(results))
-        .collect()
+    basis(results).into_iter().chain([machine]).chain(limits(results)).collect()
 }
 
 /// The limits of all roles that had one, with every limit that a role had in any case.
@@ -244,10 +197,7 @@ fn limits(results: &Results) -> Option<String> {
     let mut told: Vec<String> = Vec::new();
     for trial in results.cases.iter().flat_map(|case| &case.trials) {
         for (role, usage) in &trial.roles {
-            let limit = usage
-                .limit
-                .as_ref()
-                .and_then(|limit| limit_text(*role, limit));
+            let limit = usage.limit.as_ref().and_then(|limit| limit_text(*role, limit));
             told.extend(limit.filter(|limit| !told.contains(limit)));
         }
     }
@@ -255,13 +205,8 @@ fn limits(results: &Results) -> Option<String> {
 }
 
 fn limit_text(role: Role, limit: &Limit) -> Option<String> {
-    let cores = limit.cores.map(|cores| {
-        if cores == 1.0 {
-            "1 core".to_owned()
-        } else {
-            format!("{cores} cores")
-        }
-    });
+    let cores =
+        limit.cores.map(|cores| if cores == 1.0 { "1 core".to_owned() } else { format!("{cores} cores") });
     let memory = limit.memory_bytes.map(|memory| bytes(memory as f64));
     let bounds: Vec<String> = cores.into_iter().chain(memory).collect();
     (!bounds.is_empty()).then(|| match limit.mechanism {
@@ -297,11 +242,7 @@ fn delivery_line(delivery: &Delivery, carried: Carried) -> String {
         ("redelivered", delivery.redelivered),
     ];
     for (name, value) in rare {
-        parts.extend(
-            value
-                .filter(|value| *value > 0)
-                .map(|value| format!("{} {name}", count(value))),
-        );
+        parts.extend(value.filter(|value| *value > 0).map(|value| format!("{} {name}", count(value))));
     }
     let (sent, things) = (count(delivery.sent), carried.many());
     format!("{} of {sent} {things}", parts.join(", "))
@@ -320,15 +261,8 @@ fn missing(results: &Results) -> Option<String> {
         ));
     }
     for case in results.cases.iter().filter(|case| !case.is_complete()) {
-        let (done, planned) = (
-            case.completed_trials().count(),
-            u64::from(case.planned_trials),
-        );
-        parts.push(format!(
-            "{} has {done} of {}",
-            case.name,
-            counted(planned, "trial", "trials")
-        ));
+        let (done, planned) = (case.completed_trials().count(), u64::from(case.planned_trials));
+        parts.push(format!("{} has {done} of {}", case.name, counted(planned, "trial", "trials")));
     }
     Some(format!("The run is not complete: {}", parts.join("; ")))
 }

@@ -320,22 +320,15 @@ impl RelayActivity {
             whole_trial: sum.whole_trial.plus(other.whole_trial),
             sizes: BTreeMap::new(),
         })
-        .map(|sum| Self {
-            sizes: BTreeMap::new(),
-            ..sum
-        })
+        .map(|sum| Self { sizes: BTreeMap::new(), ..sum })
     }
 
     /// The same with the figures of these distributions.
     #[must_use]
     pub fn with_sizes(self, sizes: &BTreeMap<Size, LatencyDistribution>) -> Self {
-        let sizes = sizes
-            .iter()
-            .filter_map(|(size, distribution)| Some((*size, SizeSummary::of(distribution)?)));
-        Self {
-            sizes: sizes.collect(),
-            ..self
-        }
+        let sizes =
+            sizes.iter().filter_map(|(size, distribution)| Some((*size, SizeSummary::of(distribution)?)));
+        Self { sizes: sizes.collect(), ..self }
     }
 
     /// For which part of the watched time the loops slept because of one cause, in percent.
@@ -347,9 +340,7 @@ impl RelayActivity {
     /// The share of batches that failed, in percent.
     #[must_use]
     pub fn failed_batches_percent(&self) -> f64 {
-        let BatchCounts {
-            completed, failed, ..
-        } = self.batches;
+        let BatchCounts { completed, failed, .. } = self.batches;
         percent(failed, completed + failed)
     }
 
@@ -362,9 +353,7 @@ impl RelayActivity {
     /// The share of writings that failed, in percent.
     #[must_use]
     pub fn failed_checkpoints_percent(&self) -> f64 {
-        let CheckpointCounts {
-            written, failed, ..
-        } = self.checkpoints;
+        let CheckpointCounts { written, failed, .. } = self.checkpoints;
         percent(failed, written + failed)
     }
 }
@@ -412,23 +401,13 @@ mod tests {
         RelayActivity {
             instances: 1,
             watched_us: 1_000,
-            batches: BatchCounts {
-                received,
-                completed: received - 1,
-                failed: 1,
-            },
+            batches: BatchCounts { received, completed: received - 1, failed: 1 },
             ownership: Some(OwnershipActivity {
                 renew_us: 10,
-                lost: LossCounts {
-                    taken: lost,
-                    ..LossCounts::default()
-                },
+                lost: LossCounts { taken: lost, ..LossCounts::default() },
                 ..OwnershipActivity::default()
             }),
-            whole_trial: WholeTrial {
-                lost_partitions: lost,
-                ..WholeTrial::default()
-            },
+            whole_trial: WholeTrial { lost_partitions: lost, ..WholeTrial::default() },
             ..RelayActivity::default()
         }
     }
@@ -456,16 +435,8 @@ mod tests {
     #[test]
     fn counts_are_named_as_the_results_name_them() {
         let counts = activity(3, 0).batches;
-        assert_eq!(
-            counts.named(),
-            [("received", 3), ("completed", 2), ("failed", 1)]
-        );
+        assert_eq!(counts.named(), [("received", 3), ("completed", 2), ("failed", 1)]);
         let json = serde_json::to_value(counts).expect("plain data");
-        assert!(
-            counts
-                .named()
-                .iter()
-                .all(|(name, _)| json.get(name).is_some())
-        );
+        assert!(counts.named().iter().all(|(name, _)| json.get(name).is_some()));
     }
 }

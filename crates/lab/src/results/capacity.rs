@@ -129,10 +129,7 @@ impl Case {
     /// rate; or that of the role which failed before any rate had passed.
     #[must_use]
     pub fn from_search(plan: &CasePlan, held: &[TrialRecord], capacity: Capacity) -> Self {
-        let plan = CasePlan {
-            trials: capacity.repeat,
-            ..plan.clone()
-        };
+        let plan = CasePlan { trials: capacity.repeat, ..plan.clone() };
         // Their numbers are those of probes; as trials of the case they count from 1.
         let held: Vec<TrialRecord> = (1..)
             .zip(held)
@@ -149,9 +146,9 @@ impl Case {
                 Conclusion::Searching => Status::Incomplete,
                 Conclusion::NoneHeld if capacity.lowest_failed_per_s.is_some() => Status::Failed,
                 Conclusion::NoneHeld => Status::Invalid,
-                Conclusion::Enclosed
-                | Conclusion::LimitedByGenerator
-                | Conclusion::LimitedByScenario => case.status,
+                Conclusion::Enclosed | Conclusion::LimitedByGenerator | Conclusion::LimitedByScenario => {
+                    case.status
+                }
             };
         }
         case.findings.sort_by_key(|finding| finding.severity);
@@ -228,11 +225,9 @@ impl Capacity {
                 "the highest rate of load.capacity.highest held, so the rate found is a lower bound"
                     .to_owned(),
             ),
-            Conclusion::NoneHeld if self.lowest_failed_per_s.is_some() => (
-                Severity::Failure,
-                FindingKind::Other,
-                format!("no rate held{}", last_reason()),
-            ),
+            Conclusion::NoneHeld if self.lowest_failed_per_s.is_some() => {
+                (Severity::Failure, FindingKind::Other, format!("no rate held{}", last_reason()))
+            }
             Conclusion::NoneHeld => (
                 Severity::Invalid,
                 FindingKind::GeneratorOverloaded,

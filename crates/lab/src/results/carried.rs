@@ -46,15 +46,12 @@ impl Carried {
             return sentence.to_owned();
         }
         let (one, many) = self.nouns();
-        let is_of_word = |character: char| {
-            character.is_alphanumeric() || ['-', '_', '.', '=', '$'].contains(&character)
-        };
+        let is_of_word =
+            |character: char| character.is_alphanumeric() || ['-', '_', '.', '=', '$'].contains(&character);
         let mut text = String::with_capacity(sentence.len() + 16);
         let mut rest = sentence;
         while !rest.is_empty() {
-            let end = rest
-                .find(|character| !is_of_word(character))
-                .unwrap_or(rest.len());
+            let end = rest.find(|character| !is_of_word(character)).unwrap_or(rest.len());
             text.push_str(match &rest[..end] {
                 "event" => one,
                 "events" => many,

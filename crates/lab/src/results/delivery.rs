@@ -76,24 +76,10 @@ mod tests {
 
     #[test]
     fn counts_add_up_and_an_unmeasured_count_stays_absent() {
-        let one = Delivery {
-            sent: 5,
-            received: 4,
-            lost: 1,
-            ..Delivery::default()
-        };
-        let other = Delivery {
-            sent: 7,
-            received: 9,
-            duplicated: 2,
-            acknowledged: Some(7),
-            ..one
-        };
+        let one = Delivery { sent: 5, received: 4, lost: 1, ..Delivery::default() };
+        let other = Delivery { sent: 7, received: 9, duplicated: 2, acknowledged: Some(7), ..one };
         let sum = Delivery::sum([&one, &other]).unwrap();
-        assert_eq!(
-            (sum.sent, sum.received, sum.lost, sum.duplicated),
-            (12, 13, 2, 2)
-        );
+        assert_eq!((sum.sent, sum.received, sum.lost, sum.duplicated), (12, 13, 2, 2));
         assert_eq!((sum.acknowledged, sum.unknown), (Some(7), None));
         assert_eq!(Delivery::sum([]), None);
     }

@@ -80,11 +80,7 @@ impl Environment {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self {
             version: run.version,
-            build: Some(format!(
-                "{}, {}",
-                env!("PARSHALL_COMPILER"),
-                env!("PARSHALL_PROFILE")
-            )),
+            build: Some(format!("{}, {}", env!("PARSHALL_COMPILER"), env!("PARSHALL_PROFILE"))),
             command: run.command,
             target: run.target,
             seed: run.seed,
@@ -94,16 +90,12 @@ impl Environment {
             cores: std::thread::available_parallelism()
                 .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX)),
             memory_bytes: memory_bytes(&text("/proc/meminfo")).unwrap_or(0),
-            kernel: [
-                text("/proc/sys/kernel/ostype"),
-                text("/proc/sys/kernel/osrelease"),
-            ]
-            .map(|line| line.trim().to_owned())
-            .join(" "),
+            kernel: [text("/proc/sys/kernel/ostype"), text("/proc/sys/kernel/osrelease")]
+                .map(|line| line.trim().to_owned())
+                .join(" "),
             load_average: load_average(&text("/proc/loadavg")),
             huge_pages: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
-            clock_source: Some(text(CLOCK_SOURCE).trim().to_owned())
-                .filter(|source| !source.is_empty()),
+            clock_source: Some(text(CLOCK_SOURCE).trim().to_owned()).filter(|source| !source.is_empty()),
             limits: crate::limits::outer_limits(),
         }
     }
@@ -115,17 +107,13 @@ impl Environment {
 }
 
 fn cpu_model(cpuinfo: &str) -> Option<String> {
-    let line = cpuinfo
-        .lines()
-        .find(|line| line.starts_with("model name"))?;
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
     let (_, name) = line.split_once(':')?;
     Some(name.trim().to_owned())
 }
 
 fn memory_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
@@ -137,9 +125,7 @@ fn load_average(loadavg: &str) -> Option<[f64; 3]> {
 
 /// The word in brackets, in a file that lists all choices.
 fn chosen(choices: &str) -> Option<String> {
-    let word = choices
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))?;
+    let word = choices.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))?;
     Some(word.to_owned())
 }
 
@@ -153,18 +139,9 @@ mod tests {
     fn the_kernels_files_are_read_as_they_are_written() {
         let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2.60GHz\n";
         assert_eq!(cpu_model(cpuinfo).as_deref(), Some("Some CPU @ 2.60GHz"));
-        assert_eq!(
-            memory_bytes("MemTotal:       24603016 kB\nMemFree: 1 kB\n"),
-            Some(25_193_488_384)
-        );
-        assert_eq!(
-            chosen("always [madvise] never\n").as_deref(),
-            Some("madvise")
-        );
-        assert_eq!(
-            load_average("0.52 0.58 1.59 2/345 6789\n"),
-            Some([0.52, 0.58, 1.59])
-        );
+        assert_eq!(memory_bytes("MemTotal:       24603016 kB\nMemFree: 1 kB\n"), Some(25_193_488_384));
+        assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(load_average("0.52 0.58 1.59 2/345 6789\n"), Some([0.52, 0.58, 1.59]));
     }
 
     #[test]

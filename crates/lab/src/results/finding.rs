@@ -108,22 +108,13 @@ impl Finding {
     /// A finding without a hint, about the whole case.
     #[must_use]
     pub fn new(severity: Severity, kind: FindingKind, message: impl Into<String>) -> Self {
-        Self {
-            severity,
-            kind,
-            message: message.into(),
-            hint: None,
-            trial: None,
-        }
+        Self { severity, kind, message: message.into(), hint: None, trial: None }
     }
 
     /// The finding with what the reader can do about it.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
-        Self {
-            hint: Some(hint.into()),
-            ..self
-        }
+        Self { hint: Some(hint.into()), ..self }
     }
 }
 
@@ -146,10 +137,7 @@ mod tests {
 
     #[test]
     fn every_kind_keeps_the_name_under_which_it_is_documented() {
-        let document = include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../docs/findings.md"
-        ));
+        let document = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/findings.md"));
         let kinds = [
             FindingKind::EventsLost,
             FindingKind::EventsMissed,

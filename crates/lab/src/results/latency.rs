@@ -76,10 +76,7 @@ impl LatencyDistribution {
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new(3).expect("three significant digits are within 0..=5");
-        Self {
-            histogram,
-            negative: None,
-        }
+        Self { histogram, negative: None }
     }
 
     /// Records one latency in microseconds.
@@ -97,10 +94,7 @@ impl LatencyDistribution {
                 .histogram
                 .record_n(latency, count)
                 .expect("a histogram that resizes itself holds every u64"),
-            Err(_) if count > 0 => self.merge_negative(NegativeLatencies {
-                count,
-                min: latency_us,
-            }),
+            Err(_) if count > 0 => self.merge_negative(NegativeLatencies { count, min: latency_us }),
             Err(_) => {}
         }
     }
@@ -146,14 +140,8 @@ impl LatencyDistribution {
 
     /// The summary with its precision, which the distributions of the single seconds tell.
     #[must_use]
-    pub fn summary_of_seconds<'a>(
-        &self,
-        seconds: impl Iterator<Item = &'a Self>,
-    ) -> Option<LatencySummary> {
-        Some(LatencySummary {
-            precision: LatencyPrecision::of(self, seconds),
-            ..self.summary()?
-        })
+    pub fn summary_of_seconds<'a>(&self, seconds: impl Iterator<Item = &'a Self>) -> Option<LatencySummary> {
+        Some(LatencySummary { precision: LatencyPrecision::of(self, seconds), ..self.summary()? })
     }
 
     /// The percentile curve, up to the last percentile that the samples support.
@@ -163,10 +151,7 @@ impl LatencyDistribution {
     }
 
     fn merge_negative(&mut self, other: NegativeLatencies) {
-        let known = self.negative.get_or_insert(NegativeLatencies {
-            count: 0,
-            min: other.min,
-        });
+        let known = self.negative.get_or_insert(NegativeLatencies { count: 0, min: other.min });
         known.count += other.count;
         known.min = known.min.min(other.min);
     }
@@ -184,9 +169,7 @@ mod tests {
 
     fn distribution(values: impl IntoIterator<Item = i64>) -> LatencyDistribution {
         let mut distribution = LatencyDistribution::new();
-        values
-            .into_iter()
-            .for_each(|value| distribution.record(value));
+        values.into_iter().for_each(|value| distribution.record(value));
         distribution
     }
 
@@ -199,10 +182,7 @@ mod tests {
     #[test]
     fn unsupported_percentiles_are_absent_from_the_json() {
         let summary = distribution(1..=100).summary().unwrap();
-        assert_eq!(
-            (summary.p50, summary.p99, summary.p999),
-            (Some(50), Some(99), None)
-        );
+        assert_eq!((summary.p50, summary.p99, summary.p999), (Some(50), Some(99), None));
         let json = serde_json::to_value(&summary).unwrap();
         assert!(json.get("p999").is_none());
         assert!(json.get("negative").is_none());
@@ -211,14 +191,8 @@ mod tests {
     #[test]
     fn negative_latencies_are_counted_and_kept_out_of_the_percentiles() {
         let summary = distribution([-5, -70, 10, 20]).summary().unwrap();
-        assert_eq!(
-            summary.negative,
-            Some(NegativeLatencies { count: 2, min: -70 })
-        );
-        assert_eq!(
-            (summary.count, summary.min, summary.max),
-            (2, Some(10), Some(20))
-        );
+        assert_eq!(summary.negative, Some(NegativeLatencies { count: 2, min: -70 }));
+        assert_eq!((summary.count, summary.min, summary.max), (2, Some(10), Some(20)));
     }
 
     #[test]
@@ -234,11 +208,7 @@ mod tests {
     fn merging_equals_recording_everything_in_one_place() {
         let mut merged = distribution((-3..500).step_by(3));
         merged.merge(&distribution((-2_000_000..9_000_000).step_by(77_777)));
-        let expected = distribution(
-            (-3..500)
-                .step_by(3)
-                .chain((-2_000_000..9_000_000).step_by(77_777)),
-        );
+        let expected = distribution((-3..500).step_by(3).chain((-2_000_000..9_000_000).step_by(77_777)));
         assert_eq!(merged.summary(), expected.summary());
     }
 
@@ -249,10 +219,7 @@ mod tests {
         batch.record_many(-2, 3);
         batch.record_many(-9, 0);
         assert_eq!(batch.histogram.len(), 128);
-        assert_eq!(
-            batch.negative,
-            Some(NegativeLatencies { count: 3, min: -2 })
-        );
+        assert_eq!(batch.negative, Some(NegativeLatencies { count: 3, min: -2 }));
     }
 
     #[test]

@@ -38,9 +38,8 @@ mod summary;
 mod trial;
 
 pub use activity::{
-    BatchCounts, CheckpointCounts, ClosingCounts, GainCounts, LossCounts, OpeningCounts,
-    OwnershipActivity, RelayActivity, RoundCounts, SendCounts, Size, SizeSummary, WaitingTimes,
-    WholeTrial,
+    BatchCounts, CheckpointCounts, ClosingCounts, GainCounts, LossCounts, OpeningCounts, OwnershipActivity,
+    RelayActivity, RoundCounts, SendCounts, Size, SizeSummary, WaitingTimes, WholeTrial,
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
 pub use carried::Carried;
@@ -62,9 +61,7 @@ pub use side_by_side::{MeasuredSystem, ParshallRatio};
 pub use stage::Stage;
 pub use subject::Subject;
 pub use summary::Summary;
-pub use trial::{
-    Distributions, HubCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord,
-};
+pub use trial::{Distributions, HubCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord};
 
 use serde::{Deserialize, Serialize};
 

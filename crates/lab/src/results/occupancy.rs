@@ -145,11 +145,7 @@ pub(super) mod tests {
 
     pub(in crate::results) fn settings(params: &[(&str, serde_json::Value)]) -> Settings {
         let params = params.iter().cloned();
-        Settings::of(
-            &params
-                .map(|(path, value)| (path.to_owned(), value))
-                .collect(),
-        )
+        Settings::of(&params.map(|(path, value)| (path.to_owned(), value)).collect())
     }
 
     /// Stages with these means.
@@ -168,9 +164,7 @@ pub(super) mod tests {
             precision: None,
         };
         let means = means.iter();
-        means
-            .map(|(stage, mean)| (*stage, summary(*mean)))
-            .collect()
+        means.map(|(stage, mean)| (*stage, summary(*mean))).collect()
     }
 
     #[test]
@@ -191,10 +185,7 @@ pub(super) mod tests {
         let found = Occupancy::of(&settings, true, &stages, Some(1_300.0), Some(1_200.0));
         let found = found.expect("there are places");
         assert_eq!(found.each_us(), 6_000.0);
-        assert_eq!(
-            found.equation(),
-            "8 / 6.00 ms = 1,333 messages/s expected, 1,300 measured (2.5 % off)"
-        );
+        assert_eq!(found.equation(), "8 / 6.00 ms = 1,333 messages/s expected, 1,300 measured (2.5 % off)");
         assert_eq!(Occupancy::of(&settings, true, &stages, None, None), None);
         let hubs = Settings::default();
         assert_eq!(Occupancy::of(&hubs, true, &stages, Some(1.0), None), None);

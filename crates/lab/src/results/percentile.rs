@@ -50,8 +50,7 @@ impl Percentile {
     /// The percentile of a histogram, or `None` if its samples do not support it.
     #[must_use]
     pub fn of(self, histogram: &Histogram<u64>) -> Option<u64> {
-        (histogram.len() >= self.samples_needed())
-            .then(|| histogram.value_at_quantile(self.quantile()))
+        (histogram.len() >= self.samples_needed()).then(|| histogram.value_at_quantile(self.quantile()))
     }
 }
 
@@ -86,13 +85,8 @@ const MAXIMUM_POINTS: usize = 61;
 mod tests {
     use super::*;
 
-    const ALL: [Percentile; 5] = [
-        Percentile::P50,
-        Percentile::P75,
-        Percentile::P95,
-        Percentile::P99,
-        Percentile::P999,
-    ];
+    const ALL: [Percentile; 5] =
+        [Percentile::P50, Percentile::P75, Percentile::P95, Percentile::P99, Percentile::P999];
 
     fn histogram_of(samples: u64) -> Histogram<u64> {
         let mut histogram = Histogram::new(3).unwrap();
@@ -123,15 +117,7 @@ mod tests {
     fn the_curve_never_falls() {
         let points = curve(&histogram_of(5_000));
         assert_eq!(points[0].percentile, 0.0);
-        assert!(
-            points
-                .windows(2)
-                .all(|pair| pair[0].latency_us <= pair[1].latency_us)
-        );
-        assert!(
-            points
-                .windows(2)
-                .all(|pair| pair[0].percentile < pair[1].percentile)
-        );
+        assert!(points.windows(2).all(|pair| pair[0].latency_us <= pair[1].latency_us));
+        assert!(points.windows(2).all(|pair| pair[0].percentile < pair[1].percentile));
     }
 }

@@ -56,10 +56,8 @@ impl LatencyPrecision {
         seconds: impl Iterator<Item = &'a LatencyDistribution>,
     ) -> Option<Self> {
         let all = &all.histogram;
-        let seconds: Vec<_> = seconds
-            .map(|second| &second.histogram)
-            .filter(|second| !second.is_empty())
-            .collect();
+        let seconds: Vec<_> =
+            seconds.map(|second| &second.histogram).filter(|second| !second.is_empty()).collect();
         let around = |percentile| bounds(all, &seconds, percentile);
         let precision = Self {
             confidence: CONFIDENCE,
@@ -84,26 +82,17 @@ impl Bounds {
     }
 }
 
-fn bounds(
-    all: &Histogram<u64>,
-    seconds: &[&Histogram<u64>],
-    percentile: Percentile,
-) -> Option<Bounds> {
+fn bounds(all: &Histogram<u64>, seconds: &[&Histogram<u64>], percentile: Percentile) -> Option<Bounds> {
     let value = percentile.of(all)?;
     let blocks: Vec<_> = seconds
         .iter()
-        .map(|second| Block {
-            samples: second.len(),
-            at_most: second.count_between(0, value),
-        })
+        .map(|second| Block { samples: second.len(), at_most: second.count_between(0, value) })
         .collect();
     let (low, high) = quantile_shares(&blocks, percentile.quantile())?;
     let at = |share: f64| all.value_at_quantile(share);
     Some(Bounds {
         low: all.lowest_equivalent(at(low)).saturating_sub(CLOCK_STEP_US),
-        high: all
-            .highest_equivalent(at(high))
-            .saturating_add(CLOCK_STEP_US),
+        high: all.highest_equivalent(at(high)).saturating_add(CLOCK_STEP_US),
     })
 }
 

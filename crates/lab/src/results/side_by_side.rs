@@ -110,34 +110,18 @@ mod tests {
     fn another_system_is_held_against_our_relay_over_the_same_transport() {
         let mut cases = [
             case("sut=parshall", None, 1_000.0, 10.0),
-            case(
-                "sut=parshall-tls",
-                Some(("parshall-tls", true, "tls")),
-                600.0,
-                12.0,
-            ),
+            case("sut=parshall-tls", Some(("parshall-tls", true, "tls")), 600.0, 12.0),
             case("sut=java", Some(("java", false, "tls")), 20.0, 96.0),
             case("sut=rust", Some(("rust", false, "tcp")), 100.0, 20.0),
         ];
         relate(&mut cases);
         let of = |case: &Case| {
             let ratio = case.parshall_ratio.clone()?;
-            Some((
-                ratio.case,
-                ratio.forwarded?,
-                ratio.memory_peak?,
-                ratio.received,
-            ))
+            Some((ratio.case, ratio.forwarded?, ratio.memory_peak?, ratio.received))
         };
         assert_eq!((of(&cases[0]), of(&cases[1])), (None, None));
-        assert_eq!(
-            of(&cases[2]),
-            Some(("sut=parshall-tls".to_owned(), 30.0, 0.125, None))
-        );
-        assert_eq!(
-            of(&cases[3]),
-            Some(("sut=parshall".to_owned(), 10.0, 0.5, None))
-        );
+        assert_eq!(of(&cases[2]), Some(("sut=parshall-tls".to_owned(), 30.0, 0.125, None)));
+        assert_eq!(of(&cases[3]), Some(("sut=parshall".to_owned(), 10.0, 0.5, None)));
     }
 
     #[test]
@@ -147,12 +131,7 @@ mod tests {
             case("sut=parshall,fan_out=1", None, 1_000.0, 10.0),
             case("sut=java,fan_out=1", java(), 10.0, 10.0),
             case("sut=java,fan_out=32", java(), 10.0, 10.0),
-            case(
-                "sut=java,fan_out=1",
-                Some(("java", false, "tls")),
-                10.0,
-                10.0,
-            ),
+            case("sut=java,fan_out=1", Some(("java", false, "tls")), 10.0, 10.0),
         ];
         relate(&mut cases);
         let has_ratio = cases.each_ref().map(|case| case.parshall_ratio.is_some());

@@ -54,17 +54,13 @@ mod tests {
     use super::*;
 
     fn system(ours: bool) -> MeasuredSystem {
-        MeasuredSystem {
-            name: "mine".to_owned(),
-            ours,
-            transport: "tls".to_owned(),
-        }
+        MeasuredSystem { name: "mine".to_owned(), ours, transport: "tls".to_owned() }
     }
 
     #[test]
     fn another_system_is_called_by_its_name_and_our_relay_is_the_relay_over_every_transport() {
-        let names = [None, Some(&system(true)), Some(&system(false))]
-            .map(|system| Subject::of(system).to_string());
+        let names =
+            [None, Some(&system(true)), Some(&system(false))].map(|system| Subject::of(system).to_string());
         assert_eq!(names, ["the relay", "the relay", "mine"]);
     }
 
@@ -74,9 +70,6 @@ mod tests {
         let called = |subject: &Subject, role: Role, member| subject.called(role, member);
         assert_eq!(called(&mine, Role::Relay, "relay"), "mine");
         assert_eq!(called(&mine, Role::Hub, "hub"), "the hub");
-        assert_eq!(
-            called(&Subject::Relay, Role::Relay, "relay-2"),
-            "the relay-2"
-        );
+        assert_eq!(called(&Subject::Relay, Role::Relay, "relay-2"), "the relay-2");
     }
 }

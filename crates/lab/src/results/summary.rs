@@ -28,10 +28,7 @@ impl Summary {
     /// cannot be ordered and JSON cannot carry them.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values
-            .into_iter()
-            .filter(|value| value.is_finite())
-            .collect();
+        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
@@ -39,23 +36,13 @@ impl Summary {
             0 => f64::midpoint(values[middle - 1], values[middle]),
             _ => values[middle],
         };
-        Some(Self {
-            median,
-            min,
-            max,
-            interval: median_interval(&values, CONFIDENCE),
-        })
+        Some(Self { median, min, max, interval: median_interval(&values, CONFIDENCE) })
     }
 
     /// One value that was measured or published once.
     #[must_use]
     pub const fn of_one(value: f64) -> Self {
-        Self {
-            median: value,
-            min: value,
-            max: value,
-            interval: None,
-        }
+        Self { median: value, min: value, max: value, interval: None }
     }
 
     /// Whether the trials differ at all.
@@ -89,10 +76,7 @@ mod tests {
     #[test]
     fn six_values_have_an_interval_and_five_have_none() {
         let values = [5.0, 1.0, 4.0, 2.0, 3.0, 6.0];
-        assert_eq!(
-            Summary::of(values[..5].iter().copied()).unwrap().interval,
-            None
-        );
+        assert_eq!(Summary::of(values[..5].iter().copied()).unwrap().interval, None);
         let summary = Summary::of(values).unwrap();
         let interval = summary.interval.unwrap();
         assert!(interval.contains(summary.median) && interval.confidence >= CONFIDENCE);

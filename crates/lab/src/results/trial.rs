@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures,
-    RelayActivity, Role, RoleUsage, Size, Stage,
+    Delivery, Finding, GeneratorHealth, LatencyDistribution, LatencySummary, OwnFigures, RelayActivity, Role,
+    RoleUsage, Size, Stage,
 };
 
 /// The figures of one trial. Rates are means over the measured phase.
@@ -205,22 +205,13 @@ impl TrialRecord {
         let stages = distributions.stages.iter();
         let seconds = distributions.intervals.iter();
         let trial = Trial {
-            latency_us: distributions
-                .latency
-                .summary_of_seconds(seconds.map(|second| &second.latency)),
+            latency_us: distributions.latency.summary_of_seconds(seconds.map(|second| &second.latency)),
             uncorrected_latency_us: distributions.uncorrected_latency.summary(),
-            stages: stages
-                .filter_map(|(stage, each)| Some((*stage, each.summary()?)))
-                .collect(),
-            relay: trial
-                .relay
-                .map(|relay| relay.with_sizes(&distributions.sizes)),
+            stages: stages.filter_map(|(stage, each)| Some((*stage, each.summary()?))).collect(),
+            relay: trial.relay.map(|relay| relay.with_sizes(&distributions.sizes)),
             ..trial
         };
-        Self {
-            trial,
-            distributions,
-        }
+        Self { trial, distributions }
     }
 }
 

@@ -29,10 +29,7 @@ pub struct RelayReader {
 
 impl<S: Source, K: Sink> AmqpRelay<S, K> {
     pub(super) const fn new(relay: Relay<S, K>, config: &RelayConfig) -> Self {
-        Self {
-            relay,
-            clock: config.clock,
-        }
+        Self { relay, clock: config.clock }
     }
 }
 
@@ -41,10 +38,7 @@ impl<S: Source, K: Sink> RelayPipeline for AmqpRelay<S, K> {
     type Error = RelayError;
 
     fn metrics(&self) -> RelayReader {
-        RelayReader {
-            handle: self.relay.metrics_handle(),
-            clock: self.clock,
-        }
+        RelayReader { handle: self.relay.metrics_handle(), clock: self.clock }
     }
 
     async fn run(self, stop: impl Future<Output = ()>) -> Result<RelayReading, RelayError> {

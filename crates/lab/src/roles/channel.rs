@@ -45,13 +45,9 @@ impl RoleChannel {
         output: impl Write + Send + 'static,
     ) -> Result<(RoleConfig, Self), ChannelError> {
         let mut line = String::new();
-        let length = input
-            .read_line(&mut line)
-            .map_err(ChannelError::NoConfiguration)?;
+        let length = input.read_line(&mut line).map_err(ChannelError::NoConfiguration)?;
         if length == 0 {
-            return Err(ChannelError::NoConfiguration(
-                io::ErrorKind::UnexpectedEof.into(),
-            ));
+            return Err(ChannelError::NoConfiguration(io::ErrorKind::UnexpectedEof.into()));
         }
         let config = serde_json::from_str(&line).map_err(ChannelError::NotAConfiguration)?;
         let (sender, commands) = unbounded_channel();
@@ -59,16 +55,14 @@ impl RoleChannel {
         // with the process.
         std::thread::spawn(move || {
             for line in input.lines() {
-                let command = line
-                    .ok()
-                    .and_then(|line| match serde_json::from_str(&line) {
-                        Ok(command) => Some(command),
-                        Err(error) => {
-                            // Whoever writes such a line is not the orchestrator that this role knows.
-                            tracing::error!(%error, "a line on standard input is no command");
-                            None
-                        }
-                    });
+                let command = line.ok().and_then(|line| match serde_json::from_str(&line) {
+                    Ok(command) => Some(command),
+                    Err(error) => {
+                        // Whoever writes such a line is not the orchestrator that this role knows.
+                        tracing::error!(%error, "a line on standard input is no command");
+                        None
+                    }
+                });
                 let Some(command) = command else { break };
                 if sender.send(command).is_err() {
                     break;
@@ -88,16 +82,13 @@ impl RoleChannel {
 impl Reporter {
     /// A reporter that writes lines to `output`.
     pub fn new(output: impl Write + Send + 'static) -> Self {
-        Self {
-            output: Arc::new(Mutex::new(Box::new(output))),
-        }
+        Self { output: Arc::new(Mutex::new(Box::new(output))) }
     }
 
     /// Writes one report. An orchestrator that does not read any more has gone, which the end of the input tells, so
     /// a failure to write is not an error of its own.
     pub fn send(&self, report: &Report) {
-        let mut line =
-            serde_json::to_vec(report).expect("reports have text keys and finite numbers");
+        let mut line = serde_json::to_vec(report).expect("reports have text keys and finite numbers");
         line.push(b'\n');
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = output.write_all(&line).and_then(|()| output.flush()) {
@@ -137,10 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn commands_follow_the_configuration_until_the_input_ends() {
-        let text = format!(
-            "{}\n\"start\"\n{{\"allow\":{{\"events\":3}}}}\n",
-            config_line()
-        );
+        let text = format!("{}\n\"start\"\n{{\"allow\":{{\"events\":3}}}}\n", config_line());
         let (config, mut channel) =
             RoleChannel::open(Cursor::new(text), io::sink()).expect("a configuration");
         assert!(matches!(config, RoleConfig::Hub(_)));
@@ -152,19 +140,14 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_no_command_ends_the_role() {
         let text = format!("{}\nnonsense\n\"start\"\n", config_line());
-        let (_, mut channel) =
-            RoleChannel::open(Cursor::new(text), io::sink()).expect("a configuration");
+        let (_, mut channel) = RoleChannel::open(Cursor::new(text), io::sink()).expect("a configuration");
         assert_eq!(channel.next().await, None);
     }
 
     #[test]
     fn a_missing_and_a_wrong_configuration_are_errors() {
-        let open =
-            |text: &'static str| RoleChannel::open(Cursor::new(text), io::sink()).map(|_| ());
+        let open = |text: &'static str| RoleChannel::open(Cursor::new(text), io::sink()).map(|_| ());
         assert!(matches!(open(""), Err(ChannelError::NoConfiguration(_))));
-        assert!(matches!(
-            open("{\"hub\":3}\n"),
-            Err(ChannelError::NotAConfiguration(_))
-        ));
+        assert!(matches!(open("{\"hub\":3}\n"), Err(ChannelError::NotAConfiguration(_))));
     }
 }

@@ -54,8 +54,7 @@ impl HubService for EmbeddedHub {
         let queues = self.queues.iter();
         let queues = queues.map(|queue| (queue.name(), of_queue(queue.lifecycle_counters())));
         let all = hubs.chain(queues);
-        all.map(|(name, counters)| (name.to_owned(), counters))
-            .collect()
+        all.map(|(name, counters)| (name.to_owned(), counters)).collect()
     }
 
     async fn stop(self) {
@@ -94,12 +93,10 @@ pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError
     namespace.storage.clone_from(&config.storage);
     namespace.blob.containers = config.blob_containers.clone().unwrap_or_default();
     if config.preallocate {
-        let bytes = config.hubs.iter().map(|entity| {
-            entity
-                .log_per_partition
-                .bytes()
-                .saturating_mul(u64::from(entity.hub.partitions))
-        });
+        let bytes = config
+            .hubs
+            .iter()
+            .map(|entity| entity.log_per_partition.bytes().saturating_mul(u64::from(entity.hub.partitions)));
         namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
     }
     let mut service = ServiceConfig::loopback(namespace);
@@ -107,9 +104,7 @@ pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError
         service.blob = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     }
     // The role's own loop runs on one thread; the service takes what the machine gives it.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (service, authority) = match &config.tls {
         Some(directory) => {
             let started = tls::start(service, directory.clone());
@@ -122,19 +117,11 @@ pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError
         service.namespace().preallocate();
     }
     let queues = config.queues.iter();
-    let queues =
-        queues.filter_map(
-            |queue| match service.namespace().queue_or_topic(&queue.name)? {
-                Entity::Queue(queue) => Some(queue),
-                Entity::Topic(_) => None,
-            },
-        );
-    Ok(EmbeddedHub {
-        queues: queues.collect(),
-        service,
-        authority,
-        runtime,
-    })
+    let queues = queues.filter_map(|queue| match service.namespace().queue_or_topic(&queue.name)? {
+        Entity::Queue(queue) => Some(queue),
+        Entity::Topic(_) => None,
+    });
+    Ok(EmbeddedHub { queues: queues.collect(), service, authority, runtime })
 }
 
 fn of_hub(values: CounterValues) -> HubCounters {

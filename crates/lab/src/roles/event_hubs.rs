@@ -16,13 +16,10 @@ use connect::checkpoint::{
     MemoryCheckpointStore, StoreError,
 };
 use connect::event::PartitionId;
-use connect::event_hubs::{
-    EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError, ManagementClient,
-};
+use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError, ManagementClient};
 use connect::service::ServiceError;
 use connect::source::{
-    BatchOptions, SettlementOf, Source, SourceError, SourceEvent, SourceOptions, Start,
-    StartPosition,
+    BatchOptions, SettlementOf, Source, SourceError, SourceEvent, SourceOptions, Start, StartPosition,
 };
 use hub::service::StartError;
 use relay::ownership::{OwnershipMode, OwnershipOptions};
@@ -104,22 +101,14 @@ impl Fabric for EventHubsFabric {
         let hub = hub_of(&config.source)?;
         let scenario = &config.relay;
         let options = SourceOptions {
-            batch: BatchOptions {
-                max_events: scenario.batch.events as usize,
-                max_wait: scenario.batch.wait,
-            },
+            batch: BatchOptions { max_events: scenario.batch.events as usize, max_wait: scenario.batch.wait },
             prefetch: prefetch_of(scenario),
         };
-        let OpenedSource {
-            mut source,
-            positions,
-        } = self
-            .open_source(&config.source, options, config.read_from)
-            .await?;
+        let OpenedSource { mut source, positions } =
+            self.open_source(&config.source, options, config.read_from).await?;
         let sink = self.open_sink(&config.destination).await?;
         let store = checkpoint_store(config).await?;
-        let connection_string: ConnectionString =
-            config.source.connection_string.reveal().parse()?;
+        let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
         let group = ConsumerGroup {
             namespace: connection_string.endpoint.host().into(),
             hub: hub.name.as_str().into(),
@@ -143,13 +132,8 @@ impl Fabric for EventHubsFabric {
                 && source.partitions().contains(&partition)
             {
                 let sequence_number = Some(sequence_number);
-                let checkpoint = Checkpoint {
-                    group: group.clone(),
-                    partition,
-                    sequence_number,
-                    offset: None,
-                    etag: None,
-                };
+                let checkpoint =
+                    Checkpoint { group: group.clone(), partition, sequence_number, offset: None, etag: None };
                 store.update_checkpoint(checkpoint).await?;
             }
         }
@@ -170,19 +154,14 @@ impl Fabric for EventHubsFabric {
         let hub = hub_of(endpoint)?;
         let client = client_options(endpoint)?;
         let source = EventHubsSource::connect(client.clone(), &hub.consumer_group, options).await?;
-        let mut positions: Vec<_> = source
-            .partitions()
-            .into_iter()
-            .map(|partition| (partition, StartPosition::Earliest))
-            .collect();
+        let mut positions: Vec<_> =
+            source.partitions().into_iter().map(|partition| (partition, StartPosition::Earliest)).collect();
         if read_from == ReadFrom::Now {
             let mut management = ManagementClient::connect(client).await?;
             for (partition, position) in &mut positions {
                 let properties = management.partition_properties(*partition).await?;
                 if !properties.is_empty {
-                    *position = StartPosition::AfterSequenceNumber(
-                        properties.last_enqueued_sequence_number,
-                    );
+                    *position = StartPosition::AfterSequenceNumber(properties.last_enqueued_sequence_number);
                 }
             }
             management.close().await;
@@ -196,30 +175,19 @@ pub type EventHubsRelay = AmqpRelay<Share<EventHubsSource>, EventHubsSink>;
 
 /// How an instance shares partitions with the others; none where each has its own from the start.
 fn ownership(relay: &scenario::Relay, instance: u32) -> Option<OwnershipOptions> {
-    let scenario::Ownership {
-        mode,
-        renew,
-        expire,
-    } = relay.ownership;
+    let scenario::Ownership { mode, renew, expire } = relay.ownership;
     let mode = match mode {
         scenario::OwnershipMode::Static => return None,
         scenario::OwnershipMode::Balanced => OwnershipMode::Balanced,
         scenario::OwnershipMode::Greedy => OwnershipMode::Greedy,
     };
-    Some(OwnershipOptions {
-        mode,
-        identity: format!("instance-{instance}"),
-        renew,
-        expire,
-    })
+    Some(OwnershipOptions { mode, identity: format!("instance-{instance}"), renew, expire })
 }
 
 async fn checkpoint_store(config: &RelayConfig) -> Result<Arc<dyn CheckpointStore>, FabricError> {
     Ok(match config.relay.checkpoint_store {
         scenario::CheckpointStore::Memory => Arc::new(MemoryCheckpointStore::new()),
-        scenario::CheckpointStore::File => {
-            Arc::new(FileCheckpointStore::open(&config.checkpoints)?)
-        }
+        scenario::CheckpointStore::File => Arc::new(FileCheckpointStore::open(&config.checkpoints)?),
         scenario::CheckpointStore::Blob => {
             let storage = config.storage.as_ref().ok_or(FabricError::NoStorage)?;
             let options = BlobStoreOptions::new(storage.reveal().parse()?, CHECKPOINT_CONTAINER);
@@ -275,9 +243,7 @@ fn hub_of(endpoint: &Endpoint) -> Result<&scenario::Hub, FabricError> {
 fn client_options(endpoint: &Endpoint) -> Result<EventHubsOptions, FabricError> {
     let connection_string: ConnectionString = endpoint.connection_string.reveal().parse()?;
     let mut options = EventHubsOptions::new(connection_string, Some(&hub_of(endpoint)?.name))?;
-    options
-        .certificate_authority
-        .clone_from(&endpoint.certificate_authority);
+    options.certificate_authority.clone_from(&endpoint.certificate_authority);
     Ok(options)
 }
 
@@ -291,11 +257,7 @@ pub struct Share<S> {
 
 impl<S> Share<S> {
     fn new(source: S, instance: u32, instances: u32) -> Self {
-        Self {
-            source,
-            instance,
-            instances: instances.max(1),
-        }
+        Self { source, instance, instances: instances.max(1) }
     }
 }
 
@@ -303,9 +265,7 @@ impl<S: Source> Source for Share<S> {
     type Completion = S::Completion;
 
     fn partitions(&self) -> Vec<PartitionId> {
-        let mine = |partition: &PartitionId| {
-            partition.0 % self.instances == self.instance % self.instances
-        };
+        let mine = |partition: &PartitionId| partition.0 % self.instances == self.instance % self.instances;
         self.source.partitions().into_iter().filter(mine).collect()
     }
 
@@ -345,12 +305,7 @@ impl<S: Source> Source for Share<S> {
         self.source.poll_batch(context)
     }
 
-    fn settle(
-        &mut self,
-        batch: &connect::event::EventBatch,
-        events: &[u32],
-        settlement: SettlementOf<Self>,
-    ) {
+    fn settle(&mut self, batch: &connect::event::EventBatch, events: &[u32], settlement: SettlementOf<Self>) {
         self.source.settle(batch, events, settlement);
     }
 
@@ -395,10 +350,7 @@ impl MessageCodec for AmqpCodec {
                 _ => {}
             }
         }
-        Some(DecodedMessage {
-            header,
-            payload: payload?,
-        })
+        Some(DecodedMessage { header, payload: payload? })
     }
 }
 

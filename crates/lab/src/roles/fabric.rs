@@ -35,20 +35,13 @@ pub trait Fabric: Clone + Send + 'static {
     fn codec(&self) -> Self::Codec;
 
     /// Starts the embedded service.
-    fn start_hub(&self, config: &HubConfig)
-    -> impl Future<Output = Result<Self::Hub, Self::Error>>;
+    fn start_hub(&self, config: &HubConfig) -> impl Future<Output = Result<Self::Hub, Self::Error>>;
 
     /// Connects a pipeline, which does nothing until it is run.
-    fn connect_relay(
-        &self,
-        config: &RelayConfig,
-    ) -> impl Future<Output = Result<Self::Relay, Self::Error>>;
+    fn connect_relay(&self, config: &RelayConfig) -> impl Future<Output = Result<Self::Relay, Self::Error>>;
 
     /// Connects a worker to send to a hub.
-    fn open_sink(
-        &self,
-        endpoint: &Endpoint,
-    ) -> impl Future<Output = Result<Self::Sink, Self::Error>>;
+    fn open_sink(&self, endpoint: &Endpoint) -> impl Future<Output = Result<Self::Sink, Self::Error>>;
 
     /// Connects a worker to receive from a hub. No partition is open yet.
     fn open_source(
@@ -98,10 +91,7 @@ pub trait RelayPipeline {
 
     /// Carries events until `stop` is ready, then lets what is under way come to its end, writes the last
     /// checkpoints and gives its last reading.
-    fn run(
-        self,
-        stop: impl Future<Output = ()>,
-    ) -> impl Future<Output = Result<RelayReading, Self::Error>>;
+    fn run(self, stop: impl Future<Output = ()>) -> impl Future<Output = Result<RelayReading, Self::Error>>;
 }
 
 /// Asks a running pipeline for its counters.

@@ -13,10 +13,7 @@ pub(super) async fn run<F: Fabric>(
     config: HubConfig,
     channel: &mut RoleChannel,
 ) -> Result<Report, RoleError> {
-    let hub = fabric
-        .start_hub(&config)
-        .await
-        .map_err(RoleError::connect("starting the service"))?;
+    let hub = fabric.start_hub(&config).await.map_err(RoleError::connect("starting the service"))?;
     channel.reporter.send(&Report::Ready(Ready {
         connection_string: Some(hub.connection_string()),
         tls: hub.tls(),
@@ -40,8 +37,5 @@ pub(super) async fn run<F: Fabric>(
     }
     let counted = counted();
     hub.stop().await;
-    Ok(Report::Finished {
-        counted,
-        outcome: Box::new(Outcome::Hub),
-    })
+    Ok(Report::Finished { counted, outcome: Box::new(Outcome::Hub) })
 }

@@ -142,26 +142,18 @@ pub fn run_role<H: Fabric, Q: Fabric>(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|source| RoleError::System {
-            what: "an event loop",
-            source,
-        })?;
+        .map_err(|source| RoleError::System { what: "an event loop", source })?;
     let result = if config.role() == role {
         match config.is_about_queues() {
             false => runtime.block_on(work(fabrics.hubs, config, &mut channel)),
             true => runtime.block_on(work(fabrics.queues, config, &mut channel)),
         }
     } else {
-        Err(RoleError::WrongRole {
-            started: role,
-            configured: config.role(),
-        })
+        Err(RoleError::WrongRole { started: role, configured: config.role() })
     };
     match &result {
         Ok(report) => channel.reporter.send(report),
-        Err(error) => channel.reporter.send(&Report::Failed {
-            error: with_causes(error),
-        }),
+        Err(error) => channel.reporter.send(&Report::Failed { error: with_causes(error) }),
     }
     result.map(|_| ())
 }
@@ -182,10 +174,7 @@ async fn work<F: Fabric>(
 
 impl RoleError {
     fn connect<E: Error + Send + Sync + 'static>(what: &'static str) -> impl FnOnce(E) -> Self {
-        move |source| Self::Connect {
-            what,
-            source: Box::new(source),
-        }
+        move |source| Self::Connect { what, source: Box::new(source) }
     }
 }
 

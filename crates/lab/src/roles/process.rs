@@ -128,10 +128,8 @@ impl ProcessLauncher {
 impl RoleLauncher for ProcessLauncher {
     /// Must be called within a tokio runtime.
     fn launch(&self, role: Role, name: &str, log: &Path) -> Result<RoleHandle, LaunchError> {
-        let log_file = create_file(log).map_err(|source| LaunchError::Log {
-            path: log.to_owned(),
-            source,
-        })?;
+        let log_file =
+            create_file(log).map_err(|source| LaunchError::Log { path: log.to_owned(), source })?;
         let mut child = tokio::process::Command::new(&self.program)
             .args(["role", role.name()])
             .stdin(Stdio::piped())
@@ -157,9 +155,7 @@ impl RoleLauncher for ProcessLauncher {
             input: Box::new(input),
             output: Box::new(output),
             control: Box::new(ProcessControl {
-                group: child
-                    .id()
-                    .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
+                group: child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
                 child,
                 last_lines,
                 logging: Some(logging),
@@ -181,10 +177,7 @@ impl RoleControl for ProcessControl {
         self.child.id()
     }
 
-    fn end(
-        mut self: Box<Self>,
-        patience: Duration,
-    ) -> Pin<Box<dyn Future<Output = RoleExit> + Send>> {
+    fn end(mut self: Box<Self>, patience: Duration) -> Pin<Box<dyn Future<Output = RoleExit> + Send>> {
         Box::pin(async move {
             let end = match tokio::time::timeout(patience, self.child.wait()).await {
                 Ok(status) => RoleEnd::Exited(status.ok()),
@@ -198,10 +191,7 @@ impl RoleControl for ProcessControl {
                 // The log ends with the last process that holds it, which is past waiting for.
                 let _ = tokio::time::timeout(LOG_PATIENCE, logging).await;
             }
-            RoleExit {
-                end,
-                last_log_lines: self.last_lines.all(),
-            }
+            RoleExit { end, last_log_lines: self.last_lines.all() }
         })
     }
 }
@@ -300,25 +290,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_role_talks_through_its_pipes_and_its_log_is_kept() {
-        let (directory, launcher) =
-            program("echo \"log of $1 $2\" >&2; read line; echo \"got $line\"");
+        let (directory, launcher) = program("echo \"log of $1 $2\" >&2; read line; echo \"got $line\"");
         let log = directory.path().join("load.log");
-        let mut role = launcher
-            .launch(Role::Load, "load", &log)
-            .expect("it starts");
+        let mut role = launcher.launch(Role::Load, "load", &log).expect("it starts");
         role.input.write_all(b"hello\n").await.expect("it reads");
         let mut answer = String::new();
-        role.output
-            .read_to_string(&mut answer)
-            .await
-            .expect("it answers");
+        role.output.read_to_string(&mut answer).await.expect("it answers");
         assert_eq!(answer, "got hello\n");
         drop(role.input);
         let exit = role.control.end(Duration::from_secs(30)).await;
-        assert!(
-            matches!(exit.end, RoleEnd::Exited(Some(status)) if status.success()),
-            "{exit:?}"
-        );
+        assert!(matches!(exit.end, RoleEnd::Exited(Some(status)) if status.success()), "{exit:?}");
         assert_eq!(exit.last_log_lines, ["log of role load"]);
         let text = std::fs::read_to_string(log).expect("the log is on disk");
         assert_eq!(text, "log of role load\n");
@@ -328,48 +309,33 @@ mod tests {
     async fn a_role_that_will_not_end_is_killed_with_its_children() {
         let (directory, launcher) = program("sleep 1000 & echo $!; wait");
         let log = directory.path().join("log");
-        let role = launcher
-            .launch(Role::Relay, "relay", &log)
-            .expect("it starts");
+        let role = launcher.launch(Role::Relay, "relay", &log).expect("it starts");
         let mut output = BufReader::new(role.output);
         let mut line = String::new();
-        output
-            .read_line(&mut line)
-            .await
-            .expect("it tells its child");
+        output.read_line(&mut line).await.expect("it tells its child");
         let grandchild: u32 = line.trim().parse().expect("a process id");
         assert!(lives(grandchild));
         assert_eq!(role.control.end(Duration::ZERO).await.end, RoleEnd::Killed);
         // The kernel has delivered the signal; the process closes its files before it counts as ended.
         line.clear();
-        assert_eq!(
-            output.read_line(&mut line).await.expect("the pipe closes"),
-            0
-        );
+        assert_eq!(output.read_line(&mut line).await.expect("the pipe closes"), 0);
         let ended = async {
             while lives(grandchild) {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), ended)
-            .await
-            .expect("a killed process ends");
+        tokio::time::timeout(Duration::from_secs(30), ended).await.expect("a killed process ends");
     }
 
     #[tokio::test]
     async fn a_dropped_role_is_killed() {
         let (directory, launcher) = program("exec sleep 1000");
         let log = directory.path().join("log");
-        let role = launcher
-            .launch(Role::Sink, "sink", &log)
-            .expect("it starts");
+        let role = launcher.launch(Role::Sink, "sink", &log).expect("it starts");
         let (control, mut output) = (role.control, role.output);
         drop(control);
         let mut rest = Vec::new();
-        output
-            .read_to_end(&mut rest)
-            .await
-            .expect("the pipe closes");
+        output.read_to_end(&mut rest).await.expect("the pipe closes");
         assert!(rest.is_empty());
     }
 
@@ -378,11 +344,7 @@ mod tests {
         let (directory, launcher) = program("for i in $(seq 1 50); do echo line $i >&2; done");
         let log = directory.path().join("log");
         let role = launcher.launch(Role::Hub, "hub", &log).expect("it starts");
-        let lines = role
-            .control
-            .end(Duration::from_secs(30))
-            .await
-            .last_log_lines;
+        let lines = role.control.end(Duration::from_secs(30)).await.last_log_lines;
         assert_eq!((lines.len(), lines[0].as_str()), (KEPT_LINES, "line 31"));
         assert_eq!(lines[KEPT_LINES - 1], "line 50");
     }

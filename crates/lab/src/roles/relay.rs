@@ -23,10 +23,7 @@ pub(super) async fn run<F: Fabric>(
     channel: &mut RoleChannel,
 ) -> Result<Report, RoleError> {
     let clock = config.clock;
-    let relay = fabric
-        .connect_relay(&config)
-        .await
-        .map_err(RoleError::connect("connecting the pipeline"))?;
+    let relay = fabric.connect_relay(&config).await.map_err(RoleError::connect("connecting the pipeline"))?;
     channel.reporter.send(&Report::Ready(Ready::default()));
     let mut measurement = Measurement::default();
     // Before the start there is nothing to count, but marks may come.
@@ -130,10 +127,7 @@ impl Measurement {
             Edge::Begin => self.began = Some((now, reading.clone())),
             Edge::End => self.ended = Some((now, reading.clone())),
         }
-        Report::Marked {
-            edge,
-            counted: counted(reading, now),
-        }
+        Report::Marked { edge, counted: counted(reading, now) }
     }
 
     fn finish(self, reading: &RelayReading, now: RunTime) -> Report {
@@ -144,16 +138,10 @@ impl Measurement {
             let watched_us = ended_at.as_micros().saturating_sub(began_at.as_micros());
             let mut whole_trial = reading.activity.as_ref().unwrap_or(&ended).whole_trial;
             whole_trial.lost_partitions -= self.lost_before.min(whole_trial.lost_partitions);
-            Box::new(RelayActivity {
-                whole_trial,
-                ..RelayActivity::between(&began, &ended, watched_us)
-            })
+            Box::new(RelayActivity { whole_trial, ..RelayActivity::between(&began, &ended, watched_us) })
         });
         let stages = grown(ended.stages, &began.stages).map(|(stage, total)| {
-            let recording = Recording {
-                total,
-                intervals: Vec::new(),
-            };
+            let recording = Recording { total, intervals: Vec::new() };
             (stage, recording)
         });
         Report::Finished {

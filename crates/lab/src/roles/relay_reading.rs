@@ -8,9 +8,8 @@ use super::fabric::RelayReading;
 use super::protocol::RelayCounters;
 use crate::clock::RunClock;
 use crate::results::{
-    BatchCounts, CheckpointCounts, ClosingCounts, GainCounts, LatencyDistribution, LossCounts,
-    OpeningCounts, OwnershipActivity, RelayActivity, RoundCounts, SendCounts, Size, Stage,
-    WaitingTimes, WholeTrial,
+    BatchCounts, CheckpointCounts, ClosingCounts, GainCounts, LatencyDistribution, LossCounts, OpeningCounts,
+    OwnershipActivity, RelayActivity, RoundCounts, SendCounts, Size, Stage, WaitingTimes, WholeTrial,
 };
 
 /// What the metrics of one relay say, as they are now.
@@ -50,12 +49,8 @@ pub(super) fn reading(metrics: &Metrics, clock: RunClock) -> RelayReading {
             first_forwarded: metrics.first_forwarded_at.map(run_time),
             last_forwarded: metrics.last_forwarded_at.map(run_time),
         },
-        stages: stages
-            .map(|(stage, histogram)| (stage, distribution(histogram)))
-            .into(),
-        sizes: sizes
-            .map(|(size, histogram)| (size, distribution(histogram)))
-            .into(),
+        stages: stages.map(|(stage, histogram)| (stage, distribution(histogram))).into(),
+        sizes: sizes.map(|(size, histogram)| (size, distribution(histogram))).into(),
         activity: Some(activity(metrics)),
     }
 }
@@ -135,9 +130,6 @@ fn ownership(metrics: &Metrics) -> OwnershipActivity {
             own: metrics.claimed_own_partitions,
             stolen: metrics.stolen_partitions,
         },
-        lost: LossCounts {
-            taken: metrics.taken_partitions,
-            expired: metrics.expired_partitions,
-        },
+        lost: LossCounts { taken: metrics.taken_partitions, expired: metrics.expired_partitions },
     }
 }

@@ -66,10 +66,7 @@ impl Fabric for ServiceBusFabric {
             ..ReceiveOptions::default()
         };
         let source = ServiceBusSource::connect(client_options(endpoint)?, receive).await?;
-        Ok(OpenedSource {
-            source,
-            positions: vec![(PartitionId(0), StartPosition::Earliest)],
-        })
+        Ok(OpenedSource { source, positions: vec![(PartitionId(0), StartPosition::Earliest)] })
     }
 }
 
@@ -89,8 +86,6 @@ fn settling_options(config: &RelayConfig) -> SettlingOptions {
 fn client_options(endpoint: &Endpoint) -> Result<ClientOptions, FabricError> {
     let connection_string: ConnectionString = endpoint.connection_string.reveal().parse()?;
     let mut options = ClientOptions::new(connection_string, endpoint.entity.name());
-    options
-        .certificate_authority
-        .clone_from(&endpoint.certificate_authority);
+    options.certificate_authority.clone_from(&endpoint.certificate_authority);
     Ok(options)
 }

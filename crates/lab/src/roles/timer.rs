@@ -11,8 +11,7 @@ use std::{
 };
 
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use tokio::io::unix::AsyncFd;
 
@@ -33,30 +32,20 @@ impl Timer {
             reason = "the only constructor without `unsafe`; what it can't check holds, as an `OwnedFd` keeps its descriptor"
         )]
         let descriptor = AsyncFd::new(descriptor)?;
-        Ok(Self {
-            descriptor,
-            armed: false,
-        })
+        Ok(Self { descriptor, armed: false })
     }
 
     /// Sets the timer, in place of what it was set to before. No time at all is the least that there is.
     pub(super) fn set(&mut self, after: Duration) -> io::Result<()> {
         let after = after.max(Duration::from_nanos(1));
         let value = Itimerspec {
-            it_interval: Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
             it_value: Timespec {
                 tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: after.subsec_nanos().into(),
             },
         };
-        timerfd_settime(
-            self.descriptor.get_ref(),
-            TimerfdTimerFlags::empty(),
-            &value,
-        )?;
+        timerfd_settime(self.descriptor.get_ref(), TimerfdTimerFlags::empty(), &value)?;
         self.armed = true;
         Ok(())
     }
@@ -93,13 +82,9 @@ mod tests {
         for microseconds in [0, 300, 2_000] {
             let start = Instant::now();
             let after = Duration::from_micros(microseconds);
-            timer
-                .set(Duration::from_secs(3_600))
-                .expect("it can be set");
+            timer.set(Duration::from_secs(3_600)).expect("it can be set");
             timer.set(after).expect("and set anew");
-            poll_fn(|context| timer.poll_elapsed(context))
-                .await
-                .expect("it elapses");
+            poll_fn(|context| timer.poll_elapsed(context)).await.expect("it elapses");
             assert!(start.elapsed() >= after);
         }
     }

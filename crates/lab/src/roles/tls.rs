@@ -41,16 +41,14 @@ pub(super) async fn start(
             Err(error) => return Err(error.into()),
         }
     }
-    let taken =
-        taken.expect("the last of several addresses was taken, or this would have returned");
+    let taken = taken.expect("the last of several addresses was taken, or this would have returned");
     Err(taken.into())
 }
 
 /// The usual address, then some that no other process is likely to choose.
 fn addresses() -> impl Iterator<Item = Ipv4Addr> {
     let [.., high, low] = std::process::id().to_be_bytes();
-    let others =
-        (1..=OTHER_ADDRESSES).map(move |first| Ipv4Addr::new(127, first, high, low.max(1)));
+    let others = (1..=OTHER_ADDRESSES).map(move |first| Ipv4Addr::new(127, first, high, low.max(1)));
     std::iter::once(Ipv4Addr::LOCALHOST).chain(others)
 }
 
@@ -72,9 +70,7 @@ mod tests {
     use super::*;
 
     fn config() -> ServiceConfig {
-        ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new(
-            "events", 1,
-        )]))
+        ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1)]))
     }
 
     #[tokio::test]
@@ -89,16 +85,10 @@ mod tests {
         };
         let [one_endpoint, two_endpoint] = [told(&one), told(&two)];
         assert_ne!(one_endpoint, two_endpoint);
-        assert_eq!(
-            two.amqp_address().ip(),
-            two.amqps_address().map(|tls| tls.ip()).expect("TLS")
-        );
+        assert_eq!(two.amqp_address().ip(), two.amqps_address().map(|tls| tls.ip()).expect("TLS"));
         for endpoint in [one_endpoint, two_endpoint] {
             let host = endpoint.trim_start_matches("sb://").trim_end_matches('/');
-            assert!(
-                !host.contains(':'),
-                "the port goes without saying: {endpoint}"
-            );
+            assert!(!host.contains(':'), "the port goes without saying: {endpoint}");
         }
         assert!(one_authority.is_file() && two_authority.is_file());
         assert_ne!(one_authority, two_authority);

@@ -64,29 +64,16 @@ where
             let (ask, asked) = unbounded_channel();
             asks.push(ask);
             let crew = index % crews.len();
-            crews[crew].push(WorkerChannel {
-                index,
-                asks: asked,
-                answers: answer.clone(),
-            });
+            crews[crew].push(WorkerChannel { index, asks: asked, answers: answer.clone() });
         }
         let threads = crews.into_iter().map(|crew| {
             let work = work.clone();
-            thread::Builder::new()
-                .name("worker".to_owned())
-                .spawn(move || run_crew(crew, &work))
+            thread::Builder::new().name("worker".to_owned()).spawn(move || run_crew(crew, &work))
         });
         let threads = threads
             .collect::<io::Result<_>>()
-            .map_err(|source| RoleError::System {
-                what: "a thread",
-                source,
-            })?;
-        Ok(Self {
-            asks,
-            answers,
-            threads,
-        })
+            .map_err(|source| RoleError::System { what: "a thread", source })?;
+        Ok(Self { asks, answers, threads })
     }
 
     /// Asks all of them.
@@ -133,19 +120,15 @@ where
     W: Fn(WorkerChannel<A, R, T>) -> F,
     F: Future<Output = Result<T, RoleError>> + 'static,
 {
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             for channel in crew {
                 let source = io::Error::new(error.kind(), error.to_string());
                 let what = "an event loop";
-                let _ = channel.answers.send((
-                    channel.index,
-                    Answer::Ended(Err(RoleError::System { what, source })),
-                ));
+                let _ = channel
+                    .answers
+                    .send((channel.index, Answer::Ended(Err(RoleError::System { what, source }))));
             }
             return;
         }
@@ -198,10 +181,7 @@ mod tests {
         ended.sort_unstable();
         let expected: Vec<_> = (10..19).chain(20..29).collect();
         assert_eq!(said, expected);
-        assert_eq!(
-            ended,
-            (0..9).map(|index| (index, index)).collect::<Vec<_>>()
-        );
+        assert_eq!(ended, (0..9).map(|index| (index, index)).collect::<Vec<_>>());
     }
 
     #[tokio::test]
@@ -214,9 +194,6 @@ mod tests {
         .expect("threads");
         let (index, answer) = workers.next().await.expect("an answer");
         assert_eq!(index, 1);
-        assert!(matches!(
-            answer,
-            Answer::Ended(Err(RoleError::WorkerPanicked))
-        ));
+        assert!(matches!(answer, Answer::Ended(Err(RoleError::WorkerPanicked))));
     }
 }

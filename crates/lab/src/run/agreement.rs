@@ -38,21 +38,13 @@ pub(super) fn disagreements(
     let of = |name: &str| service.get(name).copied().unwrap_or_default();
     let (source_entity, destination_entity) = (entities.source(), entities.destination());
     let (source, destination) = (of(source_entity.name()), of(destination_entity.name()));
-    let ClientCounters {
-        load,
-        pipeline,
-        sink,
-    } = clients;
+    let ClientCounters { load, pipeline, sink } = clients;
     let seen = sink.events.received + sink.events.corrupted + sink.events.foreign;
     // Where everything that was sent was seen, and no partition was closed under its reader, nothing can have been on
     // the way: then the service must have handed out exactly what was received.
     let is_drained = load.events.sent == load.events.acknowledged && sink.missing == Some(0);
     let handed_out = |received: u64, opened: u64, partitions: u32| {
-        if is_drained && opened <= u64::from(partitions) {
-            received
-        } else {
-            u64::MAX
-        }
+        if is_drained && opened <= u64::from(partitions) { received } else { u64::MAX }
     };
     let mut found = Vec::new();
     let mut compare = |what: &str, service: u64, least: u64, most: u64| {
@@ -71,12 +63,7 @@ pub(super) fn disagreements(
             ));
         }
     };
-    compare(
-        "appended to the source",
-        source.incoming_events,
-        load.events.acknowledged,
-        load.events.sent,
-    );
+    compare("appended to the source", source.incoming_events, load.events.acknowledged, load.events.sent);
     let (handed_to_pipeline, appended) = match pipeline {
         PipelineCounters::Own(relay) => {
             let most = handed_out(relay.received, relay.opened, source_entity.partitions());
@@ -89,18 +76,8 @@ pub(super) fn disagreements(
         }
         PipelineCounters::Unknown => ((sink.distinct, u64::MAX), (seen, u64::MAX)),
     };
-    compare(
-        "read from the source",
-        source.outgoing_events,
-        handed_to_pipeline.0,
-        handed_to_pipeline.1,
-    );
-    compare(
-        "appended to the destination",
-        destination.incoming_events,
-        appended.0,
-        appended.1,
-    );
+    compare("read from the source", source.outgoing_events, handed_to_pipeline.0, handed_to_pipeline.1);
+    compare("appended to the destination", destination.incoming_events, appended.0, appended.1);
     compare(
         "read from the destination",
         destination.outgoing_events,
@@ -120,15 +97,9 @@ mod tests {
     };
 
     fn hubs() -> Entities {
-        let hub = |name: &str| Hub {
-            name: name.to_owned(),
-            partitions: 1,
-            consumer_group: "$Default".to_owned(),
-        };
-        Entities::Hubs(Hubs {
-            source: hub("source"),
-            destination: hub("destination"),
-        })
+        let hub =
+            |name: &str| Hub { name: name.to_owned(), partitions: 1, consumer_group: "$Default".to_owned() };
+        Entities::Hubs(Hubs { source: hub("source"), destination: hub("destination") })
     }
 
     const RELAY: RelayCounters = RelayCounters {
@@ -146,20 +117,12 @@ mod tests {
     fn clients() -> ClientCounters {
         ClientCounters {
             load: LoadCounters {
-                events: LoadCounts {
-                    sent: 100,
-                    acknowledged: 90,
-                    failed: 10,
-                    ..LoadCounts::default()
-                },
+                events: LoadCounts { sent: 100, acknowledged: 90, failed: 10, ..LoadCounts::default() },
                 ..LoadCounters::default()
             },
             pipeline: PipelineCounters::Own(RELAY),
             sink: SinkCounters {
-                events: Counts {
-                    received: 95,
-                    ..Counts::default()
-                },
+                events: Counts { received: 95, ..Counts::default() },
                 ..SinkCounters::default()
             },
         }
@@ -171,11 +134,7 @@ mod tests {
             outgoing_events,
             ..HubCounters::default()
         };
-        [
-            ("source".to_owned(), counters(source)),
-            ("destination".to_owned(), counters(destination)),
-        ]
-        .into()
+        [("source".to_owned(), counters(source)), ("destination".to_owned(), counters(destination))].into()
     }
 
     fn found(source: (u64, u64), destination: (u64, u64)) -> usize {
@@ -204,12 +163,7 @@ mod tests {
         clients.load.events.acknowledged = 100;
         clients.sink.missing = Some(0);
         let found = |clients: &ClientCounters, source, destination| {
-            disagreements(
-                &hubs(),
-                &service((100, source), (100, destination)),
-                clients,
-            )
-            .len()
+            disagreements(&hubs(), &service((100, source), (100, destination)), clients).len()
         };
         assert_eq!(found(&clients, 95, 95), 0);
         assert_eq!(found(&clients, 96, 95), 1);

@@ -19,8 +19,8 @@ use crate::{
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
         Delivery, Distributions, Finding, FindingKind, HubCounters, IntervalDistribution,
-        LatencyDistribution, OwnFigures, Refusals, RelayActivity, Role, RoleUsage, Size, Stage,
-        Trial, TrialRecord,
+        LatencyDistribution, OwnFigures, Refusals, RelayActivity, Role, RoleUsage, Size, Stage, Trial,
+        TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters},
     scenario::LoadMode,
@@ -79,26 +79,16 @@ pub(super) fn collect(
     let relay = RelayActivity::sum(outcomes.activities.iter().copied());
     let refusals = refusals(crew, relay.as_ref());
     let throttled = hub.values().filter_map(|counters| counters.throttled);
-    let is_throttled =
-        throttled.sum::<u64>() > 0 || refusals.values().any(|refusals| refusals.throttled > 0);
+    let is_throttled = throttled.sum::<u64>() > 0 || refusals.values().any(|refusals| refusals.throttled > 0);
     let (generator, generator_findings) = judge(&LoadFacts {
         mode: plan.mode(),
         subject,
         sent: load_counters(crew).events.sent,
         late: load_counters(crew).events.late,
         never_sent: outcomes.never_sent,
-        due_last: plan
-            .parameters
-            .load
-            .rate
-            .map_or(0, |rate| rate.events_in(LATE_AFTER)),
-        lateness: distributions
-            .stages
-            .get(&Stage::Lateness)
-            .and_then(LatencyDistribution::summary),
-        cpu_percent: roles
-            .get(&Role::Load)
-            .map_or(0.0, |usage| usage.cpu_percent),
+        due_last: plan.parameters.load.rate.map_or(0, |rate| rate.events_in(LATE_AFTER)),
+        lateness: distributions.stages.get(&Stage::Lateness).and_then(LatencyDistribution::summary),
+        cpu_percent: roles.get(&Role::Load).map_or(0.0, |usage| usage.cpu_percent),
         held: Duration::from_micros(load_counters(crew).held_us),
         sink_lag_peak: (plan.mode() != LoadMode::Backlog).then_some(monitor.sink_lag_peak),
     });
@@ -113,9 +103,7 @@ pub(super) fn collect(
     // What is throttled is bound by its quota, and by nothing else that could be raised.
     findings.retain(|finding| !is_throttled || finding.kind != FindingKind::LimitedByConcurrency);
     let of_roles: f64 = roles.values().map(|usage| usage.cpu_seconds).sum();
-    let other_cpu_seconds = monitor
-        .machine_cpu
-        .map(|machine| (machine.as_secs_f64() - of_roles).max(0.0));
+    let other_cpu_seconds = monitor.machine_cpu.map(|machine| (machine.as_secs_f64() - of_roles).max(0.0));
     let trial = Trial {
         started_s: begin_of(crew).map(|begin| begin.as_micros() as f64 / 1e6),
         duration_s: rates.duration_s,
@@ -123,9 +111,7 @@ pub(super) fn collect(
         received_per_s: rates.received_per_s,
         forwarded_per_s: rates.forwarded_per_s,
         roles,
-        delivery: outcomes
-            .delivery
-            .map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
+        delivery: outcomes.delivery.map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
         hub,
         relay,
         refusals,
@@ -159,36 +145,20 @@ struct Outcomes<'a> {
 impl<'a> Outcomes<'a> {
     fn of(crew: &'a Crew) -> Self {
         let mut all = Self::default();
-        for outcome in crew
-            .all()
-            .filter_map(|(_, running)| running.finished.as_ref())
-        {
+        for outcome in crew.all().filter_map(|(_, running)| running.finished.as_ref()) {
             match outcome {
                 Outcome::Hub => {}
-                Outcome::Load {
-                    never_sent,
-                    recordings,
-                    ..
-                } => {
+                Outcome::Load { never_sent, recordings, .. } => {
                     all.never_sent = *never_sent;
                     all.load = recordings.as_ref();
                 }
-                Outcome::Relay {
-                    stages,
-                    sizes,
-                    activity,
-                } => {
+                Outcome::Relay { stages, sizes, activity } => {
                     all.relays.push(stages);
                     all.sizes.push(sizes);
                     all.activities.extend(activity.as_deref());
                 }
                 Outcome::External { was_killed } => all.was_killed = *was_killed,
-                Outcome::Sink {
-                    delivery,
-                    latency,
-                    uncorrected_latency,
-                    delivery_time,
-                } => {
+                Outcome::Sink { delivery, latency, uncorrected_latency, delivery_time } => {
                     all.delivery = delivery.as_ref();
                     all.latency = latency.as_ref();
                     all.uncorrected_latency = uncorrected_latency.as_ref();
@@ -199,10 +169,7 @@ impl<'a> Outcomes<'a> {
         all
     }
 
-    fn distributions(
-        &self,
-        begin: Option<crate::clock::RunTime>,
-    ) -> Result<Distributions, TrialError> {
+    fn distributions(&self, begin: Option<crate::clock::RunTime>) -> Result<Distributions, TrialError> {
         let unreadable = |role| move |source: DecodeError| TrialError::Recording { role, source };
         let mut distributions = Distributions::default();
         if let Some(latency) = self.latency {
@@ -217,45 +184,28 @@ impl<'a> Outcomes<'a> {
             }
         }
         if let Some(latency) = self.uncorrected_latency {
-            distributions.uncorrected_latency =
-                latency.total.decode().map_err(unreadable(Role::Sink))?;
+            distributions.uncorrected_latency = latency.total.decode().map_err(unreadable(Role::Sink))?;
         }
         if let Some(recording) = self.delivery_time {
             let delivery = recording.total.decode().map_err(unreadable(Role::Sink))?;
             distributions.stages.insert(Stage::Delivery, delivery);
         }
         if let Some(load) = self.load {
-            let lateness = load
-                .lateness
-                .as_ref()
-                .map(|lateness| (Stage::Lateness, lateness));
-            for (stage, recording) in lateness
-                .into_iter()
-                .chain([(Stage::Acknowledge, &load.acknowledge)])
-            {
+            let lateness = load.lateness.as_ref().map(|lateness| (Stage::Lateness, lateness));
+            for (stage, recording) in lateness.into_iter().chain([(Stage::Acknowledge, &load.acknowledge)]) {
                 let distribution = recording.total.decode().map_err(unreadable(Role::Load))?;
                 distributions.stages.insert(stage, distribution);
             }
         }
         for (stage, recording) in self.relays.iter().copied().flatten() {
             let distribution = recording.total.decode().map_err(unreadable(Role::Relay))?;
-            distributions
-                .stages
-                .entry(*stage)
-                .or_default()
-                .merge(&distribution);
+            distributions.stages.entry(*stage).or_default().merge(&distribution);
         }
         for (size, encoded) in self.sizes.iter().copied().flatten() {
             let distribution = encoded.decode().map_err(unreadable(Role::Relay))?;
-            distributions
-                .sizes
-                .entry(*size)
-                .or_default()
-                .merge(&distribution);
+            distributions.sizes.entry(*size).or_default().merge(&distribution);
         }
-        distributions
-            .stages
-            .retain(|_, distribution| !distribution.is_empty());
+        distributions.stages.retain(|_, distribution| !distribution.is_empty());
         Ok(distributions)
     }
 }
@@ -281,18 +231,12 @@ impl Rates {
             received_per_s: pipeline.received_per_s(crew),
             forwarded_per_s: pipeline.forwarded_per_s(crew),
         };
-        if plan.mode() == LoadMode::Backlog {
-            rates.between_first_and_last(crew)
-        } else {
-            rates
-        }
+        if plan.mode() == LoadMode::Backlog { rates.between_first_and_last(crew) } else { rates }
     }
 
     /// A backlog ends by itself, between two readings: what counts is the time from its first event to its last.
     fn between_first_and_last(self, crew: &Crew) -> Self {
-        let ended = crew
-            .edges(Role::Relay)
-            .filter_map(|(_, ended)| ended.counters.relay());
+        let ended = crew.edges(Role::Relay).filter_map(|(_, ended)| ended.counters.relay());
         let relay = ended.fold(RelayCounters::default(), |sum, relay| sum.plus(relay));
         let (Some(first), Some(last)) = (relay.first_forwarded, relay.last_forwarded) else {
             return self;
@@ -311,9 +255,7 @@ impl Rates {
 }
 
 fn begin_of(crew: &Crew) -> Option<crate::clock::RunTime> {
-    let begins = crew
-        .all()
-        .filter_map(|(_, running)| running.marks.get(&Edge::Begin));
+    let begins = crew.all().filter_map(|(_, running)| running.marks.get(&Edge::Begin));
     begins.map(|counted| counted.at).min()
 }
 
@@ -322,22 +264,8 @@ fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusa
     let load = load_counters(crew).events;
     let sink = sink_counters(crew);
     let mut all = BTreeMap::from([
-        (
-            Role::Load,
-            Refusals {
-                refused: load.refused,
-                throttled: load.throttled,
-                total: None,
-            },
-        ),
-        (
-            Role::Sink,
-            Refusals {
-                refused: sink.closed,
-                throttled: sink.throttled,
-                total: None,
-            },
-        ),
+        (Role::Load, Refusals { refused: load.refused, throttled: load.throttled, total: None }),
+        (Role::Sink, Refusals { refused: sink.closed, throttled: sink.throttled, total: None }),
     ]);
     if let Some(relay) = relay {
         let trial = relay.whole_trial;
@@ -354,16 +282,13 @@ fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusa
 
 /// How much the service's counters grew in the measured phase.
 fn hub_growth(crew: &Crew) -> BTreeMap<String, HubCounters> {
-    let Some((Some(began), Some(ended))) = crew
-        .edges(Role::Hub)
-        .map(|(began, ended)| (began.counters.hub(), ended.counters.hub()))
-        .next()
+    let Some((Some(began), Some(ended))) =
+        crew.edges(Role::Hub).map(|(began, ended)| (began.counters.hub(), ended.counters.hub())).next()
     else {
         return BTreeMap::new();
     };
-    let grown = |ended: Option<u64>, began: Option<u64>| {
-        ended.map(|ended| ended.saturating_sub(began.unwrap_or(0)))
-    };
+    let grown =
+        |ended: Option<u64>, began: Option<u64>| ended.map(|ended| ended.saturating_sub(began.unwrap_or(0)));
     ended
         .iter()
         .map(|(name, ended)| {

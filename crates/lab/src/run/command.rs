@@ -39,10 +39,7 @@ impl TrialPlan<'_> {
         let destination = self.measured_endpoint(embedded, entities.destination());
         let mut told = Told::default();
         told.secret("SOURCE_CONNECTION_STRING", source.connection_string);
-        told.secret(
-            "DESTINATION_CONNECTION_STRING",
-            destination.connection_string,
-        );
+        told.secret("DESTINATION_CONNECTION_STRING", destination.connection_string);
         told.text("TRANSPORT", parameters.sut.transport.name());
         if let Some(authority) = source.certificate_authority {
             told.text("TLS_CA_FILE", absolute(&authority));
@@ -133,11 +130,7 @@ mod tests {
         let scenario = format!("scenario: s\n{text}");
         let scenario = Scenario::parse("s.yaml", &scenario).expect("a scenario");
         let cases = scenario.cases(&CaseOptions::default()).expect("cases");
-        let plan = TrialPlan {
-            parameters: &cases[0].parameters,
-            clock: RunClock::starting_now(),
-            run: 1,
-        };
+        let plan = TrialPlan { parameters: &cases[0].parameters, clock: RunClock::starting_now(), run: 1 };
         let ready = Ready {
             connection_string: Some(Secret::new("plain")),
             storage_connection_string: Some(Secret::new("storage")),
@@ -146,13 +139,9 @@ mod tests {
                 certificate_authority: "/ca.pem".into(),
             }),
         };
-        let config = plan
-            .external(Some(&ready), Path::new("/folder"), &Peers::default())
-            .expect("a command");
+        let config = plan.external(Some(&ready), Path::new("/folder"), &Peers::default()).expect("a command");
         let environment = config.environment.into_iter();
-        environment
-            .map(|(name, value)| (name, value.reveal().to_owned()))
-            .collect()
+        environment.map(|(name, value)| (name, value.reveal().to_owned())).collect()
     }
 
     #[test]
@@ -162,8 +151,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("| `PARSHALL_")?.split('`').next())
             .collect();
-        let both =
-            "sut: {command: [x], transport: tls}\nlimits: {relay: {cores: 1, memory: 1 GiB}}\n";
+        let both = "sut: {command: [x], transport: tls}\nlimits: {relay: {cores: 1, memory: 1 GiB}}\n";
         let of_hubs = told(both);
         let of_queues = told(&format!("{both}queues: {{}}\nrelay: {{threads: 20}}"));
         let told: Vec<&str> = of_hubs

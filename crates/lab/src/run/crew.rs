@@ -7,10 +7,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use tokio::{
-    io::{
-        AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
-        BufReader,
-    },
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at},
 };
@@ -85,14 +82,7 @@ pub(super) enum State {
 impl Crew {
     pub(super) fn new(cancellation: Cancellation, clock: RunClock, subject: Subject) -> Self {
         let (hear, heard) = unbounded_channel();
-        Self {
-            members: BTreeMap::new(),
-            heard,
-            hear,
-            cancellation,
-            clock,
-            subject,
-        }
+        Self { members: BTreeMap::new(), heard, hear, cancellation, clock, subject }
     }
 
     /// Starts a role under its limits and gives it its configuration.
@@ -106,11 +96,7 @@ impl Crew {
     ) -> Result<(), TrialError> {
         let name = member.to_string();
         let log = logs.join(format!("{name}.log"));
-        let RoleHandle {
-            input,
-            output,
-            control,
-        } = launcher.launch(member.role, &name, &log)?;
+        let RoleHandle { input, output, control } = launcher.launch(member.role, &name, &log)?;
         if let Some(process_id) = control.process_id() {
             group.admit(process_id)?;
         }
@@ -150,26 +136,19 @@ impl Crew {
 
     /// All members.
     pub(super) fn all(&self) -> impl Iterator<Item = (Member, &Running)> {
-        self.members
-            .iter()
-            .map(|(member, running)| (*member, running))
+        self.members.iter().map(|(member, running)| (*member, running))
     }
 
     /// The counters of each member of a role at both edges of the measured phase.
     pub(super) fn edges(&self, role: Role) -> impl Iterator<Item = (&Counted, &Counted)> {
         self.of(role).filter_map(|(_, running)| {
-            Some((
-                running.marks.get(&Edge::Begin)?,
-                running.marks.get(&Edge::End)?,
-            ))
+            Some((running.marks.get(&Edge::Begin)?, running.marks.get(&Edge::End)?))
         })
     }
 
     /// The processes of a role, or what is below them.
     pub(super) fn probe(&self, role: Role, scope: Scope) -> RoleProbe {
-        let process_ids = self
-            .of(role)
-            .filter_map(|(_, running)| running.control.process_id());
+        let process_ids = self.of(role).filter_map(|(_, running)| running.control.process_id());
         RoleProbe::new(process_ids.collect(), scope, self.clock.now())
     }
 
@@ -240,15 +219,11 @@ impl Crew {
     }
 
     async fn write<T: serde::Serialize>(&mut self, member: Member, value: &T) {
-        let Some(input) = self
-            .members
-            .get_mut(&member)
-            .and_then(|running| running.input.as_mut())
-        else {
+        let Some(input) = self.members.get_mut(&member).and_then(|running| running.input.as_mut()) else {
             return;
         };
-        let mut line = serde_json::to_vec(value)
-            .expect("configurations and commands have text keys and finite numbers");
+        let mut line =
+            serde_json::to_vec(value).expect("configurations and commands have text keys and finite numbers");
         line.push(b'\n');
         // A role that does not read has died, which the end of its output says with a better reason.
         let _ = input.write_all(&line).await;
@@ -274,9 +249,7 @@ impl Crew {
                 Report::Failed { error } => return Err(self.failed_for(member, error).await),
             },
             Heard::Nonsense(line) => {
-                return Err(self
-                    .failed(member, format!("it reported something unknown: {line}"))
-                    .await);
+                return Err(self.failed(member, format!("it reported something unknown: {line}")).await);
             }
             Heard::End if running.finished.is_some() => {}
             Heard::End => return Err(self.failed(member, SILENT_END.to_owned()).await),
@@ -362,18 +335,12 @@ async fn listen(
     let mut line = Vec::new();
     loop {
         line.clear();
-        let heard = match (&mut output)
-            .take(LONGEST_REPORT)
-            .read_until(b'\n', &mut line)
-            .await
-        {
+        let heard = match (&mut output).take(LONGEST_REPORT).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => Heard::End,
             Ok(_) => match serde_json::from_slice(&line) {
                 Ok(report) => Heard::Report(Box::new(report)),
                 Err(error) => {
-                    let beginning = String::from_utf8_lossy(&line[..line.len().min(200)])
-                        .trim()
-                        .to_owned();
+                    let beginning = String::from_utf8_lossy(&line[..line.len().min(200)]).trim().to_owned();
                     Heard::Nonsense(format!("{beginning} ({error})"))
                 }
             },

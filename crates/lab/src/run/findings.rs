@@ -10,28 +10,19 @@ use crate::{
     limits::RoleGroup,
     load::LATE_AFTER,
     results::{
-        Distributions, Finding, FindingKind, LatencyDistribution, Role, RoleUsage, Severity, Stage,
-        Subject,
+        Distributions, Finding, FindingKind, LatencyDistribution, Role, RoleUsage, Severity, Stage, Subject,
     },
     scenario::LoadMode,
 };
 
-pub(super) fn limit_findings(
-    subject: &Subject,
-    groups: &BTreeMap<Role, RoleGroup>,
-) -> Vec<Finding> {
-    let notes = groups
-        .iter()
-        .filter_map(|(role, group)| Some((role, group.limit().note.as_ref()?)));
+pub(super) fn limit_findings(subject: &Subject, groups: &BTreeMap<Role, RoleGroup>) -> Vec<Finding> {
+    let notes = groups.iter().filter_map(|(role, group)| Some((role, group.limit().note.as_ref()?)));
     notes
         .map(|(role, note)| {
             Finding::new(
                 Severity::Warning,
                 FindingKind::LimitNotEnforced,
-                format!(
-                    "the limits of {} are not in force as asked: {note}",
-                    subject.called(*role, role)
-                ),
+                format!("the limits of {} are not in force as asked: {note}", subject.called(*role, role)),
             )
         })
         .collect()
@@ -44,9 +35,7 @@ pub(super) fn outside_findings(plan: &TrialPlan<'_>, was_killed: bool) -> Vec<Fi
         return Vec::new();
     }
     let basis = match plan.is_embedded() {
-        true => {
-            "received is what the service handed out, forwarded what it accepted into the destination"
-        }
+        true => "received is what the service handed out, forwarded what it accepted into the destination",
         false => "forwarded is what reached the sink, and what was received is not known",
     };
     let message = format!(
@@ -77,17 +66,10 @@ pub(super) fn what_limited(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let note = |kind, message| Finding::new(Severity::Note, kind, message);
-    if let Some(relay) = roles
-        .get(&Role::Relay)
-        .filter(|relay| relay.cpu_percent >= BUSY_CPU_PERCENT)
-    {
+    if let Some(relay) = roles.get(&Role::Relay).filter(|relay| relay.cpu_percent >= BUSY_CPU_PERCENT) {
         findings.push(note(
             FindingKind::LimitedByClient,
-            format!(
-                "{} used {:.0} % of the CPU that it may use",
-                plan.subject(),
-                relay.cpu_percent
-            ),
+            format!("{} used {:.0} % of the CPU that it may use", plan.subject(), relay.cpu_percent),
         ));
     }
     if plan.mode() == LoadMode::Closed
@@ -112,20 +94,13 @@ pub(super) fn what_limited(
         ));
     }
     if plan.mode() == LoadMode::Open
-        && let Some(late) = distributions
-            .stages
-            .get(&Stage::Lateness)
-            .and_then(LatencyDistribution::summary)
-        && let Some(p99) = late
-            .p99
-            .filter(|p99| u128::from(*p99) > LATE_AFTER.as_micros())
+        && let Some(late) = distributions.stages.get(&Stage::Lateness).and_then(LatencyDistribution::summary)
+        && let Some(p99) = late.p99.filter(|p99| u128::from(*p99) > LATE_AFTER.as_micros())
     {
         findings.push(Finding::new(
             Severity::Warning,
             FindingKind::GeneratorOverloaded,
-            format!(
-                "one in a hundred events left {p99} µs late or more, which its latency includes"
-            ),
+            format!("one in a hundred events left {p99} µs late or more, which its latency includes"),
         ));
     }
     findings
@@ -136,10 +111,7 @@ pub(super) fn what_limited(
 pub(super) fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Finding> {
     let forwarded = rates.forwarded_per_s.unwrap_or(0.0);
     let (severity, tolerated) = match plan.mode() {
-        LoadMode::Open => (
-            Severity::Invalid,
-            (forwarded * OPEN_SINK_LAG_S).max(LEAST_SINK_LAG),
-        ),
+        LoadMode::Open => (Severity::Invalid, (forwarded * OPEN_SINK_LAG_S).max(LEAST_SINK_LAG)),
         LoadMode::Saturate => (Severity::Warning, plan.parameters.lag_limit() as f64),
         LoadMode::Closed | LoadMode::Backlog | LoadMode::Capacity => return None,
     };

@@ -34,23 +34,13 @@ impl Lead {
 
     /// A lead of `most` events from the beginning.
     const fn constant(most: u64) -> Self {
-        Self {
-            present: most,
-            least: most,
-            most,
-            follows: false,
-        }
+        Self { present: most, least: most, most, follows: false }
     }
 
     /// A lead that grows with what is forwarded, from `least` up to `most` events.
     fn following(least: u64, most: u64) -> Self {
         let least = least.min(most);
-        Self {
-            present: least,
-            least,
-            most,
-            follows: true,
-        }
+        Self { present: least, least, most, follows: true }
     }
 
     /// The lead of this moment.

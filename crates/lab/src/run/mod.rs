@@ -125,18 +125,10 @@ pub async fn run<L: RoleLauncher>(
             break;
         }
     }
-    let Runner {
-        mut results,
-        folder,
-        ..
-    } = runner;
+    let Runner { mut results, folder, .. } = runner;
     results.environment.finish();
     folder.write(&results)?;
-    Ok(RunOutcome {
-        results,
-        was_cancelled,
-        folder,
-    })
+    Ok(RunOutcome { results, was_cancelled, folder })
 }
 
 /// What all trials of a run have in common, and the results that they lead to.
@@ -165,12 +157,7 @@ enum Ended {
 
 impl<L: RoleLauncher> Runner<'_, L> {
     /// Looks for the highest rate, a trial for each.
-    async fn search(
-        &mut self,
-        case_number: usize,
-        case: &Case,
-        plan: &CasePlan,
-    ) -> Result<Ended, RunError> {
+    async fn search(&mut self, case_number: usize, case: &Case, plan: &CasePlan) -> Result<Ended, RunError> {
         let mut search = CapacitySearch::new(case, plan);
         while let Some(probe) = search.next() {
             if self.cancellation.is_wished() {
@@ -195,12 +182,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
     }
 
     /// Repeats a case as often as it says.
-    async fn trials(
-        &mut self,
-        case_number: usize,
-        case: &Case,
-        plan: &CasePlan,
-    ) -> Result<Ended, RunError> {
+    async fn trials(&mut self, case_number: usize, case: &Case, plan: &CasePlan) -> Result<Ended, RunError> {
         let mut records: Vec<TrialRecord> = Vec::new();
         for trial in 1..=plan.trials {
             if self.cancellation.is_wished() {
@@ -243,11 +225,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
         interval: Duration,
     ) -> (TrialRecord, Option<TrialError>) {
         self.run_number = self.run_number.wrapping_add(1);
-        let plan = TrialPlan {
-            parameters,
-            clock: self.clock,
-            run: self.run_number,
-        };
+        let plan = TrialPlan { parameters, clock: self.clock, run: self.run_number };
         let case = place.case.clone();
         let context = TrialContext {
             launcher: self.launcher,
@@ -274,9 +252,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
 /// Where the numbers of this run's trials begin. By the clock, so that what an earlier run left in a shared hub is most
 /// likely to bear another number.
 fn first_run_number() -> u8 {
-    let since_epoch = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (since_epoch.as_secs() / 10) as u8
 }
 

@@ -133,10 +133,8 @@ impl<'a> Monitor<'a> {
             probe.end_measurement(now);
         }
         self.measuring_since = None;
-        self.machine_cpu = self
-            .machine_began
-            .zip(busy_cpu())
-            .map(|(began, ended)| ended.saturating_sub(began));
+        self.machine_cpu =
+            self.machine_began.zip(busy_cpu()).map(|(began, ended)| ended.saturating_sub(began));
     }
 
     /// How many events a saturating load may offer to begin with.
@@ -213,13 +211,8 @@ impl<'a> Monitor<'a> {
                 received_per_s: progress.received_per_s,
                 forwarded_per_s: progress.forwarded_per_s,
                 lag_events: progress.lag_events,
-                cpu_percent: roles
-                    .clone()
-                    .map(|(role, used)| (*role, used.cpu_percent))
-                    .collect(),
-                memory_bytes: roles
-                    .map(|(role, used)| (*role, used.memory_bytes))
-                    .collect(),
+                cpu_percent: roles.clone().map(|(role, used)| (*role, used.cpu_percent)).collect(),
+                memory_bytes: roles.map(|(role, used)| (*role, used.memory_bytes)).collect(),
             });
         }
         self.before = totals;
@@ -228,25 +221,17 @@ impl<'a> Monitor<'a> {
 }
 
 fn latest(crew: &Crew, role: Role) -> impl Iterator<Item = &Counters> {
-    crew.of(role)
-        .filter_map(|(_, running)| running.latest.as_ref())
-        .map(|counted| &counted.counters)
+    crew.of(role).filter_map(|(_, running)| running.latest.as_ref()).map(|counted| &counted.counters)
 }
 
 /// What the load told last.
 pub(super) fn load_counters(crew: &Crew) -> LoadCounters {
-    latest(crew, Role::Load)
-        .filter_map(Counters::load)
-        .next()
-        .unwrap_or_default()
+    latest(crew, Role::Load).filter_map(Counters::load).next().unwrap_or_default()
 }
 
 /// What the sink told last.
 pub(super) fn sink_counters(crew: &Crew) -> SinkCounters {
-    latest(crew, Role::Sink)
-        .filter_map(Counters::sink)
-        .next()
-        .unwrap_or_default()
+    latest(crew, Role::Sink).filter_map(Counters::sink).next().unwrap_or_default()
 }
 
 /// What all relays together told last.
@@ -258,19 +243,12 @@ pub(super) fn relay_counters(crew: &Crew) -> RelayCounters {
 
 /// How many partitions each instance of the relay owns, as far as they have told.
 pub(super) fn owned_partitions(crew: &Crew) -> Vec<u64> {
-    latest(crew, Role::Relay)
-        .filter_map(Counters::relay)
-        .map(|relay| relay.owned)
-        .collect()
+    latest(crew, Role::Relay).filter_map(Counters::relay).map(|relay| relay.owned).collect()
 }
 
 /// What the embedded service told last; empty without one.
 pub(super) fn hub_counters(crew: &Crew) -> BTreeMap<String, HubCounters> {
-    latest(crew, Role::Hub)
-        .filter_map(Counters::hub)
-        .next()
-        .cloned()
-        .unwrap_or_default()
+    latest(crew, Role::Hub).filter_map(Counters::hub).next().cloned().unwrap_or_default()
 }
 
 impl Counters {
@@ -318,11 +296,7 @@ impl Counters {
 impl RelayCounters {
     /// These and those of another instance together.
     pub(super) fn plus(self, other: Self) -> Self {
-        let earliest = self
-            .first_forwarded
-            .into_iter()
-            .chain(other.first_forwarded)
-            .min();
+        let earliest = self.first_forwarded.into_iter().chain(other.first_forwarded).min();
         Self {
             received: self.received + other.received,
             forwarded: self.forwarded + other.forwarded,

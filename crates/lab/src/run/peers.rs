@@ -31,10 +31,7 @@ impl Peers {
             }
         };
         let path = env::var_os("PATH").unwrap_or_default();
-        Self {
-            folders,
-            path: env::split_paths(&path).collect(),
-        }
+        Self { folders, path: env::split_paths(&path).collect() }
     }
 
     /// What is to be started for `program`. Whether it can be, shows then.
@@ -49,27 +46,18 @@ impl Peers {
     pub(super) fn obstacle(&self, system: &SystemUnderTest) -> Option<String> {
         let program = system.command.as_ref()?.first();
         let programs = program.filter(|_| system.build.is_some()).into_iter();
-        let missing = programs
-            .chain(&system.requires)
-            .find(|name| self.find(name).is_none())?;
+        let missing = programs.chain(&system.requires).find(|name| self.find(name).is_none())?;
         let place = match kind(missing) {
             Kind::OnPath => "on the path".to_owned(),
             Kind::Peer => {
-                let folders = self
-                    .folders
-                    .iter()
-                    .map(|folder| folder.display().to_string());
+                let folders = self.folders.iter().map(|folder| folder.display().to_string());
                 format!("in {}", folders.collect::<Vec<_>>().join(" or "))
             }
             Kind::Plain => "there".to_owned(),
         };
         let name = &system.name;
         let mut reason = format!("{name} needs `{missing}`, which is not {place}");
-        if let Some(build) = system
-            .build
-            .as_ref()
-            .filter(|_| kind(missing) != Kind::OnPath)
-        {
+        if let Some(build) = system.build.as_ref().filter(|_| kind(missing) != Kind::OnPath) {
             reason.push_str(&format!("; `{build}` builds it"));
         }
         Some(reason)
@@ -96,9 +84,7 @@ enum Kind {
 fn kind(name: &str) -> Kind {
     if !name.contains('/') {
         Kind::OnPath
-    } else if ["./", "../"].iter().any(|start| name.starts_with(start))
-        || Path::new(name).is_absolute()
-    {
+    } else if ["./", "../"].iter().any(|start| name.starts_with(start)) || Path::new(name).is_absolute() {
         Kind::Plain
     } else {
         Kind::Peer
@@ -113,10 +99,7 @@ mod tests {
     use super::*;
 
     fn peers(folder: &Path) -> Peers {
-        Peers {
-            folders: vec![folder.join("none"), folder.join("peers")],
-            path: vec![folder.join("bin")],
-        }
+        Peers { folders: vec![folder.join("none"), folder.join("peers")], path: vec![folder.join("bin")] }
     }
 
     fn system(program: &str, requires: &[&str], build: Option<&str>) -> SystemUnderTest {
@@ -155,19 +138,13 @@ mod tests {
         let folder = folder();
         let peers = peers(folder.path());
         let obstacle = |system| peers.obstacle(&system);
-        assert_eq!(
-            obstacle(system("java/run", &["java"], Some("make peers"))),
-            None
-        );
+        assert_eq!(obstacle(system("java/run", &["java"], Some("make peers"))), None);
         assert_eq!(
             obstacle(system("java/run", &["dotnet"], Some("make peers"))).as_deref(),
             Some("mine needs `dotnet`, which is not on the path")
         );
         let reason = obstacle(system("rust/run", &[], Some("make peers"))).expect("it is missing");
-        assert!(
-            reason.starts_with("mine needs `rust/run`, which is not in "),
-            "{reason}"
-        );
+        assert!(reason.starts_with("mine needs `rust/run`, which is not in "), "{reason}");
         assert!(reason.ends_with("; `make peers` builds it"), "{reason}");
         assert_eq!(
             obstacle(system("/no/such/file", &[], None)),

@@ -56,28 +56,20 @@ impl Pipeline {
             Self::Between(ends) => {
                 let counters = hub_counters(crew);
                 let of = |name: &str| counters.get(name).copied().unwrap_or_default();
-                (
-                    of(&ends.source).outgoing_events,
-                    of(&ends.destination).incoming_events,
-                )
+                (of(&ends.source).outgoing_events, of(&ends.destination).incoming_events)
             }
             Self::Unobserved => (sink.events.received, sink.events.received),
         };
-        RelayCounters {
-            received,
-            forwarded,
-            completed: sink.distinct,
-            ..RelayCounters::default()
-        }
+        RelayCounters { received, forwarded, completed: sink.distinct, ..RelayCounters::default() }
     }
 
     /// Events received per second in the measured phase.
     pub(super) fn received_per_s(&self, crew: &Crew) -> Option<f64> {
         match self {
             Self::Ours => rate(crew, Role::Relay, |told| Some(told.relay()?.received)),
-            Self::Between(ends) => rate(crew, Role::Hub, |told| {
-                Some(told.hub()?.get(&ends.source)?.outgoing_events)
-            }),
+            Self::Between(ends) => {
+                rate(crew, Role::Hub, |told| Some(told.hub()?.get(&ends.source)?.outgoing_events))
+            }
             Self::Unobserved => None,
         }
     }
@@ -90,9 +82,7 @@ impl Pipeline {
     /// Events forwarded in the measured phase.
     pub(super) fn forwarded(&self, crew: &Crew) -> u64 {
         let of = |counted: &Counted| self.forwarded_in(&counted.counters).unwrap_or(0);
-        let grown = crew
-            .edges(self.teller())
-            .map(|(began, ended)| of(ended).saturating_sub(of(began)));
+        let grown = crew.edges(self.teller()).map(|(began, ended)| of(ended).saturating_sub(of(began)));
         grown.sum()
     }
 
@@ -125,14 +115,8 @@ impl Ends {
 }
 
 /// How much a figure of a role grew per second in the measured phase, over all of its members together.
-pub(super) fn rate(
-    crew: &Crew,
-    role: Role,
-    figure: impl Fn(&Counters) -> Option<u64>,
-) -> Option<f64> {
-    let mut rates = crew
-        .edges(role)
-        .filter_map(|(began, ended)| rate_between(began, ended, &figure));
+pub(super) fn rate(crew: &Crew, role: Role, figure: impl Fn(&Counters) -> Option<u64>) -> Option<f64> {
+    let mut rates = crew.edges(role).filter_map(|(began, ended)| rate_between(began, ended, &figure));
     let first = rates.next()?;
     Some(rates.fold(first, |sum, rate| sum + rate))
 }

@@ -10,12 +10,12 @@ use crate::{
     load::{Arrivals, LoadPlan, Pace},
     results::{CasePlan, MeasuredSystem, OrderExpectation, Role, Subject},
     roles::protocol::{
-        CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom,
-        Ready, RelayConfig, SinkConfig,
+        CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom, Ready,
+        RelayConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Entities, Entity, LoadMode, Parameters, Readiness, RoleLimits, SystemUnderTest,
-        Target, Transport,
+        self, Case, Entities, Entity, LoadMode, Parameters, Readiness, RoleLimits, SystemUnderTest, Target,
+        Transport,
     },
     verify::Expectation,
 };
@@ -52,9 +52,7 @@ impl TrialPlan<'_> {
     /// Whether instances of our relay claim the partitions of the source.
     pub(super) fn claims_partitions(&self) -> bool {
         let parameters = self.parameters;
-        !self.is_external()
-            && parameters.entities.hubs().is_some()
-            && parameters.relay.ownership.is_shared()
+        !self.is_external() && parameters.entities.hubs().is_some() && parameters.relay.ownership.is_shared()
     }
 
     /// How many processes the relay's role has. A command is one, whatever it starts.
@@ -81,20 +79,14 @@ impl TrialPlan<'_> {
         let parameters = self.parameters;
         let storage = parameters.embedded.durable.then(|| StorageConfig {
             directory: data.to_owned(),
-            options: StorageOptions {
-                sync: parameters.embedded.sync,
-                ..StorageOptions::default()
-            },
+            options: StorageOptions { sync: parameters.embedded.sync, ..StorageOptions::default() },
         });
         let (hubs, queues) = self.entities();
         HubConfig {
             clock: self.clock,
             hubs,
             queues,
-            largest_message: parameters
-                .entities
-                .queues()
-                .map(|queues| queues.largest_message),
+            largest_message: parameters.entities.queues().map(|queues| queues.largest_message),
             when_full: parameters.embedded.when_full,
             preallocate: parameters.embedded.preallocate,
             storage,
@@ -140,12 +132,7 @@ impl TrialPlan<'_> {
         }
     }
 
-    pub(super) fn relay(
-        &self,
-        embedded: Option<&Ready>,
-        instance: u32,
-        checkpoints: &Path,
-    ) -> RelayConfig {
+    pub(super) fn relay(&self, embedded: Option<&Ready>, instance: u32, checkpoints: &Path) -> RelayConfig {
         let parameters = self.parameters;
         RelayConfig {
             clock: self.clock,
@@ -219,9 +206,7 @@ impl TrialPlan<'_> {
                 // A search for a capacity is made of open loads and never a trial itself.
                 (LoadMode::Closed | LoadMode::Open | LoadMode::Capacity, _) => Pace::Closed,
                 (LoadMode::Saturate, _) => Pace::Saturate,
-                (LoadMode::Backlog, _) => Pace::Backlog {
-                    events: load.backlog,
-                },
+                (LoadMode::Backlog, _) => Pace::Backlog { events: load.backlog },
             },
         }
     }
@@ -233,9 +218,9 @@ impl TrialPlan<'_> {
         let streams = u64::from(self.load_plan().streams.max(1));
         let events = match (load.mode, load.rate) {
             (LoadMode::Backlog, _) => load.backlog,
-            (LoadMode::Open, Some(rate)) => rate
-                .events_in(phases.warm_up + phases.measure + SLACK)
-                .saturating_mul(2),
+            (LoadMode::Open, Some(rate)) => {
+                rate.events_in(phases.warm_up + phases.measure + SLACK).saturating_mul(2)
+            }
             // More than a machine can send; the memory follows what is seen, not this bound.
             _ => u64::MAX,
         };
@@ -243,11 +228,7 @@ impl TrialPlan<'_> {
     }
 
     fn read_from(&self) -> ReadFrom {
-        if self.is_embedded() {
-            ReadFrom::Beginning
-        } else {
-            ReadFrom::Now
-        }
+        if self.is_embedded() { ReadFrom::Beginning } else { ReadFrom::Now }
     }
 
     /// The way of what is measured to a hub or queue, which may be over TLS.
@@ -270,8 +251,7 @@ impl TrialPlan<'_> {
             return None;
         };
         queue.name.push_str("/$DeadLetterQueue");
-        self.is_embedded()
-            .then(|| self.endpoint(embedded, Entity::Queue(queue)))
+        self.is_embedded().then(|| self.endpoint(embedded, Entity::Queue(queue)))
     }
 
     /// The way of the lab's own roles to a hub or queue.
@@ -283,16 +263,11 @@ impl TrialPlan<'_> {
                     .expect("the embedded service told how to reach it before anyone needs to");
                 (own.clone(), None)
             }
-            Target::Namespace(namespace) => (
-                namespace.connection_string.clone(),
-                namespace.certificate_authority.clone(),
-            ),
+            Target::Namespace(namespace) => {
+                (namespace.connection_string.clone(), namespace.certificate_authority.clone())
+            }
         };
-        Endpoint {
-            connection_string,
-            certificate_authority,
-            entity,
-        }
+        Endpoint { connection_string, certificate_authority, entity }
     }
 }
 
@@ -318,11 +293,7 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
         measured_role: Role::Relay,
         trials: case.parameters.trials,
         published: case.published.clone(),
-        order: if keeps_order {
-            OrderExpectation::Kept
-        } else {
-            OrderExpectation::NotPromised
-        },
+        order: if keeps_order { OrderExpectation::Kept } else { OrderExpectation::NotPromised },
     }
 }
 
@@ -340,11 +311,7 @@ fn flatten(path: &str, value: Value, flat: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                let path = if path.is_empty() {
-                    name
-                } else {
-                    format!("{path}.{name}")
-                };
+                let path = if path.is_empty() { name } else { format!("{path}.{name}") };
                 flatten(&path, value, flat);
             }
         }

@@ -45,10 +45,8 @@ fn cases(set: &[&str]) -> Vec<Case> {
 }
 
 fn cases_of(scenario: &str, set: &[&str]) -> Vec<Case> {
-    let options = CaseOptions {
-        set: set.iter().map(|&set| set.to_owned()).collect(),
-        ..CaseOptions::default()
-    };
+    let options =
+        CaseOptions { set: set.iter().map(|&set| set.to_owned()).collect(), ..CaseOptions::default() };
     let scenario = Scenario::parse("small.yaml", scenario).expect("a scenario");
     scenario.cases(&options).expect("cases")
 }
@@ -73,24 +71,14 @@ async fn run_with(set: &[&str], faults: Faults) -> results::Case {
 
 async fn run_cases(cases: &[Case], faults: Faults) -> results::Case {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let launcher = ThreadLauncher {
-        fabric: MemoryFabric::new(faults),
-    };
+    let launcher = ThreadLauncher { fabric: MemoryFabric::new(faults) };
     let (_canceller, cancellation) = cancellation();
     let limiter = Limiter::affinity_only("roles are threads here");
-    let outcome = run(
-        cases,
-        options(folder.path()),
-        &launcher,
-        &limiter,
-        &Unobserved,
-        cancellation,
-    )
-    .await
-    .expect("the folder can be written");
+    let outcome = run(cases, options(folder.path()), &launcher, &limiter, &Unobserved, cancellation)
+        .await
+        .expect("the folder can be written");
     assert!(!outcome.was_cancelled);
-    let text =
-        std::fs::read_to_string(folder.path().join("results.json")).expect("results are on disk");
+    let text = std::fs::read_to_string(folder.path().join("results.json")).expect("results are on disk");
     let read: Results = serde_json::from_str(&text).expect("our own text");
     assert_eq!(read.cases.len(), 1);
     outcome.results.cases.into_iter().next().expect("one case")
@@ -103,10 +91,7 @@ fn kinds(case: &results::Case) -> Vec<results::FindingKind> {
 fn assert_whole(case: &results::Case) -> results::Delivery {
     let delivery = case.delivery.expect("a verdict");
     assert_eq!(case.status, Status::Passed, "{:?}", case.findings);
-    assert_eq!(
-        (delivery.lost, delivery.corrupted, delivery.reordered),
-        (0, 0, 0)
-    );
+    assert_eq!((delivery.lost, delivery.corrupted, delivery.reordered), (0, 0, 0));
     assert_eq!(delivery.acknowledged, Some(delivery.sent));
     assert_eq!(delivery.received, delivery.sent + delivery.duplicated);
     delivery
@@ -119,10 +104,7 @@ async fn a_case_that_this_machine_cannot_run_is_skipped_and_the_run_is_complete(
     assert!(case.trials.is_empty() && case.is_complete());
     assert_eq!(kinds(&case), [results::FindingKind::CaseSkipped]);
     let reason = &case.findings[0].message;
-    assert!(
-        reason.starts_with("the sink is to have 1000 cores and this machine has "),
-        "{reason}"
-    );
+    assert!(reason.starts_with("the sink is to have 1000 cores and this machine has "), "{reason}");
 }
 
 #[tokio::test]
@@ -132,10 +114,7 @@ async fn a_backlog_is_filled_drained_and_accounted_for_to_the_last_event() {
     assert_eq!(delivery.sent, 3_003);
     let trial = &case.trials[0];
     assert!(trial.forwarded_per_s > Some(0.0));
-    assert_eq!(
-        trial.offered_per_s, None,
-        "nothing was offered while it was measured"
-    );
+    assert_eq!(trial.offered_per_s, None, "nothing was offered while it was measured");
     assert_eq!(trial.latency_us, None, "the age of a backlog is no latency");
     assert_eq!(trial.hub["destination"].incoming_events, 3_003);
 }
@@ -163,48 +142,21 @@ async fn between_queues_every_message_is_verified_and_the_counters_agree() {
 
 #[tokio::test]
 async fn an_open_load_keeps_its_plan_and_every_stage_is_recorded() {
-    let case = run_with(
-        &["load.mode=open", "load.arrivals=poisson"],
-        Faults::default(),
-    )
-    .await;
+    let case = run_with(&["load.mode=open", "load.arrivals=poisson"], Faults::default()).await;
     let delivery = case.delivery.expect("a verdict");
-    assert_eq!(
-        (delivery.lost, delivery.corrupted, delivery.reordered),
-        (0, 0, 0)
-    );
+    assert_eq!((delivery.lost, delivery.corrupted, delivery.reordered), (0, 0, 0));
     let trial = &case.trials[0];
-    assert!(
-        trial
-            .latency_us
-            .as_ref()
-            .is_some_and(|latency| latency.count > 1_000)
-    );
-    assert!(
-        trial.uncorrected_latency_us.is_some(),
-        "24 bytes have room for the instant of the send"
-    );
-    for stage in [
-        Stage::Lateness,
-        Stage::Acknowledge,
-        Stage::Process,
-        Stage::Delivery,
-    ] {
+    assert!(trial.latency_us.as_ref().is_some_and(|latency| latency.count > 1_000));
+    assert!(trial.uncorrected_latency_us.is_some(), "24 bytes have room for the instant of the send");
+    for stage in [Stage::Lateness, Stage::Acknowledge, Stage::Process, Stage::Delivery] {
         assert!(trial.stages.contains_key(&stage), "{stage}");
     }
     // The last part of each event's way, told to the millisecond.
-    let (delivery, whole) = (
-        &trial.stages[&Stage::Delivery],
-        trial.latency_us.as_ref().expect("there is a latency"),
-    );
+    let (delivery, whole) =
+        (&trial.stages[&Stage::Delivery], trial.latency_us.as_ref().expect("there is a latency"));
     assert_eq!((delivery.count, delivery.negative), (whole.count, None));
-    assert!(
-        delivery.max.expect("a maximum") <= whole.max.expect("a maximum") * 1_001 / 1_000 + 1_001
-    );
-    let generator = trial
-        .generator
-        .as_ref()
-        .expect("a verdict on the generator");
+    assert!(delivery.max.expect("a maximum") <= whole.max.expect("a maximum") * 1_001 / 1_000 + 1_001);
+    let generator = trial.generator.as_ref().expect("a verdict on the generator");
     assert!(generator.late_events.is_some() && generator.lateness_us.is_some());
 }
 
@@ -213,20 +165,13 @@ async fn a_saturating_load_is_held_by_the_pipeline_and_not_by_time() {
     let case = run_with(&["load.mode=saturate"], Faults::default()).await;
     let delivery = assert_whole(&case);
     assert!(delivery.sent > 5_000, "{delivery:?}");
-    assert!(
-        case.offered_per_s.is_some()
-            && case.received_per_s.is_some()
-            && case.forwarded_per_s.is_some()
-    );
+    assert!(case.offered_per_s.is_some() && case.received_per_s.is_some() && case.forwarded_per_s.is_some());
 }
 
 #[tokio::test]
 async fn a_closed_load_of_several_workers_is_explained_by_littles_law() {
     let set = ["load.mode=closed", "load.workers=6", "sink.workers=2"];
-    let faults = Faults {
-        answer_after: Duration::from_millis(2),
-        ..Faults::default()
-    };
+    let faults = Faults { answer_after: Duration::from_millis(2), ..Faults::default() };
     let case = run_with(&set, faults).await;
     assert_whole(&case);
     assert!(kinds(&case).contains(&results::FindingKind::LimitedByConcurrency));
@@ -234,74 +179,39 @@ async fn a_closed_load_of_several_workers_is_explained_by_littles_law() {
 
 #[tokio::test]
 async fn refused_sends_are_unknown_and_not_lost() {
-    let faults = Faults {
-        refuse_every: Some(7),
-        ..Faults::default()
-    };
+    let faults = Faults { refuse_every: Some(7), ..Faults::default() };
     let case = run_with(&["load.mode=backlog"], faults).await;
     let delivery = case.delivery.expect("a verdict");
     assert!(delivery.unknown > Some(0));
     assert_eq!(delivery.lost, 0);
-    assert_eq!(
-        delivery.acknowledged,
-        Some(delivery.sent - delivery.unknown.unwrap_or(0))
-    );
+    assert_eq!(delivery.acknowledged, Some(delivery.sent - delivery.unknown.unwrap_or(0)));
 }
 
 #[tokio::test]
 async fn sends_that_are_never_answered_are_given_up_when_the_load_stops() {
-    let faults = Faults {
-        ignore_every: Some(50),
-        ..Faults::default()
-    };
+    let faults = Faults { ignore_every: Some(50), ..Faults::default() };
     // With every one of its two places taken by a send that nobody answers, the load stands still.
     let set = ["load.mode=saturate", "load.in_flight=2"];
     let case = run_with(&set, faults).await;
     let delivery = case.delivery.expect("a verdict");
     assert_eq!(delivery.unknown, Some(20));
-    assert_eq!(
-        (delivery.sent, delivery.received, delivery.lost),
-        (1_000, 1_000, 0)
-    );
+    assert_eq!((delivery.sent, delivery.received, delivery.lost), (1_000, 1_000, 0));
 }
 
 #[tokio::test]
 async fn a_role_that_fails_or_dies_fails_its_case_with_its_reason_and_log() {
-    let failing = Faults {
-        fail_after: Some(500),
-        ..Faults::default()
-    };
+    let failing = Faults { fail_after: Some(500), ..Faults::default() };
     let case = run_with(&["load.mode=backlog"], failing).await;
     assert_eq!(case.status, Status::Failed);
     let finding = &case.findings[0];
-    assert!(
-        finding.message.contains("the relay failed"),
-        "{}",
-        finding.message
-    );
-    assert!(
-        finding.message.contains("test:failed: failed on purpose"),
-        "{}",
-        finding.message
-    );
-    assert!(
-        finding
-            .hint
-            .as_ref()
-            .is_some_and(|hint| hint.contains("log of the relay"))
-    );
+    assert!(finding.message.contains("the relay failed"), "{}", finding.message);
+    assert!(finding.message.contains("test:failed: failed on purpose"), "{}", finding.message);
+    assert!(finding.hint.as_ref().is_some_and(|hint| hint.contains("log of the relay")));
 
-    let dying = Faults {
-        panic_after: Some(500),
-        ..Faults::default()
-    };
+    let dying = Faults { panic_after: Some(500), ..Faults::default() };
     let case = run_with(&["load.mode=backlog"], dying).await;
     assert_eq!(case.status, Status::Failed);
-    assert!(
-        case.findings[0].message.contains("it ended without a word"),
-        "{:?}",
-        case.findings
-    );
+    assert!(case.findings[0].message.contains("it ended without a word"), "{:?}", case.findings);
 }
 
 #[tokio::test]
@@ -332,27 +242,14 @@ impl Observer for CancelAt {
 #[tokio::test]
 async fn a_cancelled_run_ends_its_roles_and_leaves_whole_results() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let launcher = ThreadLauncher {
-        fabric: MemoryFabric::new(Faults::default()),
-    };
+    let launcher = ThreadLauncher { fabric: MemoryFabric::new(Faults::default()) };
     let (canceller, cancellation) = cancellation();
-    let observer = CancelAt {
-        phase: Phase::Measuring,
-        canceller,
-        seen: Mutex::default(),
-    };
+    let observer = CancelAt { phase: Phase::Measuring, canceller, seen: Mutex::default() };
     let limiter = Limiter::affinity_only("roles are threads here");
     let set = ["phases.measure=1 h", "load.mode=saturate", "trials=3"];
-    let outcome = run(
-        &cases(&set),
-        options(folder.path()),
-        &launcher,
-        &limiter,
-        &observer,
-        cancellation,
-    )
-    .await
-    .expect("the folder can be written");
+    let outcome = run(&cases(&set), options(folder.path()), &launcher, &limiter, &observer, cancellation)
+        .await
+        .expect("the folder can be written");
     assert!(outcome.was_cancelled);
     assert!(!outcome.results.complete);
     let case = &outcome.results.cases[0];
@@ -360,14 +257,9 @@ async fn a_cancelled_run_ends_its_roles_and_leaves_whole_results() {
     assert!(case.trials[0].interrupted);
     let seen = observer.seen.lock().expect("no panic");
     assert!(seen.contains(&Phase::WarmUp) && !seen.contains(&Phase::Draining));
-    let text =
-        std::fs::read_to_string(folder.path().join("results.json")).expect("results are on disk");
+    let text = std::fs::read_to_string(folder.path().join("results.json")).expect("results are on disk");
     serde_json::from_str::<Results>(&text).expect("our own text");
-    assert!(
-        !trial_folder(folder.path(), "small", 1)
-            .join("checkpoints")
-            .exists()
-    );
+    assert!(!trial_folder(folder.path(), "small", 1).join("checkpoints").exists());
 }
 
 #[tokio::test]
@@ -382,33 +274,14 @@ async fn a_case_that_fails_does_not_stop_the_others() {
         certificate_authority: None,
     });
     all.insert(0, broken);
-    let launcher = ThreadLauncher {
-        fabric: MemoryFabric::new(Faults::default()),
-    };
+    let launcher = ThreadLauncher { fabric: MemoryFabric::new(Faults::default()) };
     let (_canceller, cancellation) = cancellation();
     let limiter = Limiter::affinity_only("roles are threads here");
-    let outcome = run(
-        &all,
-        options(folder.path()),
-        &launcher,
-        &limiter,
-        &Unobserved,
-        cancellation,
-    )
-    .await
-    .expect("the folder can be written");
-    let statuses: Vec<_> = outcome
-        .results
-        .cases
-        .iter()
-        .map(|case| case.status)
-        .collect();
-    assert_eq!(
-        statuses,
-        [Status::Failed, Status::Passed],
-        "{:?}",
-        outcome.results.cases[1].findings
-    );
+    let outcome = run(&all, options(folder.path()), &launcher, &limiter, &Unobserved, cancellation)
+        .await
+        .expect("the folder can be written");
+    let statuses: Vec<_> = outcome.results.cases.iter().map(|case| case.status).collect();
+    assert_eq!(statuses, [Status::Failed, Status::Passed], "{:?}", outcome.results.cases[1].findings);
     let message = &outcome.results.cases[0].findings[0].message;
     assert!(message.contains("there is no hub"), "{message}");
 }
@@ -428,12 +301,7 @@ impl RoleControl for ScriptedControl {
 
     fn end(self: Box<Self>, _: Duration) -> Pin<Box<dyn Future<Output = RoleExit> + Send>> {
         *self.0.lock().expect("no panic") += 1;
-        Box::pin(async {
-            RoleExit {
-                end: RoleEnd::Killed,
-                last_log_lines: Vec::new(),
-            }
-        })
+        Box::pin(async { RoleExit { end: RoleEnd::Killed, last_log_lines: Vec::new() } })
     }
 }
 
@@ -459,10 +327,7 @@ impl RoleLauncher for Scripted {
 async fn message_of_scripted(output: &'static str) -> (String, u32) {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let ended = Arc::default();
-    let launcher = Scripted {
-        output,
-        ended: Arc::clone(&ended),
-    };
+    let launcher = Scripted { output, ended: Arc::clone(&ended) };
     let (_canceller, cancellation) = cancellation();
     let limiter = Limiter::affinity_only("there are no processes here");
     let outcome = run(
@@ -483,10 +348,7 @@ async fn message_of_scripted(output: &'static str) -> (String, u32) {
 #[tokio::test(start_paused = true)]
 async fn a_role_that_never_gets_ready_is_given_up_and_ended() {
     let (message, ended) = message_of_scripted("").await;
-    assert_eq!(
-        message,
-        "starting the embedded service took longer than 30 s"
-    );
+    assert_eq!(message, "starting the embedded service took longer than 30 s");
     assert_eq!(ended, 1);
 }
 
@@ -501,10 +363,7 @@ async fn a_role_that_stops_reporting_is_given_up_for_its_standstill() {
 #[tokio::test(start_paused = true)]
 async fn a_role_that_talks_nonsense_is_quoted() {
     let (message, ended) = message_of_scripted("what?\n").await;
-    assert!(
-        message.starts_with("the hub failed: it reported something unknown: what?"),
-        "{message}"
-    );
+    assert!(message.starts_with("the hub failed: it reported something unknown: what?"), "{message}");
     assert_eq!(ended, 1);
 }
 
@@ -521,10 +380,7 @@ impl Timetable {
         match role {
             // The service dies; those that were connected to it notice before the orchestrator does.
             Role::Hub => (vec![(at(0), Self::READY)], Some(at(9_900))),
-            Role::Load => (
-                vec![(at(0), Self::READY), (at(9_700), Self::FAILED)],
-                Some(at(9_750)),
-            ),
+            Role::Load => (vec![(at(0), Self::READY), (at(9_700), Self::FAILED)], Some(at(9_750))),
             Role::Relay => (vec![(at(0), Self::READY), (at(9_800), Self::FAILED)], None),
             Role::Sink => (vec![(at(0), Self::READY)], None),
         }

@@ -21,10 +21,7 @@ use super::{
     crew::{Crew, Member, Patience, State},
     error::TrialError,
     lead::Lead,
-    monitor::{
-        Monitor, Place, hub_counters, load_counters, owned_partitions, relay_counters,
-        sink_counters,
-    },
+    monitor::{Monitor, Place, hub_counters, load_counters, owned_partitions, relay_counters, sink_counters},
     peers::Peers,
     pipeline::Pipeline,
     plan::TrialPlan,
@@ -83,13 +80,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     };
     let mut result = trial.run().await;
     trial.monitor.enter(Phase::Stopping, None);
-    let mut record = match collect(
-        plan,
-        &trial.crew,
-        &trial.monitor,
-        &trial.groups,
-        &trial.ending,
-    ) {
+    let mut record = match collect(plan, &trial.crew, &trial.monitor, &trial.groups, &trial.ending) {
         Ok(record) => record,
         Err(error) => {
             result = result.and(Err(error));
@@ -103,32 +94,23 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     if let Err(error) = &result {
         record.trial.interrupted = true;
         record.trial.findings.push(error.finding(number));
-        record.trial.findings.extend(
-            trial
-                .groups
-                .iter()
-                .filter(|(_, group)| group.ran_out_of_memory())
-                .map(|(role, group)| {
-                    let mut finding = Finding::new(
-                        Severity::Failure,
-                        FindingKind::LimitedByClient,
-                        format!(
-                            "{} was killed at its memory limit of {}",
-                            plan.subject().called(*role, role),
-                            figure::bytes(group.limit().memory_bytes.unwrap_or_default() as f64)
-                        ),
-                    );
-                    finding.trial = Some(number);
-                    finding
-                }),
-        );
+        record.trial.findings.extend(trial.groups.iter().filter(|(_, group)| group.ran_out_of_memory()).map(
+            |(role, group)| {
+                let mut finding = Finding::new(
+                    Severity::Failure,
+                    FindingKind::LimitedByClient,
+                    format!(
+                        "{} was killed at its memory limit of {}",
+                        plan.subject().called(*role, role),
+                        figure::bytes(group.limit().memory_bytes.unwrap_or_default() as f64)
+                    ),
+                );
+                finding.trial = Some(number);
+                finding
+            },
+        ));
     }
-    let Trial {
-        crew,
-        groups,
-        folder,
-        ..
-    } = trial;
+    let Trial { crew, groups, folder, .. } = trial;
     crew.dismiss().await;
     // Only now are the groups without processes.
     drop(groups);
@@ -168,17 +150,10 @@ impl<L: RoleLauncher> Trial<'_, L> {
         for folder in [&checkpoints, &data, &tls] {
             let _ = std::fs::remove_dir_all(folder);
         }
-        create_directories(&checkpoints).map_err(|source| TrialError::Folder {
-            path: checkpoints.clone(),
-            source,
-        })?;
+        create_directories(&checkpoints)
+            .map_err(|source| TrialError::Folder { path: checkpoints.clone(), source })?;
         let own = if self.plan.is_embedded() {
-            self.launch(
-                Role::Hub,
-                0,
-                RoleConfig::Hub(Box::new(self.plan.hub(&data, &tls))),
-            )
-            .await?;
+            self.launch(Role::Hub, 0, RoleConfig::Hub(Box::new(self.plan.hub(&data, &tls)))).await?;
             self.until_ready("starting the embedded service").await?;
             let mut hub = self.crew.of(Role::Hub);
             hub.next().and_then(|(_, running)| running.ready.clone())
@@ -186,8 +161,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             None
         };
         let own = own.as_ref();
-        self.launch(Role::Load, 0, RoleConfig::Load(self.plan.load(own)))
-            .await?;
+        self.launch(Role::Load, 0, RoleConfig::Load(self.plan.load(own))).await?;
         let peers = Peers::of_environment();
         for instance in 0..self.plan.relay_processes() {
             let config = match self.plan.external(own, &checkpoints, &peers) {
@@ -196,21 +170,16 @@ impl<L: RoleLauncher> Trial<'_, L> {
             };
             self.launch(Role::Relay, instance, config).await?;
         }
-        self.launch(Role::Sink, 0, RoleConfig::Sink(self.plan.sink(own)))
-            .await?;
+        self.launch(Role::Sink, 0, RoleConfig::Sink(self.plan.sink(own))).await?;
         self.until_ready("connecting the roles").await?;
         for (role, group) in &self.groups {
             if self.crew.of(*role).next().is_some() {
-                let cores = group
-                    .limit()
-                    .cores
-                    .unwrap_or_else(|| machine_cores() as f64);
+                let cores = group.limit().cores.unwrap_or_else(|| machine_cores() as f64);
                 let scope = match *role == Role::Relay && self.plan.is_external() {
                     true => Scope::Below,
                     false => Scope::Itself,
                 };
-                self.monitor
-                    .watch(*role, self.crew.probe(*role, scope), cores);
+                self.monitor.watch(*role, self.crew.probe(*role, scope), cores);
             }
         }
         Ok(())
@@ -271,41 +240,27 @@ impl<L: RoleLauncher> Trial<'_, L> {
             }
         };
         let monitor = &mut self.monitor;
-        self.crew
-            .wait_until(patience, claimed, |crew| monitor.tick(crew))
-            .await
+        self.crew.wait_until(patience, claimed, |crew| monitor.tick(crew)).await
     }
 
     /// Waits for a command to carry its first event: it may take its time to start, to find the hubs and to divide their
     /// partitions, which nobody wants in the warm-up.
     async fn until_first_event(&mut self) -> Result<(), TrialError> {
         let sut = &self.plan.parameters.sut;
-        let patience = Patience {
-            what: "carrying the first event",
-            total: Some(sut.ready_within),
-            stalled: None,
-        };
+        let patience =
+            Patience { what: "carrying the first event", total: Some(sut.ready_within), stalled: None };
         let monitor = &mut self.monitor;
         let arrived = |crew: &Crew| match sink_counters(crew).events.received {
             0 => State::At(0),
             _ => State::Met,
         };
-        let waited = self
-            .crew
-            .wait_until(patience, arrived, |crew| monitor.tick(crew))
-            .await;
+        let waited = self.crew.wait_until(patience, arrived, |crew| monitor.tick(crew)).await;
         let Err(TrialError::TimedOut { .. }) = waited else {
             return waited;
         };
-        let reason = format!(
-            "no event of `{}` arrived within {}",
-            sut.name,
-            units::duration::text(sut.ready_within)
-        );
-        let relay = Member {
-            role: Role::Relay,
-            instance: 0,
-        };
+        let reason =
+            format!("no event of `{}` arrived within {}", sut.name, units::duration::text(sut.ready_within));
+        let relay = Member { role: Role::Relay, instance: 0 };
         Err(self.crew.failed(relay, reason).await)
     }
 
@@ -319,10 +274,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
                 stalled: Some(STANDSTILL),
             })
             .await?;
-        let backlog: u64 = streams
-            .iter()
-            .map(|stream| stream.acknowledged.count())
-            .sum();
+        let backlog: u64 = streams.iter().map(|stream| stream.acknowledged.count()).sum();
         self.monitor.begin_measurement(&self.crew);
         self.mark(Edge::Begin, &[Role::Hub, Role::Relay]).await?;
         self.monitor.enter(Phase::Measuring, None);
@@ -330,28 +282,19 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let monitor = &mut self.monitor;
         self.crew
             .wait_until(
-                Patience {
-                    what: "draining the backlog",
-                    total: None,
-                    stalled: Some(STANDSTILL),
-                },
+                Patience { what: "draining the backlog", total: None, stalled: Some(STANDSTILL) },
                 |crew| {
                     let relay = relay_counters(crew);
                     // What retention took is not there to be drained.
                     let done = relay.completed + relay.missed + sink_counters(crew).dead_lettered;
-                    if done >= backlog {
-                        State::Met
-                    } else {
-                        State::At(done)
-                    }
+                    if done >= backlog { State::Met } else { State::At(done) }
                 },
                 |crew| monitor.tick(crew),
             )
             .await?;
         self.mark(Edge::End, &[Role::Hub, Role::Relay]).await?;
         self.monitor.end_measurement();
-        self.monitor
-            .enter(Phase::Draining, Some(self.plan.parameters.phases.drain));
+        self.monitor.enter(Phase::Draining, Some(self.plan.parameters.phases.drain));
         self.crew.tell(Role::Sink, &Command::Start).await;
         Ok(streams)
     }
@@ -359,9 +302,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
     /// Waits for every acknowledged event to be seen that retention has left, or for the time that the scenario allows
     /// for it.
     async fn let_everything_arrive(&mut self, streams: Vec<StreamSends>) -> Result<(), TrialError> {
-        self.crew
-            .tell(Role::Sink, &Command::Expect { streams })
-            .await;
+        self.crew.tell(Role::Sink, &Command::Expect { streams }).await;
         let patience = Patience {
             what: "draining",
             total: Some(self.plan.parameters.phases.drain.max(LEAST_PATIENCE)),
@@ -403,9 +344,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
                     true => State::Met,
                     false => State::At(0),
                 };
-            self.crew
-                .wait_until(patience, all_finished, |crew| monitor.tick(crew))
-                .await?;
+            self.crew.wait_until(patience, all_finished, |crew| monitor.tick(crew)).await?;
         }
         // The service's counters after everyone else's last word.
         self.ending.hub = hub_counters(&self.crew);
@@ -413,28 +352,15 @@ impl<L: RoleLauncher> Trial<'_, L> {
         Ok(())
     }
 
-    async fn launch(
-        &mut self,
-        role: Role,
-        instance: u32,
-        config: RoleConfig,
-    ) -> Result<(), TrialError> {
-        let group = self
-            .groups
-            .get(&role)
-            .expect("there is a group for every role");
+    async fn launch(&mut self, role: Role, instance: u32, config: RoleConfig) -> Result<(), TrialError> {
+        let group = self.groups.get(&role).expect("there is a group for every role");
         let member = Member { role, instance };
-        self.crew
-            .start(self.launcher, member, group, &config, &self.folder)
-            .await
+        self.crew.start(self.launcher, member, group, &config, &self.folder).await
     }
 
     async fn until_ready(&mut self, what: &'static str) -> Result<(), TrialError> {
-        let patience = Patience {
-            what,
-            total: Some(START_PATIENCE + self.plan.time_to_be_ready()),
-            stalled: None,
-        };
+        let patience =
+            Patience { what, total: Some(START_PATIENCE + self.plan.time_to_be_ready()), stalled: None };
         let all_ready = |crew: &Crew| match crew.all().all(|(_, running)| running.ready.is_some()) {
             true => State::Met,
             false => State::At(0),
@@ -445,16 +371,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
     /// Lets time pass while the roles work.
     async fn pass(&mut self, time: Duration) -> Result<(), TrialError> {
         let monitor = &mut self.monitor;
-        let patience = Patience {
-            what: "passing the time",
-            total: Some(time),
-            stalled: None,
-        };
-        match self
-            .crew
-            .wait_until(patience, |_| State::At(0), |crew| monitor.tick(crew))
-            .await
-        {
+        let patience = Patience { what: "passing the time", total: Some(time), stalled: None };
+        match self.crew.wait_until(patience, |_| State::At(0), |crew| monitor.tick(crew)).await {
             Err(TrialError::TimedOut { .. }) => Ok(()),
             other => other,
         }
@@ -464,49 +382,30 @@ impl<L: RoleLauncher> Trial<'_, L> {
         for role in roles {
             self.crew.tell(*role, &Command::Mark { edge }).await;
         }
-        let patience = Patience {
-            what: "reading the counters",
-            total: Some(START_PATIENCE),
-            stalled: None,
-        };
+        let patience = Patience { what: "reading the counters", total: Some(START_PATIENCE), stalled: None };
         let monitor = &mut self.monitor;
         let all_marked = |crew: &Crew| {
-            let asked = crew
-                .all()
-                .filter(|(member, _)| roles.contains(&member.role));
+            let asked = crew.all().filter(|(member, _)| roles.contains(&member.role));
             let mut unfinished = asked.filter(|(_, running)| running.finished.is_none());
             match unfinished.all(|(_, running)| running.marks.contains_key(&edge)) {
                 true => State::Met,
                 false => State::At(0),
             }
         };
-        self.crew
-            .wait_until(patience, all_marked, |crew| monitor.tick(crew))
-            .await
+        self.crew.wait_until(patience, all_marked, |crew| monitor.tick(crew)).await
     }
 
-    async fn until_load_is_done(
-        &mut self,
-        patience: Patience,
-    ) -> Result<Vec<StreamSends>, TrialError> {
+    async fn until_load_is_done(&mut self, patience: Patience) -> Result<Vec<StreamSends>, TrialError> {
         let monitor = &mut self.monitor;
-        let done = |crew: &Crew| match crew
-            .of(Role::Load)
-            .all(|(_, running)| running.finished.is_some())
-        {
+        let done = |crew: &Crew| match crew.of(Role::Load).all(|(_, running)| running.finished.is_some()) {
             true => State::Met,
             false => State::At(load_counters(crew).events.sent),
         };
-        self.crew
-            .wait_until(patience, done, |crew| monitor.tick(crew))
-            .await?;
-        let outcomes =
-            self.crew
-                .of(Role::Load)
-                .filter_map(|(_, running)| match &running.finished {
-                    Some(Outcome::Load { streams, .. }) => Some(streams.clone()),
-                    _ => None,
-                });
+        self.crew.wait_until(patience, done, |crew| monitor.tick(crew)).await?;
+        let outcomes = self.crew.of(Role::Load).filter_map(|(_, running)| match &running.finished {
+            Some(Outcome::Load { streams, .. }) => Some(streams.clone()),
+            _ => None,
+        });
         Ok(outcomes.into_iter().next().unwrap_or_default())
     }
 }
@@ -514,11 +413,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
 /// Whether the `missing` events are those that retention took before relay or sink read them: the relay has done everything
 /// else, and the sink has seen all of that.
 fn nothing_more_comes(crew: &Crew, missing: u64) -> bool {
-    let (load, relay, sink) = (
-        load_counters(crew).events,
-        relay_counters(crew),
-        sink_counters(crew),
-    );
+    let (load, relay, sink) = (load_counters(crew).events, relay_counters(crew), sink_counters(crew));
     missing <= relay.missed + sink.missed
         && relay.completed + relay.missed >= load.acknowledged
         && sink.events.received + sink.missed >= relay.forwarded
@@ -536,11 +431,7 @@ fn groups(plan: &TrialPlan<'_>, limiter: &Limiter) -> BTreeMap<Role, RoleGroup> 
             let bounds = RoleBounds {
                 cores: limits.cores,
                 memory: limits.memory,
-                cpus: if role == Role::Relay {
-                    placement.measured.clone()
-                } else {
-                    placement.others.clone()
-                },
+                cpus: if role == Role::Relay { placement.measured.clone() } else { placement.others.clone() },
             };
             (role, limiter.group(role.name(), &bounds))
         })
@@ -554,12 +445,9 @@ pub(super) fn machine_cores() -> usize {
 
 /// The folder of a trial below that of the results.
 pub(super) fn trial_folder(results: &Path, case: &str, trial: u32) -> PathBuf {
-    let is_plain =
-        |character: char| character.is_ascii_alphanumeric() || "=.,_-".contains(character);
-    let case: String = case
-        .chars()
-        .map(|character| if is_plain(character) { character } else { '_' })
-        .collect();
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "=.,_-".contains(character);
+    let case: String =
+        case.chars().map(|character| if is_plain(character) { character } else { '_' }).collect();
     results.join("logs").join(format!("{case}.{trial}"))
 }
 

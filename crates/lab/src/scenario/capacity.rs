@@ -117,9 +117,7 @@ impl FromStr for Percent {
             .and_then(|number| number.parse().ok())
             .filter(|percent: &f64| percent.is_finite())
             .map(Self)
-            .ok_or_else(|| PercentError {
-                text: text.to_owned(),
-            })
+            .ok_or_else(|| PercentError { text: text.to_owned() })
     }
 }
 

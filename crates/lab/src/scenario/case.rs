@@ -38,9 +38,7 @@ impl Case {
     pub fn params(&self) -> Map<String, Value> {
         let value = serde_json::to_value(&self.parameters)
             .expect("parameters have text keys and finite numbers, so they are always JSON");
-        let Value::Object(mut params) = value else {
-            unreachable!("a struct serialises as an object")
-        };
+        let Value::Object(mut params) = value else { unreachable!("a struct serialises as an object") };
         // What is in the environment of a command may be a secret, too.
         let env = params.get_mut("sut").and_then(|sut| sut.get_mut("env"));
         for value in env.and_then(Value::as_object_mut).into_iter().flatten() {
@@ -70,21 +68,15 @@ impl Case {
             ));
         }
         let limits = &self.parameters.limits;
-        let roles = [
-            ("hub", &limits.hub),
-            ("load", &limits.load),
-            ("relay", &limits.relay),
-            ("sink", &limits.sink),
-        ];
+        let roles =
+            [("hub", &limits.hub), ("load", &limits.load), ("relay", &limits.relay), ("sink", &limits.sink)];
         roles.into_iter().find_map(|(role, limits)| {
             let wanted = limits.cores.filter(|wanted| *wanted > cores as f64)?;
             let there_are = match cores {
                 1 => "1 core".to_owned(),
                 cores => format!("{cores} cores"),
             };
-            Some(format!(
-                "the {role} is to have {wanted} cores and this machine has {there_are}"
-            ))
+            Some(format!("the {role} is to have {wanted} cores and this machine has {there_are}"))
         })
     }
 }

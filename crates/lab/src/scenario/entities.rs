@@ -133,9 +133,7 @@ impl Entity {
 
 impl Default for Queues {
     fn default() -> Self {
-        let queue = |name: &str| Queue {
-            name: name.to_owned(),
-        };
+        let queue = |name: &str| Queue { name: name.to_owned() };
         Self {
             source: queue("source"),
             destination: queue("destination"),

@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::glob::Glob;
 use super::sweep::{self, Point, Sweep};
 use super::{
-    Axis, Case, Embedded, Entities, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Queues,
-    Relay, Sink, SystemUnderTest, Target, system, validate,
+    Axis, Case, Embedded, Entities, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Queues, Relay,
+    Sink, SystemUnderTest, Target, system, validate,
 };
 use crate::record::LatencyRecording;
 
@@ -112,9 +112,7 @@ impl Scenario {
             return Ok(Self::parse(&format!("{name}.yaml"), text)?);
         }
         let path = Path::new(name_or_path);
-        let is_yaml = path
-            .extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
         if is_yaml || name_or_path.contains('/') {
             return Ok(Self::from_document(Document::read(path)?)?);
         }
@@ -159,9 +157,7 @@ impl Scenario {
             points.into_iter().map(|point| point.name).collect()
         };
         let sweeps = self.sweeps.iter();
-        sweeps
-            .map(|sweep| (sweep.name.as_str(), names(sweep)))
-            .collect()
+        sweeps.map(|sweep| (sweep.name.as_str(), names(sweep))).collect()
     }
 
     /// All cases that `options` ask for, in the order of the file, resolved and checked.
@@ -181,13 +177,9 @@ impl Scenario {
         let head: Head = document.typed()?;
         let text = document.text().to_owned();
         if head.scenario.is_empty()
-            || !head
-                .scenario
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            || !head.scenario.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         {
-            let reason =
-                "the name must be of letters, digits and `-`, since files are named after it";
+            let reason = "the name must be of letters, digits and `-`, since files are named after it";
             return Err(document.mistake("scenario", reason, "such as `fan-out`"));
         }
         let quick = document.take("quick");
@@ -204,9 +196,7 @@ impl Scenario {
             let misplaced = |entry: &&Entry| NO_PARAMETERS.contains(&entry.key.as_str());
             if let Some(entry) = quick.entries().iter().find(misplaced) {
                 let reason = format!("`{}` belongs to the scenario as a whole", entry.key);
-                return Err(entry
-                    .value
-                    .mistake("quick", reason, "move it to the top of the file"));
+                return Err(entry.value.mistake("quick", reason, "move it to the top of the file"));
             }
         }
         let scenario = Self {
@@ -227,27 +217,18 @@ impl Scenario {
 
     /// Published figures belong to cases, or else they would silently stand nowhere.
     fn check_published(&self, node: &Node) -> Result<(), SettingsError> {
-        let names: Vec<String> = sweep::points(&self.name, &self.sweeps, |_| None)
-            .into_iter()
-            .map(|point| point.name)
-            .collect();
+        let names: Vec<String> =
+            sweep::points(&self.name, &self.sweeps, |_| None).into_iter().map(|point| point.name).collect();
         let entries = node.elements().unwrap_or_default();
         for (index, (node, published)) in entries.iter().zip(&self.published).enumerate() {
             if !names.contains(&published.case) {
                 let meant = settings::nearest(&published.case, names.iter().map(String::as_str));
                 let advice = match meant {
-                    Some(meant) => format!(
-                        "did you mean `{meant}`? the cases are: {}",
-                        names.join(", ")
-                    ),
+                    Some(meant) => format!("did you mean `{meant}`? the cases are: {}", names.join(", ")),
                     None => format!("the cases are: {}", names.join(", ")),
                 };
                 let at = node.value("case").unwrap_or(node);
-                return Err(at.mistake(
-                    &format!("published[{index}].case"),
-                    "there is no such case",
-                    advice,
-                ));
+                return Err(at.mistake(&format!("published[{index}].case"), "there is no such case", advice));
             }
         }
         Ok(())
@@ -268,17 +249,11 @@ impl Scenario {
             if NO_PARAMETERS.contains(&first) {
                 let advice = "set a parameter, such as `relay.fan_out=64`; to change the values of a sweep, set the \
                               path that it sweeps to a list";
-                return Err(document
-                    .mistake(&path, "this is no parameter of a case", advice)
-                    .into());
+                return Err(document.mistake(&path, "this is no parameter of a case", advice).into());
             }
             set_paths.push(path);
         }
-        let set = |path: &str| {
-            document
-                .value(path)
-                .filter(|_| set_paths.iter().any(|set| set == path))
-        };
+        let set = |path: &str| document.value(path).filter(|_| set_paths.iter().any(|set| set == path));
         let points = sweep::points(&self.name, &self.sweeps, set);
         let cases = self
             .chosen(points, options)?
@@ -288,11 +263,7 @@ impl Scenario {
     }
 
     /// The points of the sweeps that are asked for, less those whose name is not.
-    fn chosen(
-        &self,
-        points: Vec<Point>,
-        options: &CaseOptions,
-    ) -> Result<Vec<Point>, ScenarioError> {
+    fn chosen(&self, points: Vec<Point>, options: &CaseOptions) -> Result<Vec<Point>, ScenarioError> {
         let known = || self.sweeps.iter().map(|sweep| sweep.name.as_str());
         for name in &options.sweeps {
             if name != sweep::ALL && !known().any(|known| known == name) {
@@ -307,10 +278,7 @@ impl Scenario {
         let is_chosen = |point: &Point| match &point.sweep {
             None => true,
             Some(sweep) if options.sweeps.is_empty() => known().next() == Some(sweep),
-            Some(sweep) => options
-                .sweeps
-                .iter()
-                .any(|name| name == sweep || name == sweep::ALL),
+            Some(sweep) => options.sweeps.iter().any(|name| name == sweep || name == sweep::ALL),
         };
         let (chosen, others): (Vec<_>, Vec<_>) = points.into_iter().partition(is_chosen);
         let Some(only) = &options.only else {
@@ -346,8 +314,7 @@ impl Scenario {
         let mut document = base.clone();
         let is_set = |path: &str| {
             set_paths.iter().any(|set| {
-                path.strip_prefix(set.as_str())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                path.strip_prefix(set.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })
         };
         let settings = point.settings.iter().filter(|step| !is_set(&step.path));
@@ -363,14 +330,10 @@ impl Scenario {
         }
         validate::check(&document, &parameters)?;
         if parameters.leaves_failures_out() {
-            let is_axis = point
-                .axes
-                .iter()
-                .any(|axis| axis.step.path == FAILURE_RATIO);
+            let is_axis = point.axes.iter().any(|axis| axis.step.path == FAILURE_RATIO);
             if is_axis || set_paths.iter().any(|set| set == FAILURE_RATIO) {
                 let reason = "a search leaves failures on purpose out";
-                let advice =
-                    "to have them in it, set `load.capacity.failures=as-configured` as well";
+                let advice = "to have them in it, set `load.capacity.failures=as-configured` as well";
                 return Err(document.mistake(FAILURE_RATIO, reason, advice));
             }
             parameters.relay.failure_ratio = 0.0;
@@ -380,29 +343,15 @@ impl Scenario {
             path: axis.step.path,
             value: axis.text,
         });
-        let published = self
-            .published
-            .iter()
-            .find(|published| published.case == point.name)
-            .cloned();
-        Ok(Case {
-            name: point.name,
-            sweep: point.sweep,
-            axes: axes.collect(),
-            parameters,
-            published,
-        })
+        let published = self.published.iter().find(|published| published.case == point.name).cloned();
+        Ok(Case { name: point.name, sweep: point.sweep, axes: axes.collect(), parameters, published })
     }
 }
 
 fn choose_target(document: &mut Document, target: TargetName) -> Result<(), SettingsError> {
     let chosen = match target {
         TargetName::Embedded => Document::parse("--target embedded", "embedded")?,
-        TargetName::Namespace
-            if document
-                .value("target")
-                .is_some_and(|target| !target.is_scalar()) =>
-        {
+        TargetName::Namespace if document.value("target").is_some_and(|target| !target.is_scalar()) => {
             return Ok(());
         }
         TargetName::Namespace => {
@@ -487,14 +436,8 @@ impl File {
         let entities = match self.queues {
             Some(queues) => Entities::Queues(queues),
             None => Entities::Hubs(Hubs {
-                source: self
-                    .hubs
-                    .source
-                    .or_default("source", DEFAULT_SOURCE_PARTITIONS),
-                destination: self
-                    .hubs
-                    .destination
-                    .or_default("destination", self.relay.fan_out),
+                source: self.hubs.source.or_default("source", DEFAULT_SOURCE_PARTITIONS),
+                destination: self.hubs.destination.or_default("destination", self.relay.fan_out),
             }),
         };
         Parameters {
@@ -541,23 +484,10 @@ const FAILURE_RATIO: &str = "relay.failure_ratio";
 const DEFAULT_SOURCE_PARTITIONS: u32 = 32;
 
 /// Keys at the top of the file that describe the scenario and not one of its cases.
-const NO_PARAMETERS: [&str; 6] = [
-    "scenario",
-    "description",
-    "quick",
-    "suts",
-    "sweeps",
-    "published",
-];
+const NO_PARAMETERS: [&str; 6] = ["scenario", "description", "quick", "suts", "sweeps", "published"];
 
 /// The scenarios that are part of this program.
 const EMBEDDED: [(&str, &str); 2] = [
-    (
-        "fan-out",
-        include_str!("../../../../scenarios/fan-out.yaml"),
-    ),
-    (
-        "queue-forward",
-        include_str!("../../../../scenarios/queue-forward.yaml"),
-    ),
+    ("fan-out", include_str!("../../../../scenarios/fan-out.yaml")),
+    ("queue-forward", include_str!("../../../../scenarios/queue-forward.yaml")),
 ];

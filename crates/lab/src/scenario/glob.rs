@@ -8,9 +8,7 @@ pub(super) struct Glob {
 
 impl Glob {
     pub(super) fn new(pattern: &str) -> Self {
-        Self {
-            pattern: pattern.chars().collect(),
-        }
+        Self { pattern: pattern.chars().collect() }
     }
 
     /// True if the whole of `name` fits. Linear in practice: upon a mismatch only the last `*` takes one more.

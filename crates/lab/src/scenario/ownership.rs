@@ -34,11 +34,7 @@ impl Ownership {
     /// Divided so, with the times of the official SDKs' stores.
     #[must_use]
     pub const fn new(mode: OwnershipMode) -> Self {
-        Self {
-            mode,
-            renew: RENEW_DEFAULT,
-            expire: EXPIRE_DEFAULT,
-        }
+        Self { mode, renew: RENEW_DEFAULT, expire: EXPIRE_DEFAULT }
     }
 
     /// Whether instances claim partitions.
@@ -61,19 +57,11 @@ struct Written {
 
 impl Serialize for Ownership {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let &Self {
-            mode,
-            renew,
-            expire,
-        } = self;
+        let &Self { mode, renew, expire } = self;
         if *self == Self::new(mode) {
             return mode.serialize(serializer);
         }
-        let written = Written {
-            mode,
-            renew,
-            expire,
-        };
+        let written = Written { mode, renew, expire };
         written.serialize(serializer)
     }
 }
@@ -96,16 +84,8 @@ impl<'de> Deserialize<'de> for Ownership {
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Ownership, A::Error> {
-                let Written {
-                    mode,
-                    renew,
-                    expire,
-                } = Written::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Ownership {
-                    mode,
-                    renew,
-                    expire,
-                })
+                let Written { mode, renew, expire } = Written::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Ownership { mode, renew, expire })
             }
         }
 
@@ -128,23 +108,12 @@ mod tests {
     #[test]
     fn both_forms_survive_being_written_and_read_again() {
         for (text, written, ownership) in [
-            (
-                r#""balanced""#,
-                r#""balanced""#,
-                Ownership::new(OwnershipMode::Balanced),
-            ),
-            (
-                r#"{"mode":"greedy"}"#,
-                r#""greedy""#,
-                Ownership::new(OwnershipMode::Greedy),
-            ),
+            (r#""balanced""#, r#""balanced""#, Ownership::new(OwnershipMode::Balanced)),
+            (r#"{"mode":"greedy"}"#, r#""greedy""#, Ownership::new(OwnershipMode::Greedy)),
             (
                 r#"{"mode":"greedy","renew":"1 s"}"#,
                 r#"{"mode":"greedy","renew":"1 s","expire":"1 min"}"#,
-                Ownership {
-                    renew: Duration::from_secs(1),
-                    ..Ownership::new(OwnershipMode::Greedy)
-                },
+                Ownership { renew: Duration::from_secs(1), ..Ownership::new(OwnershipMode::Greedy) },
             ),
         ] {
             let read: Ownership = serde_json::from_str(text).unwrap();
@@ -158,9 +127,6 @@ mod tests {
     fn the_times_are_those_of_a_relay_without_any() {
         let of_a_relay = relay::ownership::OwnershipOptions::new("me");
         let ours = Ownership::new(OwnershipMode::Greedy);
-        assert_eq!(
-            (ours.renew, ours.expire),
-            (of_a_relay.renew, of_a_relay.expire)
-        );
+        assert_eq!((ours.renew, ours.expire), (of_a_relay.renew, of_a_relay.expire));
     }
 }

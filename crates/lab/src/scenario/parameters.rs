@@ -175,10 +175,7 @@ impl Parameters {
         match (&self.target, &self.load.payload) {
             (Target::Embedded, Payload::Size(payload)) => {
                 let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
-                self.load
-                    .max_lag
-                    .min(self.embedded.log_per_hub.bytes() / 3 / event)
-                    .max(1)
+                self.load.max_lag.min(self.embedded.log_per_hub.bytes() / 3 / event).max(1)
             }
             _ => self.load.max_lag,
         }
@@ -233,10 +230,7 @@ impl Default for Embedded {
 
 impl Default for Sink {
     fn default() -> Self {
-        Self {
-            workers: 1,
-            prefetch: 4096,
-        }
+        Self { workers: 1, prefetch: 4096 }
     }
 }
 
@@ -267,9 +261,8 @@ impl<'de> Deserialize<'de> for Target {
             type Value = Target;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str(
-                    "`embedded` or `{connection_string: \"${EVENT_HUBS_CONNECTION_STRING}\"}`",
-                )
+                formatter
+                    .write_str("`embedded` or `{connection_string: \"${EVENT_HUBS_CONNECTION_STRING}\"}`")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Target, E> {

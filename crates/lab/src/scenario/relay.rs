@@ -141,20 +141,13 @@ impl Default for Relay {
 
 impl Default for Batch {
     fn default() -> Self {
-        Self {
-            events: 128,
-            wait: Duration::from_millis(10),
-        }
+        Self { events: 128, wait: Duration::from_millis(10) }
     }
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self {
-            attempts: 4,
-            delay: Duration::from_millis(100),
-            max_delay: Duration::from_secs(5),
-        }
+        Self { attempts: 4, delay: Duration::from_millis(100), max_delay: Duration::from_secs(5) }
     }
 }
 

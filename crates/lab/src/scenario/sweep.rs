@@ -75,11 +75,7 @@ pub(super) fn read(section: &Node) -> Result<Vec<Sweep>, SettingsError> {
     if section.entries().is_empty() {
         return mistake(section, "sweeps", "must be a mapping of names to sweeps");
     }
-    let sweeps: Vec<Sweep> = section
-        .entries()
-        .iter()
-        .map(read_sweep)
-        .collect::<Result<_, _>>()?;
+    let sweeps: Vec<Sweep> = section.entries().iter().map(read_sweep).collect::<Result<_, _>>()?;
     reject_equal_names(&sweeps, section)?;
     Ok(sweeps)
 }
@@ -109,11 +105,7 @@ fn read_sweep(sweep: &Entry) -> Result<Sweep, SettingsError> {
         let reason = "must be a mapping of dotted paths, at least one of them to a list";
         return mistake(&sweep.value, &key, reason);
     }
-    Ok(Sweep {
-        name: sweep.key.clone(),
-        fixed,
-        axes,
-    })
+    Ok(Sweep { name: sweep.key.clone(), fixed, axes })
 }
 
 fn read_axis(entry: &Entry, key: &str) -> Result<SweptPath, SettingsError> {
@@ -149,13 +141,9 @@ fn read_axis(entry: &Entry, key: &str) -> Result<SweptPath, SettingsError> {
 
 fn read_value(node: &Node, key: &str) -> Result<SweptValue, SettingsError> {
     if node.is_scalar() {
-        return Ok(SweptValue {
-            value: node.clone(),
-            also: Vec::new(),
-        });
+        return Ok(SweptValue { value: node.clone(), also: Vec::new() });
     }
-    const SINGLE: &str =
-        "can only be swept through single values, alone or with others that they need";
+    const SINGLE: &str = "can only be swept through single values, alone or with others that they need";
     let Some(value) = node.value("value").filter(|value| value.is_scalar()) else {
         return mistake(node, key, SINGLE);
     };
@@ -164,10 +152,7 @@ fn read_value(node: &Node, key: &str) -> Result<SweptValue, SettingsError> {
         true => Ok(step(entry)),
         false => mistake(&entry.value, key, SINGLE),
     });
-    Ok(SweptValue {
-        value: value.clone(),
-        also: also.collect::<Result<_, _>>()?,
-    })
+    Ok(SweptValue { value: value.clone(), also: also.collect::<Result<_, _>>()? })
 }
 
 /// All combinations of all sweeps. Where `set` knows another value for a path, its axis goes through that value, or
@@ -198,10 +183,7 @@ impl Sweep {
         };
         self.axes.iter().fold(vec![start], |points, axis| {
             let values = axis.values(set(&axis.path));
-            points
-                .iter()
-                .flat_map(|point| values.iter().map(|value| point.with(axis, value)))
-                .collect()
+            points.iter().flat_map(|point| values.iter().map(|value| point.with(axis, value))).collect()
         })
     }
 }
@@ -264,11 +246,7 @@ fn reject_equal_names(sweeps: &[Sweep], section: &Node) -> Result<(), SettingsEr
 }
 
 fn step(entry: &Entry) -> Step {
-    Step {
-        path: entry.key.clone(),
-        path_place: entry.key_place.clone(),
-        value: entry.value.clone(),
-    }
+    Step { path: entry.key.clone(), path_place: entry.key_place.clone(), value: entry.value.clone() }
 }
 
 fn written(value: &Node) -> String {
@@ -287,8 +265,7 @@ fn mistake<T>(node: &Node, key: &str, reason: &str) -> Result<T, SettingsError> 
 /// What chooses every sweep; no sweep can be called so.
 pub(super) const ALL: &str = "all";
 
-const SHAPE: &str =
-    "write `sweeps: {fan_out: {relay.fan_out: [1, 32]}}`: name, dotted path, list of values";
+const SHAPE: &str = "write `sweeps: {fan_out: {relay.fan_out: [1, 32]}}`: name, dotted path, list of values";
 
 /// Each takes at least seconds; more than this is a mistake.
 const MOST_CASES: usize = 1000;

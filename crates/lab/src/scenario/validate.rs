@@ -12,8 +12,8 @@ use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, Checkpoint, CheckpointStore, Entities, Hub, Hubs, LoadMode, Parameters, Payload,
-    Percent, Prefetch, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
+    Capacity, Checkpoint, CheckpointStore, Entities, Hub, Hubs, LoadMode, Parameters, Payload, Percent,
+    Prefetch, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -34,25 +34,14 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
     rules.within("sink.workers", parameters.sink.workers, 1..=256)?;
     rules.within("sink.prefetch", parameters.sink.prefetch, 1..=100_000)?;
     let limits = &parameters.limits;
-    for (role, limits) in [
-        ("hub", &limits.hub),
-        ("load", &limits.load),
-        ("relay", &limits.relay),
-        ("sink", &limits.sink),
-    ] {
+    for (role, limits) in
+        [("hub", &limits.hub), ("load", &limits.load), ("relay", &limits.relay), ("sink", &limits.sink)]
+    {
         rules.role_limits(role, limits)?;
     }
     rules.duration("phases.warm_up", parameters.phases.warm_up, Duration::ZERO)?;
-    rules.duration(
-        "phases.measure",
-        parameters.phases.measure,
-        Duration::from_millis(100),
-    )?;
-    rules.duration(
-        "phases.drain",
-        parameters.phases.drain,
-        Duration::from_millis(100),
-    )?;
+    rules.duration("phases.measure", parameters.phases.measure, Duration::from_millis(100))?;
+    rules.duration("phases.drain", parameters.phases.drain, Duration::from_millis(100))?;
     rules.within("trials", parameters.trials, 1..=100)
 }
 
@@ -65,18 +54,10 @@ impl Rules<'_> {
         let Target::Namespace(namespace) = target else {
             return Ok(());
         };
-        if let Err(error) = namespace
-            .connection_string
-            .reveal()
-            .parse::<access::ConnectionString>()
-        {
+        if let Err(error) = namespace.connection_string.reveal().parse::<access::ConnectionString>() {
             let advice = "copy the connection string of the namespace, `Endpoint=sb://…;SharedAccessKeyName=…;\
                           SharedAccessKey=…`";
-            return Err(self.document.mistake(
-                "target.connection_string",
-                error.to_string(),
-                advice,
-            ));
+            return Err(self.document.mistake("target.connection_string", error.to_string(), advice));
         }
         Ok(())
     }
@@ -85,18 +66,9 @@ impl Rules<'_> {
         for (role, hub) in [("source", &hubs.source), ("destination", &hubs.destination)] {
             self.hub(role, hub, parameters)?;
         }
-        if hubs
-            .source
-            .name
-            .eq_ignore_ascii_case(&hubs.destination.name)
-        {
-            let reason =
-                "source and destination are the same hub, so events would go round in circles";
-            return Err(self.document.mistake(
-                "hubs.destination.name",
-                reason,
-                "give it another name",
-            ));
+        if hubs.source.name.eq_ignore_ascii_case(&hubs.destination.name) {
+            let reason = "source and destination are the same hub, so events would go round in circles";
+            return Err(self.document.mistake("hubs.destination.name", reason, "give it another name"));
         }
         Ok(())
     }
@@ -107,10 +79,7 @@ impl Rules<'_> {
             let advice = "leave one of the two sections out";
             return Err(self.document.mistake("queues", reason, advice));
         }
-        for (role, queue) in [
-            ("source", &queues.source),
-            ("destination", &queues.destination),
-        ] {
+        for (role, queue) in [("source", &queues.source), ("destination", &queues.destination)] {
             if !is_name(&queue.name, ".-_/") {
                 return Err(self.document.mistake(
                     &format!("queues.{role}.name"),
@@ -121,24 +90,11 @@ impl Rules<'_> {
         }
         let names = [&queues.source.name, &queues.destination.name];
         if names[0].eq_ignore_ascii_case(names[1]) {
-            let reason =
-                "source and destination are the same queue, so messages would go round in circles";
-            return Err(self.document.mistake(
-                "queues.destination.name",
-                reason,
-                "give it another name",
-            ));
+            let reason = "source and destination are the same queue, so messages would go round in circles";
+            return Err(self.document.mistake("queues.destination.name", reason, "give it another name"));
         }
-        self.duration(
-            "queues.lock_duration",
-            queues.lock_duration,
-            Duration::from_secs(1),
-        )?;
-        self.within(
-            "queues.maximum_delivery_count",
-            queues.maximum_delivery_count,
-            1..=2000,
-        )?;
+        self.duration("queues.lock_duration", queues.lock_duration, Duration::from_secs(1))?;
+        self.within("queues.maximum_delivery_count", queues.maximum_delivery_count, 1..=2000)?;
         self.within(
             "queues.largest_message",
             queues.largest_message,
@@ -157,23 +113,14 @@ impl Rules<'_> {
         }
         if !is_name(&hub.consumer_group, ".-_$") {
             let path = format!("hubs.{role}.consumer_group");
-            return Err(self.document.mistake(
-                &path,
-                "can't be the name of a consumer group",
-                advice,
-            ));
+            return Err(self.document.mistake(&path, "can't be the name of a consumer group", advice));
         }
         self.within(&format!("hubs.{role}.partitions"), hub.partitions, 1..=1024)?;
         let share = parameters.log_per_partition(hub);
         if parameters.target == Target::Embedded && share < SMALLEST_LOG {
-            let reason = format!(
-                "leaves {share} to each of the {} partitions of the {role}",
-                hub.partitions
-            );
+            let reason = format!("leaves {share} to each of the {} partitions of the {role}", hub.partitions);
             let advice = format!("at least {SMALLEST_LOG} per partition");
-            return Err(self
-                .document
-                .mistake("embedded.log_per_hub", reason, advice));
+            return Err(self.document.mistake("embedded.log_per_hub", reason, advice));
         }
         Ok(())
     }
@@ -182,11 +129,7 @@ impl Rules<'_> {
         let load = &parameters.load;
         if load.mode == LoadMode::Open && load.rate.is_none() {
             let reason = "an open load needs `load.rate`";
-            return Err(self.document.mistake(
-                "load.mode",
-                reason,
-                "add `rate: 10000/s` to `load`",
-            ));
+            return Err(self.document.mistake("load.mode", reason, "add `rate: 10000/s` to `load`"));
         }
         self.within("load.workers", load.workers, 1..=256)?;
         self.within("load.batch", load.batch, 1..=10_000)?;
@@ -199,14 +142,9 @@ impl Rules<'_> {
         };
         self.within("load.payload", payload, SMALLEST_PAYLOAD..=LARGEST_PAYLOAD)?;
         let log = parameters.embedded.log_per_hub;
-        let fits = payload
-            .checked_mul(load.backlog)
-            .is_some_and(|bytes| bytes <= log);
+        let fits = payload.checked_mul(load.backlog).is_some_and(|bytes| bytes <= log);
         if load.mode == LoadMode::Backlog && parameters.target == Target::Embedded && !fits {
-            let reason = format!(
-                "{} events of {payload} are more than a log of {log} holds",
-                load.backlog
-            );
+            let reason = format!("{} events of {payload} are more than a log of {log} holds", load.backlog);
             let advice = format!(
                 "at most {} events, less what each takes besides its payload; or a larger `embedded.log_per_hub`",
                 log.bytes() / payload.bytes()
@@ -217,34 +155,14 @@ impl Rules<'_> {
     }
 
     fn capacity(&self, capacity: &Capacity) -> Result<(), SettingsError> {
-        self.within(
-            "load.capacity.percentile",
-            capacity.percentile,
-            50.0..=99.99,
-        )?;
-        self.duration(
-            "load.capacity.bound",
-            capacity.bound,
-            Duration::from_micros(10),
-        )?;
+        self.within("load.capacity.percentile", capacity.percentile, 50.0..=99.99)?;
+        self.duration("load.capacity.bound", capacity.bound, Duration::from_micros(10))?;
         let rate = |per_second| {
             Rate::per_second(per_second).expect("a positive rate below one event per nanosecond")
         };
-        self.within(
-            "load.capacity.start",
-            capacity.start,
-            rate(1.0)..=rate(MOST_PER_SECOND),
-        )?;
-        self.within(
-            "load.capacity.highest",
-            capacity.highest,
-            capacity.start..=rate(MOST_PER_SECOND),
-        )?;
-        self.within(
-            "load.capacity.precision",
-            capacity.precision,
-            Percent::new(0.5)..=Percent::new(50.0),
-        )?;
+        self.within("load.capacity.start", capacity.start, rate(1.0)..=rate(MOST_PER_SECOND))?;
+        self.within("load.capacity.highest", capacity.highest, capacity.start..=rate(MOST_PER_SECOND))?;
+        self.within("load.capacity.precision", capacity.precision, Percent::new(0.5)..=Percent::new(50.0))?;
         self.duration("load.capacity.probe", capacity.probe, SHORTEST_PROBE)?;
         self.duration("load.capacity.hold", capacity.hold, capacity.probe)?;
         self.within("load.capacity.repeat", capacity.repeat, 1..=20)
@@ -260,17 +178,9 @@ impl Rules<'_> {
         self.duration("relay.batch.wait", relay.batch.wait, Duration::ZERO)?;
         self.within("relay.failure_ratio", relay.failure_ratio, 0.0..=1.0)?;
         self.within("relay.in_flight", relay.in_flight, 1..=256)?;
-        self.duration(
-            "relay.try_timeout",
-            relay.try_timeout,
-            Duration::from_millis(1),
-        )?;
+        self.duration("relay.try_timeout", relay.try_timeout, Duration::from_millis(1))?;
         self.within("relay.retry.attempts", relay.retry.attempts, 1..=100)?;
-        self.duration(
-            "relay.retry.max_delay",
-            relay.retry.max_delay,
-            relay.retry.delay,
-        )?;
+        self.duration("relay.retry.max_delay", relay.retry.max_delay, relay.retry.delay)?;
         self.duration("relay.restart_after", relay.restart_after, Duration::ZERO)?;
         self.ownership(relay, &parameters.target)?;
         if let Checkpoint::Every(every) = relay.checkpoint {
@@ -283,9 +193,7 @@ impl Rules<'_> {
         self.within("relay.instances", relay.instances, 1..=MOST_INSTANCES)?;
         let Some(prefetch) = relay.prefetch.events() else {
             let reason = "`adaptive` is for hubs: what is fetched of a queue is locked";
-            return Err(self
-                .document
-                .mistake("relay.prefetch", reason, "a number of messages"));
+            return Err(self.document.mistake("relay.prefetch", reason, "a number of messages"));
         };
         self.within("relay.prefetch", prefetch, 0..=100_000)?;
         self.within("relay.concurrency", relay.messages_at_once(), 1..=10_000)?;
@@ -293,11 +201,7 @@ impl Rules<'_> {
     }
 
     fn between_hubs(&self, relay: &Relay, hubs: &Hubs) -> Result<(), SettingsError> {
-        self.within(
-            "relay.instances",
-            relay.instances,
-            1..=hubs.source.partitions,
-        )?;
+        self.within("relay.instances", relay.instances, 1..=hubs.source.partitions)?;
         if let Some(prefetch) = relay.prefetch.events() {
             self.within("relay.prefetch", prefetch, 1..=100_000)?;
         }
@@ -307,13 +211,12 @@ impl Rules<'_> {
                 "a fan-out of {} needs more partitions than the {partitions} of the destination",
                 relay.fan_out
             );
-            let advice = "raise `hubs.destination.partitions`, or leave it out: then it follows `relay.fan_out`";
+            let advice =
+                "raise `hubs.destination.partitions`, or leave it out: then it follows `relay.fan_out`";
             // Of the two, the one that is written is the one to change.
             let written = ["relay.fan_out", "hubs.destination.partitions"];
-            let path = written
-                .into_iter()
-                .find(|path| self.document.value(path).is_some())
-                .unwrap_or(written[0]);
+            let path =
+                written.into_iter().find(|path| self.document.value(path).is_some()).unwrap_or(written[0]);
             return Err(self.document.mistake(path, reason, advice));
         }
         self.within("relay.fan_out", relay.fan_out, 1..=partitions)
@@ -350,9 +253,8 @@ impl Rules<'_> {
 
     fn system(&self, parameters: &Parameters) -> Result<(), SettingsError> {
         let sut = &parameters.sut;
-        let mistake = |path: &str, reason: &str, advice: &str| {
-            Err(self.document.mistake(path, reason, advice))
-        };
+        let mistake =
+            |path: &str, reason: &str, advice: &str| Err(self.document.mistake(path, reason, advice));
         if !system::is_name(&sut.name) {
             let advice = "give it a `name` of letters, digits, `.`, `-` and `_`";
             return mistake("sut.name", "can't be the name of a system", advice);
@@ -368,9 +270,7 @@ impl Rules<'_> {
             let reason = "`adaptive` is for the relay of Parshall; a command gets a number";
             return mistake("relay.prefetch", reason, "such as 512");
         }
-        if command.first().is_none_or(String::is_empty)
-            || command.iter().any(|word| word.contains('\0'))
-        {
+        if command.first().is_none_or(String::is_empty) || command.iter().any(|word| word.contains('\0')) {
             let reason = "must be a program and its arguments";
             return mistake("sut.command", reason, "such as `[./forwarder, --verbose]`");
         }
@@ -421,12 +321,7 @@ impl Rules<'_> {
         Err(self.out_of_range(path, &value, &low, &high))
     }
 
-    fn duration(
-        &self,
-        path: &str,
-        value: Duration,
-        shortest: Duration,
-    ) -> Result<(), SettingsError> {
+    fn duration(&self, path: &str, value: Duration, shortest: Duration) -> Result<(), SettingsError> {
         if (shortest..=LONGEST_DURATION).contains(&value) {
             return Ok(());
         }
@@ -441,18 +336,13 @@ impl Rules<'_> {
         low: &dyn Display,
         high: &dyn Display,
     ) -> SettingsError {
-        self.document.mistake(
-            path,
-            format!("{value} is out of range"),
-            format!("allowed is {low} to {high}"),
-        )
+        self.document.mistake(path, format!("{value} is out of range"), format!("allowed is {low} to {high}"))
     }
 }
 
 /// Whether `text` can be a name: of letters, digits and the characters of `also`.
 fn is_name(text: &str, also: &str) -> bool {
-    let is_allowed =
-        |character: char| character.is_ascii_alphanumeric() || also.contains(character);
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || also.contains(character);
     (1..=LONGEST_NAME).contains(&text.len()) && text.chars().all(is_allowed)
 }
 

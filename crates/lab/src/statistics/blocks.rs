@@ -32,10 +32,8 @@ pub fn quantile_shares(blocks: &[Block], quantile: f64) -> Option<(f64, f64)> {
     let (count, all) = (blocks.len() as f64, samples as f64);
     // Values are whole microseconds, so more than the quantile may be at most the percentile.
     let share = blocks.iter().map(|block| block.at_most).sum::<u64>() as f64 / all;
-    let scatter: f64 = blocks
-        .iter()
-        .map(|block| (block.at_most as f64 - share * block.samples as f64).powi(2))
-        .sum();
+    let scatter: f64 =
+        blocks.iter().map(|block| (block.at_most as f64 - share * block.samples as f64).powi(2)).sum();
     let between_blocks = count / (count - 1.0) * scatter / all.powi(2);
     let independent = quantile * (1.0 - quantile) / all;
     let design_effect = (between_blocks / independent).max(1.0);
@@ -51,8 +49,7 @@ fn student(freedom: f64) -> f64 {
     let z = NORMAL;
     z + (z.powi(3) + z) / (4.0 * freedom)
         + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * freedom.powi(2))
-        + (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z)
-            / (384.0 * freedom.powi(3))
+        + (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / (384.0 * freedom.powi(3))
 }
 
 /// With fewer blocks nobody can tell how much they vary.
@@ -72,28 +69,16 @@ mod tests {
     #[test]
     fn students_quantiles_are_those_of_the_tables() {
         for (freedom, expected) in [(4.0, 2.776), (9.0, 2.262), (14.0, 2.145), (59.0, 2.001)] {
-            assert!(
-                (student(freedom) / expected - 1.0).abs() < 3e-3,
-                "{freedom}"
-            );
+            assert!((student(freedom) / expected - 1.0).abs() < 3e-3, "{freedom}");
         }
     }
 
     #[test]
     fn even_blocks_are_worth_nearly_all_of_their_samples() {
-        let blocks = vec![
-            Block {
-                samples: 1_000,
-                at_most: 500
-            };
-            60
-        ];
+        let blocks = vec![Block { samples: 1_000, at_most: 500 }; 60];
         let (low, high) = quantile_shares(&blocks, 0.5).expect("60 blocks do");
         // 1.96 standard errors of 60,000 independent samples, a little more for Student.
-        assert!(
-            (0.495..0.496).contains(&low) && (0.504..0.505).contains(&high),
-            "{low} {high}"
-        );
+        assert!((0.495..0.496).contains(&low) && (0.504..0.505).contains(&high), "{low} {high}");
         assert_eq!(quantile_shares(&blocks[..4], 0.5), None);
     }
 

@@ -97,21 +97,13 @@ impl Question {
     /// Which throughput is higher, at the lab's confidence and floor.
     #[must_use]
     pub const fn of_throughput(design: Design) -> Self {
-        Self {
-            design,
-            better: Better::Higher,
-            confidence: CONFIDENCE,
-            floor_percent: FLOOR_PERCENT,
-        }
+        Self { design, better: Better::Higher, confidence: CONFIDENCE, floor_percent: FLOOR_PERCENT }
     }
 
     /// Which latency is lower, at the lab's confidence and floor.
     #[must_use]
     pub const fn of_latency(design: Design) -> Self {
-        Self {
-            better: Better::Lower,
-            ..Self::of_throughput(design)
-        }
+        Self { better: Better::Lower, ..Self::of_throughput(design) }
     }
 
     /// The trials of each that an interval takes at least.
@@ -137,24 +129,14 @@ impl Question {
         if interval.low >= -floor && interval.high <= floor {
             Verdict::NoDifference
         } else if is_relevant && !interval.contains(0.0) {
-            if is_better {
-                Verdict::Faster
-            } else {
-                Verdict::Slower
-            }
+            if is_better { Verdict::Faster } else { Verdict::Slower }
         } else {
             // Intervals shrink with the square root of the number of trials.
-            let needed = if is_relevant {
-                difference.abs()
-            } else {
-                floor - difference.abs()
-            };
+            let needed = if is_relevant { difference.abs() } else { floor - difference.abs() };
             let factor = (interval.half_width() / needed).powi(2);
             let more = (trials as f64 * (factor - 1.0)).ceil();
             // A quotient by nothing is infinite, and a cast of it the largest number.
-            Verdict::NoVerdict {
-                more_trials: (more.max(1.0) as u32).min(MOST_MORE_TRIALS),
-            }
+            Verdict::NoVerdict { more_trials: (more.max(1.0) as u32).min(MOST_MORE_TRIALS) }
         }
     }
 }
@@ -172,23 +154,16 @@ pub fn compare(
     question: &Question,
 ) -> Result<Comparison, NotComparable> {
     if question.design == Design::Paired && baseline.len() != candidate.len() {
-        return Err(NotComparable::Unpaired {
-            baseline: baseline.len(),
-            candidate: candidate.len(),
-        });
+        return Err(NotComparable::Unpaired { baseline: baseline.len(), candidate: candidate.len() });
     }
     let (baseline, candidate) = (logarithms(baseline)?, logarithms(candidate)?);
     let mut shifts: Vec<f64> = match question.design {
-        Design::Independent => baseline
-            .iter()
-            .flat_map(|before| candidate.iter().map(move |after| after - before))
-            .collect(),
+        Design::Independent => {
+            baseline.iter().flat_map(|before| candidate.iter().map(move |after| after - before)).collect()
+        }
         Design::Paired => {
-            let pairs: Vec<f64> = baseline
-                .iter()
-                .zip(&candidate)
-                .map(|(before, after)| after - before)
-                .collect();
+            let pairs: Vec<f64> =
+                baseline.iter().zip(&candidate).map(|(before, after)| after - before).collect();
             (0..pairs.len())
                 .flat_map(|first| (first..pairs.len()).map(move |second| (first, second)))
                 .map(|(first, second)| f64::midpoint(pairs[first], pairs[second]))
@@ -198,25 +173,19 @@ pub fn compare(
     shifts.sort_by(f64::total_cmp);
     let percent = |shift: f64| shift.exp_m1() * 100.0;
     let difference_percent = percent(median(&shifts));
-    let interval_percent = question
-        .cut(baseline.len(), candidate.len())
-        .map(|cut| Interval {
-            low: percent(shifts[cut.index]),
-            high: percent(shifts[shifts.len() - 1 - cut.index]),
-            confidence: cut.confidence,
-        });
+    let interval_percent = question.cut(baseline.len(), candidate.len()).map(|cut| Interval {
+        low: percent(shifts[cut.index]),
+        high: percent(shifts[shifts.len() - 1 - cut.index]),
+        confidence: cut.confidence,
+    });
     let trials = baseline.len().min(candidate.len());
     let verdict = match interval_percent {
         Some(interval) => question.verdict(difference_percent, interval, trials),
-        None => Verdict::NoVerdict {
-            more_trials: question.least_trials().saturating_sub(trials as u32).max(1),
-        },
+        None => {
+            Verdict::NoVerdict { more_trials: question.least_trials().saturating_sub(trials as u32).max(1) }
+        }
     };
-    Ok(Comparison {
-        difference_percent,
-        interval_percent,
-        verdict,
-    })
+    Ok(Comparison { difference_percent, interval_percent, verdict })
 }
 
 /// The probability of the most extreme arrangement: all pairs on one side, or all trials of one build above all others.
@@ -267,10 +236,7 @@ mod tests {
     const THROUGHPUT: Question = Question::of_throughput(Design::Paired);
 
     fn independent(question: Question) -> Question {
-        Question {
-            design: Design::Independent,
-            ..question
-        }
+        Question { design: Design::Independent, ..question }
     }
 
     #[test]
@@ -299,11 +265,8 @@ mod tests {
         let quiet = [100.0, 100.1, 99.9, 100.0, 100.05, 99.95];
         let loud = [100.0, 130.0, 70.0, 90.0, 115.0, 85.0];
         for question in [THROUGHPUT, independent(THROUGHPUT)] {
-            let verdict = |candidate: &[f64]| {
-                compare(&quiet, candidate, &question)
-                    .expect("they compare")
-                    .verdict
-            };
+            let verdict =
+                |candidate: &[f64]| compare(&quiet, candidate, &question).expect("they compare").verdict;
             assert_eq!(verdict(&quiet), Verdict::NoDifference);
             let Verdict::NoVerdict { more_trials } = verdict(&loud) else {
                 panic!("six loud trials prove nothing");
@@ -316,43 +279,24 @@ mod tests {
     fn too_few_trials_have_no_interval_and_are_told_how_many_are_missing() {
         let values = [100.0, 101.0, 102.0, 103.0];
         let verdict = |trials: usize, question: &Question| {
-            let comparison =
-                compare(&values[..trials], &values[..trials], question).expect("they compare");
+            let comparison = compare(&values[..trials], &values[..trials], question).expect("they compare");
             (comparison.interval_percent.is_some(), comparison.verdict)
         };
-        assert_eq!(
-            verdict(1, &THROUGHPUT),
-            (false, Verdict::NoVerdict { more_trials: 5 })
-        );
-        assert_eq!(
-            verdict(4, &THROUGHPUT),
-            (false, Verdict::NoVerdict { more_trials: 2 })
-        );
+        assert_eq!(verdict(1, &THROUGHPUT), (false, Verdict::NoVerdict { more_trials: 5 }));
+        assert_eq!(verdict(4, &THROUGHPUT), (false, Verdict::NoVerdict { more_trials: 2 }));
         let independent = independent(THROUGHPUT);
-        assert_eq!(
-            verdict(3, &independent),
-            (false, Verdict::NoVerdict { more_trials: 1 })
-        );
+        assert_eq!(verdict(3, &independent), (false, Verdict::NoVerdict { more_trials: 1 }));
         assert!(verdict(4, &independent).0);
-        assert_eq!(
-            (THROUGHPUT.least_trials(), independent.least_trials()),
-            (6, 4)
-        );
+        assert_eq!((THROUGHPUT.least_trials(), independent.least_trials()), (6, 4));
     }
 
     #[test]
     fn figures_without_a_ratio_are_refused() {
         let compared = |one: &[f64], other: &[f64]| compare(one, other, &THROUGHPUT);
         assert_eq!(compared(&[], &[]), Err(NotComparable::NoTrials));
-        assert_eq!(
-            compared(&[1.0], &[0.0]),
-            Err(NotComparable::NotPositive { value: 0.0 })
-        );
+        assert_eq!(compared(&[1.0], &[0.0]), Err(NotComparable::NotPositive { value: 0.0 }));
         assert!(compared(&[f64::NAN], &[1.0]).is_err());
-        let unpaired = NotComparable::Unpaired {
-            baseline: 2,
-            candidate: 1,
-        };
+        let unpaired = NotComparable::Unpaired { baseline: 2, candidate: 1 };
         assert_eq!(compared(&[1.0, 1.0], &[1.0]), Err(unpaired));
     }
 
@@ -360,10 +304,7 @@ mod tests {
     fn a_difference_just_at_the_floor_asks_for_a_bounded_number_of_trials() {
         let baseline = [100.0; 6];
         let candidate = [99.0, 105.0, 101.0, 102.9, 101.0, 103.0];
-        let question = Question {
-            floor_percent: 1.999_999,
-            ..THROUGHPUT
-        };
+        let question = Question { floor_percent: 1.999_999, ..THROUGHPUT };
         let comparison = compare(&baseline, &candidate, &question).expect("they compare");
         let Verdict::NoVerdict { more_trials } = comparison.verdict else {
             panic!("{comparison:?}");

@@ -31,8 +31,8 @@ mod trend;
 
 pub use blocks::{Block, LEAST_BLOCKS, quantile_shares};
 pub use compare::{
-    Better, Comparison, Design, MOST_MORE_TRIALS, MOST_RANKED_TRIALS, NotComparable, Question,
-    Verdict, compare,
+    Better, Comparison, Design, MOST_MORE_TRIALS, MOST_RANKED_TRIALS, NotComparable, Question, Verdict,
+    compare,
 };
 pub use order::{Ranks, median_interval, quantile_ranks, trials_for_median_interval};
 pub use trend::{LEAST_READINGS, TREND_CONFIDENCE, Trend};

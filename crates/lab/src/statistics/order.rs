@@ -11,22 +11,10 @@ use super::Interval;
 /// are left out.
 #[must_use]
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
-    let mut values: Vec<f64> = values
-        .iter()
-        .copied()
-        .filter(|value| value.is_finite())
-        .collect();
+    let mut values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
-    let Ranks {
-        low,
-        high,
-        confidence,
-    } = quantile_ranks(values.len() as u64, 0.5, confidence)?;
-    Some(Interval {
-        low: values[low as usize - 1],
-        high: values[high as usize - 1],
-        confidence,
-    })
+    let Ranks { low, high, confidence } = quantile_ranks(values.len() as u64, 0.5, confidence)?;
+    Some(Interval { low: values[low as usize - 1], high: values[high as usize - 1], confidence })
 }
 
 /// How many trials [`median_interval`] needs for `confidence`.
@@ -62,11 +50,7 @@ pub fn quantile_ranks(count: u64, quantile: f64, confidence: f64) -> Option<Rank
     let (low, below) = lower_rank(count, quantile, allowed)?;
     // From above, everything is mirrored.
     let (mirrored, above) = lower_rank(count, 1.0 - quantile, allowed)?;
-    Some(Ranks {
-        low,
-        high: count + 1 - mirrored,
-        confidence: 1.0 - below - above,
-    })
+    Some(Ranks { low, high: count + 1 - mirrored, confidence: 1.0 - below - above })
 }
 
 /// The highest rank whose value is above the true quantile with a probability of at most `allowed`, and that
@@ -104,8 +88,7 @@ fn log_factorial(number: u64) -> f64 {
         return (2..=number).map(|factor| (factor as f64).ln()).sum();
     }
     let x = number as f64;
-    (x + 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + 1.0 / (12.0 * x)
-        - 1.0 / (360.0 * x.powi(3))
+    (x + 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3))
         + 1.0 / (1260.0 * x.powi(5))
 }
 
@@ -143,20 +126,13 @@ mod tests {
 
     #[test]
     fn large_samples_approach_the_normal_distribution() {
-        for (count, quantile) in [
-            (1_000_000_u64, 0.5_f64),
-            (50_000_000, 0.999),
-            (300_000, 0.99),
-        ] {
+        for (count, quantile) in [(1_000_000_u64, 0.5_f64), (50_000_000, 0.999), (300_000, 0.99)] {
             let ranks = quantile_ranks(count, quantile, 0.95).expect("large samples do");
             let mean = count as f64 * quantile;
             let spread = (mean * (1.0 - quantile)).sqrt();
             let low = (mean - ranks.low as f64) / spread;
             let high = (ranks.high as f64 - mean) / spread;
-            assert!(
-                (low - 1.96).abs() < 0.08 && (high - 1.96).abs() < 0.08,
-                "{low} {high}"
-            );
+            assert!((low - 1.96).abs() < 0.08 && (high - 1.96).abs() < 0.08, "{low} {high}");
             assert!((0.95..0.952).contains(&ranks.confidence), "{ranks:?}");
         }
     }
@@ -177,10 +153,7 @@ mod tests {
             }
             let share = covered / RUNS as f64;
             let error = (claimed * (1.0 - claimed) / RUNS as f64).sqrt();
-            assert!(
-                (share - claimed).abs() < 4.0 * error,
-                "{trials}: {share}, claimed {claimed}"
-            );
+            assert!((share - claimed).abs() < 4.0 * error, "{trials}: {share}, claimed {claimed}");
         }
     }
 }

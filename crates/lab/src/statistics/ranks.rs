@@ -58,18 +58,13 @@ fn cut(ways: &[f64], all: f64, confidence: f64) -> Option<Cut> {
         if tail > allowed {
             break;
         }
-        deepest = Some(Cut {
-            index,
-            confidence: 1.0 - 2.0 * tail,
-        });
+        deepest = Some(Cut { index, confidence: 1.0 - 2.0 * tail });
     }
     deepest
 }
 
 fn binomial(of: usize, choose: usize) -> f64 {
-    (0..choose).fold(1.0, |product, index| {
-        product * (of - index) as f64 / (index + 1) as f64
-    })
+    (0..choose).fold(1.0, |product, index| product * (of - index) as f64 / (index + 1) as f64)
 }
 
 #[cfg(test)]
@@ -113,10 +108,7 @@ mod tests {
     fn the_signed_rank_distribution_is_that_of_counting_all_signs() {
         let mut counts = [0_u32; 22];
         for signs in 0_u32..1 << 6 {
-            let sum: u32 = (0..6)
-                .filter(|rank| signs >> rank & 1 == 1)
-                .map(|rank| rank + 1)
-                .sum();
+            let sum: u32 = (0..6).filter(|rank| signs >> rank & 1 == 1).map(|rank| rank + 1).sum();
             counts[sum as usize] += 1;
         }
         // 1, 1, 1, 2 of 64: tails of 1/64, 2/64, 3/64, 5/64.

@@ -21,9 +21,7 @@ impl Trend {
         if count < LEAST_READINGS {
             return None;
         }
-        let mean = |figure: fn(&(f64, f64)) -> f64| {
-            readings.iter().map(figure).sum::<f64>() / count as f64
-        };
+        let mean = |figure: fn(&(f64, f64)) -> f64| readings.iter().map(figure).sum::<f64>() / count as f64;
         let (middle, level) = (mean(|reading| reading.0), mean(|reading| reading.1));
         let spread: f64 = readings.iter().map(|(at, _)| (at - middle).powi(2)).sum();
         if spread <= 0.0 {
@@ -36,10 +34,7 @@ impl Trend {
         let variance = readings.iter().map(left).sum::<f64>() / freedom as f64;
         let error = (variance / spread).sqrt();
         let reach = STUDENT_99.get(freedom - 1).copied().unwrap_or(BEYOND);
-        Some(Self {
-            slope,
-            at_least: slope - reach * error,
-        })
+        Some(Self { slope, at_least: slope - reach * error })
     }
 }
 
@@ -50,14 +45,10 @@ pub const TREND_CONFIDENCE: f64 = 0.99;
 pub const LEAST_READINGS: usize = 4;
 
 /// One-sided 99 % quantiles of Student's distribution from one degree of freedom on.
-#[expect(
-    clippy::approx_constant,
-    reason = "the quantile of 11 degrees of freedom has nothing to do with e"
-)]
+#[expect(clippy::approx_constant, reason = "the quantile of 11 degrees of freedom has nothing to do with e")]
 const STUDENT_99: [f64; 30] = [
-    31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.718, 2.681, 2.650,
-    2.624, 2.602, 2.583, 2.567, 2.552, 2.539, 2.528, 2.518, 2.508, 2.500, 2.492, 2.485, 2.479,
-    2.473, 2.467, 2.462, 2.457,
+    31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.718, 2.681, 2.650, 2.624, 2.602,
+    2.583, 2.567, 2.552, 2.539, 2.528, 2.518, 2.508, 2.500, 2.492, 2.485, 2.479, 2.473, 2.467, 2.462, 2.457,
 ];
 
 /// For more degrees of freedom, where it is smaller still.
@@ -71,9 +62,7 @@ mod tests {
 
     #[test]
     fn a_straight_line_has_its_slope_without_error() {
-        let readings: Vec<_> = (0..6)
-            .map(|at| (f64::from(at), 3.0 + 2.0 * f64::from(at)))
-            .collect();
+        let readings: Vec<_> = (0..6).map(|at| (f64::from(at), 3.0 + 2.0 * f64::from(at))).collect();
         let trend = Trend::of(&readings).unwrap();
         assert!((trend.slope - 2.0).abs() < 1e-9 && (trend.at_least - 2.0).abs() < 1e-6);
     }

@@ -121,10 +121,7 @@ impl Delivery {
     /// is at least once.
     #[must_use]
     pub const fn is_intact(&self) -> bool {
-        self.lost == 0
-            && self.unexpected == 0
-            && self.counts.reordered == 0
-            && self.counts.corrupted == 0
+        self.lost == 0 && self.unexpected == 0 && self.counts.reordered == 0 && self.counts.corrupted == 0
     }
 }
 
@@ -160,15 +157,8 @@ impl StreamVerifier {
     /// # Panics
     /// When `destination` is not below the expected number: partitions are ours, not the peer's.
     #[inline]
-    pub fn observe(
-        &mut self,
-        parsed: Result<Header, Corrupted>,
-        destination: u16,
-    ) -> Option<Header> {
-        assert!(
-            destination < self.expectation.destinations,
-            "a partition of the destination"
-        );
+    pub fn observe(&mut self, parsed: Result<Header, Corrupted>, destination: u16) -> Option<Header> {
+        assert!(destination < self.expectation.destinations, "a partition of the destination");
         let Ok(header) = parsed else {
             self.counts.corrupted += 1;
             return None;
@@ -177,9 +167,7 @@ impl StreamVerifier {
             self.counts.foreign += 1;
             return None;
         }
-        if header.stream >= self.expectation.streams
-            || header.sequence >= self.expectation.sequence_end
-        {
+        if header.stream >= self.expectation.streams || header.sequence >= self.expectation.sequence_end {
             self.counts.corrupted += 1;
             return None;
         }
@@ -225,9 +213,7 @@ impl StreamVerifier {
     /// Whether this event has been seen.
     #[must_use]
     pub fn has_seen(&self, stream: u16, sequence: u32) -> bool {
-        self.streams
-            .get(usize::from(stream))
-            .is_some_and(|seen| seen.contains(sequence))
+        self.streams.get(usize::from(stream)).is_some_and(|seen| seen.contains(sequence))
     }
 
     /// Adds what another sink of the same run saw. An event that both saw is a duplicate. Order is
@@ -236,10 +222,7 @@ impl StreamVerifier {
     /// # Panics
     /// When the two expect different things.
     pub fn merge(&mut self, other: Self) {
-        assert_eq!(
-            self.expectation, other.expectation,
-            "both watch the same run"
-        );
+        assert_eq!(self.expectation, other.expectation, "both watch the same run");
         for (own, others) in self.streams.iter_mut().zip(other.streams) {
             self.counts.duplicated += own.merge(others);
         }
@@ -274,12 +257,8 @@ impl StreamVerifier {
         let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
         let acknowledged: u64 = sends.iter().map(|stream| stream.acknowledged.count()).sum();
         let acknowledged_seen = self.acknowledged_seen(sends);
-        let sent_seen: u64 = self
-            .streams
-            .iter()
-            .zip(sends)
-            .map(|(seen, stream)| seen.count_in(0..stream.sent))
-            .sum();
+        let sent_seen: u64 =
+            self.streams.iter().zip(sends).map(|(seen, stream)| seen.count_in(0..stream.sent)).sum();
         let distinct = self.distinct();
         Delivery {
             sent,

@@ -29,10 +29,7 @@ impl RangeSet {
     /// How many numbers the set holds.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.ranges
-            .iter()
-            .map(|range| u64::from(range.end - range.start))
-            .sum()
+        self.ranges.iter().map(|range| u64::from(range.end - range.start)).sum()
     }
 
     /// How many numbers from 0 on are in the set without a gap.
@@ -48,9 +45,7 @@ impl RangeSet {
     #[must_use]
     pub fn contains(&self, number: u32) -> bool {
         let following = self.ranges.partition_point(|range| range.end <= number);
-        self.ranges
-            .get(following)
-            .is_some_and(|range| range.start <= number)
+        self.ranges.get(following).is_some_and(|range| range.start <= number)
     }
 
     /// Adds all numbers of `added`, some of which may be in the set already.
@@ -66,9 +61,7 @@ impl RangeSet {
         }
         // Everything that overlaps or touches `added` melts into it.
         let first = self.ranges.partition_point(|range| range.end < added.start);
-        let past = self
-            .ranges
-            .partition_point(|range| range.start <= added.end);
+        let past = self.ranges.partition_point(|range| range.start <= added.end);
         let merged = match self.ranges.get(first..past) {
             Some([left, .., right]) => left.start.min(added.start)..right.end.max(added.end),
             Some([only]) => only.start.min(added.start)..only.end.max(added.end),
@@ -110,9 +103,7 @@ impl<'de> Deserialize<'de> for RangeSet {
         let mut set = Self::new();
         for (start, end) in pairs {
             if start >= end || set.ranges.last().is_some_and(|last| last.end >= start) {
-                return Err(D::Error::custom(
-                    "ranges must be ascending, disjoint and not empty",
-                ));
+                return Err(D::Error::custom("ranges must be ascending, disjoint and not empty"));
             }
             set.ranges.push(start..end);
         }

@@ -50,12 +50,7 @@ impl Seen {
 
     /// Appends the numbers of `range` that have not been seen, as ranges, until `limit` of them are
     /// in `missing`.
-    pub(super) fn missing_in(
-        &self,
-        range: Range<u32>,
-        limit: usize,
-        missing: &mut Vec<Range<u32>>,
-    ) {
+    pub(super) fn missing_in(&self, range: Range<u32>, limit: usize, missing: &mut Vec<Range<u32>>) {
         let mut open: Option<u32> = None;
         for word in words_of(&range) {
             let wanted = mask(word, &range);
@@ -142,11 +137,7 @@ fn mask(word: usize, range: &Range<u32>) -> u64 {
     let from = u64::from(range.start).saturating_sub(first).min(64);
     let to = u64::from(range.end).saturating_sub(first).min(64);
     let below = |bits: u64| {
-        if bits == 64 {
-            u64::MAX
-        } else {
-            (1 << bits) - 1
-        }
+        if bits == 64 { u64::MAX } else { (1 << bits) - 1 }
     };
     below(to) & !below(from)
 }

@@ -8,20 +8,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::{clock::RunTime, payload::PayloadWriter};
 
-const EXPECTATION: Expectation = Expectation {
-    run: 7,
-    streams: 4,
-    destinations: 3,
-    sequence_end: 1_000,
-};
+const EXPECTATION: Expectation = Expectation { run: 7, streams: 4, destinations: 3, sequence_end: 1_000 };
 
 fn header(stream: u16, sequence: u32) -> Header {
-    Header {
-        run: EXPECTATION.run,
-        stream,
-        sequence,
-        intended: RunTime::from_micros(u64::from(sequence)),
-    }
+    Header { run: EXPECTATION.run, stream, sequence, intended: RunTime::from_micros(u64::from(sequence)) }
 }
 
 /// A pure route, as the relay's are: the same event always goes to the same destination.
@@ -32,29 +22,18 @@ fn destination_of(stream: u16, sequence: u32) -> u16 {
 fn all_acknowledged(events: u32) -> Vec<StreamSends> {
     let mut acknowledged = RangeSet::new();
     acknowledged.insert(0..events);
-    vec![
-        StreamSends {
-            sent: events,
-            acknowledged,
-        };
-        4
-    ]
+    vec![StreamSends { sent: events, acknowledged }; 4]
 }
 
 /// All events of a run of `events` per stream, in the order of a fair pipeline.
 fn healthy_run(events: u32) -> Vec<(u16, u32)> {
-    (0..events)
-        .flat_map(|sequence| (0..4).map(move |stream| (stream, sequence)))
-        .collect()
+    (0..events).flat_map(|sequence| (0..4).map(move |stream| (stream, sequence))).collect()
 }
 
 fn watch(events: &[(u16, u32)]) -> StreamVerifier {
     let mut verifier = StreamVerifier::new(EXPECTATION);
     for &(stream, sequence) in events {
-        verifier.observe(
-            Ok(header(stream, sequence)),
-            destination_of(stream, sequence),
-        );
+        verifier.observe(Ok(header(stream, sequence)), destination_of(stream, sequence));
     }
     verifier
 }
@@ -82,15 +61,8 @@ fn lost_events_are_counted_and_the_first_are_named() {
     let delivery = verifier.conclude(&sends);
     assert_eq!(delivery.lost, 12);
     assert!(!delivery.is_intact());
-    let lost = |stream, first, count| LostRange {
-        stream,
-        first,
-        count,
-    };
-    assert_eq!(
-        delivery.lost_examples,
-        [lost(2, 100, 10), lost(3, 0, 1), lost(3, 499, 1)]
-    );
+    let lost = |stream, first, count| LostRange { stream, first, count };
+    assert_eq!(delivery.lost_examples, [lost(2, 100, 10), lost(3, 0, 1), lost(3, 499, 1)]);
 }
 
 #[test]
@@ -150,16 +122,10 @@ fn what_the_run_cannot_contain_is_corrupted_at_its_limits_and_another_run_is_for
     assert!(verifier.observe(Ok(header(3, 999)), 0).is_some());
     assert!(verifier.observe(Ok(header(3, 1_000)), 0).is_none());
     assert!(verifier.observe(Ok(header(4, 0)), 0).is_none());
-    let foreign = Header {
-        run: 8,
-        ..header(0, 0)
-    };
+    let foreign = Header { run: 8, ..header(0, 0) };
     assert!(verifier.observe(Ok(foreign), 0).is_none());
     let counts = verifier.counts();
-    assert_eq!(
-        (counts.received, counts.corrupted, counts.foreign),
-        (1, 2, 1)
-    );
+    assert_eq!((counts.received, counts.corrupted, counts.foreign), (1, 2, 1));
 }
 
 #[test]

@@ -17,45 +17,18 @@ const MEAN: Duration = Duration::from_millis(30);
 
 #[tokio::test]
 async fn the_delays_of_a_null_pipeline_are_recovered() {
-    let faults = Faults {
-        delay: Some(Delay {
-            seed: 5,
-            floor: FLOOR,
-            mean: MEAN,
-        }),
-        ..Faults::default()
-    };
-    let set = [
-        "load.mode=open",
-        "load.rate=5000/s",
-        "phases.measure=1 s",
-        "phases.drain=5 s",
-    ];
+    let faults = Faults { delay: Some(Delay { seed: 5, floor: FLOOR, mean: MEAN }), ..Faults::default() };
+    let set = ["load.mode=open", "load.rate=5000/s", "phases.measure=1 s", "phases.drain=5 s"];
     let (case, fabric) = measured(&set, faults).await;
     let latency = case.latency_us.unwrap();
     let observed = fabric.observed("destination");
     // The measured phase in the sink's own reading is not known to the microsecond, but how many events are of it is,
     // and that they are those without a gap.
-    let (first, events) = phase(
-        &observed,
-        latency.count as usize,
-        case.trials[0].started_s.unwrap(),
-    );
+    let (first, events) = phase(&observed, latency.count as usize, case.trials[0].started_s.unwrap());
     assert!(events.len() > 4_000, "{} events", events.len());
-    let lower = sorted(
-        events
-            .iter()
-            .map(|event| event.given.micros_since(event.header.intended)),
-    );
-    let upper = sorted(
-        events
-            .iter()
-            .map(|event| event.released.micros_since(event.header.intended)),
-    );
-    assert!(
-        lower[0] >= FLOOR.as_micros() as i64,
-        "nothing is faster than its delay ({first})"
-    );
+    let lower = sorted(events.iter().map(|event| event.given.micros_since(event.header.intended)));
+    let upper = sorted(events.iter().map(|event| event.released.micros_since(event.header.intended)));
+    assert!(lower[0] >= FLOOR.as_micros() as i64, "nothing is faster than its delay ({first})");
     for (share, stated) in percentiles(&latency) {
         // An event more or less at the edges of the phase moves a percentile by a rank.
         let rank = |share: f64| (share * lower.len() as f64) as usize;
@@ -70,10 +43,7 @@ async fn the_delays_of_a_null_pipeline_are_recovered() {
         let known = FLOOR.as_secs_f64() - MEAN.as_secs_f64() * (1.0 - share).ln();
         // Five standard errors of the sample: 5,000 independent delays.
         let error = 5.0 * (share / (1.0 - share) / lower.len() as f64).sqrt() * MEAN.as_secs_f64();
-        assert!(
-            stated / 1e6 >= known - error,
-            "{share}: {stated} µs of {known} s"
-        );
+        assert!(stated / 1e6 >= known - error, "{share}: {stated} µs of {known} s");
     }
     assert!(latency.max.unwrap() as i64 >= *lower.last().unwrap());
     assert_eq!(latency.negative, None);

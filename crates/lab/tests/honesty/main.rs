@@ -4,10 +4,7 @@
 //! (`lab::roles::memory`), do wrong as wished, and keep a tally of it. What a test expects comes from that tally, from a
 //! model, or from a distribution that is known; never from how fast anything was.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod counters;
 mod delay;
@@ -26,18 +23,11 @@ use lab::scenario::{CaseOptions, Scenario};
 /// Runs the one case that `set` makes of a small scenario, and gives it with the world that it ran in.
 async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryFabric) {
     let folder = tempfile::tempdir().unwrap();
-    let options = CaseOptions {
-        set: set.iter().map(|&set| set.to_owned()).collect(),
-        ..CaseOptions::default()
-    };
-    let cases = Scenario::parse("small.yaml", SCENARIO)
-        .unwrap()
-        .cases(&options)
-        .unwrap();
+    let options =
+        CaseOptions { set: set.iter().map(|&set| set.to_owned()).collect(), ..CaseOptions::default() };
+    let cases = Scenario::parse("small.yaml", SCENARIO).unwrap().cases(&options).unwrap();
     let fabric = MemoryFabric::new(faults);
-    let launcher = ThreadLauncher {
-        fabric: fabric.clone(),
-    };
+    let launcher = ThreadLauncher { fabric: fabric.clone() };
     let (_canceller, cancellation) = cancellation();
     let options = RunOptions {
         scenario: "small".to_owned(),
@@ -51,16 +41,7 @@ async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryFabric) {
         folder: folder.path().to_owned(),
     };
     let limiter = Limiter::affinity_only("roles are threads here");
-    run(
-        &cases,
-        options,
-        &launcher,
-        &limiter,
-        &Unobserved,
-        cancellation,
-    )
-    .await
-    .unwrap();
+    run(&cases, options, &launcher, &limiter, &Unobserved, cancellation).await.unwrap();
     // What is on disk is what a user gets.
     let text = std::fs::read_to_string(folder.path().join("results.json")).unwrap();
     let results: Results = serde_json::from_str(&text).unwrap();

@@ -28,29 +28,14 @@ fn a_percentile_appears_in_the_results_with_the_sample_that_supports_it_and_not_
         ("p99", |summary| summary.p99, 100),
         ("p999", |summary| summary.p999, 1_000),
     ];
-    for samples in
-        (1..=1_001).filter(|samples| [1, 2, 3, 4, 19, 20, 99, 100, 999, 1_000].contains(samples))
-    {
-        let summary = recorded((1..=samples).map(|sample| sample as i64))
-            .summary()
-            .unwrap();
+    for samples in (1..=1_001).filter(|samples| [1, 2, 3, 4, 19, 20, 99, 100, 999, 1_000].contains(samples)) {
+        let summary = recorded((1..=samples).map(|sample| sample as i64)).summary().unwrap();
         let json = serde_json::to_value(&summary).unwrap();
         for (name, percentile, needed) in percentiles {
-            assert_eq!(
-                percentile(&summary).is_some(),
-                samples >= needed,
-                "{name} of {samples}"
-            );
-            assert_eq!(
-                json.get(name).is_some(),
-                samples >= needed,
-                "{name} of {samples}"
-            );
+            assert_eq!(percentile(&summary).is_some(), samples >= needed, "{name} of {samples}");
+            assert_eq!(json.get(name).is_some(), samples >= needed, "{name} of {samples}");
         }
-        assert_eq!(
-            summary.precision, None,
-            "nobody knows how the seconds differ"
-        );
+        assert_eq!(summary.precision, None, "nobody knows how the seconds differ");
     }
 }
 
@@ -59,18 +44,12 @@ fn a_clock_that_is_behind_is_shown_by_number_and_size_and_never_hidden() {
     // 50 ms of skew over latencies of 10 to 109 ms: 40 of them come out negative.
     let skewed = recorded((10..110).map(|latency| (latency - 50) * 1_000));
     let summary = skewed.summary().unwrap();
-    let negative = NegativeLatencies {
-        count: 40,
-        min: -40_000,
-    };
+    let negative = NegativeLatencies { count: 40, min: -40_000 };
     assert_eq!(summary.negative, Some(negative));
     assert_eq!((summary.count, summary.min), (60, Some(0)));
     // All of them negative: there is no other figure, and still they are there.
     let json = serde_json::to_value(recorded([-3, -7]).summary()).unwrap();
-    assert_eq!(
-        json,
-        serde_json::json!({"count": 0, "negative": {"count": 2, "min": -7}})
-    );
+    assert_eq!(json, serde_json::json!({"count": 0, "negative": {"count": 2, "min": -7}}));
 }
 
 #[test]

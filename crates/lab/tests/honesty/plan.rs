@@ -13,20 +13,10 @@ type Offered = BTreeMap<(u16, u32), (i64, usize)>;
 async fn offered(arrivals: &str, workers: u32) -> Offered {
     let arrivals = format!("load.arrivals={arrivals}");
     let workers = format!("load.workers={workers}");
-    let set = [
-        "load.mode=open",
-        "hubs.source.partitions=8",
-        "load.payload=40 B",
-        &arrivals,
-        &workers,
-    ];
+    let set = ["load.mode=open", "hubs.source.partitions=8", "load.payload=40 B", &arrivals, &workers];
     let (case, fabric) = measured(&set, Faults::default()).await;
     let events = fabric.observed("source");
-    assert_eq!(
-        events.len() as u64,
-        case.delivery.unwrap().sent,
-        "each event once"
-    );
+    assert_eq!(events.len() as u64, case.delivery.unwrap().sent, "each event once");
     let first = events
         .iter()
         .find(|event| (event.header.stream, event.header.sequence) == (0, 0))
@@ -37,10 +27,7 @@ async fn offered(arrivals: &str, workers: u32) -> Offered {
         .iter()
         .map(|event| {
             let place = (event.header.stream, event.header.sequence);
-            (
-                place,
-                (event.header.intended.micros_since(first), event.payload_len),
-            )
+            (place, (event.header.intended.micros_since(first), event.payload_len))
         })
         .collect()
 }
@@ -50,9 +37,7 @@ async fn one_worker_and_eight_offer_the_same_plan() {
     for arrivals in ["constant", "poisson"] {
         let (one, eight) = (offered(arrivals, 1).await, offered(arrivals, 8).await);
         // The two did not end at the same instant of the plan.
-        let compared = one
-            .iter()
-            .filter_map(|(place, event)| Some((event, eight.get(place)?)));
+        let compared = one.iter().filter_map(|(place, event)| Some((event, eight.get(place)?)));
         let (mut count, mut different) = (0, 0);
         for (one, eight) in compared {
             count += 1;

@@ -2,9 +2,7 @@
 
 use lab::clock::RunTime;
 use lab::record::{Recorder, Recording};
-use lab::results::{
-    Bounds, Distributions, IntervalDistribution, LatencySummary, Trial, TrialRecord,
-};
+use lab::results::{Bounds, Distributions, IntervalDistribution, LatencySummary, Trial, TrialRecord};
 use lab::statistics::{Design, Question, Verdict, compare};
 use units::Random;
 
@@ -13,11 +11,7 @@ use units::Random;
 fn trials(random: &mut Random, count: usize, scatter: f64, drift: &[f64]) -> Vec<f64> {
     (0..count)
         .map(|trial| {
-            let disturbed = if random.chance(0.1) {
-                random.exponential(scatter * 2.0)
-            } else {
-                0.0
-            };
+            let disturbed = if random.chance(0.1) { random.exponential(scatter * 2.0) } else { 0.0 };
             let noise = (random.unit() - 0.5) * 2.0 * scatter;
             100_000.0 * (noise - disturbed + drift.get(trial).unwrap_or(&0.0)).exp()
         })
@@ -57,20 +51,11 @@ const SLACK: f64 = 0.044;
 
 #[test]
 fn two_runs_of_the_same_build_are_hardly_ever_said_to_differ() {
-    for (design, counts) in [
-        (Design::Independent, [4, 7, 20]),
-        (Design::Paired, [6, 10, 20]),
-    ] {
+    for (design, counts) in [(Design::Independent, [4, 7, 20]), (Design::Paired, [6, 10, 20])] {
         for count in counts {
-            let question = Question {
-                floor_percent: 0.0,
-                ..Question::of_throughput(design)
-            };
+            let question = Question { floor_percent: 0.0, ..Question::of_throughput(design) };
             let [different, .., covered] = judged(question, count, 0.03, 0.0, false);
-            assert!(
-                different <= 0.05 + SLACK,
-                "{design:?}, {count}: {different}"
-            );
+            assert!(different <= 0.05 + SLACK, "{design:?}, {count}: {different}");
             assert!(covered >= 0.95 - SLACK, "{design:?}, {count}: {covered}");
         }
     }
@@ -81,10 +66,7 @@ fn two_quiet_runs_of_the_same_build_are_said_not_to_differ() {
     for design in [Design::Independent, Design::Paired] {
         let question = Question::of_throughput(design);
         let [different, equal, ..] = judged(question, 10, 0.005, 0.0, false);
-        assert!(
-            different < 0.001,
-            "{design:?}: a difference below the floor is none: {different}"
-        );
+        assert!(different < 0.001, "{design:?}: a difference below the floor is none: {different}");
         assert!(equal > 0.95, "{design:?}: {equal}");
     }
 }
@@ -92,51 +74,29 @@ fn two_quiet_runs_of_the_same_build_are_said_not_to_differ() {
 #[test]
 fn a_real_difference_is_found_and_its_interval_holds_it() {
     for design in [Design::Independent, Design::Paired] {
-        let [different, equal, _, covered] =
-            judged(Question::of_throughput(design), 10, 0.02, 0.08, false);
-        assert!(
-            different > 0.95 && equal < 0.001,
-            "{design:?}: {different} {equal}"
-        );
+        let [different, equal, _, covered] = judged(Question::of_throughput(design), 10, 0.02, 0.08, false);
+        assert!(different > 0.95 && equal < 0.001, "{design:?}: {different} {equal}");
         assert!(covered >= 0.95 - SLACK, "{design:?}: {covered}");
     }
 }
 
 #[test]
 fn pairs_see_through_a_drift_that_hides_the_difference_from_others() {
-    let paired = judged(
-        Question::of_throughput(Design::Paired),
-        10,
-        0.01,
-        0.05,
-        true,
-    );
-    let independent = judged(
-        Question::of_throughput(Design::Independent),
-        10,
-        0.01,
-        0.05,
-        true,
-    );
+    let paired = judged(Question::of_throughput(Design::Paired), 10, 0.01, 0.05, true);
+    let independent = judged(Question::of_throughput(Design::Independent), 10, 0.01, 0.05, true);
     assert!(paired[0] > 0.95, "{paired:?}");
     assert!(independent[0] < paired[0] / 2.0, "{independent:?}");
 }
 
 /// The summary of ten seconds of latencies through recorders, lines of text and the merging of workers.
-fn summary_of(
-    random: &mut Random,
-    workers: usize,
-    delay: impl Fn(&mut Random) -> f64,
-) -> LatencySummary {
+fn summary_of(random: &mut Random, workers: usize, delay: impl Fn(&mut Random) -> f64) -> LatencySummary {
     const SECONDS: u64 = 10;
     const PER_SECOND: u64 = 600;
     let start = RunTime::from_micros(1_000_000_000);
     let mut recorders = vec![Recorder::starting_at(start); workers];
     for second in 0..SECONDS {
         for event in 0..PER_SECOND {
-            let intended = start.plus(std::time::Duration::from_micros(
-                second * 1_000_000 + event * 1_000,
-            ));
+            let intended = start.plus(std::time::Duration::from_micros(second * 1_000_000 + event * 1_000));
             let arrived = intended.as_micros() as f64 + delay(random);
             let worker = event as usize % workers;
             recorders[worker].record(intended, RunTime::from_micros(arrived as u64));
@@ -150,14 +110,11 @@ fn summary_of(
         Recording::merge_option(&mut recording, Some(recorder.finish(end))).unwrap();
     }
     let recording = recording.unwrap();
-    let intervals = recording
-        .intervals
-        .iter()
-        .map(|interval| IntervalDistribution {
-            start: interval.start.saturating_since(start),
-            length: interval.end.saturating_since(interval.start),
-            latency: interval.latency.decode().unwrap(),
-        });
+    let intervals = recording.intervals.iter().map(|interval| IntervalDistribution {
+        start: interval.start.saturating_since(start),
+        length: interval.end.saturating_since(interval.start),
+        latency: interval.latency.decode().unwrap(),
+    });
     let distributions = Distributions {
         latency: recording.total.decode().unwrap(),
         intervals: intervals.collect(),
@@ -176,12 +133,7 @@ fn covered(delay: impl Fn(&mut Random) -> f64, quantile: impl Fn(f64) -> f64) ->
         let summary = summary_of(&mut random, 1 + run as usize % 8, &delay);
         assert_eq!(summary.count, 6_000);
         let precision = summary.precision.unwrap();
-        let all = [
-            (0.5, precision.p50),
-            (0.75, precision.p75),
-            (0.95, precision.p95),
-            (0.99, precision.p99),
-        ];
+        let all = [(0.5, precision.p50), (0.75, precision.p75), (0.95, precision.p95), (0.99, precision.p99)];
         for (count, (share, bounds)) in counts.iter_mut().zip(all) {
             let holds = |bounds: Bounds| bounds.contain(quantile(share) as u64);
             *count += u32::from(bounds.is_some_and(holds));
@@ -206,11 +158,7 @@ fn a_known_distribution_of_delays_is_recovered_within_the_stated_error() {
             }
         },
         |share| {
-            if share < 0.9 {
-                500.0 + share / 0.9 * 100.0
-            } else {
-                100_000.0 + (share - 0.9) / 0.1 * 10_000.0
-            }
+            if share < 0.9 { 500.0 + share / 0.9 * 100.0 } else { 100_000.0 + (share - 0.9) / 0.1 * 10_000.0 }
         },
     );
     for (name, shares) in [("exponential", exponential), ("two paths", two_paths)] {

@@ -12,27 +12,13 @@ use super::{has, measured};
 const EVENTS: u64 = 20_003;
 const STREAMS: u64 = 4;
 
-const TAMPERING: Tampering = Tampering {
-    seed: 0,
-    loss: 0.01,
-    duplicates: 0.015,
-    swaps: 0.02,
-    flips: 0.005,
-};
+const TAMPERING: Tampering = Tampering { seed: 0, loss: 0.01, duplicates: 0.015, swaps: 0.02, flips: 0.005 };
 
 async fn tampered(payload: &str, workers: u32, tampering: Tampering) -> (Delivery, Status, Tally) {
     let payload = format!("load.payload={payload}");
     let workers = format!("sink.workers={workers}");
-    let set = [
-        "load.mode=backlog",
-        "phases.drain=100 ms",
-        &payload,
-        &workers,
-    ];
-    let faults = Faults {
-        tampering: Some(tampering),
-        ..Faults::default()
-    };
+    let set = ["load.mode=backlog", "phases.drain=100 ms", &payload, &workers];
+    let faults = Faults { tampering: Some(tampering), ..Faults::default() };
     let (case, fabric) = measured(&set, faults).await;
     let delivery = case.delivery.unwrap();
     assert_eq!(delivery.sent, EVENTS);
@@ -40,28 +26,17 @@ async fn tampered(payload: &str, workers: u32, tampering: Tampering) -> (Deliver
     let tally = fabric.tally();
     assert!(case.status == Status::Failed || (tally.lost.is_empty() && tally.flipped.is_empty()));
     assert_eq!(has(&case, FindingKind::EventsLost), delivery.lost > 0);
-    assert_eq!(
-        has(&case, FindingKind::EventsCorrupted),
-        delivery.corrupted > 0
-    );
+    assert_eq!(has(&case, FindingKind::EventsCorrupted), delivery.corrupted > 0);
     (delivery, case.status, tally)
 }
 
 #[tokio::test]
 async fn with_a_checksum_every_deed_is_found_and_counted_once() {
-    for (seed, payload, workers) in [
-        (1, "16 B", 1),
-        (2, "1 KiB", 1),
-        (3, "16 B", 2),
-        (4, "24 B", 3),
-    ] {
+    for (seed, payload, workers) in [(1, "16 B", 1), (2, "1 KiB", 1), (3, "16 B", 2), (4, "24 B", 3)] {
         let tampering = Tampering { seed, ..TAMPERING };
         let (delivery, _, tally) = tampered(payload, workers, tampering).await;
         let (lost, flipped) = (tally.lost.len() as u64, tally.flipped.len() as u64);
-        assert!(
-            lost > 100 && tally.duplicated > 100 && tally.swapped > 100 && flipped > 50,
-            "{tally:?}"
-        );
+        assert!(lost > 100 && tally.duplicated > 100 && tally.swapped > 100 && flipped > 50, "{tally:?}");
         let expected = Delivery {
             sent: EVENTS,
             acknowledged: Some(EVENTS),
@@ -84,21 +59,13 @@ async fn with_a_checksum_every_deed_is_found_and_counted_once() {
 #[tokio::test]
 async fn twelve_bytes_have_no_checksum_and_all_the_same_no_flip_is_taken_for_the_event_it_was() {
     for seed in [5, 6] {
-        let flips = Tampering {
-            seed,
-            loss: 0.01,
-            flips: 0.02,
-            ..Tampering::default()
-        };
+        let flips = Tampering { seed, loss: 0.01, flips: 0.02, ..Tampering::default() };
         let (delivery, _, tally) = tampered("12 B", 1, flips).await;
         let expected = Expected::of(&tally);
         assert!(expected.foreign > 10 && expected.impossible > 10 && expected.unfound > 10);
         assert_eq!(delivery.lost, expected.lost);
         assert_eq!(delivery.foreign, Some(expected.foreign));
-        assert_eq!(
-            delivery.corrupted + delivery.unexpected.unwrap(),
-            expected.impossible
-        );
+        assert_eq!(delivery.corrupted + delivery.unexpected.unwrap(), expected.impossible);
         assert_eq!(delivery.duplicated, expected.duplicated);
         assert_eq!(
             delivery.received + delivery.corrupted + expected.foreign,
@@ -109,16 +76,7 @@ async fn twelve_bytes_have_no_checksum_and_all_the_same_no_flip_is_taken_for_the
 
 #[tokio::test]
 async fn twelve_bytes_do_for_loss_duplicates_and_swaps() {
-    let (delivery, _, tally) = tampered(
-        "12 B",
-        1,
-        Tampering {
-            seed: 7,
-            flips: 0.0,
-            ..TAMPERING
-        },
-    )
-    .await;
+    let (delivery, _, tally) = tampered("12 B", 1, Tampering { seed: 7, flips: 0.0, ..TAMPERING }).await;
     assert_eq!(delivery.lost, tally.lost.len() as u64);
     assert_eq!(delivery.duplicated, tally.duplicated);
     assert_eq!(delivery.reordered, tally.swapped);
@@ -128,22 +86,11 @@ async fn twelve_bytes_do_for_loss_duplicates_and_swaps() {
 #[tokio::test]
 async fn what_is_allowed_passes_and_what_breaks_the_order_does_not() {
     let seed = 8;
-    let duplicates = Tampering {
-        seed,
-        duplicates: 0.02,
-        ..Tampering::default()
-    };
+    let duplicates = Tampering { seed, duplicates: 0.02, ..Tampering::default() };
     assert_eq!(tampered("16 B", 1, duplicates).await.1, Status::Passed);
-    let swaps = Tampering {
-        seed,
-        swaps: 0.001,
-        ..Tampering::default()
-    };
+    let swaps = Tampering { seed, swaps: 0.001, ..Tampering::default() };
     assert_eq!(tampered("16 B", 1, swaps).await.1, Status::Failed);
-    assert_eq!(
-        tampered("16 B", 1, Tampering::default()).await.1,
-        Status::Passed
-    );
+    assert_eq!(tampered("16 B", 1, Tampering::default()).await.1, Status::Passed);
 }
 
 /// What a naive model makes of headers whose bits were flipped.
@@ -163,13 +110,10 @@ impl Expected {
     fn of(tally: &Tally) -> Self {
         let mut expected = Self::default();
         // How often each event of the plan arrives.
-        let mut arrivals: HashMap<(u64, u64), u64> = (0..EVENTS)
-            .map(|number| ((number % STREAMS, number / STREAMS), 1))
-            .collect();
+        let mut arrivals: HashMap<(u64, u64), u64> =
+            (0..EVENTS).map(|number| ((number % STREAMS, number / STREAMS), 1)).collect();
         for (partition, sequence_number) in &tally.lost {
-            *arrivals
-                .get_mut(&(u64::from(*partition), *sequence_number as u64))
-                .unwrap() -= 1;
+            *arrivals.get_mut(&(u64::from(*partition), *sequence_number as u64)).unwrap() -= 1;
         }
         for flip in &tally.flipped {
             let (stream, sequence) = (u64::from(flip.partition), flip.sequence_number as u64);

@@ -1,8 +1,6 @@
 //! Scenarios between queues: the published study, and what only hubs have.
 
-use lab::scenario::{
-    CaseOptions, Entities, Entity, LoadMode, Payload, Prefetch, Queue, Scenario, Transport,
-};
+use lab::scenario::{CaseOptions, Entities, Entity, LoadMode, Payload, Prefetch, Queue, Scenario, Transport};
 use serde_json::json;
 use units::ByteSize;
 
@@ -16,11 +14,7 @@ fn the_published_study_is_the_first_sweep_of_queue_forward() {
     assert_eq!(names(&cases), concurrencies);
     for case in &cases {
         let parameters = &case.parameters;
-        let queue = |name: &str| {
-            Entity::Queue(Queue {
-                name: name.to_owned(),
-            })
-        };
+        let queue = |name: &str| Entity::Queue(Queue { name: name.to_owned() });
         assert_eq!(parameters.entities.source(), queue("queue1"));
         assert_eq!(parameters.entities.destination(), queue("queue2"));
         assert_eq!(parameters.load.mode, LoadMode::Saturate);
@@ -38,11 +32,7 @@ fn every_figure_that_the_study_published_stands_beside_a_case_that_has_its_setti
     let scenario = Scenario::load("queue-forward").unwrap();
     let cases = scenario.cases(&all_sweeps()).unwrap();
     let published = cases.iter().filter(|case| case.published.is_some());
-    assert_eq!(
-        published.count(),
-        16,
-        "14 rows, two of which stand beside two systems"
-    );
+    assert_eq!(published.count(), 16, "14 rows, two of which stand beside two systems");
     let case = |name: &str| {
         let mut cases = cases.iter();
         cases.find(|case| case.name == name).unwrap()
@@ -61,9 +51,7 @@ fn every_figure_that_the_study_published_stands_beside_a_case_that_has_its_setti
         let memory = Some(ByteSize::from_mebibytes(gibibytes * 1024));
         assert_eq!(parameters.limits.relay.memory, memory, "{name}");
     }
-    let old = &case("sut=java-beta.4-behaviour,memory=6 GiB")
-        .parameters
-        .sut;
+    let old = &case("sut=java-beta.4-behaviour,memory=6 GiB").parameters.sut;
     let options = old.env["JAVA_OPTIONS"].reveal();
     assert!(options.contains("sendAndManageRules.v2=false"), "{options}");
 }
@@ -108,15 +96,9 @@ fn what_does_not_fit_queues_is_told_with_its_place() {
     let unnamed = told("queues: {source: {}}\n", &[]);
     assert!(unnamed.contains("queues.source.name"), "{unnamed}");
     let without_prefetch = told("relay: {prefetch: 0}\n", &[]);
-    assert!(
-        without_prefetch.contains("`relay.prefetch`: 0 is out of range"),
-        "{without_prefetch}"
-    );
+    assert!(without_prefetch.contains("`relay.prefetch`: 0 is out of range"), "{without_prefetch}");
     let adaptive = told("queues: {}\nrelay: {prefetch: adaptive}\n", &[]);
-    assert!(
-        adaptive.contains("`relay.prefetch`: `adaptive` is for hubs"),
-        "{adaptive}"
-    );
+    assert!(adaptive.contains("`relay.prefetch`: `adaptive` is for hubs"), "{adaptive}");
     let idle = told("queues: {}\nrelay: {concurrency: 0}\n", &[]);
     assert!(idle.contains("relay.concurrency"), "{idle}");
 }

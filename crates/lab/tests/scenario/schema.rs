@@ -15,18 +15,12 @@ fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
     let mut seen = 0;
     for entry in std::fs::read_dir(root().join("scenarios")).unwrap() {
         let document = Document::read(&entry.unwrap().path()).unwrap();
-        let errors: Vec<String> = validator
-            .iter_errors(&json(document.root()))
-            .map(|error| error.to_string())
-            .collect();
+        let errors: Vec<String> =
+            validator.iter_errors(&json(document.root())).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:#?}");
         seen += 1;
     }
-    assert_eq!(
-        seen,
-        Scenario::names().count(),
-        "every file in scenarios/ is part of the program"
-    );
+    assert_eq!(seen, Scenario::names().count(), "every file in scenarios/ is part of the program");
 
     // What the types write is what the schema allows, key by key.
     let mut file = Map::from_iter([("scenario".to_owned(), json!("s"))]);
@@ -43,10 +37,8 @@ fn scenarios_match_their_schema_and_the_schema_knows_every_key() {
         .unwrap()[0]
             .params(),
     );
-    let errors: Vec<String> = validator
-        .iter_errors(&Value::Object(file))
-        .map(|error| error.to_string())
-        .collect();
+    let errors: Vec<String> =
+        validator.iter_errors(&Value::Object(file)).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:#?}");
     assert!(!validator.is_valid(&json!({"scenario": "s", "relays": {}})));
     assert!(!validator.is_valid(&json!({"scenario": "s", "relay": {"fan_out": "many"}})));
@@ -61,24 +53,13 @@ fn the_schema_states_the_defaults_of_the_types() {
         defaults(section, &schema["$defs"][section], &mut stated);
         for (path, default) in stated {
             let pointer = format!("/{}", path.replace('.', "/"));
-            let actual = Value::Object(params.clone())
-                .pointer(&pointer)
-                .cloned()
-                .unwrap();
-            let durations = [&default, &actual].map(|value| {
-                value
-                    .as_str()
-                    .and_then(|text| units::duration::parse(text).ok())
-            });
+            let actual = Value::Object(params.clone()).pointer(&pointer).cloned().unwrap();
+            let durations = [&default, &actual]
+                .map(|value| value.as_str().and_then(|text| units::duration::parse(text).ok()));
             let equal = actual == default
-                || actual
-                    .as_f64()
-                    .is_some_and(|number| Some(number) == default.as_f64())
+                || actual.as_f64().is_some_and(|number| Some(number) == default.as_f64())
                 || (durations[0].is_some() && durations[0] == durations[1]);
-            assert!(
-                equal,
-                "{path}: the schema says {default}, the types {actual}"
-            );
+            assert!(equal, "{path}: the schema says {default}, the types {actual}");
         }
     }
 }
@@ -110,11 +91,8 @@ fn json(node: &Node) -> Value {
         Content::Float(number) => json!(number),
         Content::Text(text) => json!(text),
         Content::List(elements) => elements.iter().map(json).collect(),
-        Content::Mapping(entries) => Value::Object(
-            entries
-                .iter()
-                .map(|entry| (entry.key.clone(), json(&entry.value)))
-                .collect(),
-        ),
+        Content::Mapping(entries) => {
+            Value::Object(entries.iter().map(|entry| (entry.key.clone(), json(&entry.value))).collect())
+        }
     }
 }

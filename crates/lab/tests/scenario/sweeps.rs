@@ -10,13 +10,9 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
     let scenario = Scenario::load("fan-out").unwrap();
     let cases = scenario.cases(&all_sweeps()).unwrap();
     let table = |sweep: &str| -> Vec<(&str, f64)> {
-        let of_sweep = cases
-            .iter()
-            .filter(|case| case.sweep.as_deref() == Some(sweep));
+        let of_sweep = cases.iter().filter(|case| case.sweep.as_deref() == Some(sweep));
         let figure = |case: &lab::scenario::Case| case.published.as_ref()?.forwarded_per_s;
-        of_sweep
-            .filter_map(|case| Some((case.name.as_str(), figure(case)?)))
-            .collect()
+        of_sweep.filter_map(|case| Some((case.name.as_str(), figure(case)?))).collect()
     };
     assert_eq!(
         table("cores_memory"),
@@ -29,20 +25,11 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
     );
     assert_eq!(
         table("batch"),
-        [
-            ("batch=32", 5_376.0),
-            ("batch=64", 6_544.0),
-            ("batch=128", 9_924.0),
-            ("batch=256", 14_228.0),
-        ]
+        [("batch=32", 5_376.0), ("batch=64", 6_544.0), ("batch=128", 9_924.0), ("batch=256", 14_228.0),]
     );
     assert_eq!(
         table("payload"),
-        [
-            ("payload=16 B", 11_859.0),
-            ("payload=1 KiB", 9_924.0),
-            ("payload=8 KiB", 5_476.0),
-        ]
+        [("payload=16 B", 11_859.0), ("payload=1 KiB", 9_924.0), ("payload=8 KiB", 5_476.0),]
     );
     assert_eq!(
         table("prefetch"),
@@ -54,10 +41,7 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
         ]
     );
     assert_eq!(table("fan_out").len(), 4);
-    assert_eq!(
-        table("sut"),
-        [("sut=java-5.17.1", 6_092.0), ("sut=java-5.18.0", 11_859.0)]
-    );
+    assert_eq!(table("sut"), [("sut=java-5.17.1", 6_092.0), ("sut=java-5.18.0", 11_859.0)]);
     assert_eq!(cases.len(), 25);
     let case = |name: &str| {
         let found = cases.iter().find(|case| case.name == name).unwrap();
@@ -70,18 +54,11 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
         assert_eq!(parameters.relay.checkpoint, Checkpoint::EachBatch);
     }
     let two_cores = &case("cores=2,memory=2 GiB").limits.relay;
-    assert_eq!(
-        (two_cores.cores, two_cores.memory),
-        (Some(2.0), Some(gibibytes(2)))
-    );
-    let instances =
-        ["cores=1,memory=2 GiB", "cores=2,memory=2 GiB"].map(|name| case(name).relay.instances);
+    assert_eq!((two_cores.cores, two_cores.memory), (Some(2.0), Some(gibibytes(2))));
+    let instances = ["cores=1,memory=2 GiB", "cores=2,memory=2 GiB"].map(|name| case(name).relay.instances);
     assert_eq!(instances, [1, 2], "a relay process can't use two cores");
     let batch = case("batch=256");
-    assert_eq!(
-        (batch.relay.batch.events, &batch.load.payload),
-        (256, &kibibytes(1))
-    );
+    assert_eq!((batch.relay.batch.events, &batch.load.payload), (256, &kibibytes(1)));
     assert_eq!(batch.limits.relay.memory, Some(gibibytes(1)));
     let large = case("payload=8 KiB");
     assert_eq!(large.load.payload, kibibytes(8));
@@ -104,30 +81,18 @@ fn sweeps_are_chosen_by_name_or_by_the_pattern_of_their_cases() {
             only: only.map(str::to_owned),
             ..CaseOptions::default()
         };
-        cases(text, &options)
-            .map(|cases| names(&cases).join(" "))
-            .unwrap_or_else(|error| error.to_string())
+        cases(text, &options).map(|cases| names(&cases).join(" ")).unwrap_or_else(|error| error.to_string())
     };
     assert_eq!(chosen(&[], None), "fan_out=1 fan_out=32", "the first one");
     assert_eq!(chosen(&["c", "b"], None), "batch=32 batch=64 prefetch=32");
-    assert_eq!(
-        chosen(&["all"], Some("*=32")),
-        "fan_out=32 batch=32 prefetch=32"
-    );
+    assert_eq!(chosen(&["all"], Some("*=32")), "fan_out=32 batch=32 prefetch=32");
     assert_eq!(chosen(&[], Some("*=32")), "fan_out=32");
-    assert_eq!(
-        chosen(&[], Some("batch=*")),
-        "batch=32 batch=64",
-        "the sweep that has such cases is meant"
-    );
+    assert_eq!(chosen(&[], Some("batch=*")), "batch=32 batch=64", "the sweep that has such cases is meant");
     assert_eq!(
         chosen(&["a"], Some("batch=*")),
         "no case of `s` matches `batch=*`; its cases are: fan_out=1, fan_out=32"
     );
-    assert_eq!(
-        chosen(&["batch"], None),
-        "`s` has no sweep `batch`; there are: a, b, c"
-    );
+    assert_eq!(chosen(&["batch"], None), "`s` has no sweep `batch`; there are: a, b, c");
     let without = cases("scenario: s\n", &all_sweeps()).unwrap();
     assert_eq!(names(&without), ["s"]);
 }
@@ -137,23 +102,13 @@ fn settings_of_a_sweep_hold_for_its_cases_only_and_arguments_have_the_last_word(
     let text = "scenario: s\nsweeps:\n  a: {load.payload: 1 KiB, relay.batch.events: {name: batch, values: [32]}}\n  \
                 b: {load.payload: [16 B, {value: 8 KiB, limits.relay.memory: 3 GiB, relay.prefetch: 7}]}\n";
     let found = |arguments: &[&str]| -> Vec<(String, String, Prefetch, Option<ByteSize>)> {
-        let options = CaseOptions {
-            set: arguments.iter().map(ToString::to_string).collect(),
-            ..all_sweeps()
-        };
+        let options =
+            CaseOptions { set: arguments.iter().map(ToString::to_string).collect(), ..all_sweeps() };
         let cases = cases(text, &options).unwrap();
         let figures = cases.into_iter().map(|case| {
             let parameters = &case.parameters;
-            let payload = case.params()["load"]["payload"]
-                .as_str()
-                .unwrap()
-                .to_owned();
-            (
-                case.name.clone(),
-                payload,
-                parameters.relay.prefetch,
-                parameters.limits.relay.memory,
-            )
+            let payload = case.params()["load"]["payload"].as_str().unwrap().to_owned();
+            (case.name.clone(), payload, parameters.relay.prefetch, parameters.limits.relay.memory)
         });
         figures.collect()
     };
@@ -161,10 +116,7 @@ fn settings_of_a_sweep_hold_for_its_cases_only_and_arguments_have_the_last_word(
         let memory = memory.map(|gibibytes| ByteSize::from_mebibytes(gibibytes * 1024));
         (name.to_owned(), payload.to_owned(), prefetch, memory)
     };
-    let prefetch = cases("scenario: s\n", &CaseOptions::default()).unwrap()[0]
-        .parameters
-        .relay
-        .prefetch;
+    let prefetch = cases("scenario: s\n", &CaseOptions::default()).unwrap()[0].parameters.relay.prefetch;
     assert_eq!(
         found(&[]),
         [
@@ -205,12 +157,7 @@ fn a_case_that_wants_more_cores_than_there_are_says_so() {
 fn setting_a_swept_path_replaces_the_values_of_the_sweep() {
     let scenario = Scenario::load("fan-out").unwrap();
     let names = |argument: &str| -> Vec<String> {
-        scenario
-            .cases(&set(&[argument]))
-            .unwrap()
-            .into_iter()
-            .map(|case| case.name)
-            .collect()
+        scenario.cases(&set(&[argument])).unwrap().into_iter().map(|case| case.name).collect()
     };
     assert_eq!(names("relay.fan_out=8"), ["fan_out=8"]);
     assert_eq!(names("relay.fan_out=[8, 16]"), ["fan_out=8", "fan_out=16"]);
@@ -230,9 +177,6 @@ fn paths_of_one_sweep_are_crossed_and_sweeps_follow_one_another() {
             "fan_out=1"
         ]
     );
-    assert_eq!(
-        cases[3].parameters.load.payload,
-        Payload::Size(ByteSize::from_kibibytes(1))
-    );
+    assert_eq!(cases[3].parameters.load.payload, Payload::Size(ByteSize::from_kibibytes(1)));
     assert_eq!(cases[3].parameters.relay.batch.events, 64);
 }

@@ -57,15 +57,9 @@ fn a_system_can_be_described_in_place_and_is_called_after_its_program() {
     assert_eq!(mine.name, "fast-one");
     assert_eq!(mine.ready, Readiness::After(Duration::from_secs(3)));
     let named = system("sut: {name: other, command: [x], ready: first-event}");
-    assert_eq!(
-        (named.name.as_str(), &named.ready),
-        ("other", &Readiness::FirstEvent)
-    );
+    assert_eq!((named.name.as_str(), &named.ready), ("other", &Readiness::FirstEvent));
     assert!(system("sut: {transport: tls}").is_ours());
-    assert_eq!(
-        system("suts: {mine: {command: [x]}}\nsut: mine").name,
-        "mine"
-    );
+    assert_eq!(system("suts: {mine: {command: [x]}}\nsut: mine").name, "mine");
 }
 
 #[test]
@@ -97,35 +91,22 @@ fn a_backlog_is_no_case_for_a_command() {
 #[test]
 fn mistakes_are_told_with_what_to_do() {
     for (text, expected) in [
-        (
-            "suts: {mine: {command: [x]}}\nsut: mien",
-            "did you mean `mine`?",
-        ),
+        ("suts: {mine: {command: [x]}}\nsut: mien", "did you mean `mine`?"),
         ("sut: mine", "there are: parshall"),
         ("suts: {mine: {command: [x], name: y}}", "leave `name` out"),
-        (
-            "suts: {mine: [x]}",
-            "must be a mapping that describes the system",
-        ),
+        ("suts: {mine: [x]}", "must be a mapping that describes the system"),
         ("suts: {}", "must be a mapping of names to systems"),
         ("suts: {a b: {command: [x]}}", "a name is of letters"),
         ("sut: {command: []}", "must be a program and its arguments"),
         ("sut: {comand: [x]}", "comand"),
         ("sut: {env: {A: b}}", "only a command has an environment"),
-        (
-            "sut: {command: [x], env: {PARSHALL_BATCH: \"1\"}}",
-            "tell the command what to do",
-        ),
-        (
-            "sut: {command: [x], ready: {line: \"\"}}",
-            "every line contains this",
-        ),
+        ("sut: {command: [x], env: {PARSHALL_BATCH: \"1\"}}", "tell the command what to do"),
+        ("sut: {command: [x], ready: {line: \"\"}}", "every line contains this"),
         ("sut: {command: [x], ready: soon}", "first-event"),
         ("sut: {command: [x], transport: udp}", "tls"),
     ] {
         let text = format!("scenario: s\n{text}");
-        let ScenarioError::Settings(error) = cases(&text, &CaseOptions::default()).unwrap_err()
-        else {
+        let ScenarioError::Settings(error) = cases(&text, &CaseOptions::default()).unwrap_err() else {
             panic!("{text} is a mistake in the file");
         };
         let advice = error.mistake().and_then(|mistake| mistake.advice());

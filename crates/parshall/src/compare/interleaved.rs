@@ -32,10 +32,7 @@ pub(super) struct Interleaved<'a> {
 
 impl<'a> Interleaved<'a> {
     pub(super) const fn new(plan: Plan<'a>) -> Self {
-        Self {
-            plan,
-            runs: [Vec::new(), Vec::new()],
-        }
+        Self { plan, runs: [Vec::new(), Vec::new()] }
     }
 
     /// Runs pairs until there are so many. True if a signal ended it before.
@@ -67,31 +64,19 @@ impl<'a> Interleaved<'a> {
     /// All trials of each; `None` before the first pair is complete.
     pub(super) fn results(&self) -> Option<(Results, Results)> {
         let [a, b] = &self.runs;
-        Some((
-            comparison::gathered(a.iter().cloned())?,
-            comparison::gathered(b.iter().cloned())?,
-        ))
+        Some((comparison::gathered(a.iter().cloned())?, comparison::gathered(b.iter().cloned())?))
     }
 
     /// One trial of one program; `None` if a signal ended it.
     async fn run(&self, program: usize, folder: &Path) -> Result<Option<Results>, CommandError> {
         let path = self.plan.programs[program];
-        let unavailable = |reason: String| CommandError::Unavailable {
-            message: format!("{} {reason}", path.display()),
-        };
+        let unavailable =
+            |reason: String| CommandError::Unavailable { message: format!("{} {reason}", path.display()) };
         let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::System)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::System)?;
         let mut command = Command::new(path);
         command
-            .args([
-                "run",
-                self.plan.scenario,
-                "--trials",
-                "1",
-                "--format",
-                "json",
-                "--out",
-            ])
+            .args(["run", self.plan.scenario, "--trials", "1", "--format", "json", "--out"])
             .arg(folder)
             .args(self.plan.selection.arguments())
             .stdin(Stdio::null())
@@ -102,9 +87,7 @@ impl<'a> Interleaved<'a> {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| unavailable(format!("can't be run: {error}")))?;
-        let process = child
-            .id()
-            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let process = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let finished = child.wait_with_output();
         tokio::pin!(finished);
         let (output, was_interrupted) = tokio::select! {
@@ -122,10 +105,7 @@ impl<'a> Interleaved<'a> {
         }
         // 1 is a case that failed: its results say so.
         if !matches!(output.status.code(), Some(0 | 1)) {
-            return Err(unavailable(format!(
-                "could not run {}: {}",
-                self.plan.scenario, output.status
-            )));
+            return Err(unavailable(format!("could not run {}: {}", self.plan.scenario, output.status)));
         }
         let text = String::from_utf8_lossy(&output.stdout);
         parse(&text, &format!("the output of {}", path.display())).map(Some)

@@ -52,12 +52,7 @@ pub(crate) struct CompareArguments {
     /// The scenario that both run: a name or a file
     ///
     /// Example: --scenario fan-out
-    #[arg(
-        long,
-        value_name = "SCENARIO",
-        requires = "binaries",
-        help_heading = "Builds"
-    )]
+    #[arg(long, value_name = "SCENARIO", requires = "binaries", help_heading = "Builds")]
     scenario: Option<String>,
 
     /// The most trials of each, from 6 to 100
@@ -75,12 +70,7 @@ pub(crate) struct CompareArguments {
     /// Where the results of each trial go [default: a temporary folder, removed at the end]
     ///
     /// Example: --out results/compared
-    #[arg(
-        long,
-        value_name = "DIR",
-        requires = "binaries",
-        help_heading = "Builds"
-    )]
+    #[arg(long, value_name = "DIR", requires = "binaries", help_heading = "Builds")]
     out: Option<PathBuf>,
 
     #[command(flatten)]
@@ -123,16 +113,12 @@ pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError>
     logging::start()?;
     if !arguments.binaries && arguments.selection.is_given() {
         return Err(CommandError::Usage {
-            message: "results are compared as they are: cases and trials can't be chosen any more"
-                .to_owned(),
+            message: "results are compared as they are: cases and trials can't be chosen any more".to_owned(),
             advice: Some("leave these options out, or compare programs with --binaries".to_owned()),
         });
     }
-    let (comparison, was_interrupted) = if arguments.binaries {
-        interleave(&arguments)?
-    } else {
-        (compare_folders(&arguments)?, false)
-    };
+    let (comparison, was_interrupted) =
+        if arguments.binaries { interleave(&arguments)? } else { (compare_folders(&arguments)?, false) };
     let text = match arguments.format {
         Format::Table => comparison::table(&comparison),
         Format::Markdown => comparison::markdown(&comparison),
@@ -146,13 +132,9 @@ pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError>
     let figures: Vec<Figure> = arguments.fail_on.iter().map(|&name| name.into()).collect();
     if let Some(figure) = figures.iter().find(|figure| comparison.lacks(**figure)) {
         return Err(CommandError::Usage {
-            message: format!(
-                "--fail-on: no case can be compared by its {}",
-                figure.name()
-            ),
+            message: format!("--fail-on: no case can be compared by its {}", figure.name()),
             advice: Some(
-                "latency is compared at a rate that both carry: load.mode=open with load.rate"
-                    .to_owned(),
+                "latency is compared at a rate that both carry: load.mode=open with load.rate".to_owned(),
             ),
         });
     }
@@ -244,19 +226,12 @@ fn compare(
     let name = |path: &Path| path.display().to_string();
     let (name_a, name_b) = (name(&arguments.a), name(&arguments.b));
     let side = |name, results| Side { name, results };
-    Comparison::of(side(&name_a, a), side(&name_b, b), design, differences).map_err(|error| {
-        CommandError::Usage {
-            message: error.to_string(),
-            advice: None,
-        }
-    })
+    Comparison::of(side(&name_a, a), side(&name_b, b), design, differences)
+        .map_err(|error| CommandError::Usage { message: error.to_string(), advice: None })
 }
 
 fn refusal(differences: &[Difference]) -> CommandError {
-    let list: Vec<String> = differences
-        .iter()
-        .map(|difference| format!("\n  {difference}"))
-        .collect();
+    let list: Vec<String> = differences.iter().map(|difference| format!("\n  {difference}")).collect();
     CommandError::Usage {
         message: format!(
             "the results were not taken under the same conditions:{}",
@@ -281,9 +256,7 @@ fn read(path: &Path) -> Result<Results, CommandError> {
 fn parse(text: &str, place: &str) -> Result<Results, CommandError> {
     serde_json::from_str(text).map_err(|error| CommandError::Usage {
         message: format!("{place} holds no results of this version: {error}"),
-        advice: Some(
-            "give a folder that `parshall run --out` has written, or its results.json".to_owned(),
-        ),
+        advice: Some("give a folder that `parshall run --out` has written, or its results.json".to_owned()),
     })
 }
 

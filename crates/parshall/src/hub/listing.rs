@@ -53,23 +53,16 @@ impl HubDescription {
         for id in &properties.partition_ids {
             partitions.push(client.partition(&properties.name, *id).await?);
         }
-        Ok(Self {
-            properties,
-            consumer_groups,
-            partitions,
-        })
+        Ok(Self { properties, consumer_groups, partitions })
     }
 }
 
 impl Printed for HubList {
     fn table(&self) -> String {
-        let rows = self.hubs.iter().map(|hub| {
-            [
-                hub.name.clone(),
-                hub.partition_count.to_string(),
-                instant(hub.created_at_unix_ms),
-            ]
-        });
+        let rows = self
+            .hubs
+            .iter()
+            .map(|hub| [hub.name.clone(), hub.partition_count.to_string(), instant(hub.created_at_unix_ms)]);
         table(["HUB", "PARTITIONS", "CREATED"], rows)
     }
 
@@ -110,10 +103,7 @@ impl Printed for HubDescription {
             ]
         });
         text.push('\n');
-        text + &table(
-            ["PARTITION", "EVENTS", "FIRST", "LAST", "LAST ENQUEUED"],
-            rows,
-        )
+        text + &table(["PARTITION", "EVENTS", "FIRST", "LAST", "LAST ENQUEUED"], rows)
     }
 
     fn json(&self) -> Value {
@@ -124,8 +114,7 @@ impl Printed for HubDescription {
                 "begin_sequence_number": partition.begin_sequence_number,
             });
             if let Some(instant) = last_enqueued(partition) {
-                shown["last_enqueued_sequence_number"] =
-                    json!(partition.last_enqueued_sequence_number);
+                shown["last_enqueued_sequence_number"] = json!(partition.last_enqueued_sequence_number);
                 shown["last_enqueued_at"] = json!(instant);
             }
             shown
@@ -160,8 +149,7 @@ fn events(partition: &PartitionProperties) -> i64 {
 
 /// `None` where there never was an event.
 fn last_enqueued(partition: &PartitionProperties) -> Option<String> {
-    (partition.last_enqueued_sequence_number >= 0)
-        .then(|| instant(partition.last_enqueued_time.unix_ms()))
+    (partition.last_enqueued_sequence_number >= 0).then(|| instant(partition.last_enqueued_time.unix_ms()))
 }
 
 fn instant(unix_ms: i64) -> String {

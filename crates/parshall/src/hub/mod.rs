@@ -110,10 +110,8 @@ enum Format {
 
 /// Connects, does it, and prints what came of it.
 pub(crate) fn execute(arguments: HubArguments) -> Result<Exit, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(CommandError::System)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;
     let result = runtime.block_on(run(arguments.action));
     // A name that is still being looked up must not hold up the end.
     runtime.shutdown_background();
@@ -133,15 +131,8 @@ async fn run(action: Action) -> Result<String, CommandError> {
     let mut client = target.connect().await?;
     let done = async {
         Ok(match &action {
-            Action::Create {
-                name,
-                partitions,
-                consumer_groups,
-                ..
-            } => {
-                let created = client
-                    .create_hub(name, *partitions, consumer_groups)
-                    .await?;
+            Action::Create { name, partitions, consumer_groups, .. } => {
+                let created = client.create_hub(name, *partitions, consumer_groups).await?;
                 format.text(&HubDescription::read(&mut client, created).await?)
             }
             Action::List { .. } => format.text(&HubList::of(client.hubs().await?)),

@@ -50,8 +50,7 @@ impl Target {
                 }
             },
         };
-        let connection_string: ConnectionString =
-            text.parse().map_err(|error| unreadable(origin, &error))?;
+        let connection_string: ConnectionString = text.parse().map_err(|error| unreadable(origin, &error))?;
         Ok(Self {
             options: EventHubsOptions {
                 certificate_authority: arguments.certificate_authority.clone(),
@@ -66,19 +65,13 @@ impl Target {
     /// # Errors
     /// It can't be reached, or refuses the key.
     pub(super) async fn connect(&self) -> Result<NamespaceClient, CommandError> {
-        NamespaceClient::connect(self.options.clone())
-            .await
-            .map_err(|error| self.refusal(&error, true))
+        NamespaceClient::connect(self.options.clone()).await.map_err(|error| self.refusal(&error, true))
     }
 
     /// What the service, or the way to it, has against it. `is_azures`: whether Azure's own service would do it.
     pub(super) fn refusal(&self, error: &ServiceError, is_azures: bool) -> CommandError {
         let ServiceAddress { host, port, .. } = self.options.connection_string.amqp_address();
-        let ServiceError {
-            condition,
-            description,
-            ..
-        } = error;
+        let ServiceError { condition, description, .. } = error;
         let message = if condition == "connection:unreachable" {
             format!("the service can't be reached: {description}")
         } else if condition.starts_with("connection:") {
@@ -96,10 +89,7 @@ impl Target {
 }
 
 fn unreadable(origin: &str, reason: &dyn std::fmt::Display) -> CommandError {
-    CommandError::Usage {
-        message: format!("{origin}: {reason}"),
-        advice: None,
-    }
+    CommandError::Usage { message: format!("{origin}: {reason}"), advice: None }
 }
 
 /// The variable that scenarios and pipelines of the documentation use as well.

@@ -24,9 +24,7 @@ use std::time::Duration;
 
 use clap::Args;
 use connect::checkpoint::blobs::BlobStoreOptions;
-use connect::checkpoint::{
-    BlobCheckpointStore, CheckpointStore, FileCheckpointStore, StoreError, Usage,
-};
+use connect::checkpoint::{BlobCheckpointStore, CheckpointStore, FileCheckpointStore, StoreError, Usage};
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError};
 use connect::service::ClientOptions;
@@ -36,8 +34,8 @@ use connect::source::Source;
 use relay::health::lag;
 use relay::metrics::{MetricsHandle, endpoint};
 use relay::pipeline::{
-    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, PipelineConfig,
-    ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, PipelineConfig, ServiceBusSinkConfig,
+    ServiceBusSourceConfig, SinkConfig, SourceConfig,
 };
 use relay::{Relay, RelayError};
 use settings::Document;
@@ -118,10 +116,8 @@ pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
     }
     logging::start()?;
     // Source, relay and sink hand over to one another without a lock or a wake-up: they share one thread.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(CommandError::System)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)?;
     let result = runtime.block_on(run(&document, &config));
     // A name that is still being looked up must not hold up the end.
     runtime.shutdown_background();
@@ -130,15 +126,14 @@ pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
 
 async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, CommandError> {
     let signals = Signals::new()?;
-    let metrics =
-        match config.metrics {
-            Some(address) => Some(TcpListener::bind(address).await.map_err(|error| {
-                CommandError::Unavailable {
-                    message: format!("the metrics can't be served on {address}: {error}"),
-                }
-            })?),
-            None => None,
-        };
+    let metrics = match config.metrics {
+        Some(address) => {
+            Some(TcpListener::bind(address).await.map_err(|error| CommandError::Unavailable {
+                message: format!("the metrics can't be served on {address}: {error}"),
+            })?)
+        }
+        None => None,
+    };
     let tell = |handle: MetricsHandle| announce(config, metrics, handle);
     match (&config.source, &config.sink) {
         (SourceConfig::EventHubs(from), SinkConfig::EventHubs(to)) => {
@@ -154,13 +149,7 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
             let relay = async {
                 let store = store(config, from).await?;
                 let source = hub_source(document, &config.source, from).await?;
-                by_checkpoint(
-                    document,
-                    config,
-                    store,
-                    source,
-                    queue_sink(&config.sink, to).await?,
-                )
+                by_checkpoint(document, config, store, source, queue_sink(&config.sink, to).await?)
             };
             connect_and_carry(config, relay, signals, tell).await
         }
@@ -174,12 +163,7 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
         (SourceConfig::ServiceBus(from), SinkConfig::ServiceBus(to)) => {
             let relay = async {
                 let source = queue_source(&config.source, from).await?;
-                by_settlement(
-                    document,
-                    config,
-                    source,
-                    queue_sink(&config.sink, to).await?,
-                )
+                by_settlement(document, config, source, queue_sink(&config.sink, to).await?)
             };
             connect_and_carry(config, relay, signals, tell).await
         }
@@ -323,9 +307,7 @@ fn cannot_begin(document: &Document, error: &RelayError) -> CommandError {
             let advice = format!(
                 "the sink has {destinations} destinations: allowed is 1 to {destinations}, or leave it out for all"
             );
-            document
-                .mistake("fan_out", error.to_string(), advice)
-                .into()
+            document.mistake("fan_out", error.to_string(), advice).into()
         }
         RelayError::Source(_)
         | RelayError::Sink(_)
@@ -347,10 +329,8 @@ async fn store(
     Ok(match &config.checkpoint_store {
         CheckpointStoreConfig::Files(folder) => {
             let store = FileCheckpointStore::open(folder).map_err(refused)?;
-            let partitions: Option<Vec<_>> = config
-                .partitions
-                .as_ref()
-                .map(|ids| ids.iter().copied().map(PartitionId).collect());
+            let partitions: Option<Vec<_>> =
+                config.partitions.as_ref().map(|ids| ids.iter().copied().map(PartitionId).collect());
             let usage = match (&config.ownership, &partitions) {
                 (Some(_), _) => Usage::Shared,
                 (None, Some(partitions)) => Usage::Partitions(partitions),
@@ -359,11 +339,9 @@ async fn store(
             store.lock(pipeline.group(), usage).map_err(refused)?;
             Arc::new(store)
         }
-        CheckpointStoreConfig::Blob(options) => Arc::new(
-            BlobCheckpointStore::open(BlobStoreOptions::clone(options))
-                .await
-                .map_err(refused)?,
-        ),
+        CheckpointStoreConfig::Blob(options) => {
+            Arc::new(BlobCheckpointStore::open(BlobStoreOptions::clone(options)).await.map_err(refused)?)
+        }
     })
 }
 
@@ -390,18 +368,13 @@ async fn hub_source(
         .map_err(|error| refusal::of_end(end, &error, &error.condition))?;
     if let Some(wanted) = &config.partitions {
         let existing = source.partitions();
-        if let Some(missing) = wanted
-            .iter()
-            .find(|&&id| !existing.contains(&PartitionId(id)))
-        {
+        if let Some(missing) = wanted.iter().find(|&&id| !existing.contains(&PartitionId(id))) {
             let reason = format!("the hub {hub} has no partition {missing}");
             let advice = match (existing.first(), existing.last()) {
                 (Some(first), Some(last)) => format!("it has {first} to {last}"),
                 _ => "it has none at all".to_owned(),
             };
-            return Err(document
-                .mistake("source.event_hubs.partitions", reason, advice)
-                .into());
+            return Err(document.mistake("source.event_hubs.partitions", reason, advice).into());
         }
         source.retain_partitions(|partition| wanted.contains(&partition.0));
     }
@@ -429,19 +402,12 @@ async fn hub_sink(
     pipeline: &PipelineConfig,
     config: &EventHubsSinkConfig,
 ) -> Result<EventHubsSink, CommandError> {
-    let EventHubsSinkConfig {
-        connection_string,
-        hub,
-        transport,
-        certificate_authority,
-    } = config;
+    let EventHubsSinkConfig { connection_string, hub, transport, certificate_authority } = config;
     let end = End::Sink(&pipeline.sink);
     let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
         .map_err(|error| refusal::of_end(end, &error, ""))?;
     options.transport = *transport;
-    options
-        .certificate_authority
-        .clone_from(certificate_authority);
+    options.certificate_authority.clone_from(certificate_authority);
     let mut sink = EventHubsSink::connect(options)
         .await
         .map_err(|error| refusal::of_end(end, &error, &error.condition))?;
@@ -451,10 +417,7 @@ async fn hub_sink(
     Ok(sink)
 }
 
-async fn queue_sink(
-    end: &SinkConfig,
-    config: &ServiceBusSinkConfig,
-) -> Result<ServiceBusSink, CommandError> {
+async fn queue_sink(end: &SinkConfig, config: &ServiceBusSinkConfig) -> Result<ServiceBusSink, CommandError> {
     let options = ClientOptions {
         transport: config.transport,
         certificate_authority: config.certificate_authority.clone(),
@@ -474,10 +437,7 @@ struct Signals {
 impl Signals {
     fn new() -> Result<Self, CommandError> {
         let listen = |kind| signal(kind).map_err(CommandError::System);
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
     async fn next(&mut self) {
@@ -490,7 +450,5 @@ impl Signals {
 
 /// An error with all of its causes, in one line.
 fn unavailable(what: &str, error: &dyn Error) -> CommandError {
-    CommandError::Unavailable {
-        message: with_causes(what, error),
-    }
+    CommandError::Unavailable { message: with_causes(what, error) }
 }

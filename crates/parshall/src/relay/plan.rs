@@ -69,10 +69,7 @@ impl fmt::Display for Plan<'_> {
         };
         match (config.fan_out, &config.sink) {
             (_, SinkConfig::ServiceBus(_)) => {}
-            (Some(fan_out), _) => writeln!(
-                f,
-                "route        {route}, to the first {fan_out} {destinations}"
-            )?,
+            (Some(fan_out), _) => writeln!(f, "route        {route}, to the first {fan_out} {destinations}")?,
             (None, _) => writeln!(f, "route        {route}, to all {destinations}")?,
         }
         match &config.source {
@@ -119,10 +116,7 @@ impl fmt::Display for Plan<'_> {
                 match &options.poison_events {
                     PoisonEvents::Hold => {}
                     PoisonEvents::Stop => {
-                        writeln!(
-                            f,
-                            "poison       events that the sink refuses for good stop the relay"
-                        )?;
+                        writeln!(f, "poison       events that the sink refuses for good stop the relay")?;
                     }
                     PoisonEvents::DeadLetter(path) => writeln!(
                         f,
@@ -131,10 +125,7 @@ impl fmt::Display for Plan<'_> {
                     )?,
                 }
                 if options.missed_events == MissedEvents::Stop {
-                    writeln!(
-                        f,
-                        "missed       events that the source no longer has stop the relay"
-                    )?;
+                    writeln!(f, "missed       events that the source no longer has stop the relay")?;
                 }
             }
             SourceConfig::ServiceBus(_) => {
@@ -142,11 +133,7 @@ impl fmt::Display for Plan<'_> {
             }
         }
         if options.failure_ratio > 0.0 {
-            writeln!(
-                f,
-                "failures     {} of all sends, on purpose",
-                options.failure_ratio
-            )?;
+            writeln!(f, "failures     {} of all sends, on purpose", options.failure_ratio)?;
         }
         Ok(())
     }

@@ -22,10 +22,7 @@ pub(super) fn of_end(end: End<'_>, error: &dyn Error, condition: &str) -> Comman
         End::Source(_) => "the source can't be used",
         End::Sink(_) => "the sink can't be used",
     };
-    CommandError::Refused {
-        message: with_causes(what, error),
-        advice: Some(end.advice(condition)),
-    }
+    CommandError::Refused { message: with_causes(what, error), advice: Some(end.advice(condition)) }
 }
 
 /// The end of a pipeline that had begun.
@@ -42,10 +39,7 @@ pub(super) fn of_relay(config: &PipelineConfig, error: &RelayError) -> CommandEr
         | RelayError::MissedEvents { .. }
         | RelayError::Restarted { .. } => None,
     };
-    CommandError::Refused {
-        message: with_causes("the pipeline ended", error),
-        advice,
-    }
+    CommandError::Refused { message: with_causes("the pipeline ended", error), advice }
 }
 
 /// An error with all of its causes, in one line.
@@ -78,9 +72,9 @@ impl<'a> End<'a> {
             }
             "amqp:not-found" => format!("{self}: create what is missing, or correct {section}"),
             "com.microsoft:entity-disabled" => format!("{self}: enable it, or correct {section}"),
-            _ if condition.starts_with("connection:") => format!(
-                "{self}: see whether it can be reached from here, and {section}.connection_string"
-            ),
+            _ if condition.starts_with("connection:") => {
+                format!("{self}: see whether it can be reached from here, and {section}.connection_string")
+            }
             _ => format!("{self}: see {section}"),
         }
     }
@@ -108,11 +102,9 @@ impl<'a> End<'a> {
 impl fmt::Display for End<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::Source(SourceConfig::EventHubs(source)) => write!(
-                f,
-                "the source is hub {}, consumer group {}",
-                source.hub, source.consumer_group
-            ),
+            End::Source(SourceConfig::EventHubs(source)) => {
+                write!(f, "the source is hub {}, consumer group {}", source.hub, source.consumer_group)
+            }
             End::Source(SourceConfig::ServiceBus(source)) => {
                 write!(f, "the source is {}", source.entity)
             }

@@ -54,9 +54,9 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
     };
     let poison = match poison_events {
         0 => String::new(),
-        events => format!(
-            "poison       {events} events refused for good, {dead_lettered_events} put aside\n"
-        ),
+        events => {
+            format!("poison       {events} events refused for good, {dead_lettered_events} put aside\n")
+        }
     };
     let settles = C::settlement(Settlement::Release).is_some();
     let (events, batches) = match settles {

@@ -47,11 +47,9 @@ impl fmt::Display for Announcement<'_> {
         }
         match service.unserved_containers() {
             0 => {}
-            count => writeln!(
-                f,
-                "Blobs              not served ({}); add --blob ADDRESS:PORT",
-                containers(count)
-            )?,
+            count => {
+                writeln!(f, "Blobs              not served ({}); add --blob ADDRESS:PORT", containers(count))?
+            }
         }
         if let Some(storage) = self.storage {
             let (directory, sync) = (storage.directory.display(), storage.options.sync);
@@ -96,10 +94,7 @@ fn advice(f: &mut fmt::Formatter<'_>, authority: &Path, has_port: bool) -> fmt::
         f,
         "                  java -Djavax.net.ssl.trustStore=parshall.p12 -Djavax.net.ssl.trustStorePassword=parshall"
     )?;
-    writeln!(
-        f,
-        "  Python          connection_verify=\"{authority}\" for the clients of azure-eventhub"
-    )?;
+    writeln!(f, "  Python          connection_verify=\"{authority}\" for the clients of azure-eventhub")?;
     writeln!(f, "  Node.js         NODE_EXTRA_CA_CERTS={authority}")?;
     writeln!(f, "  Rust, Go, curl  SSL_CERT_FILE={authority}")?;
     if has_port {
@@ -121,11 +116,7 @@ impl Announcement<'_> {
         of: impl Fn(Option<&str>) -> Option<ConnectionString>,
     ) -> fmt::Result {
         let namespace = self.service.namespace();
-        let (hubs, queues, topics) = (
-            namespace.hubs(),
-            namespace.queue_configs(),
-            namespace.topic_configs(),
-        );
+        let (hubs, queues, topics) = (namespace.hubs(), namespace.queue_configs(), namespace.topic_configs());
         let label = |name: &str, partitions: usize| {
             let plural = if partitions == 1 { "" } else { "s" };
             format!("{name} ({partitions} partition{plural})")
@@ -135,43 +126,22 @@ impl Announcement<'_> {
             _ => "everything",
         };
         let mut lines = vec![(all.to_owned(), of(None))];
-        lines.extend(hubs.iter().map(|hub| {
-            (
-                label(hub.name(), hub.partitions().len()),
-                of(Some(hub.name())),
-            )
-        }));
+        lines
+            .extend(hubs.iter().map(|hub| (label(hub.name(), hub.partitions().len()), of(Some(hub.name())))));
         lines.extend(queues.iter().map(|queue| {
-            let sessions = if queue.options.requires_session {
-                ", sessions"
-            } else {
-                ""
-            };
-            (
-                format!("{} (queue{sessions})", queue.name),
-                of(Some(&queue.name)),
-            )
+            let sessions = if queue.options.requires_session { ", sessions" } else { "" };
+            (format!("{} (queue{sessions})", queue.name), of(Some(&queue.name)))
         }));
         lines.extend(topics.iter().map(|topic| {
-            let subscriptions: Vec<&str> = topic
-                .subscriptions
-                .iter()
-                .map(|subscription| subscription.name.as_str())
-                .collect();
+            let subscriptions: Vec<&str> =
+                topic.subscriptions.iter().map(|subscription| subscription.name.as_str()).collect();
             let label = match subscriptions.is_empty() {
                 true => "no subscription".to_owned(),
                 false => subscriptions.join(", "),
             };
-            (
-                format!("{} (topic: {label})", topic.name),
-                of(Some(&topic.name)),
-            )
+            (format!("{} (topic: {label})", topic.name), of(Some(&topic.name)))
         }));
-        let width = lines
-            .iter()
-            .map(|(label, _)| label.len())
-            .max()
-            .unwrap_or(0);
+        let width = lines.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
         for (label, string) in lines {
             if let Some(string) = string {
                 writeln!(f, "  {label:width$}  {}", string.reveal())?;

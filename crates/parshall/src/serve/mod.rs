@@ -65,32 +65,17 @@ pub(crate) struct ServeArguments {
     /// The address for AMQP clients; port 0 takes any free one
     ///
     /// Addresses beyond loopback need keys of their own, from a file, or --open-to-anyone. Example: --amqp 127.0.0.1:5673
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        default_value = "127.0.0.1:5672",
-        help_heading = "Addresses"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5672", help_heading = "Addresses")]
     amqp: SocketAddr,
 
     /// The address for AMQP clients with TLS [default: none]
     ///
     /// Example: --amqps 127.0.0.1:5671
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        group = "encrypted",
-        help_heading = "Addresses"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
     amqps: Option<SocketAddr>,
 
     /// AMQP with TLS on port 5671, where every client looks for it, beside the address of --amqp
-    #[arg(
-        long,
-        conflicts_with = "amqps",
-        group = "encrypted",
-        help_heading = "Addresses"
-    )]
+    #[arg(long, conflicts_with = "amqps", group = "encrypted", help_heading = "Addresses")]
     tls: bool,
 
     /// The address for AMQP over WebSocket [default: none]
@@ -102,23 +87,13 @@ pub(crate) struct ServeArguments {
     /// The address for AMQP over WebSocket with TLS [default: none]
     ///
     /// Example: --websocket-tls 127.0.0.1:8443
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        group = "encrypted",
-        help_heading = "Addresses"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
     websocket_tls: Option<SocketAddr>,
 
     /// The address for /health and /metrics; port 0 takes any free one
     ///
     /// Example: --http 127.0.0.1:9091
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        default_value = "127.0.0.1:5300",
-        help_heading = "Addresses"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5300", help_heading = "Addresses")]
     http: SocketAddr,
 
     /// The address for clients of blob storage [default: none]
@@ -131,12 +106,7 @@ pub(crate) struct ServeArguments {
     /// The address for clients of blob storage with TLS [default: none]
     ///
     /// It serves the same account as --blob. Example: --blob-tls 127.0.0.1:10443
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        group = "encrypted",
-        help_heading = "Addresses"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", group = "encrypted", help_heading = "Addresses")]
     blob_tls: Option<SocketAddr>,
 
     /// Listen beyond loopback although everyone knows the key, or nothing is verified: whoever reaches the address can
@@ -176,12 +146,7 @@ pub(crate) struct ServeArguments {
     certificate: Option<PathBuf>,
 
     /// The private key (PEM) of the certificate
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "certificate",
-        help_heading = "TLS"
-    )]
+    #[arg(long, value_name = "FILE", requires = "certificate", help_heading = "TLS")]
     key: Option<PathBuf>,
 
     /// A hub and its number of partitions, from 1 to 32768 [4]. May be repeated [default: events:4, unless there is a queue
@@ -200,11 +165,7 @@ pub(crate) struct ServeArguments {
     /// A topic and its subscriptions, each of which gets everything. May be repeated
     ///
     /// Example: --topic news:all,audit
-    #[arg(
-        long,
-        value_name = "NAME[:SUBSCRIPTION,...]",
-        help_heading = "Namespace"
-    )]
+    #[arg(long, value_name = "NAME[:SUBSCRIPTION,...]", help_heading = "Namespace")]
     topic: Vec<TopicArgument>,
 
     /// The file that describes the namespace: hubs, queues, topics, limits, keys; or the Config.json of one of
@@ -232,12 +193,7 @@ pub(crate) struct ServeArguments {
     /// likes) or an interval [default: 50 ms]
     ///
     /// A process that is killed loses nothing acknowledged, whatever this is. Example: --sync always, --sync '20 ms'
-    #[arg(
-        long,
-        value_name = "always|os|INTERVAL",
-        requires = "data_dir",
-        help_heading = "Data"
-    )]
+    #[arg(long, value_name = "always|os|INTERVAL", requires = "data_dir", help_heading = "Data")]
     sync: Option<SyncPolicy>,
 }
 
@@ -245,10 +201,8 @@ pub(crate) struct ServeArguments {
 pub(crate) fn execute(arguments: ServeArguments) -> Result<Exit, CommandError> {
     logging::start()?;
     // As many threads as the process may use processors, which limits of its container or its affinity may reduce.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(CommandError::System)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::System)?;
     runtime.block_on(serve(arguments))
 }
 
@@ -258,13 +212,9 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::System)?;
     let storage = arguments.data_dir.map(|directory| StorageConfig {
         directory,
-        options: StorageOptions {
-            sync: arguments.sync.unwrap_or_default(),
-            ..StorageOptions::default()
-        },
+        options: StorageOptions { sync: arguments.sync.unwrap_or_default(), ..StorageOptions::default() },
     });
-    let names_nothing =
-        arguments.hub.is_empty() && arguments.queue.is_empty() && arguments.topic.is_empty();
+    let names_nothing = arguments.hub.is_empty() && arguments.queue.is_empty() && arguments.topic.is_empty();
     let mut source = match &arguments.config {
         Some(path) => NamespaceSource::read(path)?,
         None if names_nothing && storage.as_ref().is_none_or(StorageConfig::is_new) => {
@@ -342,14 +292,9 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
 }
 
 fn make_data_directory(storage: &StorageConfig) -> Result<(), CommandError> {
-    storage
-        .make_directory()
-        .map_err(|error| CommandError::Unavailable {
-            message: format!(
-                "the data directory {} can't be made: {error}",
-                storage.directory.display()
-            ),
-        })
+    storage.make_directory().map_err(|error| CommandError::Unavailable {
+        message: format!("the data directory {} can't be made: {error}", storage.directory.display()),
+    })
 }
 
 impl From<StartError> for CommandError {
@@ -363,15 +308,9 @@ impl From<StartError> for CommandError {
                 let advice = "give a file with keys of your own to --config, listen on a loopback address, or allow it with \
                               --open-to-anyone"
                     .to_owned();
-                Self::Usage {
-                    message,
-                    advice: Some(advice),
-                }
+                Self::Usage { message, advice: Some(advice) }
             }
-            StartError::Namespace(_) => Self::Usage {
-                message,
-                advice: None,
-            },
+            StartError::Namespace(_) => Self::Usage { message, advice: None },
         }
     }
 }
@@ -386,10 +325,7 @@ impl From<TlsError> for CommandError {
             | TlsError::Incomplete { .. }
             | TlsError::Unfit { .. }
             | TlsError::Taken { .. }
-            | TlsError::Making { .. } => Self::Usage {
-                message,
-                advice: None,
-            },
+            | TlsError::Making { .. } => Self::Usage { message, advice: None },
         }
     }
 }

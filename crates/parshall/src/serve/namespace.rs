@@ -5,8 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use hub::namespace::{
-    DataDirectoryError, HubConfig, HubError, NamespaceConfig, NamespaceError, QueueConfig,
-    TopicConfig,
+    DataDirectoryError, HubConfig, HubError, NamespaceConfig, NamespaceError, QueueConfig, TopicConfig,
 };
 use settings::Document;
 
@@ -51,35 +50,21 @@ impl NamespaceSource {
     pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
         let mut document = Document::read(path)?;
         if emulator::is_emulators(&document) {
-            return Ok(Self {
-                config: emulator::read(&document)?,
-                origin: Origin::Emulators(document),
-            });
+            return Ok(Self { config: emulator::read(&document)?, origin: Origin::Emulators(document) });
         }
         document.fill_in_environment()?;
         // A key that is misspelled is told before one that is missing.
         let config = document.typed()?;
         if !ENTITIES.iter().any(|key| document.value(key).is_some()) {
             let advice = "add `hubs: …`, `queues: …` or `topics: …`; an empty list is enough";
-            return Err(document
-                .mistake("", "has neither hubs nor queues nor topics", advice)
-                .into());
+            return Err(document.mistake("", "has neither hubs nor queues nor topics", advice).into());
         }
-        Ok(Self {
-            config,
-            origin: Origin::Ours(document),
-        })
+        Ok(Self { config, origin: Origin::Ours(document) })
     }
 
     /// The default namespace with what these arguments name.
-    pub(super) fn of_arguments(
-        hubs: &[HubArgument],
-        queues: &[String],
-        topics: &[TopicArgument],
-    ) -> Self {
-        let hubs = hubs
-            .iter()
-            .map(|hub| HubConfig::new(hub.name.clone(), hub.partitions));
+    pub(super) fn of_arguments(hubs: &[HubArgument], queues: &[String], topics: &[TopicArgument]) -> Self {
+        let hubs = hubs.iter().map(|hub| HubConfig::new(hub.name.clone(), hub.partitions));
         let topics = topics.iter().map(|topic| {
             let subscriptions = topic.subscriptions.iter().map(String::as_str);
             TopicConfig::new(topic.name.clone(), subscriptions)
@@ -134,9 +119,8 @@ impl NamespaceSource {
             NamespaceError::Hub { .. } => 2,
             _ => 1,
         };
-        let reason = (0..words_of_place).fold(message.as_str(), |reason, _| {
-            reason.split_once(": ").map_or(reason, |(_, rest)| rest)
-        });
+        let reason = (0..words_of_place)
+            .fold(message.as_str(), |reason, _| reason.split_once(": ").map_or(reason, |(_, rest)| rest));
         let path = path_of(error);
         let place = match &self.origin {
             Origin::Arguments => {
@@ -165,16 +149,12 @@ impl FromStr for HubArgument {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, partitions) = match text.split_once(':') {
             Some((name, count)) => {
-                let not_a_number =
-                    |_| format!("`{count}` is not a number of partitions, such as 4");
+                let not_a_number = |_| format!("`{count}` is not a number of partitions, such as 4");
                 (name, count.parse().map_err(not_a_number)?)
             }
             None => (text, DEFAULT_PARTITIONS),
         };
-        Ok(Self {
-            name: name.to_owned(),
-            partitions,
-        })
+        Ok(Self { name: name.to_owned(), partitions })
     }
 }
 
@@ -183,15 +163,10 @@ impl FromStr for TopicArgument {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, subscriptions) = match text.split_once(':') {
-            Some((name, subscriptions)) => {
-                (name, subscriptions.split(',').map(str::to_owned).collect())
-            }
+            Some((name, subscriptions)) => (name, subscriptions.split(',').map(str::to_owned).collect()),
             None => (text, Vec::new()),
         };
-        Ok(Self {
-            name: name.to_owned(),
-            subscriptions,
-        })
+        Ok(Self { name: name.to_owned(), subscriptions })
     }
 }
 
@@ -220,9 +195,7 @@ fn path_of(error: &NamespaceError) -> String {
             format!("authorization_rules[{index}].{field}")
         }
         NamespaceError::RepeatedHub { index, .. } => of_hub(index, "name"),
-        NamespaceError::DataDirectory {
-            index: Some(index), ..
-        } => of_hub(index, "partitions"),
+        NamespaceError::DataDirectory { index: Some(index), .. } => of_hub(index, "partitions"),
         NamespaceError::DataDirectory { index: None, .. } => "hubs".to_owned(),
         NamespaceError::KeptHub { .. } | NamespaceError::KeptQueue { .. } => "storage".to_owned(),
         NamespaceError::LargestMessage { .. } => "largest_message".to_owned(),
@@ -231,9 +204,7 @@ fn path_of(error: &NamespaceError) -> String {
             match cause {
                 HubError::Name { .. } => "name",
                 HubError::PartitionCount { .. } => "partitions",
-                HubError::ConsumerGroup { .. } | HubError::RepeatedConsumerGroup { .. } => {
-                    "consumer_groups"
-                }
+                HubError::ConsumerGroup { .. } | HubError::RepeatedConsumerGroup { .. } => "consumer_groups",
                 HubError::LogBytes { .. } => "log.bytes",
             },
         ),
@@ -251,12 +222,7 @@ mod tests {
 
     #[test]
     fn a_hub_argument_is_a_name_and_perhaps_a_number_of_partitions() {
-        let hub = |name: &str, partitions| {
-            Ok(HubArgument {
-                name: name.into(),
-                partitions,
-            })
-        };
+        let hub = |name: &str, partitions| Ok(HubArgument { name: name.into(), partitions });
         assert_eq!("audit".parse(), hub("audit", 4));
         assert_eq!("orders:32".parse(), hub("orders", 32));
         for text in ["orders:", "orders:many", "orders:65536", "orders:1:2"] {

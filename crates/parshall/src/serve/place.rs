@@ -48,11 +48,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn find(
-        document: &'a Document,
-        key: String,
-        value: fn(&'a Node, &str) -> Option<&'a Node>,
-    ) -> Self {
+    fn find(document: &'a Document, key: String, value: fn(&'a Node, &str) -> Option<&'a Node>) -> Self {
         let mut nearest = document.root();
         let mut is_in_list = false;
         for step in key.split('.') {
@@ -68,11 +64,7 @@ impl<'a> Place<'a> {
             nearest = element;
             is_in_list = true;
         }
-        Self {
-            document,
-            key,
-            node: is_in_list.then_some(nearest),
-        }
+        Self { document, key, node: is_in_list.then_some(nearest) }
     }
 }
 
@@ -98,8 +90,7 @@ mod tests {
 
     #[test]
     fn elements_of_lists_are_found_in_a_file_of_ours() {
-        let text =
-            "topics:\n  - name: a\n    subscriptions:\n      - {name: b, lock_duration: 1 s}\n";
+        let text = "topics:\n  - name: a\n    subscriptions:\n      - {name: b, lock_duration: 1 s}\n";
         let document = Document::parse("mine.yaml", text).unwrap();
         let at = |path: &str| told(&Place::in_ours(&document, path));
         assert_eq!(

@@ -17,16 +17,8 @@ fn a_command_that_cannot_do_its_work_fails_its_case_with_its_last_words_and_the_
             "echo still compiling; exec sleep 1000",
             ", ready: {line: listening}, ready_within: 500 ms",
         ),
-        bench.system(
-            "idle",
-            "echo connected to nothing; exec sleep 1000",
-            ", ready_within: 1 s",
-        ),
-        bench.system(
-            "good",
-            &format!("echo listening; {GOOD}"),
-            ", ready: {line: listening}",
-        ),
+        bench.system("idle", "echo connected to nothing; exec sleep 1000", ", ready_within: 1 s"),
+        bench.system("good", &format!("echo listening; {GOOD}"), ", ready: {line: listening}"),
     ];
     let names = ["missing", "early", "late", "idle", "good"];
     let finished = bench.run(&names, &definitions.concat());
@@ -35,16 +27,8 @@ fn a_command_that_cannot_do_its_work_fails_its_case_with_its_last_words_and_the_
     for (name, reason, last_words) in [
         ("missing", "can't be started from /no/such/program", ""),
         ("early", "exit status: 3", "no licence found"),
-        (
-            "late",
-            "wrote no line with `listening` within 500 ms",
-            "still compiling",
-        ),
-        (
-            "idle",
-            "no event of `idle` arrived within 1 s",
-            "connected to nothing",
-        ),
+        ("late", "wrote no line with `listening` within 500 ms", "still compiling"),
+        ("idle", "no event of `idle` arrived within 1 s", "connected to nothing"),
     ] {
         let case = format!("sut={name}");
         assert_eq!(finished.case(&case)["status"], "failed");
@@ -54,10 +38,7 @@ fn a_command_that_cannot_do_its_work_fails_its_case_with_its_last_words_and_the_
         assert!(failures[0].contains(last_words), "{}", failures[0]);
         assert!(failures[0].contains(name), "{}", failures[0]);
     }
-    let log = bench
-        .folder
-        .path()
-        .join("results/logs/sut=early.1/relay.log");
+    let log = bench.folder.path().join("results/logs/sut=early.1/relay.log");
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("no licence found"), "{log}");
 }
@@ -117,10 +98,7 @@ fn a_system_that_is_not_built_is_skipped_and_says_what_builds_it() {
     finished.intact("sut=parshall");
     for (name, reason) in [
         ("absent", "`make absent` builds it"),
-        (
-            "unable",
-            "needs `no-such-language`, which is not on the path",
-        ),
+        ("unable", "needs `no-such-language`, which is not on the path"),
     ] {
         let case = format!("sut={name}");
         assert_eq!(finished.case(&case)["status"], "skipped");

@@ -9,18 +9,11 @@ fn our_relay_as_a_command_is_measured_as_the_built_in_one_is() {
     let finished = bench.run(&["parshall", "forwarder"], &forwarder);
     assert_eq!(finished.status, Some(0), "{}", finished.stderr);
     let ours = finished.intact("sut=parshall");
-    assert_eq!(
-        ours.get("system"),
-        None,
-        "our relay over plain TCP is the usual"
-    );
+    assert_eq!(ours.get("system"), None, "our relay over plain TCP is the usual");
     assert_eq!(ours.get("parshall_ratio"), None);
 
     let case = finished.intact("sut=forwarder");
-    assert_eq!(
-        case["system"],
-        serde_json::json!({"name": "forwarder", "ours": false, "transport": "tcp"})
-    );
+    assert_eq!(case["system"], serde_json::json!({"name": "forwarder", "ours": false, "transport": "tcp"}));
     let median = |figure: &str| case[figure]["median"].as_f64().unwrap();
     assert!(median("received_per_s") > 0.0 && median("forwarded_per_s") > 0.0);
     assert!(median("cpu_percent") > 0.0 && median("memory_peak_bytes") > 1e6);
@@ -32,29 +25,21 @@ fn our_relay_as_a_command_is_measured_as_the_built_in_one_is() {
         "nobody counts a command's calls on its sockets"
     );
     let notes = finished.findings("sut=forwarder", "other");
-    assert!(
-        notes[0].starts_with("measured from the outside: "),
-        "{notes:?}"
-    );
+    assert!(notes[0].starts_with("measured from the outside: "), "{notes:?}");
 
     let ratio = &case["parshall_ratio"];
     assert_eq!(ratio["case"], "sut=parshall");
     let expected = ours["forwarded_per_s"]["median"].as_f64().unwrap() / median("forwarded_per_s");
     assert!((ratio["forwarded"].as_f64().unwrap() - expected).abs() < 1e-9);
     assert!(ratio["memory_peak"].as_f64().unwrap() > 0.0);
-    assert!(
-        finished.stdout.contains("Parshall ÷ it"),
-        "{}",
-        finished.stdout
-    );
+    assert!(finished.stdout.contains("Parshall ÷ it"), "{}", finished.stdout);
 }
 
 #[test]
 fn over_tls_a_command_is_held_against_our_relay_over_tls() {
     let bench = Bench::new();
     bench.file("tls.yaml", &tls_pipeline());
-    let script =
-        "case $PARSHALL_SOURCE_CONNECTION_STRING in *UseDevelopmentEmulator*) exit 9;; esac
+    let script = "case $PARSHALL_SOURCE_CONNECTION_STRING in *UseDevelopmentEmulator*) exit 9;; esac
 exec parshall relay tls.yaml";
     let forwarder = bench.system("forwarder", script, ", transport: tls");
     let definitions = format!("  parshall-tls: {{transport: tls}}\n{forwarder}");
@@ -62,10 +47,7 @@ exec parshall relay tls.yaml";
     assert_eq!(finished.status, Some(0), "{}", finished.stderr);
     finished.intact("sut=parshall");
     let ours = finished.intact("sut=parshall-tls");
-    assert_eq!(
-        ours["system"],
-        serde_json::json!({"name": "parshall-tls", "ours": true, "transport": "tls"})
-    );
+    assert_eq!(ours["system"], serde_json::json!({"name": "parshall-tls", "ours": true, "transport": "tls"}));
     let case = finished.intact("sut=forwarder");
     assert_eq!(case["parshall_ratio"]["case"], "sut=parshall-tls");
 }
@@ -94,16 +76,12 @@ wait";
 #[test]
 fn a_command_that_leaves_a_partition_out_has_lost_its_events() {
     let bench = Bench::new();
-    let some = crate::rig::PIPELINE.replace(
-        "    consumer_group",
-        "    partitions: [0, 1, 2]\n    consumer_group",
-    );
+    let some =
+        crate::rig::PIPELINE.replace("    consumer_group", "    partitions: [0, 1, 2]\n    consumer_group");
     bench.file("some.yaml", &some);
     let lossy = bench.system("lossy", "exec parshall relay some.yaml", "");
-    let finished = bench.run(
-        &["lossy"],
-        &format!("{lossy}phases: {{warm_up: 100 ms, measure: 700 ms, drain: 1 s}}\n"),
-    );
+    let finished =
+        bench.run(&["lossy"], &format!("{lossy}phases: {{warm_up: 100 ms, measure: 700 ms, drain: 1 s}}\n"));
     assert_eq!(finished.status, Some(1), "{}", finished.stderr);
     let case = finished.case("sut=lossy");
     assert_eq!(case["status"], "failed");

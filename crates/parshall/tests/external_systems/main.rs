@@ -3,10 +3,7 @@
 //!
 //! How fast anything is, is nobody's matter here.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod faults;
 mod figures;

@@ -28,8 +28,7 @@ prefetch: ${PARSHALL_PREFETCH}
 
 /// The same over TLS.
 pub(crate) fn tls_pipeline() -> String {
-    let authority =
-        "${PARSHALL_DESTINATION_HUB}\n    certificate_authority: ${PARSHALL_TLS_CA_FILE}";
+    let authority = "${PARSHALL_DESTINATION_HUB}\n    certificate_authority: ${PARSHALL_TLS_CA_FILE}";
     PIPELINE
         .replace(
             "    consumer_group",
@@ -84,10 +83,7 @@ impl Bench {
         let program = env!("CARGO_BIN_EXE_parshall");
         let script = script.replace("parshall ", &format!("{program} "));
         let path = self.file(&format!("{name}.sh"), &format!("{script}\n"));
-        format!(
-            "  {name}: {{command: [/bin/sh, {}]{more}}}\n",
-            path.display()
-        )
+        format!("  {name}: {{command: [/bin/sh, {}]{more}}}\n", path.display())
     }
 
     /// Runs the systems one after the other, as the sweep `sut`. Behind the definitions may come `phases` of its own.
@@ -100,12 +96,7 @@ impl Bench {
         let text = text.unwrap_or_else(|_| panic!("there are no results: {stderr}"));
         let results = serde_json::from_str(&text).unwrap();
         assert_valid(&results);
-        Finished {
-            status,
-            stdout,
-            stderr,
-            results,
-        }
+        Finished { status, stdout, stderr, results }
     }
 
     pub(crate) fn start(&self, systems: &[&str], definitions: &str) -> Child {
@@ -189,22 +180,15 @@ pub(crate) fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 /// Whether a process is there and has not ended.
 pub(crate) fn lives(process_id: &str) -> bool {
     let stat = std::fs::File::open(Path::new("/proc").join(process_id).join("stat"));
-    let line = stat
-        .ok()
-        .and_then(|stat| BufReader::new(stat).lines().next());
+    let line = stat.ok().and_then(|stat| BufReader::new(stat).lines().next());
     line.is_some_and(|line| line.is_ok_and(|line| !line.contains(") Z ")))
 }
 
 fn assert_valid(results: &Value) {
-    let schema = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../schema/results.schema.json"
-    );
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/results.schema.json");
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let mistakes: Vec<String> = validator
-        .iter_errors(results)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
+    let mistakes: Vec<String> =
+        validator.iter_errors(results).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(mistakes.is_empty(), "{mistakes:#?}");
 }

@@ -22,29 +22,16 @@ fn a_killed_role_is_named_with_its_signal_in_valid_results_and_report() {
         let finished = run.finish();
         assert_eq!(finished.status, Some(1), "{}", finished.said);
         let case = finished.case();
-        assert_eq!(
-            (&case["status"], &case["passed"]),
-            (&"failed".into(), &false.into()),
-            "{role}"
-        );
+        assert_eq!((&case["status"], &case["passed"]), (&"failed".into(), &false.into()), "{role}");
         assert_eq!(finished.results["complete"], false);
         let findings = finished.findings("role-failed");
         let [message] = findings.as_slice() else {
             panic!("{role}: {findings:?}");
         };
-        assert!(
-            message.starts_with(&format!("the {role} failed: it ended without a word")),
-            "{message}"
-        );
+        assert!(message.starts_with(&format!("the {role} failed: it ended without a word")), "{message}");
         assert!(message.contains("SIGKILL"), "{message}");
-        assert!(
-            finished.report.contains(&format!("the {role} failed")),
-            "{role}"
-        );
-        assert_eq!(
-            case["trials"][0]["interrupted"], true,
-            "its figures do not count"
-        );
+        assert!(finished.report.contains(&format!("the {role} failed")), "{role}");
+        assert_eq!(case["trials"][0]["interrupted"], true, "its figures do not count");
     }
 }
 
@@ -58,11 +45,7 @@ fn an_interruption_in_any_phase_leaves_valid_results_that_say_so() {
             let finished = run.finish();
             assert_eq!(finished.status, Some(130), "{phase}: {}", finished.said);
             assert_eq!(finished.results["complete"], false, "{phase}");
-            assert_eq!(
-                finished.findings("role-failed"),
-                Vec::<&str>::new(),
-                "{phase}"
-            );
+            assert_eq!(finished.findings("role-failed"), Vec::<&str>::new(), "{phase}");
             assert_eq!(finished.case()["status"], "incomplete", "{phase}");
         }
     }

@@ -3,10 +3,7 @@
 //! Faults come from outside, as in life: signals to the processes of the roles. What is expected follows from the
 //! clock readings that the test takes around each fault, never from how fast the machine is.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod deaths;
 mod missed;

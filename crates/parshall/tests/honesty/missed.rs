@@ -29,33 +29,21 @@ trials: 1
 /// How many events retention took, by what the relay counted.
 fn assert_missed(finished: &Finished) -> u64 {
     let case = finished.case();
-    assert_eq!(
-        (finished.status, &case["status"]),
-        (Some(1), &"failed".into()),
-        "{case:#}"
-    );
+    assert_eq!((finished.status, &case["status"]), (Some(1), &"failed".into()), "{case:#}");
     let trial = &case["trials"][0];
     assert!(trial.get("interrupted").is_none(), "{case:#}");
-    let missed = trial["relay"]["whole_trial"]["missed_events"]
-        .as_u64()
-        .unwrap();
+    let missed = trial["relay"]["whole_trial"]["missed_events"].as_u64().unwrap();
     assert!(missed > 0, "{case:#}");
     assert_eq!(finished.findings("events-missed").len(), 1, "{case:#}");
     assert!(finished.relay_log.contains("events are missing"));
     assert!(
-        finished
-            .hints()
-            .iter()
-            .any(|hint| hint.contains("embedded.log_per_hub")),
+        finished.hints().iter().any(|hint| hint.contains("embedded.log_per_hub")),
         "{:?}",
         finished.hints()
     );
     // All of them, and no others, never arrived.
     assert_eq!(case["delivery"]["lost"], missed, "{case:#}");
-    assert!(
-        finished.findings("counters-disagree").is_empty(),
-        "{case:#}"
-    );
+    assert!(finished.findings("counters-disagree").is_empty(), "{case:#}");
     missed
 }
 
@@ -81,10 +69,7 @@ fn what_the_sink_comes_too_late_for_is_laid_to_the_sink() {
     // A partition of the destination has a sixteenth of what the source's one has.
     let scenario = OPEN
         .replace("source: {partitions: 4}", "source: {partitions: 1}")
-        .replace(
-            "destination: {partitions: 1}",
-            "destination: {partitions: 16}",
-        )
+        .replace("destination: {partitions: 1}", "destination: {partitions: 16}")
         .replace("log_per_hub: 8 MiB", "log_per_hub: 64 MiB")
         .replace("rate: 16000/s", "rate: 8000/s");
     let mut run = Run::start(&scenario);
@@ -99,12 +84,6 @@ fn what_the_sink_comes_too_late_for_is_laid_to_the_sink() {
     assert!(lost > 0, "{case:#}");
     let findings = finished.findings("sink-overloaded");
     let expected = "the destination's retention took";
-    assert!(
-        findings.iter().any(|message| message.starts_with(expected)),
-        "{findings:?}"
-    );
-    assert!(
-        finished.findings("counters-disagree").is_empty(),
-        "{case:#}"
-    );
+    assert!(findings.iter().any(|message| message.starts_with(expected)), "{findings:?}");
+    assert!(finished.findings("counters-disagree").is_empty(), "{case:#}");
 }

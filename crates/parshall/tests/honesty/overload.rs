@@ -17,17 +17,11 @@ trials: 1
 fn an_overloaded_generator_makes_the_run_invalid_with_the_reason() {
     let finished = Run::start(SCENARIO).finish();
     let case = finished.case();
-    assert_eq!(
-        (finished.status, &case["status"]),
-        (Some(1), &"invalid".into()),
-        "{case:#}"
-    );
+    assert_eq!((finished.status, &case["status"]), (Some(1), &"invalid".into()), "{case:#}");
     assert_eq!(case["passed"], false);
     let findings = finished.findings("generator-overloaded");
     assert!(
-        findings
-            .iter()
-            .any(|message| message.contains("the generator did not keep to its plan")),
+        findings.iter().any(|message| message.contains("the generator did not keep to its plan")),
         "{findings:?}"
     );
     let generator = &case["trials"][0]["generator"];
@@ -35,13 +29,7 @@ fn an_overloaded_generator_makes_the_run_invalid_with_the_reason() {
     let count = |name: &str| generator[name].as_u64().unwrap();
     // What was due and did not leave is most of the plan, and what left was late.
     let sent = case["delivery"]["sent"].as_u64().unwrap();
-    assert!(
-        count("never_sent_events") > sent && count("late_events") > 0,
-        "{generator}"
-    );
-    assert_eq!(
-        case["delivery"]["lost"], 0,
-        "the pipeline is not to blame: {case}"
-    );
+    assert!(count("never_sent_events") > sent && count("late_events") > 0, "{generator}");
+    assert_eq!(case["delivery"]["lost"], 0, "the pipeline is not to blame: {case}");
     assert!(finished.report.contains("did not keep to its plan"));
 }

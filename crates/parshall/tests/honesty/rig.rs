@@ -111,11 +111,7 @@ impl Run {
         drop(ended);
         watchdog.join().unwrap();
         let status = self.child.wait().unwrap().code();
-        assert_eq!(
-            self.children(),
-            Vec::<u32>::new(),
-            "nothing is left that runs"
-        );
+        assert_eq!(self.children(), Vec::<u32>::new(), "nothing is left that runs");
         let read = |name: &str| {
             let path: PathBuf = self.folder.path().join("results").join(name);
             std::fs::read_to_string(path).unwrap()
@@ -155,9 +151,7 @@ impl Finished {
     /// What the case's findings advise to do.
     pub(crate) fn hints(&self) -> Vec<&str> {
         let findings = self.all_findings().iter();
-        findings
-            .filter_map(|finding| finding["hint"].as_str())
-            .collect()
+        findings.filter_map(|finding| finding["hint"].as_str()).collect()
     }
 
     fn all_findings(&self) -> &Vec<Value> {
@@ -177,10 +171,7 @@ pub(crate) fn pause(process: Pid, length: Duration) -> Pause {
     std::thread::sleep(length);
     let least = stopped.elapsed();
     kill_process(process, Signal::CONT).unwrap();
-    Pause {
-        least,
-        most: told_to_stop.elapsed(),
-    }
+    Pause { least, most: told_to_stop.elapsed() }
 }
 
 /// State and parent of a process.
@@ -192,15 +183,10 @@ fn stat(id: u32) -> Option<(char, u32)> {
 }
 
 fn assert_valid(results: &Value) {
-    let schema = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../schema/results.schema.json"
-    );
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/results.schema.json");
     let schema = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let mistakes: Vec<String> = validator
-        .iter_errors(results)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
+    let mistakes: Vec<String> =
+        validator.iter_errors(results).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(mistakes.is_empty(), "{mistakes:#?}");
 }

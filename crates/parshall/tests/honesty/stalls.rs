@@ -34,9 +34,7 @@ fn latencies(finished: &Finished) -> Histogram<u64> {
     for entry in IntervalLogIterator::new(finished.latency_log.as_bytes()) {
         if let LogEntry::Interval(interval) = entry.unwrap() {
             let bytes = STANDARD.decode(interval.encoded_histogram()).unwrap();
-            let interval: Histogram<u64> = Deserializer::new()
-                .deserialize(&mut bytes.as_slice())
-                .unwrap();
+            let interval: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
             all.add(interval).unwrap();
         }
     }
@@ -53,24 +51,15 @@ fn longer_than(latencies: &Histogram<u64>, seconds: f64) -> f64 {
 fn assert_closed_form(latencies: &Histogram<u64>, pause: Pause) {
     let (least, most) = (pause.least.as_secs_f64(), pause.most.as_secs_f64());
     let longest = latencies.max() as f64 / 1e6;
-    assert!(
-        longest * 1.001 >= least - 1.0 / RATE,
-        "{longest} of {pause:?}"
-    );
+    assert!(longest * 1.001 >= least - 1.0 / RATE, "{longest} of {pause:?}");
     let other = least / 4.0 + (longest - least).max(0.0);
     for share in [0.25, 0.5, 0.75] {
         let limit = least * share;
         let found = longer_than(latencies, limit);
         let expected = RATE * (least - limit);
-        assert!(
-            found >= expected - 2.0,
-            "{found} of {expected} events took longer than {limit} s"
-        );
+        assert!(found >= expected - 2.0, "{found} of {expected} events took longer than {limit} s");
         let most = RATE * (most - limit + other);
-        assert!(
-            found <= most,
-            "{found} events took longer than {limit} s, and not {most}"
-        );
+        assert!(found <= most, "{found} events took longer than {limit} s, and not {most}");
     }
 }
 
@@ -85,11 +74,7 @@ fn a_pipeline_that_stands_still_for_two_seconds_shows_all_of_it() {
     assert_closed_form(&latencies, pause);
     let case = finished.case();
     assert!(case["latency_us"]["max"].as_u64().unwrap() >= 2_000_000);
-    assert_eq!(
-        case["latency_us"]["count"],
-        latencies.len(),
-        "the log has the same events"
-    );
+    assert_eq!(case["latency_us"]["count"], latencies.len(), "the log has the same events");
     // The figure that forgives the generator stands beside it, in results and report.
     assert_eq!(case["uncorrected_latency_us"]["count"], latencies.len());
     assert!(
@@ -108,16 +93,9 @@ fn a_stall_that_outlasts_the_measured_phase_is_in_the_figures_of_the_phase() {
     let finished = run.finish();
     let latencies = latencies(&finished);
     let longest = latencies.max() as f64 / 1e6;
-    assert!(
-        longest * 1.001 >= pause.least.as_secs_f64() - 1.0 / RATE,
-        "{longest} of {pause:?}"
-    );
+    assert!(longest * 1.001 >= pause.least.as_secs_f64() - 1.0 / RATE, "{longest} of {pause:?}");
     // Whatever the roles' readings of the phase were, they are not a tenth of it apart.
-    assert!(
-        latencies.len() as f64 >= RATE * 1.35,
-        "{} events",
-        latencies.len()
-    );
+    assert!(latencies.len() as f64 >= RATE * 1.35, "{} events", latencies.len());
 }
 
 #[test]
@@ -130,32 +108,15 @@ fn a_generator_that_stands_still_makes_latencies_longer_and_the_run_invalid() {
     let latencies = latencies(&finished);
     assert_closed_form(&latencies, pause);
     let case = finished.case();
-    assert_eq!(
-        (finished.status, &case["status"]),
-        (Some(1), &"invalid".into())
-    );
+    assert_eq!((finished.status, &case["status"]), (Some(1), &"invalid".into()));
     let findings = finished.findings("generator-overloaded");
-    assert!(
-        findings
-            .iter()
-            .any(|message| message.contains("did not keep to its plan")),
-        "{findings:?}"
-    );
+    assert!(findings.iter().any(|message| message.contains("did not keep to its plan")), "{findings:?}");
     // What the pause does to one event in twenty is in the one figure and forgiven in the other.
     let p95 = |figure: &str| case[figure]["p95"].as_f64().unwrap() / 1e6;
     let expected = pause.least.as_secs_f64() - 0.05 * latencies.len() as f64 / RATE;
-    assert!(
-        p95("latency_us") * 1.001 >= expected - 0.01,
-        "{} of {expected}",
-        p95("latency_us")
-    );
-    assert!(
-        p95("uncorrected_latency_us") < p95("latency_us") / 2.0,
-        "{case}"
-    );
+    assert!(p95("latency_us") * 1.001 >= expected - 0.01, "{} of {expected}", p95("latency_us"));
+    assert!(p95("uncorrected_latency_us") < p95("latency_us") / 2.0, "{case}");
     let generator = &case["trials"][0]["generator"];
     assert_eq!(generator["healthy"], false);
-    assert!(
-        generator["late_events"].as_f64().unwrap() >= RATE * (pause.least.as_secs_f64() - 0.02)
-    );
+    assert!(generator["late_events"].as_f64().unwrap() >= RATE * (pause.least.as_secs_f64() - 0.02));
 }

@@ -34,28 +34,14 @@ fn throttled(finished: &Finished, role: &str) -> u64 {
 
 fn assert_throttled(finished: &Finished) {
     let case = finished.case();
-    assert_eq!(
-        (finished.status, &case["status"]),
-        (Some(1), &"failed".into()),
-        "{case:#}"
-    );
+    assert_eq!((finished.status, &case["status"]), (Some(1), &"failed".into()), "{case:#}");
     assert_eq!(finished.findings("limited-by-quota").len(), 1, "{case:#}");
-    assert!(
-        finished.findings("limited-by-generator").is_empty(),
-        "{case:#}"
-    );
+    assert!(finished.findings("limited-by-generator").is_empty(), "{case:#}");
     let hints = finished.hints();
-    assert!(
-        hints.iter().all(|hint| !hint.contains("raise")),
-        "{hints:?}"
-    );
+    assert!(hints.iter().all(|hint| !hint.contains("raise")), "{hints:?}");
     assert!(throttled(finished, "relay") > 0, "{case:#}");
     let log = &finished.relay_log;
-    assert_eq!(
-        log.matches("WARN").count(),
-        1,
-        "one line for one cause: {log}"
-    );
+    assert_eq!(log.matches("WARN").count(), 1, "one line for one cause: {log}");
     assert!(log.contains("com.microsoft:server-busy"), "{log}");
 }
 
@@ -70,10 +56,7 @@ fn a_quota_below_the_load_fails_the_case_and_is_what_the_report_names() {
     assert!(count("unknown") * 10 > count("sent"), "{delivery}");
     assert_eq!(finished.findings("outcome-unknown").len(), 1);
     // What was refused is not in the source, so the load is not ahead of the relay by it and goes on.
-    assert!(
-        count("sent") > count("acknowledged") + 2_000,
-        "the load stood still: {delivery}"
-    );
+    assert!(count("sent") > count("acknowledged") + 2_000, "the load stood still: {delivery}");
     // Eight sends at once, and a pause of 10 ms when they were refused.
     let seconds = finished.case()["trials"][0]["duration_s"].as_f64().unwrap();
     let most = 800.0 * (seconds + 5.0);
@@ -89,10 +72,7 @@ fn a_sink_that_takes_no_more_fails_the_case_though_the_load_was_refused_nothing(
     let quota = finished.findings("limited-by-quota")[0];
     assert!(quota.contains("destination: "), "{quota}");
     assert!(
-        finished
-            .hints()
-            .iter()
-            .any(|hint| hint.contains("embedded.log_per_hub")),
+        finished.hints().iter().any(|hint| hint.contains("embedded.log_per_hub")),
         "a full log is no quota: {:?}",
         finished.hints()
     );

@@ -1,10 +1,7 @@
 //! The durable service under `kill -9`, while events stream in: whatever was acknowledged is there afterwards, once, in
 //! order, and numbered without a gap. `queues` does the same to queues and topics.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 #[path = "../../../hub/tests/service_bus/client.rs"]
 #[allow(dead_code, reason = "it is there for other tests, which use all of it")]

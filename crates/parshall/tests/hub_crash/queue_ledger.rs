@@ -67,10 +67,7 @@ impl Decision {
 impl Ledger {
     /// That of a queue to which another one forwards.
     pub(crate) fn of_forwarded() -> Self {
-        Self {
-            is_forwarded: true,
-            ..Self::default()
-        }
+        Self { is_forwarded: true, ..Self::default() }
     }
 
     pub(crate) fn accept(&mut self, numbers: impl IntoIterator<Item = u32>) {
@@ -82,10 +79,7 @@ impl Ledger {
     pub(crate) fn deliver(&mut self, number: u32, sequence_number: i64, failures: u32) {
         let settled = self.confirmed.get(&number);
         if !matches!(settled, None | Some(Decision::Abandon)) {
-            assert!(
-                self.is_forwarded,
-                "message {number} came back, of which {settled:?} was confirmed"
-            );
+            assert!(self.is_forwarded, "message {number} came back, of which {settled:?} was confirmed");
             self.repeated += 1;
         }
         let known = self.failures.get(&number).copied().unwrap_or_default();
@@ -132,11 +126,7 @@ impl Ledger {
         };
         Verdict {
             lost: self.accepted.iter().copied().filter(is_lost).collect(),
-            redelivered: self
-                .deliveries
-                .values()
-                .map(|times| u64::from(times - 1))
-                .sum(),
+            redelivered: self.deliveries.values().map(|times| u64::from(times - 1)).sum(),
             counted: self.counted,
             repeated: self.repeated,
             accepted: self.accepted.len(),

@@ -70,8 +70,7 @@ struct Working<'a> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queues_keep_what_they_accepted_and_forget_what_was_completed_however_often_they_are_killed()
- {
+async fn queues_keep_what_they_accepted_and_forget_what_was_completed_however_often_they_are_killed() {
     killed(&["--sync", "always"], 8).await;
     killed(&["--sync", "50 ms"], 8).await;
 }
@@ -102,12 +101,7 @@ impl Rig {
             folder,
             arguments,
             next_number: 0,
-            ledgers: [
-                Ledger::default(),
-                Ledger::default(),
-                Ledger::default(),
-                Ledger::of_forwarded(),
-            ],
+            ledgers: [Ledger::default(), Ledger::default(), Ledger::default(), Ledger::of_forwarded()],
             scheduled: BTreeSet::new(),
             state: None,
         }
@@ -159,10 +153,7 @@ impl Rig {
             let answer = client.request(ODD, "remove-rule", &name).await;
             assert_eq!(answer.status, 200, "{answer:?}");
             let filter = map(&[("sql-filter", map(&[("expression", "odd = TRUE".into())]))]);
-            let rule = [
-                ("rule-name", Value::from("odd")),
-                ("rule-description", filter),
-            ];
+            let rule = [("rule-name", Value::from("odd")), ("rule-description", filter)];
             let answer = client.request(ODD, "add-rule", &rule).await;
             assert_eq!(answer.status, 200, "{answer:?}");
         }
@@ -170,10 +161,8 @@ impl Rig {
         let (session, _) = client.ask_to_receive("talks", asked).await.unwrap();
         assert_eq!(session_state(client).await, self.state);
         let state = self.state.map_or(0, |state| state + 1);
-        let said = [
-            ("session-id", "one".into()),
-            ("session-state", Value::Binary(state.to_be_bytes().to_vec())),
-        ];
+        let said =
+            [("session-id", "one".into()), ("session-state", Value::Binary(state.to_be_bytes().to_vec()))];
         let answer = client.request("talks", "set-session-state", &said).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         self.state = Some(state);
@@ -218,14 +207,8 @@ impl Rig {
             let dead = all(&mut client, &format!("{name}/$DeadLetterQueue")).await;
             let dead = numbers(&dead);
             let ledger = &self.ledgers[place];
-            assert!(
-                ledger.decided(Decision::Defer).is_subset(&deferred),
-                "{name}"
-            );
-            assert!(
-                ledger.decided(Decision::DeadLetter).is_subset(&dead),
-                "{name}"
-            );
+            assert!(ledger.decided(Decision::Defer).is_subset(&deferred), "{name}");
+            assert!(ledger.decided(Decision::DeadLetter).is_subset(&dead), "{name}");
             let completed = ledger.decided(Decision::Complete);
             for there in [&waiting, &deferred, &scheduled, &dead] {
                 let is_over = completed.is_disjoint(there);
@@ -276,11 +259,7 @@ impl<'a> Working<'a> {
             for number in *next_number..*next_number + BATCH {
                 encode::data(&mut batch, &numbered(number));
             }
-            let delivery = NewDelivery {
-                tag: b"tag",
-                format: FORMAT_BATCH,
-                settled: false,
-            };
+            let delivery = NewDelivery { tag: b"tag", format: FORMAT_BATCH, settled: false };
             let connection = self.client.connection();
             let mut sender = connection.sender(senders[target]).unwrap();
             let Ok(id) = sender.send(&delivery, &[&batch]) else {
@@ -293,9 +272,7 @@ impl<'a> Working<'a> {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Outcome {
-                first, last, state, ..
-            } => {
+            Event::Outcome { first, last, state, .. } => {
                 assert_eq!(state, Some(DeliveryState::Accepted));
                 for id in first..=last {
                     let (target, first) = self.sends.remove(&id).unwrap();
@@ -324,9 +301,7 @@ impl<'a> Working<'a> {
                     self.client.connection().set_credit(receiver, CREDIT);
                 }
             }
-            Event::SettledBySender {
-                first, last, state, ..
-            } => {
+            Event::SettledBySender { first, last, state, .. } => {
                 for id in first..=last {
                     let (place, number, decision) = self.settlements.remove(&id).unwrap();
                     assert_eq!(state, Some(answer_to(decision)), "message {number}");
@@ -345,8 +320,7 @@ impl<'a> Working<'a> {
         let failures = message.delivery_count();
         self.ledgers[place].deliver(number, message.sequence_number(), failures);
         let decision = Decision::about(number, failures);
-        self.settlements
-            .insert(message.id, (place, number, decision));
+        self.settlements.insert(message.id, (place, number, decision));
         let session = self.client.session();
         let outcome = outcome_of(decision);
         let connection = self.client.connection();
@@ -412,19 +386,14 @@ async fn all(client: &mut Client, entity: &str) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut from = 0;
     loop {
-        let page = [
-            ("from-sequence-number", Value::Long(from)),
-            ("message-count", Value::Int(1_000)),
-        ];
+        let page = [("from-sequence-number", Value::Long(from)), ("message-count", Value::Int(1_000))];
         let answer = client.request(entity, "peek-message", &page).await;
         let Some(Value::List(messages)) = answer.body.get("messages") else {
             assert_eq!(answer.status, 204, "{answer:?}");
             return all;
         };
         for message in messages {
-            let Some(Value::Binary(bytes)) = message.get("message") else {
-                panic!("{message:?}")
-            };
+            let Some(Value::Binary(bytes)) = message.get("message") else { panic!("{message:?}") };
             let view = MessageView::parse(bytes).unwrap();
             let annotations = view.message_annotations().unwrap();
             let number = annotations.find("x-opt-sequence-number").unwrap();

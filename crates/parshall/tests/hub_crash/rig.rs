@@ -63,9 +63,7 @@ impl Rig {
         let (show, mut seen) = watch::channel(0);
         let publishing = publish(serving.options(), &mut self.sends, show);
         let killing = async {
-            seen.wait_for(|seen| *seen >= acknowledgements)
-                .await
-                .unwrap();
+            seen.wait_for(|seen| *seen >= acknowledgements).await.unwrap();
             serving.child.kill().await.unwrap();
         };
         tokio::pin!(publishing, killing);
@@ -117,10 +115,7 @@ impl Serving {
                 connection_string = Some(line[at..].parse().unwrap());
             }
             if line == "Ready." {
-                return Self {
-                    child,
-                    connection_string: connection_string.unwrap(),
-                };
+                return Self { child, connection_string: connection_string.unwrap() };
             }
         }
         panic!("the service ended before it was ready");
@@ -181,9 +176,7 @@ async fn publish(
             under_way[partition] -= 1;
             // A send whose fate is unknown is not repeated: it may be there or not.
             if outcome.result.is_ok() {
-                sends[partition]
-                    .acknowledged
-                    .insert(first..first + SENT_AT_ONCE);
+                sends[partition].acknowledged.insert(first..first + SENT_AT_ONCE);
                 show.send_modify(|seen| *seen += 1);
             }
         }
@@ -195,10 +188,7 @@ async fn read(options: EventHubsOptions) -> StreamVerifier {
     let mut ends = Vec::new();
     let mut management = ManagementClient::connect(options.clone()).await.unwrap();
     for partition in 0..PARTITIONS {
-        let properties = management
-            .partition_properties(PartitionId(partition))
-            .await
-            .unwrap();
+        let properties = management.partition_properties(PartitionId(partition)).await.unwrap();
         ends.push(properties.last_enqueued_sequence_number);
     }
     let mut verifier = StreamVerifier::new(Expectation {
@@ -207,32 +197,19 @@ async fn read(options: EventHubsOptions) -> StreamVerifier {
         destinations: PARTITIONS as u16,
         sequence_end: u32::MAX,
     });
-    let source_options = SourceOptions {
-        batch: BatchOptions {
-            max_events: 256,
-            max_wait: Duration::ZERO,
-        },
-        prefetch: 2_048,
-    };
-    let mut source = EventHubsSource::connect(options, "$Default", source_options)
-        .await
-        .unwrap();
+    let source_options =
+        SourceOptions { batch: BatchOptions { max_events: 256, max_wait: Duration::ZERO }, prefetch: 2_048 };
+    let mut source = EventHubsSource::connect(options, "$Default", source_options).await.unwrap();
     for partition in source.partitions() {
         source.open(partition, StartPosition::Earliest);
     }
     let mut next = [0_i64; PARTITIONS as usize];
     while next.iter().zip(&ends).any(|(next, last)| next <= last) {
         let event = poll_fn(|context| source.poll_batch(context)).await.unwrap();
-        let SourceEvent::Batch(batch) = event else {
-            panic!("the reader's partitions stay open: {event:?}")
-        };
+        let SourceEvent::Batch(batch) = event else { panic!("the reader's partitions stay open: {event:?}") };
         let PartitionId(partition) = batch.partition();
         let next = &mut next[partition as usize];
-        assert_eq!(
-            batch.first_sequence_number(),
-            Some(*next),
-            "numbers have no gap"
-        );
+        assert_eq!(batch.first_sequence_number(), Some(*next), "numbers have no gap");
         for event in batch.events() {
             // A Data section with a length in one byte, as the publisher made it.
             let payload = batch.message(event).strip_prefix(b"\x00\x53\x75\xa0\x14");

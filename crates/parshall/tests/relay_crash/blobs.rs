@@ -41,21 +41,13 @@ async fn outlast_and_resume(outage: Outage) {
         carry(&rig, 5_000).await;
         rig.end_outage(outage);
         carry(&rig, 5_000).await;
-        assert_eq!(
-            lost(&mut relays).await,
-            before,
-            "they went on with what they had"
-        );
+        assert_eq!(lost(&mut relays).await, before, "they went on with what they had");
 
         rig.set_outage(outage).await;
         until_owned(&mut relays, |owned| owned == [0, 0]).await;
         for (relay, before) in relays.iter_mut().zip(before) {
             until(async || relay.count(LOST).await > before).await;
-            assert_eq!(
-                relay.count(OPEN).await,
-                0,
-                "without a claim nothing is carried"
-            );
+            assert_eq!(relay.count(OPEN).await, 0, "without a claim nothing is carried");
         }
         rig.end_outage(outage);
         until_owned(&mut relays, is_shared).await;
@@ -152,10 +144,7 @@ fn overlaps(arrivals: &[Arrival]) -> BTreeMap<u16, u32> {
     let mut streams = BTreeMap::<u16, Stream>::new();
     let mut overlaps = BTreeMap::new();
     for &Arrival { stream, sequence } in arrivals {
-        let own = streams.entry(stream).or_insert(Stream {
-            first: 0,
-            second: None,
-        });
+        let own = streams.entry(stream).or_insert(Stream { first: 0, second: None });
         match &mut own.second {
             Some(second) if *second == sequence => *second += 1,
             _ if own.first == sequence => {

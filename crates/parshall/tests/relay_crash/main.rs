@@ -1,10 +1,7 @@
 //! The pipeline under `kill -9`, under injected failures, and stopped in good order: what arrives, how often, and in
 //! what order. `sharing` does the same to several relays at once, `queues` to one between queues.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what panics in a test fails it, and says where"
-)]
+#![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
 mod blobs;
 mod queues;
@@ -49,18 +46,11 @@ async fn killed_at_random_moments_it_loses_nothing_and_repeats_no_more_than_was_
 
         let verdict = rig.verdict(&sends).await;
         assert!(verdict.is_intact(), "seed {SEED}: {verdict:?}");
-        assert_eq!(
-            (verdict.sent, verdict.distinct),
-            (sent, sent),
-            "seed {SEED}"
-        );
+        assert_eq!((verdict.sent, verdict.distinct), (sent, sent), "seed {SEED}");
         // A kill repeats at most what no checkpoint covered: everything that each partition had fetched.
         let bound = KILLS * u64::from(SOURCES) * PREFETCH;
         let duplicated = verdict.counts.duplicated;
-        assert!(
-            duplicated <= bound,
-            "seed {SEED}: {duplicated} duplicates, more than {bound}"
-        );
+        assert!(duplicated <= bound, "seed {SEED}: {duplicated} duplicates, more than {bound}");
     };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
@@ -79,12 +69,8 @@ async fn a_partition_whose_batch_fails_resumes_from_its_checkpoint_in_order() {
         let sends = rig.stop_publishing().await;
         let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
         rig.until(&mut relay, |seen| seen.distinct >= sent).await;
-        let failed = relay
-            .metric(&metrics, "parshall_relay_failed_batches_total")
-            .await;
-        let opened = relay
-            .metric(&metrics, "parshall_relay_opened_partitions_total")
-            .await;
+        let failed = relay.metric(&metrics, "parshall_relay_failed_batches_total").await;
+        let opened = relay.metric(&metrics, "parshall_relay_opened_partitions_total").await;
         assert!(failed >= 10, "only {failed} batches failed");
         assert!(opened > u64::from(SOURCES), "no partition was opened again");
         let (status, said) = relay.terminate().await;
@@ -94,10 +80,7 @@ async fn a_partition_whose_batch_fails_resumes_from_its_checkpoint_in_order() {
         assert!(verdict.is_intact(), "{verdict:?}");
         // What a partition had fetched, though most of it is accepted while the partition rests.
         let bound = failed * 400;
-        assert!(
-            verdict.counts.duplicated <= bound,
-            "at most {bound}: {verdict:?}"
-        );
+        assert!(verdict.counts.duplicated <= bound, "at most {bound}: {verdict:?}");
     };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
@@ -105,8 +88,7 @@ async fn a_partition_whose_batch_fails_resumes_from_its_checkpoint_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_in_good_order_and_started_again_it_neither_loses_nor_repeats() {
     let test = async {
-        let settings =
-            "route: random\nbatch: {events: 40, wait: 2 ms}\nprefetch: 400\nin_flight: 4\n";
+        let settings = "route: random\nbatch: {events: 40, wait: 2 ms}\nprefetch: 400\nin_flight: 4\n";
         let mut rig = Rig::start(settings).await;
         for _ in 0..4 {
             let mut relay = rig.relay();
@@ -135,22 +117,14 @@ async fn stopped_in_good_order_and_started_again_it_neither_loses_nor_repeats() 
 async fn what_can_not_be_finished_does_not_hold_up_a_second_signal() {
     let test = async {
         // The destination takes so much and no more, and the relay would wait for that to change.
-        let log = LogLimits {
-            bytes: ByteSize::from_mebibytes(2),
-            when_full: WhenFull::Throttle,
-            retention: None,
-        };
-        let settings =
-            "fan_out: 1\nretry: {attempts: 100}\nstop_timeout: 1 h\nmetrics: 127.0.0.1:0\n";
+        let log =
+            LogLimits { bytes: ByteSize::from_mebibytes(2), when_full: WhenFull::Throttle, retention: None };
+        let settings = "fan_out: 1\nretry: {attempts: 100}\nstop_timeout: 1 h\nmetrics: 127.0.0.1:0\n";
         let rig = Rig::start_with_logs(settings, log).await;
         let mut relay = rig.relay();
         let metrics = relay.metrics_address().await;
         // All partitions have a batch under way that is refused.
-        while relay
-            .metric(&metrics, "parshall_relay_throttled_sends_total")
-            .await
-            < u64::from(SOURCES)
-        {}
+        while relay.metric(&metrics, "parshall_relay_throttled_sends_total").await < u64::from(SOURCES) {}
         relay.signal();
         relay.until_stopping().await;
         relay.signal();

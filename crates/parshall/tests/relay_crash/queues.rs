@@ -45,10 +45,7 @@ async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_
             let mut relay = Relaying::start(folder.path());
             let goal = seen.borrow().len() as u64 + 1 + random.below(2_000);
             let enough = async {
-                let _seen = seen
-                    .wait_for(|seen| seen.len() as u64 >= goal)
-                    .await
-                    .unwrap();
+                let _seen = seen.wait_for(|seen| seen.len() as u64 >= goal).await.unwrap();
             };
             relay.until(enough).await;
             relay.kill().await;
@@ -69,10 +66,7 @@ async fn killed_between_queues_it_loses_nothing_and_repeats_no_more_than_was_in_
             repeated <= KILLS * CONCURRENCY,
             "seed {SEED}: {repeated} came twice, more than were in work"
         );
-        assert!(
-            redelivered <= KILLS * CONCURRENCY,
-            "{redelivered} had been delivered before"
-        );
+        assert!(redelivered <= KILLS * CONCURRENCY, "{redelivered} had been delivered before");
         service.stop().await;
     };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
@@ -140,21 +134,13 @@ fn write_pipeline(folder: &Path, string: &ConnectionString, concurrency: u64) {
 }
 
 async fn serve() -> Service {
-    let options = QueueOptions {
-        lock_duration: Duration::from_secs(1),
-        ..QueueOptions::default()
-    };
-    let source = QueueConfig {
-        options,
-        ..QueueConfig::new("queue1")
-    };
+    let options = QueueOptions { lock_duration: Duration::from_secs(1), ..QueueOptions::default() };
+    let source = QueueConfig { options, ..QueueConfig::new("queue1") };
     let namespace = NamespaceConfig {
         queues: vec![source, QueueConfig::new("queue2")],
         ..NamespaceConfig::with_hubs(Vec::new())
     };
-    Service::start(ServiceConfig::loopback(namespace))
-        .await
-        .unwrap()
+    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
 }
 
 fn client(string: &ConnectionString, entity: &str) -> ClientOptions {
@@ -164,9 +150,7 @@ fn client(string: &ConnectionString, entity: &str) -> ClientOptions {
 /// Puts messages of 12 bytes into a queue: their numbers.
 async fn put(options: ClientOptions, count: u32) {
     const AT_ONCE: u32 = 1_000;
-    let mut sink = ServiceBusSink::connect(options, SendUnit::Batch)
-        .await
-        .unwrap();
+    let mut sink = ServiceBusSink::connect(options, SendUnit::Batch).await.unwrap();
     let mut outcomes = Vec::new();
     for first in (0..count).step_by(AT_ONCE as usize) {
         let mut batch = EventBatch::with_capacity(PartitionId(0), AT_ONCE as usize);
@@ -176,31 +160,20 @@ async fn put(options: ClientOptions, count: u32) {
             batch.push_message(&Bytes::from(message), i64::from(number));
         }
         let events: Vec<u32> = (0..AT_ONCE).collect();
-        let outgoing = OutgoingBatch {
-            destination: 0,
-            batch: &batch,
-            events: &events,
-        };
+        let outgoing = OutgoingBatch { destination: 0, batch: &batch, events: &events };
         sink.send(SendToken(u64::from(first)), outgoing).unwrap();
-        poll_fn(|context| sink.poll_outcomes(context, &mut outcomes))
-            .await
-            .unwrap();
+        poll_fn(|context| sink.poll_outcomes(context, &mut outcomes)).await.unwrap();
     }
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
 }
 
 /// Receives and completes, and shows how often each number came.
 async fn read(options: ClientOptions, show: watch::Sender<HashMap<u32, u64>>) {
-    let receive = ReceiveOptions {
-        concurrency: 1_000,
-        ..ReceiveOptions::default()
-    };
+    let receive = ReceiveOptions { concurrency: 1_000, ..ReceiveOptions::default() };
     let mut source = ServiceBusSource::connect(options, receive).await.unwrap();
     source.open(PartitionId(0), ());
     loop {
-        let SourceEvent::Batch(batch) =
-            poll_fn(|context| source.poll_batch(context)).await.unwrap()
-        else {
+        let SourceEvent::Batch(batch) = poll_fn(|context| source.poll_batch(context)).await.unwrap() else {
             continue;
         };
         show.send_modify(|seen| {

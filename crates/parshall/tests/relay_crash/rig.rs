@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use access::storage::StorageConnectionString;
 use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer};
-use connect::checkpoint::{
-    BlobCheckpointStore, CheckpointStore, ConsumerGroup, FileCheckpointStore,
-};
+use connect::checkpoint::{BlobCheckpointStore, CheckpointStore, ConsumerGroup, FileCheckpointStore};
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSource, Publisher};
 use connect::sink::SendToken;
@@ -113,10 +111,7 @@ impl Rig {
     async fn start_with(settings: &str, log: LogLimits, checkpoints: Checkpoints) -> Self {
         let namespace = NamespaceConfig::with_hubs(vec![
             HubConfig::new("source", SOURCES as u16),
-            HubConfig {
-                log,
-                ..HubConfig::new("destination", DESTINATIONS as u16)
-            },
+            HubConfig { log, ..HubConfig::new("destination", DESTINATIONS as u16) },
         ]);
         let service = Service::start(ServiceConfig {
             blob: Some(([127, 0, 0, 1], 0).into()),
@@ -195,17 +190,8 @@ impl Rig {
     }
 
     /// The same, and every event in the order in which each partition of the destination holds it.
-    pub(crate) async fn verdict_and_arrivals(
-        mut self,
-        sends: &[StreamSends],
-    ) -> (Delivery, Vec<Arrival>) {
-        let held = self
-            .service
-            .namespace()
-            .hub("destination")
-            .unwrap()
-            .counters()
-            .events_in;
+    pub(crate) async fn verdict_and_arrivals(mut self, sends: &[StreamSends]) -> (Delivery, Vec<Arrival>) {
+        let held = self.service.namespace().hub("destination").unwrap().counters().events_in;
         self.finish.take().unwrap().send(held).unwrap();
         let Read { verifier, arrivals } = self.verified.await.unwrap();
         self.reading.await.unwrap();
@@ -274,9 +260,8 @@ pub(crate) enum Outage {
 fn by_way_of(switch: &Switch, service: &Service) -> StorageConnectionString {
     let mut connection_string = service.storage_connection_string().unwrap();
     let address = service.blob_address().unwrap().to_string();
-    connection_string.blob_endpoint = connection_string
-        .blob_endpoint
-        .replace(&address, &switch.address().to_string());
+    connection_string.blob_endpoint =
+        connection_string.blob_endpoint.replace(&address, &switch.address().to_string());
     connection_string
 }
 
@@ -301,11 +286,7 @@ impl Relaying {
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self {
-            child,
-            output,
-            metrics: None,
-        }
+        Self { child, output, metrics: None }
     }
 
     /// Waits until `enough` is, unless the relay ends before.
@@ -321,14 +302,10 @@ impl Relaying {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let (mut reading, mut writing) = stream.into_split();
         let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        tokio::io::AsyncWriteExt::write_all(&mut writing, request)
-            .await
-            .unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut writing, request).await.unwrap();
         let mut answer = String::new();
         reading.read_to_string(&mut answer).await.unwrap();
-        let line = answer
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         // Some are counted in numbers that could have a fraction.
         let value = line.and_then(|line| line.trim().parse::<f64>().ok());
         value.unwrap_or_else(|| panic!("{name} in {answer}")) as u64
@@ -403,13 +380,7 @@ impl Relaying {
     pub(crate) async fn terminate(mut self) -> (ExitStatus, String) {
         self.signal();
         let mut said = String::new();
-        self.child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .await
-            .unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).await.unwrap();
         (self.child.wait().await.unwrap(), said)
     }
 }
@@ -438,38 +409,23 @@ async fn publish(
             };
             let count = PUBLISHED_AT_ONCE as usize;
             while publisher
-                .publish_payloads(
-                    SendToken(u64::from(partition)),
-                    partition,
-                    count,
-                    PAYLOAD,
-                    fill,
-                )
+                .publish_payloads(SendToken(u64::from(partition)), partition, count, PAYLOAD, fill)
                 .is_err()
             {
-                poll_fn(|context| publisher.poll_ready(context))
-                    .await
-                    .unwrap();
+                poll_fn(|context| publisher.poll_ready(context)).await.unwrap();
             }
             sends[partition as usize].sent += PUBLISHED_AT_ONCE;
         }
         while outcomes.len() < SOURCES as usize {
-            poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes))
-                .await
-                .unwrap();
+            poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();
         }
         for outcome in outcomes.drain(..) {
             outcome.result.unwrap();
         }
         for stream in &mut sends {
-            stream
-                .acknowledged
-                .insert(stream.sent - PUBLISHED_AT_ONCE..stream.sent);
+            stream.acknowledged.insert(stream.sent - PUBLISHED_AT_ONCE..stream.sent);
         }
-        let published = sends
-            .iter()
-            .map(|stream| u64::from(stream.sent))
-            .sum::<u64>();
+        let published = sends.iter().map(|stream| u64::from(stream.sent)).sum::<u64>();
         tokio::select! {
             biased;
             _ = &mut stop => return sends,
@@ -492,16 +448,9 @@ async fn read(
         destinations: DESTINATIONS as u16,
         sequence_end: u32::MAX,
     });
-    let source_options = SourceOptions {
-        batch: BatchOptions {
-            max_events: 256,
-            max_wait: Duration::ZERO,
-        },
-        prefetch: 2_048,
-    };
-    let mut source = EventHubsSource::connect(options, "$Default", source_options)
-        .await
-        .unwrap();
+    let source_options =
+        SourceOptions { batch: BatchOptions { max_events: 256, max_wait: Duration::ZERO }, prefetch: 2_048 };
+    let mut source = EventHubsSource::connect(options, "$Default", source_options).await.unwrap();
     for partition in source.partitions() {
         source.open(partition, StartPosition::Earliest);
     }
@@ -518,36 +467,29 @@ async fn read(
                 continue;
             }
         };
-        let SourceEvent::Batch(batch) = event else {
-            panic!("the reader's partitions stay open: {event:?}")
-        };
+        let SourceEvent::Batch(batch) = event else { panic!("the reader's partitions stay open: {event:?}") };
         let PartitionId(destination) = batch.partition();
         for event in batch.events() {
             // A Data section with a length in one byte, as the publisher made it.
             let payload = batch.message(event).strip_prefix(b"\x00\x53\x75\xa0\x14");
             let header = Header::parse(payload.unwrap_or_default());
             // Whatever is wrong with an event is for the verifier to say.
-            arrivals.push(header.as_ref().map_or(NOWHERE, |header| Arrival {
-                stream: header.stream,
-                sequence: header.sequence,
-            }));
+            arrivals.push(
+                header
+                    .as_ref()
+                    .map_or(NOWHERE, |header| Arrival { stream: header.stream, sequence: header.sequence }),
+            );
             verifier.observe(header, destination as u16);
         }
         source.release(batch);
-        show.send_replace(Seen {
-            received: verifier.counts().received,
-            distinct: verifier.distinct(),
-        });
+        show.send_replace(Seen { received: verifier.counts().received, distinct: verifier.distinct() });
     }
     source.shut_down().await;
     let _ = verify.send(Read { verifier, arrivals });
 }
 
 /// An event that cannot be read.
-const NOWHERE: Arrival = Arrival {
-    stream: u16::MAX,
-    sequence: 0,
-};
+const NOWHERE: Arrival = Arrival { stream: u16::MAX, sequence: 0 };
 
 /// The container of checkpoints.
 const CONTAINER: &str = "checkpoints";

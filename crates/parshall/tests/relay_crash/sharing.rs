@@ -48,8 +48,7 @@ async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_un
         }
         let sends = rig.stop_publishing().await;
         let sent: u64 = sends.iter().map(|stream| u64::from(stream.sent)).sum();
-        rig.until(&mut relays[0], |seen| seen.distinct >= sent)
-            .await;
+        rig.until(&mut relays[0], |seen| seen.distinct >= sent).await;
         moved += relays[0].count(CLAIMED).await;
         finish(relays).await;
         watcher.stop().await;
@@ -61,10 +60,7 @@ async fn more_relays_and_fewer_again_lose_nothing_and_repeat_no_more_than_was_un
         // checkpoint is refused.
         let bound = moved * 2 * IN_FLIGHT * BATCH;
         let duplicated = verdict.counts.duplicated;
-        assert!(
-            duplicated <= bound,
-            "{duplicated} duplicates, more than {bound} for {moved} claims"
-        );
+        assert!(duplicated <= bound, "{duplicated} duplicates, more than {bound} for {moved} claims");
     };
     tokio::time::timeout(PATIENCE, test).await.unwrap();
 }
@@ -212,9 +208,7 @@ impl Watcher {
                     assert_eq!(furthest.len(), SOURCES as usize);
                     return;
                 }
-                last_look = tokio::time::timeout(BETWEEN_LOOKS, &mut stopped)
-                    .await
-                    .is_ok();
+                last_look = tokio::time::timeout(BETWEEN_LOOKS, &mut stopped).await.is_ok();
             }
         });
         Self { stop, watching }

@@ -22,12 +22,7 @@ impl Switch {
     /// A way to `target`, which is on.
     pub(crate) fn to(target: SocketAddr) -> Self {
         let keeper = bound_to((Ipv4Addr::LOCALHOST, 0).into());
-        let mut switch = Self {
-            address: keeper.local_addr().unwrap(),
-            target,
-            keeper,
-            passing: None,
-        };
+        let mut switch = Self { address: keeper.local_addr().unwrap(), target, keeper, passing: None };
         switch.turn_on();
         switch
     }

@@ -22,16 +22,8 @@ pub(crate) fn serve(arguments: &[&str]) -> Command {
 
 /// Runs a command to its end, and gives exit status, standard output and standard error.
 pub(crate) fn outcome(command: &mut Command) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap();
-    (
-        status.code(),
-        String::from_utf8(stdout).unwrap(),
-        String::from_utf8(stderr).unwrap(),
-    )
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
 /// Runs a command line that can't be served.
@@ -83,20 +75,10 @@ impl Serving {
     }
 
     fn wait(mut command: Command, stderr: Stdio) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let log = child.stderr.take().map(BufReader::new);
-        let mut serving = Self {
-            child,
-            announcement: String::new(),
-            log,
-        };
-        let lines = BufReader::new(serving.child.stdout.take().unwrap())
-            .lines()
-            .map(Result::unwrap);
+        let mut serving = Self { child, announcement: String::new(), log };
+        let lines = BufReader::new(serving.child.stdout.take().unwrap()).lines().map(Result::unwrap);
         for line in lines {
             serving.announcement.push_str(&line);
             serving.announcement.push('\n');
@@ -109,10 +91,7 @@ impl Serving {
 
     /// The last word of the line that begins with `label`.
     pub(crate) fn told(&self, label: &str) -> &str {
-        let line = self
-            .announcement
-            .lines()
-            .find(|line| line.trim_start().starts_with(label));
+        let line = self.announcement.lines().find(|line| line.trim_start().starts_with(label));
         line.and_then(|line| line.rsplit(' ').next()).unwrap()
     }
 
@@ -127,17 +106,10 @@ impl Serving {
 
     /// The answer, head and body, to a request for what is told under `label`.
     pub(crate) fn answer(&self, label: &str) -> String {
-        let (address, path) = self
-            .told(label)
-            .strip_prefix("http://")
-            .and_then(|url| url.split_once('/'))
-            .unwrap();
+        let (address, path) =
+            self.told(label).strip_prefix("http://").and_then(|url| url.split_once('/')).unwrap();
         let mut socket = TcpStream::connect(address).unwrap();
-        write!(
-            socket,
-            "GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
+        write!(socket, "GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         socket.read_to_string(&mut answer).unwrap();
         answer

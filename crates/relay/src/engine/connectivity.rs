@@ -59,25 +59,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
             _ => false,
         };
         if error.class == ErrorClass::Fatal && is_lasting {
-            let SendError {
-                condition,
-                description,
-                ..
-            } = error.clone();
-            self.fail(RelayError::Sink(SinkError {
-                condition,
-                description,
-            }));
+            let SendError { condition, description, .. } = error.clone();
+            self.fail(RelayError::Sink(SinkError { condition, description }));
         }
     }
 
     /// A partition has stopped for this reason. Returns how long it rests.
-    pub(super) fn note_stop(
-        &mut self,
-        index: usize,
-        closing: Closing,
-        cause: &dyn Cause,
-    ) -> Duration {
+    pub(super) fn note_stop(&mut self, index: usize, closing: Closing, cause: &dyn Cause) -> Duration {
         let now = self.now;
         let partition = &mut self.partitions[index];
         tracing::debug!(partition = partition.id.0, %cause, "the partition stops");
@@ -106,9 +94,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             seed: self.options.seed,
             try_timeout: Duration::ZERO,
         };
-        policy
-            .delay_after(partition.rests, u64::from(partition.id.0))
-            .unwrap_or(self.options.restart_after)
+        policy.delay_after(partition.rests, u64::from(partition.id.0)).unwrap_or(self.options.restart_after)
     }
 
     /// Batches of a partition come to their end again.
@@ -191,11 +177,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 Some(error) => format!("it stops: {error}"),
             };
             own(Place::Relay, "stopping", &description, Vec::new());
-        } else if self
-            .sharing
-            .as_ref()
-            .is_some_and(|sharing| !sharing.has_begun())
-        {
+        } else if self.sharing.as_ref().is_some_and(|sharing| !sharing.has_begun()) {
             let description = "the claims of other relays are being read";
             own(Place::Ownership, "starting", description, Vec::new());
         } else {
@@ -238,30 +220,18 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 Some(position) => Position::After(position.sequence_number),
                 None => partition.placed,
             },
-            oldest_held: oldest
-                .and_then(|batch| batch.events().first())
-                .map(|event| event.enqueued_time),
+            oldest_held: oldest.and_then(|batch| batch.events().first()).map(|event| event.enqueued_time),
         }
     }
 }
 
 fn tell(news: &News) {
     match news {
-        News::Began {
-            place,
-            condition,
-            text,
-            partitions,
-        } => {
+        News::Began { place, condition, text, partitions } => {
             let partitions = (!partitions.is_empty()).then_some(partitions);
             tracing::warn!(%place, condition, partitions, "{text}");
         }
-        News::Over {
-            place,
-            condition,
-            lasted,
-            count,
-        } => {
+        News::Over { place, condition, lasted, count } => {
             tracing::info!(%place, condition, count, "over after {:.1} s", lasted.as_secs_f64());
         }
     }

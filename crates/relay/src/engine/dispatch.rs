@@ -20,8 +20,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     /// A batch has come from the source: takes it up, or parks it until it is its turn.
     pub(super) fn receive(&mut self, batch: EventBatch) {
         let index = self.indices.get(&batch.partition()).copied();
-        let Some(index) = index.filter(|&index| self.partitions[index].state.takes_batches())
-        else {
+        let Some(index) = index.filter(|&index| self.partitions[index].state.takes_batches()) else {
             self.give_back(batch);
             return;
         };
@@ -31,8 +30,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.metrics.redelivered_events += u64::from(batch.redelivered());
         if S::Completion::settlement(Settlement::Complete).is_some() {
             let messages = batch.len() as u64;
-            self.vacancies
-                .take(self.now, messages, &mut self.metrics.vacant_us);
+            self.vacancies.take(self.now, messages, &mut self.metrics.vacant_us);
         }
         let now = self.store.now();
         self.metrics.record_source_ages(batch.events(), now);
@@ -109,8 +107,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.router.assign(&batch, &mut self.destinations);
         let mut order = self.slots.take_order();
         let mut groups = std::mem::take(&mut self.groups);
-        self.regroup
-            .group(&self.destinations, &mut order, &mut groups);
+        self.regroup.group(&self.destinations, &mut order, &mut groups);
         if self.sink.sends_by_key() {
             split_by_key(&batch, &mut order, &mut groups);
         }
@@ -123,11 +120,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
         let partition = &mut self.partitions[index];
         let ticket = match partition.completion {
-            Completes::ByCheckpoint => Some(
-                partition
-                    .watermark
-                    .begin(last.sequence_number, batch.offset(&last)),
-            ),
+            Completes::ByCheckpoint => {
+                Some(partition.watermark.begin(last.sequence_number, batch.offset(&last)))
+            }
             Completes::BySettlement => None,
         };
         // At most as many groups as destinations or events, which are counted in 32 bits.
@@ -152,8 +147,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         for &group in &groups {
             let send = self.sends.begin(slot, sends, group);
             sends = Some(send);
-            if self.options.failure_ratio > 0.0 && self.failures.chance(self.options.failure_ratio)
-            {
+            if self.options.failure_ratio > 0.0 && self.failures.chance(self.options.failure_ratio) {
                 self.metrics.injected_failures += 1;
                 self.failing.push(send);
             } else if is_ordered {
@@ -302,19 +296,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
             part_end = send.end;
             events = &self.positions[..batch.len()];
         }
-        match self.sink.send(
-            token,
-            OutgoingBatch {
-                destination: send.destination,
-                batch,
-                events,
-            },
-        ) {
+        match self.sink.send(token, OutgoingBatch { destination: send.destination, batch, events }) {
             Ok(()) => {
                 self.metrics.sends += 1;
                 self.metrics.split_sends += u64::from(part_end < send.end);
-                self.sends
-                    .sent(index, part_end, self.now + self.options.retry.try_timeout);
+                self.sends.sent(index, part_end, self.now + self.options.retry.try_timeout);
                 true
             }
             Err(_busy) => {
@@ -388,17 +374,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
 /// Makes a group of each event.
 fn split_groups(groups: &mut Vec<Group>) {
     for index in 0..groups.len() {
-        let Group {
-            destination,
-            start,
-            end,
-        } = groups[index];
+        let Group { destination, start, end } = groups[index];
         groups[index].end = start + 1;
-        groups.extend((start + 1..end).map(|start| Group {
-            destination,
-            start,
-            end: start + 1,
-        }));
+        groups.extend((start + 1..end).map(|start| Group { destination, start, end: start + 1 }));
     }
 }
 
@@ -416,9 +394,7 @@ fn end_of_part<K: Sink>(
     let max_bytes = sink.max_batch_bytes(destination);
     let count = (positions.end - positions.start).min(part_max.max(1));
     // No event needs more than the largest one: nearly always that is bound enough.
-    let bound = sink
-        .encoded_len(batch.largest_message())
-        .saturating_mul(count as usize);
+    let bound = sink.encoded_len(batch.largest_message()).saturating_mul(count as usize);
     if bound <= max_bytes {
         return positions.start + count;
     }
@@ -426,8 +402,7 @@ fn end_of_part<K: Sink>(
     let fitting = order[positions.start as usize..][..count as usize]
         .iter()
         .take_while(|&&event| {
-            bytes = bytes
-                .saturating_add(sink.encoded_len(batch.events()[event as usize].message_len()));
+            bytes = bytes.saturating_add(sink.encoded_len(batch.events()[event as usize].message_len()));
             bytes <= max_bytes
         })
         .count();

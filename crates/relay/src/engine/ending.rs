@@ -112,10 +112,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     /// The sends of all batches under way that are not over.
     fn sends_under_way(&self) -> impl Iterator<Item = u32> {
-        let of_batches = self
-            .slots
-            .under_way()
-            .flat_map(|in_flight| self.sends.of_batch(in_flight.sends));
+        let of_batches = self.slots.under_way().flat_map(|in_flight| self.sends.of_batch(in_flight.sends));
         of_batches.filter(|&send| self.sends.send(send).stage != Stage::Over)
     }
 
@@ -141,20 +138,12 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let stop_by = self.stop_by?;
         if self.slots.is_empty()
             && (self.failed_source || self.source.is_settled())
-            && self
-                .partitions
-                .iter()
-                .all(|partition| partition.progress.is_settled())
-            && self
-                .sharing
-                .as_ref()
-                .is_none_or(|sharing| sharing.is_over())
+            && self.partitions.iter().all(|partition| partition.progress.is_settled())
+            && self.sharing.as_ref().is_none_or(|sharing| sharing.is_over())
         {
             Some(Ended::Finished)
         } else if self.now >= stop_by {
-            Some(Ended::TimedOut {
-                batches: self.slots.len(),
-            })
+            Some(Ended::TimedOut { batches: self.slots.len() })
         } else {
             None
         }

@@ -90,9 +90,7 @@ impl Continuity {
         self.restarted &= !moved;
         let offset_refused = std::mem::take(&mut self.offset_refused);
         let number = checkpoint.and_then(|checkpoint| checkpoint.sequence_number);
-        let after = checkpoint
-            .filter(|_| !self.restarted)
-            .and_then(StartPosition::after_checkpoint);
+        let after = checkpoint.filter(|_| !self.restarted).and_then(StartPosition::after_checkpoint);
         let (opened, position) = match (after, number) {
             (Some(_), Some(number)) if offset_refused => {
                 (Opened::Number, StartPosition::AfterSequenceNumber(number))
@@ -129,9 +127,7 @@ impl Continuity {
     /// Looks at the numbers of the next batch. Hot path.
     #[inline]
     fn step(&mut self, batch: &EventBatch) -> Step {
-        let (Some(first), Some(last)) =
-            (batch.first_sequence_number(), batch.last_sequence_number())
-        else {
+        let (Some(first), Some(last)) = (batch.first_sequence_number(), batch.last_sequence_number()) else {
             return Step::Next;
         };
         let expected = self.expected.unwrap_or(first);
@@ -212,11 +208,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let id = partition.id;
         let (gap, missing) = partition.continuity.miss(batch);
         self.metrics.missed_events += missing;
-        let Some(Range {
-            start: expected,
-            end: first,
-        }) = gap
-        else {
+        let Some(Range { start: expected, end: first }) = gap else {
             return true;
         };
         tracing::warn!(
@@ -229,12 +221,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if self.options.missed_events == MissedEvents::Report {
             return true;
         }
-        self.fail(RelayError::MissedEvents {
-            partition: id,
-            expected,
-            first,
-            missing,
-        });
+        self.fail(RelayError::MissedEvents { partition: id, expected, first, missing });
         false
     }
 
@@ -243,8 +230,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn position_refused(&mut self, index: usize, error: &SourceError) -> bool {
         let partition = &mut self.partitions[index];
         let continuity = &mut partition.continuity;
-        if !error.is_position_refused() || continuity.is_moving || !partition.state.takes_batches()
-        {
+        if !error.is_position_refused() || continuity.is_moving || !partition.state.takes_batches() {
             return false;
         }
         match continuity.opened {
@@ -275,17 +261,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
              its newest events; the checkpoint does not hold any more"
         );
         if self.options.missed_events == MissedEvents::Stop {
-            self.fail(RelayError::Restarted {
-                partition: id,
-                cause: cause.to_string(),
-            });
+            self.fail(RelayError::Restarted { partition: id, cause: cause.to_string() });
             return;
         }
-        self.stop_partition(
-            index,
-            Closing::Service,
-            &"it is read again from its oldest event",
-        );
+        self.stop_partition(index, Closing::Service, &"it is read again from its oldest event");
         let in_flight = self.options.in_flight;
         let partition = &mut self.partitions[index];
         // Nothing of the old numbers is written any more.
@@ -294,10 +273,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         partition.progress.furthest = None;
         partition.accepted.clear();
         partition.poison = None;
-        partition.continuity = Continuity {
-            restarted: true,
-            ..Continuity::default()
-        };
+        partition.continuity = Continuity { restarted: true, ..Continuity::default() };
     }
 }
 

@@ -21,10 +21,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             Wait::Memory
         } else if taking == 0 {
             Wait::Partitions
-        } else if self.parked > 0
-            || self.source.is_exhausted()
-            || (settles && self.slots.len() >= taking)
-        {
+        } else if self.parked > 0 || self.source.is_exhausted() || (settles && self.slots.len() >= taking) {
             Wait::Sends
         } else {
             Wait::Source
@@ -42,11 +39,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn update_gauges(&mut self) {
         self.metrics.batches_in_flight = self.slots.len() as u64;
         self.metrics.held_bytes = self.held_bytes as u64;
-        self.metrics.open_partitions = self
-            .partitions
-            .iter()
-            .filter(|partition| partition.state == State::Open)
-            .count() as u64;
+        self.metrics.open_partitions =
+            self.partitions.iter().filter(|partition| partition.state == State::Open).count() as u64;
         self.metrics.owned_partitions = match &self.sharing {
             Some(sharing) => sharing.owned(),
             None => self.partitions.len(),

@@ -73,23 +73,17 @@ impl Slots {
 
     /// Takes a batch out; its slot is free for another.
     pub(super) fn remove(&mut self, slot: u32) -> InFlight {
-        let mut in_flight = self.slots[slot as usize]
-            .take()
-            .expect("a slot is freed once");
+        let mut in_flight = self.slots[slot as usize].take().expect("a slot is freed once");
         self.free.push(slot);
         self.orders.push(std::mem::take(&mut in_flight.order));
         in_flight
     }
 
     pub(super) fn in_flight(&self, slot: u32) -> &InFlight {
-        self.slots[slot as usize]
-            .as_ref()
-            .expect("a live send belongs to a batch under way")
+        self.slots[slot as usize].as_ref().expect("a live send belongs to a batch under way")
     }
 
     pub(super) fn in_flight_mut(&mut self, slot: u32) -> &mut InFlight {
-        self.slots[slot as usize]
-            .as_mut()
-            .expect("a live send belongs to a batch under way")
+        self.slots[slot as usize].as_mut().expect("a live send belongs to a batch under way")
     }
 }

@@ -12,27 +12,16 @@ use crate::regroup::Group;
 pub(super) fn split_by_key(batch: &EventBatch, order: &mut [u32], groups: &mut Vec<Group>) {
     let key = |event: u32| batch.partition_key(&batch.events()[event as usize]);
     for index in 0..groups.len() {
-        let Group {
-            destination,
-            start,
-            end,
-        } = groups[index];
+        let Group { destination, start, end } = groups[index];
         let events = &mut order[start as usize..end as usize];
         // Their indices keep those of one key in order; a stable sort would take memory.
         events.sort_unstable_by(|&one, &other| key(one).cmp(&key(other)).then(one.cmp(&other)));
         let mut position = start;
-        for (number, alike) in events
-            .chunk_by(|&one, &other| key(one) == key(other))
-            .enumerate()
-        {
+        for (number, alike) in events.chunk_by(|&one, &other| key(one) == key(other)).enumerate() {
             let start = position;
             // No more than the group has.
             position += alike.len() as u32;
-            let group = Group {
-                destination,
-                start,
-                end: position,
-            };
+            let group = Group { destination, start, end: position };
             match number {
                 0 => groups[index] = group,
                 _ => groups.push(group),
@@ -61,22 +50,12 @@ mod tests {
             };
             batch.push(&Bytes::from_static(key.as_bytes()), &parts);
         }
-        let group = |destination, start, end| Group {
-            destination,
-            start,
-            end,
-        };
+        let group = |destination, start, end| Group { destination, start, end };
         let mut order = [0, 1, 2, 3, 4, 5];
         let mut groups = vec![group(4, 0, 4), group(5, 4, 6)];
         split_by_key(&batch, &mut order, &mut groups);
         assert_eq!(order, [2, 1, 0, 3, 5, 4]);
-        let expected = [
-            group(4, 0, 1),
-            group(5, 4, 5),
-            group(4, 1, 2),
-            group(4, 2, 4),
-            group(5, 5, 6),
-        ];
+        let expected = [group(4, 0, 1), group(5, 4, 5), group(4, 1, 2), group(4, 2, 4), group(5, 5, 6)];
         assert_eq!(groups, expected);
     }
 }

@@ -54,12 +54,7 @@ struct Lane {
 
 impl Lanes {
     /// Lanes for sends `by_key` or of any events to a destination.
-    pub(super) fn new(
-        partitions: usize,
-        destinations: u32,
-        by_key: bool,
-        in_flight: usize,
-    ) -> Self {
+    pub(super) fn new(partitions: usize, destinations: u32, by_key: bool, in_flight: usize) -> Self {
         let per_destination = if by_key { LANES_OF_KEYS } else { 1 };
         let per_partition = destinations as usize * per_destination as usize;
         Self {
@@ -190,13 +185,7 @@ impl Default for LaneId {
 const LANES_OF_KEYS: u32 = 17;
 
 impl Lane {
-    const EMPTY: Self = Self {
-        first: NONE,
-        last: NONE,
-        under_way: 0,
-        ready: false,
-        max_events: u32::MAX,
-    };
+    const EMPTY: Self = Self { first: NONE, last: NONE, under_way: 0, ready: false, max_events: u32::MAX };
 }
 
 #[cfg(test)]
@@ -207,11 +196,7 @@ mod tests {
     fn sends(count: u32) -> Sends {
         let mut sends = Sends::new();
         for destination in 0..count {
-            let group = Group {
-                destination,
-                start: 0,
-                end: 1,
-            };
+            let group = Group { destination, start: 0, end: 1 };
             sends.begin(0, None, group);
         }
         sends

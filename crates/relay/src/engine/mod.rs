@@ -188,9 +188,8 @@ impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
             SendUnit::Event => options.in_flight.max(1),
         };
         let partitions = source.partitions().into_iter();
-        let partitions = partitions
-            .map(|id| Partition::new(id, state, Completes::ByCheckpoint, under_way))
-            .collect();
+        let partitions =
+            partitions.map(|id| Partition::new(id, state, Completes::ByCheckpoint, under_way)).collect();
         let mut relay = Self::idle(options, source, sink, store, partitions)?;
         relay.listing_wanted = sharing.is_none();
         relay.sharing = sharing;
@@ -209,9 +208,8 @@ impl<S: Source<Completion = BySettlement>, K: Sink> Relay<S, K> {
     /// When the sink has fewer destinations than the fan-out.
     pub fn settling(options: SettlingOptions, source: S, sink: K) -> Result<Self, RelayError> {
         let partitions = source.partitions().into_iter();
-        let partitions = partitions
-            .map(|id| Partition::new(id, State::Open, Completes::BySettlement, 1))
-            .collect();
+        let partitions =
+            partitions.map(|id| Partition::new(id, State::Open, Completes::BySettlement, 1)).collect();
         let store = Arc::new(NoStore);
         let mut relay = Self::idle(options.into(), source, sink, store, partitions)?;
         for index in 0..relay.partitions.len() {
@@ -234,38 +232,19 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let fan_out = options.fan_out;
         let destinations = sink.destinations();
         if !(1..=destinations).contains(&fan_out) {
-            return Err(RelayError::FanOut {
-                fan_out,
-                destinations,
-            });
+            return Err(RelayError::FanOut { fan_out, destinations });
         }
-        let options = RelayOptions {
-            in_flight: options.in_flight.max(1),
-            ..options
-        };
+        let options = RelayOptions { in_flight: options.in_flight.max(1), ..options };
         let now = tokio::time::Instant::now();
         let store = Arc::new(TimedStore::new(store, options.retry.try_timeout));
         Ok(Self {
-            router: Router {
-                route: options.route,
-                fan_out,
-                seed: options.seed,
-            },
+            router: Router { route: options.route, fan_out, seed: options.seed },
             regroup: Regroup::new(fan_out),
             destinations: Vec::new(),
             groups: Vec::new(),
             failing: Vec::new(),
-            indices: partitions
-                .iter()
-                .enumerate()
-                .map(|(index, partition)| (partition.id, index))
-                .collect(),
-            lanes: Lanes::new(
-                partitions.len(),
-                fan_out,
-                sink.sends_by_key(),
-                options.in_flight,
-            ),
+            indices: partitions.iter().enumerate().map(|(index, partition)| (partition.id, index)).collect(),
+            lanes: Lanes::new(partitions.len(), fan_out, sink.sends_by_key(), options.in_flight),
             orphans: Orphans::default(),
             gathered: EventBatch::default(),
             positions: Vec::new(),
@@ -353,8 +332,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         for _ in 0..TURNS_PER_POLL {
             self.now = tokio::time::Instant::now().into_std();
             if let Some((wait, since)) = self.asleep.take() {
-                self.metrics
-                    .count_wait(wait, self.now.saturating_duration_since(since));
+                self.metrics.count_wait(wait, self.now.saturating_duration_since(since));
             }
             self.expire_leases();
             let mut progress = self.poll_outcomes(context);
@@ -374,10 +352,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                     return Poll::Ready(Err(failure));
                 }
                 self.update_gauges();
-                return Poll::Ready(Ok(Summary {
-                    ended,
-                    metrics: self.metrics.clone(),
-                }));
+                return Poll::Ready(Ok(Summary { ended, metrics: self.metrics.clone() }));
             }
             if !progress {
                 self.asleep = Some((self.waits_for(), self.now));
@@ -462,9 +437,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         // send and hardly ever reached.
         if self.armed.is_none_or(|armed| next < armed) {
             self.armed = Some(next);
-            self.sleep
-                .as_mut()
-                .reset(tokio::time::Instant::from_std(next));
+            self.sleep.as_mut().reset(tokio::time::Instant::from_std(next));
         }
         if self.sleep.as_mut().poll(context).is_ready() {
             self.armed = None;
@@ -476,9 +449,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
 impl<S, K> std::fmt::Debug for Relay<S, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Relay")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("Relay").field("options", &self.options).finish_non_exhaustive()
     }
 }
 

@@ -26,13 +26,7 @@ pub(super) struct Orphan {
 
 impl Orphans {
     /// All batches of a partition are about to be given up. Those that were before are forgotten: they had the time until now.
-    pub(super) fn adopt(
-        &mut self,
-        index: usize,
-        partition: &Partition,
-        slots: &Slots,
-        sends: &Sends,
-    ) {
+    pub(super) fn adopt(&mut self, index: usize, partition: &Partition, slots: &Slots, sends: &Sends) {
         self.sends.retain(|_, orphan| orphan.partition != index);
         for &slot in &partition.in_flight {
             for send in sends.of_batch(slots.in_flight(slot).sends) {
@@ -47,18 +41,10 @@ impl Orphans {
                     let events = in_flight.batch.events();
                     let positions = of.next as usize..of.attempted_end() as usize;
                     let order = &in_flight.order[positions];
-                    numbers.extend(
-                        order
-                            .iter()
-                            .map(|&event| events[event as usize].sequence_number),
-                    );
+                    numbers.extend(order.iter().map(|&event| events[event as usize].sequence_number));
                     next = of.follower;
                 }
-                let orphan = Orphan {
-                    partition: index,
-                    tenure: partition.tenure,
-                    numbers,
-                };
+                let orphan = Orphan { partition: index, tenure: partition.tenure, numbers };
                 self.sends.insert(sends.token(send), orphan);
             }
         }

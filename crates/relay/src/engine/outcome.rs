@@ -33,10 +33,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 Ok(()) => {
                     let deadline = self.sends.deadline(index);
                     if deadline != alike.deadline {
-                        self.record_sends(std::mem::replace(
-                            &mut alike,
-                            Alike { deadline, count: 0 },
-                        ));
+                        self.record_sends(std::mem::replace(&mut alike, Alike { deadline, count: 0 }));
                     }
                     alike.count += 1;
                     self.accept(index);
@@ -64,9 +61,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             && outcome.result.is_ok()
         {
             self.metrics.forwarded_events += orphan.numbers.len() as u64;
-            self.partitions[orphan.partition]
-                .accepted
-                .extend(orphan.numbers);
+            self.partitions[orphan.partition].accepted.extend(orphan.numbers);
         }
     }
 
@@ -126,10 +121,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let bytes = if batch.has_equal_lengths() {
             batch.largest_message() * accepted.len()
         } else {
-            accepted
-                .iter()
-                .map(|&event| batch.events()[event as usize].message_len())
-                .sum()
+            accepted.iter().map(|&event| batch.events()[event as usize].message_len()).sum()
         };
         bytes as u64
     }
@@ -150,14 +142,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn complete(&mut self, slot: u32) {
         let in_flight = self.slots.remove(slot);
         self.sends.abandon(in_flight.sends);
-        record_duration(
-            &mut self.metrics.process_us,
-            self.now.duration_since(in_flight.started_at),
-        );
-        record_duration(
-            &mut self.metrics.batch_send_us,
-            self.now.duration_since(in_flight.sent_at),
-        );
+        record_duration(&mut self.metrics.process_us, self.now.duration_since(in_flight.started_at));
+        record_duration(&mut self.metrics.batch_send_us, self.now.duration_since(in_flight.sent_at));
         if in_flight.failed {
             self.metrics.failed_batches += 1;
         } else {
@@ -216,9 +202,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 self.metrics.throttled_sends += 1;
                 Some(retry_after)
             }
-            ErrorClass::TooLarge | ErrorClass::Fatal
-                if send.attempted() > 1 && is_about_events(error) =>
-            {
+            ErrorClass::TooLarge | ErrorClass::Fatal if send.attempted() > 1 && is_about_events(error) => {
                 self.send_less(index, error.class);
                 return;
             }
@@ -233,10 +217,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if let (Some(least_delay), Some(delay)) = (least_delay, delay) {
             self.sends.end_attempt(index, Stage::BackingOff);
             self.sends.send_mut(index).failures = failures;
-            self.timers.set(
-                self.now + delay.max(least_delay),
-                Due::Retry(self.sends.token(index)),
-            );
+            self.timers.set(self.now + delay.max(least_delay), Due::Retry(self.sends.token(index)));
         } else {
             let partition = self.slots.in_flight(self.sends.slot(index)).partition;
             match self.partitions[partition].completion {
@@ -289,25 +270,21 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn count_settled(&mut self, settled: &Settled) {
         let messages = u64::from(settled.messages);
         let metrics = &mut self.metrics;
-        if (settled.result, settled.settlement)
-            == (SettlementResult::Confirmed, Settlement::Complete)
-        {
+        if (settled.result, settled.settlement) == (SettlementResult::Confirmed, Settlement::Complete) {
             metrics.completed_events += messages;
         }
         *match (settled.result, settled.settlement) {
             (SettlementResult::Confirmed, Settlement::Complete) => &mut metrics.confirmed_events,
             (SettlementResult::Confirmed, Settlement::Abandon) => &mut metrics.abandoned_events,
             (SettlementResult::Confirmed, Settlement::Release) => &mut metrics.released_events,
-            (SettlementResult::Confirmed, Settlement::DeadLetter)
-            | (SettlementResult::DeadLettered, _) => &mut metrics.dead_lettered_events,
+            (SettlementResult::Confirmed, Settlement::DeadLetter) | (SettlementResult::DeadLettered, _) => {
+                &mut metrics.dead_lettered_events
+            }
             (SettlementResult::LockLost, _) => &mut metrics.lock_lost_events,
             (SettlementResult::Failed, _) => &mut metrics.unsettled_events,
         } += messages;
         record_durations(&mut metrics.settle_us, settled.elapsed, messages);
-        if matches!(
-            settled.settlement,
-            Settlement::Complete | Settlement::Abandon
-        ) {
+        if matches!(settled.settlement, Settlement::Complete | Settlement::Abandon) {
             // What is given back or cannot be read may never have had a place.
             self.vacancies.leave(self.now, messages);
         }
@@ -361,13 +338,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     /// Gives up the batches of a partition that are under way or wait.
     pub(super) fn abandon(&mut self, index: usize) {
-        self.orphans
-            .adopt(index, &self.partitions[index], &self.slots, &self.sends);
+        self.orphans.adopt(index, &self.partitions[index], &self.slots, &self.sends);
         while let Some(slot) = self.partitions[index].in_flight.pop() {
             let partition = &mut self.partitions[index];
-            partition
-                .accepted
-                .remember(&self.sends, self.slots.in_flight(slot));
+            partition.accepted.remember(&self.sends, self.slots.in_flight(slot));
             let abandoned = self.slots.remove(slot);
             self.metrics.doubtful_events += self.sends.abandon(abandoned.sends);
             self.held_bytes -= abandoned.batch.message_bytes();

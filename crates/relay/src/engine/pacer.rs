@@ -16,11 +16,7 @@ pub(super) struct Pacer {
 impl Pacer {
     /// Without a gap everything is let through.
     pub(super) const fn new(gap: Duration) -> Self {
-        Self {
-            gap,
-            due: None,
-            is_waited_for: false,
-        }
+        Self { gap, due: None, is_waited_for: false }
     }
 
     /// Whether a writing may begin; it is counted as begun then.

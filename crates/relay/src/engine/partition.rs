@@ -185,9 +185,7 @@ impl Partition {
             group: group.clone(),
             partition: self.id,
             sequence_number: Some(position.sequence_number),
-            offset: Some(&position.offset)
-                .filter(|offset| !offset.is_empty())
-                .cloned(),
+            offset: Some(&position.offset).filter(|offset| !offset.is_empty()).cloned(),
             etag: self.etag.clone(),
         })
     }

@@ -28,10 +28,8 @@ impl Poison {
             PoisonEvents::Hold => Self::Hold,
             PoisonEvents::Stop => Self::Stop,
             PoisonEvents::DeadLetter(path) => {
-                let letters = DeadLetters::open(path).map_err(|source| RelayError::DeadLetters {
-                    path: path.clone(),
-                    source,
-                });
+                let letters = DeadLetters::open(path)
+                    .map_err(|source| RelayError::DeadLetters { path: path.clone(), source });
                 Self::Keep(letters?)
             }
         })
@@ -52,20 +50,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
     #[cold]
     pub(super) fn poison(&mut self, index: u32, error: &SendError) {
         let send = *self.sends.send(index);
-        let InFlight {
-            partition: of,
-            batch,
-            order,
-            ..
-        } = self.slots.in_flight(self.sends.slot(index));
+        let InFlight { partition: of, batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
         let of = *of;
         let event = &batch.events()[order[send.next as usize] as usize];
         let partition = batch.partition();
         let sequence_number = event.sequence_number;
-        let offset = batch
-            .offset(event)
-            .and_then(|offset| std::str::from_utf8(offset).ok())
-            .unwrap_or_default();
+        let offset =
+            batch.offset(event).and_then(|offset| std::str::from_utf8(offset).ok()).unwrap_or_default();
         let bytes = event.message_len();
         let known = self.partitions[of].poison.replace(sequence_number);
         if known != Some(sequence_number) {
@@ -131,8 +122,4 @@ pub(super) fn place(partition: PartitionId, sequence_number: i64, offset: &str) 
 }
 
 /// Conditions of refusals that are about what was sent and not about who sent it or where to.
-const ABOUT_EVENTS: [&str; 3] = [
-    "amqp:decode-error",
-    "amqp:invalid-field",
-    "com.microsoft:argument-error",
-];
+const ABOUT_EVENTS: [&str; 3] = ["amqp:decode-error", "amqp:invalid-field", "com.microsoft:argument-error"];

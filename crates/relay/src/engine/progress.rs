@@ -29,11 +29,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn write_soon(&mut self, index: usize) {
         let partition = &mut self.partitions[index];
         let progress = &mut partition.progress;
-        if progress.dirty
-            && progress.writing_since.is_none()
-            && !progress.waiting
-            && !progress.queued
-        {
+        if progress.dirty && progress.writing_since.is_none() && !progress.waiting && !progress.queued {
             progress.queued = true;
             match partition.state {
                 State::Open => self.unwritten.push_back(index),
@@ -59,10 +55,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         (0..self.partitions.len()).for_each(|index| self.write_soon(index));
         if let CheckpointPolicy::Every(interval) = self.options.checkpoint {
             // Never in zero time, which would keep the loop busy.
-            self.timers.set(
-                self.now + interval.max(Duration::from_millis(1)),
-                Due::WriteAll,
-            );
+            self.timers.set(self.now + interval.max(Duration::from_millis(1)), Due::WriteAll);
         }
     }
 
@@ -125,19 +118,14 @@ impl<S: Source, K: Sink> Relay<S, K> {
         partition.progress.dirty = false;
         partition.progress.writing_since = Some(tokio::time::Instant::now().into_std());
         let tenure = partition.tenure;
-        let written = move |result| Written {
-            index,
-            tenure,
-            result,
-        };
+        let written = move |result| Written { index, tenure, result };
         // A store of this machine is done at once; only others are worth a task.
         if self.sharing.is_some() {
             let mut writing = self.store.replace_checkpoint(checkpoint);
             match writing.as_mut().poll(context) {
                 Poll::Ready(result) => self.written(written(result.map(Some))),
                 Poll::Pending => {
-                    self.writes
-                        .spawn(async move { written(writing.await.map(Some)) });
+                    self.writes.spawn(async move { written(writing.await.map(Some)) });
                 }
             }
         } else {
@@ -145,19 +133,14 @@ impl<S: Source, K: Sink> Relay<S, K> {
             match writing.as_mut().poll(context) {
                 Poll::Ready(result) => self.written(written(result.map(|()| None))),
                 Poll::Pending => {
-                    self.writes
-                        .spawn(async move { written(writing.await.map(|()| None)) });
+                    self.writes.spawn(async move { written(writing.await.map(|()| None)) });
                 }
             }
         }
     }
 
     fn written(&mut self, written: Written) {
-        let Written {
-            index,
-            tenure,
-            result,
-        } = written;
+        let Written { index, tenure, result } = written;
         let now = tokio::time::Instant::now().into_std();
         let partition = &mut self.partitions[index];
         if partition.tenure != tenure {
@@ -165,10 +148,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             return;
         }
         let progress = &mut partition.progress;
-        let elapsed = progress
-            .writing_since
-            .take()
-            .map_or_else(Default::default, |since| now - since);
+        let elapsed = progress.writing_since.take().map_or_else(Default::default, |since| now - since);
         if partition.state == State::Fencing {
             self.fenced(index, result, elapsed);
             return;
@@ -183,8 +163,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 if !self.troubles.is_empty() {
                     self.troubles.heals(Place::Checkpoints, partition.id, now);
                 }
-                let eager = self.options.checkpoint == CheckpointPolicy::EachBatch
-                    || partition.state != State::Open;
+                let eager =
+                    self.options.checkpoint == CheckpointPolicy::EachBatch || partition.state != State::Open;
                 if eager {
                     self.write_soon(index);
                 }
@@ -205,8 +185,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 progress.dirty = true;
                 progress.failures += 1;
                 let failing_since = *progress.failing_since.get_or_insert(now - elapsed);
-                self.troubles
-                    .holds(Place::Checkpoints, partition.id, &error, now);
+                self.troubles.holds(Place::Checkpoints, partition.id, &error, now);
                 let retry = &self.options.retry;
                 let next = retry.delay_after(progress.failures, index as u64);
                 // The claim is no better off: it ends when that cannot be renewed either.
@@ -237,12 +216,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     /// The checkpoint of a partition that was won is written by nobody else any more, or somebody was faster.
-    fn fenced(
-        &mut self,
-        index: usize,
-        result: Result<Option<ETag>, StoreError>,
-        elapsed: Duration,
-    ) {
+    fn fenced(&mut self, index: usize, result: Result<Option<ETag>, StoreError>, elapsed: Duration) {
         let partition = &mut self.partitions[index];
         match result {
             Ok(etag) => {
@@ -290,10 +264,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
         loop {
             if self.listing.is_none() && self.listing_wanted && self.stop_by.is_none() {
                 self.listing_wanted = false;
-                for partition in self
-                    .partitions
-                    .iter_mut()
-                    .filter(|partition| partition.state == State::Unplaced)
+                for partition in
+                    self.partitions.iter_mut().filter(|partition| partition.state == State::Unplaced)
                 {
                     partition.state = State::Loading;
                 }
@@ -316,13 +288,11 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 // Before anything was carried, nothing is lost by giving up.
                 Err(error) if !self.listed => self.fail(error.into()),
                 Err(error) => {
-                    self.troubles
-                        .outage(Place::Checkpoints, Some(&error), self.now);
+                    self.troubles.outage(Place::Checkpoints, Some(&error), self.now);
                     for index in 0..self.partitions.len() {
                         if self.partitions[index].state == State::Loading {
                             self.partitions[index].state = State::Resting;
-                            self.timers
-                                .set(self.now + self.options.restart_after, Due::Reopen(index));
+                            self.timers.set(self.now + self.options.restart_after, Due::Reopen(index));
                         }
                     }
                 }
@@ -331,10 +301,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 
     fn open_partitions(&mut self, checkpoints: Vec<Checkpoint>, context: &mut Context<'_>) {
-        let mut checkpoints: HashMap<PartitionId, Checkpoint> = checkpoints
-            .into_iter()
-            .map(|checkpoint| (checkpoint.partition, checkpoint))
-            .collect();
+        let mut checkpoints: HashMap<PartitionId, Checkpoint> =
+            checkpoints.into_iter().map(|checkpoint| (checkpoint.partition, checkpoint)).collect();
         for index in 0..self.partitions.len() {
             let partition = &mut self.partitions[index];
             if partition.state != State::Loading {
@@ -380,16 +348,11 @@ fn placed(checkpoint: Option<&Checkpoint>, position: &StartPosition) -> Position
     match (number, position) {
         (Some(number), _) => Position::After(number),
         (None, StartPosition::AfterSequenceNumber(number)) => Position::After(*number),
-        (None, StartPosition::AtSequenceNumber(number)) => {
-            Position::After(number.saturating_sub(1))
-        }
+        (None, StartPosition::AtSequenceNumber(number)) => Position::After(number.saturating_sub(1)),
         (None, StartPosition::Earliest) => Position::Beginning,
-        (
-            None,
-            StartPosition::Latest
-            | StartPosition::AfterOffset(_)
-            | StartPosition::AtEnqueuedTime(_),
-        ) => Position::Unknown,
+        (None, StartPosition::Latest | StartPosition::AfterOffset(_) | StartPosition::AtEnqueuedTime(_)) => {
+            Position::Unknown
+        }
     }
 }
 

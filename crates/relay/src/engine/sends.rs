@@ -72,11 +72,7 @@ pub(super) struct Sends {
 
 impl Sends {
     pub(super) const fn new() -> Self {
-        Self {
-            sends: Vec::new(),
-            free: Vec::new(),
-            timeouts: DeadlineQueue::new(),
-        }
+        Self { sends: Vec::new(), free: Vec::new(), timeouts: DeadlineQueue::new() }
     }
 
     /// Begins the send of a group and returns its index. `others` is the send of the same batch that was begun before it,
@@ -199,17 +195,14 @@ impl Sends {
             let send = &self.sends[index as usize];
             match send.stage {
                 Stage::Over => send.start..send.end,
-                Stage::Waiting | Stage::Blocked | Stage::Sent | Stage::BackingOff => {
-                    send.start..send.next
-                }
+                Stage::Waiting | Stage::Blocked | Stage::Sent | Stage::BackingOff => send.start..send.next,
             }
         })
     }
 
     /// Which send the outcome of an attempt is for; none if the attempt was given up, or never made.
     pub(super) fn of_outcome(&self, token: SendToken) -> Option<u32> {
-        self.of_token(token)
-            .filter(|&index| self.sends[index as usize].stage == Stage::Sent)
+        self.of_token(token).filter(|&index| self.sends[index as usize].stage == Stage::Sent)
     }
 
     /// When the present attempt is given up, if the sink has it.
@@ -256,11 +249,7 @@ mod tests {
 
     use super::*;
 
-    const GROUP: Group = Group {
-        destination: 4,
-        start: 10,
-        end: 12,
-    };
+    const GROUP: Group = Group { destination: 4, start: 10, end: 12 };
 
     #[test]
     fn an_outcome_finds_its_attempt_and_none_before_or_after_it() {
@@ -270,10 +259,7 @@ mod tests {
         let index = sends.begin(3, Some(other), GROUP);
         assert_eq!(sends.slot(index), 3);
         let first = sends.token(index);
-        assert_eq!(
-            (sends.of_token(first), sends.of_outcome(first)),
-            (Some(index), None)
-        );
+        assert_eq!((sends.of_token(first), sends.of_outcome(first)), (Some(index), None));
         sends.sent(index, 12, now);
         assert_eq!(sends.of_outcome(first), Some(index));
         sends.end_attempt(index, Stage::BackingOff);

@@ -72,16 +72,8 @@ impl Sharing {
         partitions: &[PartitionId],
         now: Instant,
     ) -> Self {
-        let balancer = Balancer::new(
-            relay.group.clone(),
-            partitions.iter().copied(),
-            options,
-            relay.seed,
-        );
-        let name = options
-            .identity
-            .bytes()
-            .fold(relay.seed, |hash, byte| mix(hash, u64::from(byte), 0));
+        let balancer = Balancer::new(relay.group.clone(), partitions.iter().copied(), options, relay.seed);
+        let name = options.identity.bytes().fold(relay.seed, |hash, byte| mix(hash, u64::from(byte), 0));
         Self {
             options: options.clone(),
             balancer,
@@ -120,9 +112,7 @@ impl Sharing {
 
     /// Whether checkpoints of a partition may be written.
     pub(super) fn may_write(&self, partition: PartitionId) -> bool {
-        self.held
-            .get(&partition)
-            .is_some_and(|lease| lease.is_valid(self.options.expire))
+        self.held.get(&partition).is_some_and(|lease| lease.is_valid(self.options.expire))
     }
 
     /// A renewal of everything that is held.
@@ -142,21 +132,13 @@ impl Sharing {
     }
 
     fn look_at_leases(&mut self) {
-        let first = self
-            .held
-            .values()
-            .map(|lease| lease.renewed_at.monotonic())
-            .min();
+        let first = self.held.values().map(|lease| lease.renewed_at.monotonic()).min();
         self.leases_end = first.map(|first| (first + self.options.expire).into_std());
     }
 
     /// A cycle has ended; the next comes soon if there is more to be settled.
     fn rest(&mut self, now: Instant) {
-        let interval = if self.unsettled {
-            self.options.renew / SOON
-        } else {
-            self.options.renew
-        };
+        let interval = if self.unsettled { self.options.renew / SOON } else { self.options.renew };
         self.unsettled = false;
         // Never later than the interval: renewals are counted on.
         self.next_cycle = now + interval.mul_f64(0.9 + 0.1 * self.random.unit());
@@ -187,11 +169,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             .map(|(&partition, _)| partition)
             .collect();
         for partition in expired {
-            self.lose(
-                partition,
-                Loss::Expired,
-                &"its claim was not renewed in time",
-            );
+            self.lose(partition, Loss::Expired, &"its claim was not renewed in time");
         }
     }
 
@@ -311,11 +289,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             // What this was for is over.
             return;
         }
-        let held = sharing
-            .held
-            .iter()
-            .map(|(&partition, lease)| (partition, lease.etag.clone()))
-            .collect();
+        let held = sharing.held.iter().map(|(&partition, lease)| (partition, lease.etag.clone())).collect();
         let plan = sharing.balancer.plan(store_now, &held, &listed);
         for &partition in &plan.lost {
             self.lose(partition, Loss::Taken, &"another relay has claimed it");
@@ -323,12 +297,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.begin_claiming(plan.renewals, plan.claims, plan.returns);
     }
 
-    fn begin_claiming(
-        &mut self,
-        renewals: Vec<Ownership>,
-        claims: Vec<Claim>,
-        returns: Vec<Ownership>,
-    ) {
+    fn begin_claiming(&mut self, renewals: Vec<Ownership>, claims: Vec<Claim>, returns: Vec<Ownership>) {
         let Some(sharing) = &mut self.sharing else {
             return;
         };
@@ -348,12 +317,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     fn end_claiming(&mut self, claiming: Claiming, won: Result<Vec<Ownership>, StoreError>) {
         let now = self.now;
-        let Claiming {
-            began,
-            renewed,
-            claims,
-            ..
-        } = claiming;
+        let Claiming { began, renewed, claims, .. } = claiming;
         let Some(sharing) = &mut self.sharing else {
             return;
         };
@@ -375,10 +339,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         );
         let mut refused = Vec::new();
         for partition in renewed {
-            match (
-                won.remove(&partition),
-                sharing.held.contains_key(&partition),
-            ) {
+            match (won.remove(&partition), sharing.held.contains_key(&partition)) {
                 (Some(ownership), true) => sharing.hold(ownership, began),
                 // Lost on another way in the meantime; the next cycle finds it in our name.
                 (Some(_), false) | (None, false) => {}
@@ -402,11 +363,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         sharing.rest(now);
         self.metrics.failed_renewals += refused.len() as u64;
         for partition in refused {
-            self.lose(
-                partition,
-                Loss::Taken,
-                &"the renewal of its claim was refused",
-            );
+            self.lose(partition, Loss::Taken, &"the renewal of its claim was refused");
         }
         if self.stop_by.is_none() {
             for partition in opened {
@@ -453,11 +410,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.source.close(partition);
         self.abandon(index);
         let stopping = self.stop_by.is_some();
-        let state = if stopping {
-            State::Closed
-        } else {
-            State::Unowned
-        };
+        let state = if stopping { State::Closed } else { State::Unowned };
         self.partitions[index].forget(state);
     }
 }

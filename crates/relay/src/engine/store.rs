@@ -36,11 +36,7 @@ struct UnderWay {
 
 impl TimedStore {
     pub(super) fn new(store: Arc<dyn CheckpointStore>, limit: Duration) -> Self {
-        Self {
-            store,
-            limit,
-            updates: Mutex::default(),
-        }
+        Self { store, limit, updates: Mutex::default() }
     }
 
     fn limited<T: 'static>(
@@ -49,12 +45,8 @@ impl TimedStore {
     ) -> StoreFuture<T> {
         let limit = self.limit;
         Box::pin(async move {
-            let unanswered = |_| StoreError::Unavailable {
-                reason: format!("no answer within {limit:?}"),
-            };
-            tokio::time::timeout(limit, answer)
-                .await
-                .map_err(unanswered)?
+            let unanswered = |_| StoreError::Unavailable { reason: format!("no answer within {limit:?}") };
+            tokio::time::timeout(limit, answer).await.map_err(unanswered)?
         })
     }
 
@@ -66,11 +58,7 @@ impl TimedStore {
     fn updates_not_waited_for(&self) -> Vec<OwnedMutexGuard<Option<UnderWay>>> {
         let updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         let unlocked = |update: &Arc<Update>| Arc::clone(update).try_lock_owned().ok();
-        updates
-            .values()
-            .filter_map(unlocked)
-            .filter(|update| update.is_some())
-            .collect()
+        updates.values().filter_map(unlocked).filter(|update| update.is_some()).collect()
     }
 }
 
@@ -144,10 +132,8 @@ impl CheckpointStore for TimedStore {
         self.limited(async move {
             let mut under_way = update.lock().await;
             finish(&mut under_way).await;
-            let UnderWay { call, .. } = under_way.insert(UnderWay {
-                call: store.update_checkpoint(checkpoint),
-                lost_at,
-            });
+            let UnderWay { call, .. } =
+                under_way.insert(UnderWay { call: store.update_checkpoint(checkpoint), lost_at });
             let outcome = call.await;
             *under_way = None;
             outcome

@@ -38,11 +38,7 @@ struct Timer {
 impl Timers {
     pub(super) fn set(&mut self, at: Instant, due: Due) {
         self.count += 1;
-        self.heap.push(Reverse(Timer {
-            at,
-            number: self.count,
-            due,
-        }));
+        self.heap.push(Reverse(Timer { at, number: self.count, due }));
     }
 
     pub(super) fn next(&self) -> Option<Instant> {

@@ -55,10 +55,7 @@ impl LogEnds {
     pub fn note(&self, partition: PartitionId, end: LogEnd) {
         let mut all = self.lock();
         let now = Instant::now();
-        let observed = all.entry(partition).or_insert_with(|| Observed {
-            ends: VecDeque::new(),
-            at: now,
-        });
+        let observed = all.entry(partition).or_insert_with(|| Observed { ends: VecDeque::new(), at: now });
         observed.at = now;
         match observed.ends.back_mut() {
             Some(last) if last.last_sequence_number == end.last_sequence_number => *last = end,
@@ -105,17 +102,11 @@ impl LogEnds {
             0 => Duration::ZERO,
             _ => {
                 let waiting = observed.ends[0].last_enqueued;
-                let oldest = progress
-                    .oldest_held
-                    .map_or(waiting, |held| held.min(waiting));
+                let oldest = progress.oldest_held.map_or(waiting, |held| held.min(waiting));
                 age(oldest, now)
             }
         });
-        Some(Lag {
-            last_sequence_number: newest.last_sequence_number,
-            events,
-            age,
-        })
+        Some(Lag { last_sequence_number: newest.last_sequence_number, events, age })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Observed>> {
@@ -235,10 +226,7 @@ mod tests {
         ends.note(partition, end(140, 950));
         ends.note(partition, end(180, 990));
         assert_eq!(lag(&ends, Position::After(120), None), (Some(60), Some(50)));
-        assert_eq!(
-            lag(&ends, Position::After(120), Some(940)),
-            (Some(60), Some(60))
-        );
+        assert_eq!(lag(&ends, Position::After(120), Some(940)), (Some(60), Some(60)));
         assert_eq!(lag(&ends, Position::After(150), None), (Some(30), Some(10)));
     }
 
@@ -257,10 +245,7 @@ mod tests {
         for second in 0..500 {
             ends.note(partition, end(100 + second, 400 + second));
         }
-        assert_eq!(
-            lag(&ends, Position::After(99), None),
-            (Some(500), Some(600))
-        );
+        assert_eq!(lag(&ends, Position::After(99), None), (Some(500), Some(600)));
         ends.note(partition, end(3, 999));
         assert_eq!(lag(&ends, Position::After(2), None), (Some(1), Some(1)));
     }

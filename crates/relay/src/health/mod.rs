@@ -130,13 +130,7 @@ impl fmt::Display for Place {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            place,
-            description,
-            lasted,
-            partitions,
-            ..
-        } = self;
+        let Self { place, description, lasted, partitions, .. } = self;
         write!(f, "{place}: {description} (for {} s", lasted.as_secs())?;
         if !partitions.is_empty() {
             write!(f, "; partitions {}", Partitions(partitions))?;

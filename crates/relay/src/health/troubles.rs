@@ -66,12 +66,7 @@ pub(crate) enum News {
         partitions: String,
     },
     /// It is over.
-    Over {
-        place: Place,
-        condition: String,
-        lasted: Duration,
-        count: u64,
-    },
+    Over { place: Place, condition: String, lasted: Duration, count: u64 },
 }
 
 impl Troubles {
@@ -87,13 +82,7 @@ impl Troubles {
     }
 
     /// Something failed, and keeps a partition from making progress until it [`heals`](Self::heals).
-    pub(crate) fn holds(
-        &mut self,
-        place: Place,
-        partition: PartitionId,
-        cause: &dyn Cause,
-        now: Instant,
-    ) {
+    pub(crate) fn holds(&mut self, place: Place, partition: PartitionId, cause: &dyn Cause, now: Instant) {
         self.trouble(place, cause, now).partitions.insert(partition);
     }
 
@@ -150,9 +139,7 @@ impl Troubles {
     /// The partitions that are held up at a place.
     pub(crate) fn held(&self, place: Place) -> BTreeSet<PartitionId> {
         let of_place = self.all.iter().filter(|trouble| trouble.place == place);
-        of_place
-            .flat_map(|trouble| trouble.partitions.iter().copied())
-            .collect()
+        of_place.flat_map(|trouble| trouble.partitions.iter().copied()).collect()
     }
 
     /// What there is to tell the log now.
@@ -216,8 +203,7 @@ impl Troubles {
         self.note_last(place, cause, now);
         let condition = clipped(cause.condition(), CONDITION_BYTES_MAX);
         let find = |all: &[Trouble], condition: &str| {
-            all.iter()
-                .position(|trouble| trouble.place == place && trouble.condition == condition)
+            all.iter().position(|trouble| trouble.place == place && trouble.condition == condition)
         };
         let room = self.all.len() < TROUBLES_MAX;
         let condition = match find(&self.all, condition) {
@@ -253,9 +239,7 @@ impl Troubles {
                     condition.clone_into(&mut last.2);
                 }
             }
-            None => self
-                .last_errors
-                .push((place, cause.class(), condition.to_owned(), now)),
+            None => self.last_errors.push((place, cause.class(), condition.to_owned(), now)),
         }
     }
 }
@@ -317,9 +301,7 @@ impl Cause for StoreError {
 
     fn class(&self) -> ErrorClass {
         match self {
-            Self::File { .. } | Self::NotOwner { .. } | Self::Unavailable { .. } => {
-                ErrorClass::Retryable
-            }
+            Self::File { .. } | Self::NotOwner { .. } | Self::Unavailable { .. } => ErrorClass::Retryable,
             Self::Damaged { .. }
             | Self::DamagedCheckpoint { .. }
             | Self::InUse { .. }
@@ -374,17 +356,10 @@ mod tests {
     fn told(news: &[News]) -> Vec<String> {
         news.iter()
             .map(|news| match news {
-                News::Began {
-                    condition,
-                    partitions,
-                    ..
-                } => format!("{condition} [{partitions}]"),
-                News::Over {
-                    condition,
-                    lasted,
-                    count,
-                    ..
-                } => format!("{condition} over after {lasted:?}, {count}"),
+                News::Began { condition, partitions, .. } => format!("{condition} [{partitions}]"),
+                News::Over { condition, lasted, count, .. } => {
+                    format!("{condition} over after {lasted:?}, {count}")
+                }
             })
             .collect()
     }
@@ -428,10 +403,7 @@ mod tests {
             lines += troubles.news(at(second)).len();
         }
         assert_eq!(lines, 1);
-        assert!(
-            troubles.reasons(at(20)).is_empty(),
-            "throttling is no reason"
-        );
+        assert!(troubles.reasons(at(20)).is_empty(), "throttling is no reason");
         assert_eq!(troubles.news(at(40)).len(), 1);
     }
 

@@ -34,11 +34,9 @@ pub async fn serve(
 
 async fn metrics(State(handle): State<MetricsHandle>) -> Response {
     match asked(&handle).await {
-        Some(metrics) => (
-            [(header::CONTENT_TYPE, OPEN_METRICS)],
-            prometheus::render(metrics),
-        )
-            .into_response(),
+        Some(metrics) => {
+            ([(header::CONTENT_TYPE, OPEN_METRICS)], prometheus::render(metrics)).into_response()
+        }
         None => ended(),
     }
 }
@@ -46,9 +44,7 @@ async fn metrics(State(handle): State<MetricsHandle>) -> Response {
 /// Healthy is a relay whose loop answers.
 async fn health(State(handle): State<MetricsHandle>) -> Response {
     match asked(&handle).await {
-        Some(metrics) => {
-            format!("ok, {} partitions open\n", metrics.open_partitions).into_response()
-        }
+        Some(metrics) => format!("ok, {} partitions open\n", metrics.open_partitions).into_response(),
         None => ended(),
     }
 }
@@ -68,11 +64,7 @@ async fn ready(State(handle): State<MetricsHandle>, headers: HeaderMap) -> Respo
         accepts.contains("application/json")
     });
     match wants_json {
-        true => (
-            status,
-            [(header::CONTENT_TYPE, "application/json")],
-            super::health::json(&health),
-        )
+        true => (status, [(header::CONTENT_TYPE, "application/json")], super::health::json(&health))
             .into_response(),
         false => (status, super::health::text(&health)).into_response(),
     }
@@ -80,10 +72,7 @@ async fn ready(State(handle): State<MetricsHandle>, headers: HeaderMap) -> Respo
 
 /// The metrics, unless the relay has ended or its loop stands still.
 async fn asked(handle: &MetricsHandle) -> Option<Metrics> {
-    tokio::time::timeout(PATIENCE, handle.metrics())
-        .await
-        .ok()
-        .flatten()
+    tokio::time::timeout(PATIENCE, handle.metrics()).await.ok().flatten()
 }
 
 fn ended() -> Response {
@@ -109,11 +98,8 @@ mod tests {
     use crate::metrics::MetricsRequests;
 
     async fn fetched(listener: &std::net::SocketAddr, path: &str) -> String {
-        let mut stream = TcpStream::connect(listener)
-            .await
-            .expect("somebody listens");
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let mut stream = TcpStream::connect(listener).await.expect("somebody listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.expect("answered");
@@ -136,25 +122,15 @@ mod tests {
         });
         let metrics = fetched(&address, "/metrics").await;
         assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
-        assert!(
-            metrics.contains("content-type: application/openmetrics-text"),
-            "{metrics}"
-        );
-        assert!(
-            metrics.contains("parshall_relay_received_events_total 0"),
-            "{metrics}"
-        );
+        assert!(metrics.contains("content-type: application/openmetrics-text"), "{metrics}");
+        assert!(metrics.contains("parshall_relay_received_events_total 0"), "{metrics}");
         let health = fetched(&address, "/health").await;
         assert!(
             health.starts_with("HTTP/1.1 200") && health.ends_with("ok, 0 partitions open\n"),
             "{health}"
         );
         relay.await.expect("both were answered");
-        assert!(
-            fetched(&address, "/health")
-                .await
-                .starts_with("HTTP/1.1 503")
-        );
+        assert!(fetched(&address, "/health").await.starts_with("HTTP/1.1 503"));
         stop.send(()).expect("the server waits for it");
         server.await.expect("no panic");
     }

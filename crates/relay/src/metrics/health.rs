@@ -10,29 +10,21 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::names::{
-    BUILD_INFO, CONNECTED, HEALTH, LAG_EVENTS, LAG_SECONDS, LAST_ENQUEUED, LAST_ERROR, POSITION,
-    READY,
+    BUILD_INFO, CONNECTED, HEALTH, LAG_EVENTS, LAG_SECONDS, LAST_ENQUEUED, LAST_ERROR, POSITION, READY,
 };
 use crate::health::{Health, Position, Reason};
 
 /// Writes the gauges, in the order of their list.
 pub(super) fn encode(health: &Health, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     for (name, help) in HEALTH {
-        let mut gauge = Gauge {
-            encoder: &mut *encoder,
-            name,
-            help,
-        };
+        let mut gauge = Gauge { encoder: &mut *encoder, name, help };
         match *name {
             BUILD_INFO => {
                 gauge.series([(&[("version", env!("CARGO_PKG_VERSION"))][..], 1.0)])?;
             }
             CONNECTED => {
                 let [source, sink] = [health.source_connected, health.sink_connected].map(number);
-                gauge.series([
-                    (&[("side", "source")][..], source),
-                    (&[("side", "sink")][..], sink),
-                ])?;
+                gauge.series([(&[("side", "source")][..], source), (&[("side", "sink")][..], sink)])?;
             }
             READY => {
                 let ready = ConstGauge::new(number(health.is_ready()));
@@ -67,9 +59,7 @@ pub(super) fn encode(health: &Health, encoder: &mut DescriptorEncoder<'_>) -> fm
             LAST_ENQUEUED => {
                 let lags = health.lags.iter();
                 gauge.by_partition(
-                    lags.map(|(partition, lag)| {
-                        (*partition, Some(lag.last_sequence_number as f64))
-                    }),
+                    lags.map(|(partition, lag)| (*partition, Some(lag.last_sequence_number as f64))),
                 )?;
             }
             LAG_EVENTS => {
@@ -127,8 +117,7 @@ struct Gauge<'a, 'e> {
 
 impl Gauge<'_, '_> {
     fn descriptor(&mut self) -> Result<prometheus_client::encoding::MetricEncoder<'_>, fmt::Error> {
-        self.encoder
-            .encode_descriptor(self.name, self.help, None, MetricType::Gauge)
+        self.encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)
     }
 
     fn series<'l>(
@@ -143,10 +132,7 @@ impl Gauge<'_, '_> {
         Ok(())
     }
 
-    fn by_partition(
-        &mut self,
-        series: impl Iterator<Item = (PartitionId, Option<f64>)>,
-    ) -> fmt::Result {
+    fn by_partition(&mut self, series: impl Iterator<Item = (PartitionId, Option<f64>)>) -> fmt::Result {
         let mut family = self.descriptor()?;
         for (partition, value) in series {
             if let Some(value) = value {
@@ -163,10 +149,7 @@ impl Gauge<'_, '_> {
 struct Labels<'a>(&'a [(&'a str, &'a str)]);
 
 impl EncodeLabelSet for Labels<'_> {
-    fn encode(
-        &self,
-        encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>,
-    ) -> fmt::Result {
+    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelSetEncoder<'_>) -> fmt::Result {
         for label in self.0 {
             prometheus_client::encoding::EncodeLabel::encode(label, encoder.encode_label())?;
         }
@@ -220,21 +203,14 @@ mod tests {
             }],
             lags: vec![(
                 PartitionId(1),
-                Lag {
-                    last_sequence_number: 50,
-                    events: Some(9),
-                    age: Some(Duration::from_millis(1_500)),
-                },
+                Lag { last_sequence_number: 50, events: Some(9), age: Some(Duration::from_millis(1_500)) },
             )],
         }
     }
 
     #[test]
     fn health_is_written_as_gauges() {
-        let metrics = Metrics {
-            health: unwell(),
-            ..Metrics::new()
-        };
+        let metrics = Metrics { health: unwell(), ..Metrics::new() };
         let text = prometheus::render(metrics);
         for line in [
             r#"parshall_relay_connected{side="source"} 1.0"#,
@@ -246,15 +222,9 @@ mod tests {
             r#"parshall_relay_lag_events{partition="1"} 9.0"#,
             r#"parshall_relay_lag_seconds{partition="1"} 1.5"#,
         ] {
-            assert!(
-                text.lines().any(|have| have == line),
-                "{line} is not in:\n{text}"
-            );
+            assert!(text.lines().any(|have| have == line), "{line} is not in:\n{text}");
         }
-        let build = format!(
-            "parshall_build_info{{version=\"{}\"}} 1.0",
-            env!("CARGO_PKG_VERSION")
-        );
+        let build = format!("parshall_build_info{{version=\"{}\"}} 1.0", env!("CARGO_PKG_VERSION"));
         assert!(text.contains(&build), "{text}");
     }
 

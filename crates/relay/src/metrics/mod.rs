@@ -353,9 +353,7 @@ impl Metrics {
     /// None yet, of a relay that shares its partitions in this way, if at all.
     pub(crate) fn of(ownership: Option<&OwnershipOptions>) -> Self {
         let microseconds = |interval: fn(&OwnershipOptions) -> Duration| {
-            ownership.map_or(0, |options| {
-                u64::try_from(interval(options).as_micros()).unwrap_or(u64::MAX)
-            })
+            ownership.map_or(0, |options| u64::try_from(interval(options).as_micros()).unwrap_or(u64::MAX))
         };
         Self {
             ownership_renew_us: microseconds(|options| options.renew),
@@ -477,18 +475,11 @@ impl MetricsHandle {
 impl MetricsRequests {
     pub(crate) fn new() -> Self {
         let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
-        Self {
-            receiver,
-            sender,
-            ends: LogEnds::default(),
-        }
+        Self { receiver, sender, ends: LogEnds::default() }
     }
 
     pub(crate) fn handle(&self) -> MetricsHandle {
-        MetricsHandle {
-            requests: self.sender.clone(),
-            ends: self.ends.clone(),
-        }
+        MetricsHandle { requests: self.sender.clone(), ends: self.ends.clone() }
     }
 }
 
@@ -499,9 +490,7 @@ pub(crate) fn record_duration(histogram: &mut Histogram<u64>, duration: Duration
 
 /// Records a duration that `count` of something have in common.
 pub(crate) fn record_durations(histogram: &mut Histogram<u64>, duration: Duration, count: u64) {
-    histogram
-        .record_n(rounded_us(duration), count)
-        .expect("a histogram that may grow takes every value");
+    histogram.record_n(rounded_us(duration), count).expect("a histogram that may grow takes every value");
 }
 
 fn rounded_us(duration: Duration) -> u64 {
@@ -512,9 +501,7 @@ fn rounded_us(duration: Duration) -> u64 {
 /// Records a number of something.
 pub(crate) fn record_count(histogram: &mut Histogram<u64>, count: u64) {
     // Not `saturating_record`, which clamps to the present range instead of growing it.
-    histogram
-        .record(count)
-        .expect("a histogram that may grow takes every value");
+    histogram.record(count).expect("a histogram that may grow takes every value");
 }
 
 /// Three significant digits; grows as needed, so nothing is clamped.

@@ -11,59 +11,34 @@ use super::Metrics;
 type Plain = (&'static str, &'static str, fn(&Metrics) -> u64);
 
 /// Counters by cause: name, help, the label, and for each of its values where the count is.
-type ByCause = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static [(&'static str, fn(&Metrics) -> f64)],
-);
+type ByCause = (&'static str, &'static str, &'static str, &'static [(&'static str, fn(&Metrics) -> f64)]);
 
 /// A distribution: name, help, where it is, how many of its units make one of the name, and the upper bounds of its buckets.
-type Distribution = (
-    &'static str,
-    &'static str,
-    fn(&Metrics) -> &Histogram<u64>,
-    f64,
-    &'static [u64],
-);
+type Distribution = (&'static str, &'static str, fn(&Metrics) -> &Histogram<u64>, f64, &'static [u64]);
 
 /// The counters.
 pub const COUNTERS: &[Plain] = &[
-    (
-        "parshall_relay_received_events",
-        "Events received from the source",
-        |metrics| metrics.received_events,
-    ),
-    (
-        "parshall_relay_received_batches",
-        "Batches received from the source",
-        |metrics| metrics.received_batches,
-    ),
+    ("parshall_relay_received_events", "Events received from the source", |metrics| metrics.received_events),
+    ("parshall_relay_received_batches", "Batches received from the source", |metrics| {
+        metrics.received_batches
+    }),
     (
         "parshall_relay_undated_events",
         "Events that bear no date of their append, or one ahead of this machine's clock",
         |metrics| metrics.undated_events,
     ),
-    (
-        "parshall_relay_received_message_bytes",
-        "Message bytes received from the source",
-        |metrics| metrics.received_bytes,
-    ),
-    (
-        "parshall_relay_forwarded_events",
-        "Events accepted by a destination",
-        |metrics| metrics.forwarded_events,
-    ),
-    (
-        "parshall_relay_forwarded_message_bytes",
-        "Message bytes accepted by a destination",
-        |metrics| metrics.forwarded_bytes,
-    ),
-    (
-        "parshall_relay_completed_batches",
-        "Batches of which every event was accepted",
-        |metrics| metrics.completed_batches,
-    ),
+    ("parshall_relay_received_message_bytes", "Message bytes received from the source", |metrics| {
+        metrics.received_bytes
+    }),
+    ("parshall_relay_forwarded_events", "Events accepted by a destination", |metrics| {
+        metrics.forwarded_events
+    }),
+    ("parshall_relay_forwarded_message_bytes", "Message bytes accepted by a destination", |metrics| {
+        metrics.forwarded_bytes
+    }),
+    ("parshall_relay_completed_batches", "Batches of which every event was accepted", |metrics| {
+        metrics.completed_batches
+    }),
     (
         "parshall_relay_completed_events",
         "Events that the watermarks have passed, or messages confirmed to be completed",
@@ -74,11 +49,9 @@ pub const COUNTERS: &[Plain] = &[
         "Events that the source no longer had when they were to be read",
         |metrics| metrics.missed_events,
     ),
-    (
-        "parshall_relay_poison_events",
-        "Events that a destination refused for good",
-        |metrics| metrics.poison_events,
-    ),
+    ("parshall_relay_poison_events", "Events that a destination refused for good", |metrics| {
+        metrics.poison_events
+    }),
     (
         "parshall_relay_restarted_partitions",
         "Partitions whose events the source has begun to number again",
@@ -94,96 +67,56 @@ pub const COUNTERS: &[Plain] = &[
         "Events of sends that timed out or broke off, accepted or not",
         |metrics| metrics.doubtful_events,
     ),
-    (
-        "parshall_relay_sends",
-        "Sends handed to the sink, retries included",
-        |metrics| metrics.sends,
-    ),
-    (
-        "parshall_relay_send_retries",
-        "Sends handed to the sink again",
-        |metrics| metrics.retries,
-    ),
+    ("parshall_relay_sends", "Sends handed to the sink, retries included", |metrics| metrics.sends),
+    ("parshall_relay_send_retries", "Sends handed to the sink again", |metrics| metrics.retries),
     (
         "parshall_relay_failed_sends",
         "Sends that ended with an error, throttled and timed out ones included",
         |metrics| metrics.failed_sends,
     ),
-    (
-        "parshall_relay_throttled_sends",
-        "Sends that the service asked to slow down",
-        |metrics| metrics.throttled_sends,
-    ),
-    (
-        "parshall_relay_timed_out_sends",
-        "Sends without an outcome in time",
-        |metrics| metrics.timed_out_sends,
-    ),
-    (
-        "parshall_relay_late_outcomes",
-        "Outcomes of sends that had been given up",
-        |metrics| metrics.late_outcomes,
-    ),
-    (
-        "parshall_relay_split_sends",
-        "Groups sent in parts because of their size",
-        |metrics| metrics.split_sends,
-    ),
-    (
-        "parshall_relay_sink_busy",
-        "Times that the sink was busy",
-        |metrics| metrics.busy_sink,
-    ),
-    (
-        "parshall_relay_injected_failures",
-        "Sends that failed on purpose",
-        |metrics| metrics.injected_failures,
-    ),
+    ("parshall_relay_throttled_sends", "Sends that the service asked to slow down", |metrics| {
+        metrics.throttled_sends
+    }),
+    ("parshall_relay_timed_out_sends", "Sends without an outcome in time", |metrics| metrics.timed_out_sends),
+    ("parshall_relay_late_outcomes", "Outcomes of sends that had been given up", |metrics| {
+        metrics.late_outcomes
+    }),
+    ("parshall_relay_split_sends", "Groups sent in parts because of their size", |metrics| {
+        metrics.split_sends
+    }),
+    ("parshall_relay_sink_busy", "Times that the sink was busy", |metrics| metrics.busy_sink),
+    ("parshall_relay_injected_failures", "Sends that failed on purpose", |metrics| metrics.injected_failures),
     (
         "parshall_relay_failed_batches",
         "Batches that failed: their partition stopped, or messages of them were abandoned",
         |metrics| metrics.failed_batches,
     ),
-    (
-        "parshall_relay_closed_partitions",
-        "Partitions closed by the service",
-        |metrics| metrics.closed_partitions,
-    ),
+    ("parshall_relay_closed_partitions", "Partitions closed by the service", |metrics| {
+        metrics.closed_partitions
+    }),
     (
         "parshall_relay_throttled_partitions",
         "Partitions closed by the service because a quota was used up",
         |metrics| metrics.throttled_partitions,
     ),
-    (
-        "parshall_relay_opened_partitions",
-        "Partitions opened, restarts included",
-        |metrics| metrics.opened_partitions,
-    ),
-    (
-        "parshall_relay_checkpoints",
-        "Checkpoints written",
-        |metrics| metrics.checkpoints,
-    ),
-    (
-        "parshall_relay_failed_checkpoints",
-        "Checkpoints that could not be written",
-        |metrics| metrics.failed_checkpoints,
-    ),
+    ("parshall_relay_opened_partitions", "Partitions opened, restarts included", |metrics| {
+        metrics.opened_partitions
+    }),
+    ("parshall_relay_checkpoints", "Checkpoints written", |metrics| metrics.checkpoints),
+    ("parshall_relay_failed_checkpoints", "Checkpoints that could not be written", |metrics| {
+        metrics.failed_checkpoints
+    }),
     (
         "parshall_relay_refused_checkpoints",
         "Checkpoints refused because another relay had written",
         |metrics| metrics.refused_checkpoints,
     ),
-    (
-        "parshall_relay_ownership_cycles",
-        "Rounds of renewing and balancing claims",
-        |metrics| metrics.ownership_cycles,
-    ),
-    (
-        "parshall_relay_claimed_partitions",
-        "Partitions claimed, stolen ones included",
-        |metrics| metrics.claimed_partitions,
-    ),
+    ("parshall_relay_ownership_cycles", "Rounds of renewing and balancing claims", |metrics| {
+        metrics.ownership_cycles
+    }),
+    ("parshall_relay_claimed_partitions", "Partitions claimed, stolen ones included", |metrics| {
+        metrics.claimed_partitions
+    }),
     (
         "parshall_relay_stolen_partitions",
         "Partitions taken from a relay with more than its share",
@@ -194,16 +127,8 @@ pub const COUNTERS: &[Plain] = &[
         "Partitions lost to another relay or not renewed in time",
         |metrics| metrics.lost_partitions,
     ),
-    (
-        "parshall_relay_returned_partitions",
-        "Partitions given back",
-        |metrics| metrics.returned_partitions,
-    ),
-    (
-        "parshall_relay_failed_renewals",
-        "Claims that could not be renewed",
-        |metrics| metrics.failed_renewals,
-    ),
+    ("parshall_relay_returned_partitions", "Partitions given back", |metrics| metrics.returned_partitions),
+    ("parshall_relay_failed_renewals", "Claims that could not be renewed", |metrics| metrics.failed_renewals),
 ];
 
 /// What is counted by cause.
@@ -224,9 +149,7 @@ pub const CAUSES: &[ByCause] = &[
         "reason",
         &[
             ("batch", |metrics| metrics.closed_after_batch as f64),
-            ("checkpoint", |metrics| {
-                metrics.closed_after_checkpoint as f64
-            }),
+            ("checkpoint", |metrics| metrics.closed_after_checkpoint as f64),
             ("service", |metrics| metrics.closed_by_service as f64),
             ("loss", |metrics| metrics.closed_after_loss as f64),
             ("fence", |metrics| metrics.closed_by_fence as f64),
@@ -239,9 +162,7 @@ pub const CAUSES: &[ByCause] = &[
         "reason",
         &[
             ("free", |metrics| metrics.claimed_free_partitions as f64),
-            ("expired", |metrics| {
-                metrics.claimed_expired_partitions as f64
-            }),
+            ("expired", |metrics| metrics.claimed_expired_partitions as f64),
             ("own", |metrics| metrics.claimed_own_partitions as f64),
             ("stolen", |metrics| metrics.stolen_partitions as f64),
         ],
@@ -263,9 +184,7 @@ pub const CAUSES: &[ByCause] = &[
             ("completed", |metrics| metrics.confirmed_events as f64),
             ("abandoned", |metrics| metrics.abandoned_events as f64),
             ("released", |metrics| metrics.released_events as f64),
-            ("dead-lettered", |metrics| {
-                metrics.dead_lettered_events as f64
-            }),
+            ("dead-lettered", |metrics| metrics.dead_lettered_events as f64),
             ("lock-lost", |metrics| metrics.lock_lost_events as f64),
             ("unconfirmed", |metrics| metrics.unsettled_events as f64),
         ],
@@ -286,13 +205,9 @@ pub const CAUSES: &[ByCause] = &[
         &[
             ("source", |metrics| seconds(metrics.waited_for_source_ns)),
             ("sends", |metrics| seconds(metrics.waited_for_sends_ns)),
-            ("destination", |metrics| {
-                seconds(metrics.waited_for_destination_ns)
-            }),
+            ("destination", |metrics| seconds(metrics.waited_for_destination_ns)),
             ("memory", |metrics| seconds(metrics.waited_for_memory_ns)),
-            ("partitions", |metrics| {
-                seconds(metrics.waited_for_partitions_ns)
-            }),
+            ("partitions", |metrics| seconds(metrics.waited_for_partitions_ns)),
         ],
     ),
 ];
@@ -313,26 +228,10 @@ pub const INTERVALS: &[Plain] = &[
 
 /// The gauges.
 pub const GAUGES: &[Plain] = &[
-    (
-        "parshall_relay_batches_in_flight",
-        "Batches under way",
-        |metrics| metrics.batches_in_flight,
-    ),
-    (
-        "parshall_relay_held_message_bytes",
-        "Message bytes held",
-        |metrics| metrics.held_bytes,
-    ),
-    (
-        "parshall_relay_owned_partitions",
-        "Partitions owned",
-        |metrics| metrics.owned_partitions,
-    ),
-    (
-        "parshall_relay_open_partitions",
-        "Partitions open",
-        |metrics| metrics.open_partitions,
-    ),
+    ("parshall_relay_batches_in_flight", "Batches under way", |metrics| metrics.batches_in_flight),
+    ("parshall_relay_held_message_bytes", "Message bytes held", |metrics| metrics.held_bytes),
+    ("parshall_relay_owned_partitions", "Partitions owned", |metrics| metrics.owned_partitions),
+    ("parshall_relay_open_partitions", "Partitions open", |metrics| metrics.open_partitions),
 ];
 
 /// What the relay is built from.
@@ -361,32 +260,14 @@ pub const LAG_SECONDS: &str = "parshall_relay_lag_seconds";
 
 /// The gauges of the relay's health: name and help.
 pub const HEALTH: &[(&str, &str)] = &[
-    (
-        BUILD_INFO,
-        "What the relay is built from, which is always 1",
-    ),
-    (
-        CONNECTED,
-        "Whether there is a connection to the source and to the sink",
-    ),
+    (BUILD_INFO, "What the relay is built from, which is always 1"),
+    (CONNECTED, "Whether there is a connection to the source and to the sink"),
     (READY, "Whether the relay is ready, as /ready says"),
-    (
-        LAST_ERROR,
-        "When each place had its last error, in seconds since the Unix epoch",
-    ),
-    (
-        POSITION,
-        "The sequence number up to which every event of the partition is done",
-    ),
-    (
-        LAST_ENQUEUED,
-        "The sequence number of the newest event of the partition",
-    ),
+    (LAST_ERROR, "When each place had its last error, in seconds since the Unix epoch"),
+    (POSITION, "The sequence number up to which every event of the partition is done"),
+    (LAST_ENQUEUED, "The sequence number of the newest event of the partition"),
     (LAG_EVENTS, "Events of the partition that are not done"),
-    (
-        LAG_SECONDS,
-        "How long ago the oldest event of the partition was appended that is not done",
-    ),
+    (LAG_SECONDS, "How long ago the oldest event of the partition was appended that is not done"),
 ];
 
 /// The distributions.
@@ -482,13 +363,7 @@ pub const DISTRIBUTIONS: &[Distribution] = &[
         1.0,
         BYTES,
     ),
-    (
-        "parshall_relay_send_events",
-        "Events per accepted send",
-        |metrics| &metrics.send_events,
-        1.0,
-        COUNTS,
-    ),
+    ("parshall_relay_send_events", "Events per accepted send", |metrics| &metrics.send_events, 1.0, COUNTS),
     (
         "parshall_relay_send_message_bytes",
         "Message bytes per accepted send",
@@ -504,8 +379,8 @@ fn seconds(nanoseconds: u64) -> f64 {
 
 /// From a file write to a send that waits for its time-out, in microseconds.
 const DURATIONS_US: &[u64] = &[
-    5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
-    500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+    5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
 /// From what a service's clock can tell apart to a backlog of a day, in microseconds.
@@ -532,9 +407,7 @@ const AGES_US: &[u64] = &[
 const COUNTS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096];
 
 /// From one short event to the largest batch that a service takes.
-const BYTES: &[u64] = &[
-    64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 524_288, 1_048_576, 2_097_152,
-];
+const BYTES: &[u64] = &[64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 524_288, 1_048_576, 2_097_152];
 
 #[cfg(test)]
 mod tests {
@@ -556,24 +429,14 @@ mod tests {
         assert_eq!(names.len(), all);
         assert!(names.iter().all(|name| name.starts_with("parshall_relay_")));
         let timed = DISTRIBUTIONS.iter().filter(|metric| metric.3 > 1.0);
-        assert!(
-            timed
-                .map(|metric| metric.0)
-                .all(|name| name.ends_with("_seconds"))
-        );
+        assert!(timed.map(|metric| metric.0).all(|name| name.ends_with("_seconds")));
     }
 
     /// The rows of the relay in the document of metrics.
     #[test]
     fn every_metric_is_documented_and_nothing_else_is() {
-        let document = include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../docs/metrics.md"
-        ));
-        let relay = document
-            .split_once("## Relay")
-            .expect("the document has a part for the relay")
-            .1;
+        let document = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"));
+        let relay = document.split_once("## Relay").expect("the document has a part for the relay").1;
         let mut documented: Vec<&str> = relay
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next())

@@ -100,10 +100,7 @@ mod tests {
             r#"parshall_relay_process_seconds_bucket{le="+Inf"} 4"#,
             "parshall_relay_process_seconds_count 4",
         ] {
-            assert!(
-                text.lines().any(|have| have == line),
-                "{line} is not in:\n{text}"
-            );
+            assert!(text.lines().any(|have| have == line), "{line} is not in:\n{text}");
         }
     }
 }

@@ -37,10 +37,7 @@ impl LeaseInstant {
     /// The present.
     #[must_use]
     pub fn now() -> Self {
-        Self {
-            monotonic: Instant::now(),
-            since_boot: since_boot(),
-        }
+        Self { monotonic: Instant::now(), since_boot: since_boot() }
     }
 
     /// How long ago this was, at least.
@@ -79,10 +76,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lease_ends_when_its_time_is_over_and_not_before() {
         let expire = Duration::from_secs(60);
-        let mut lease = Lease {
-            etag: ETag("0x1".to_owned()),
-            renewed_at: LeaseInstant::now(),
-        };
+        let mut lease = Lease { etag: ETag("0x1".to_owned()), renewed_at: LeaseInstant::now() };
         tokio::time::advance(Duration::from_millis(59_900)).await;
         assert!(lease.is_valid(expire));
         lease.renewed_at = LeaseInstant::now();

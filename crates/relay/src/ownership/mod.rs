@@ -55,9 +55,7 @@ pub enum OwnershipOptionsError {
     #[error("a renewal every {0:?} is too often: allowed is {RENEW_MIN:?} or more")]
     Renew(Duration),
     /// A claim would expire because of one renewal that fails.
-    #[error(
-        "an expiry after {expire:?} is too short: allowed is more than twice the renewal, {renew:?}"
-    )]
+    #[error("an expiry after {expire:?} is too short: allowed is more than twice the renewal, {renew:?}")]
     Expire {
         /// The expiry.
         expire: Duration,
@@ -123,18 +121,9 @@ mod tests {
             ..OwnershipOptions::new("me")
         };
         assert_eq!(OwnershipOptions::new("me").check(), Ok(()));
-        assert_eq!(
-            OwnershipOptions::new("").check(),
-            Err(OwnershipOptionsError::Identity)
-        );
+        assert_eq!(OwnershipOptions::new("").check(), Err(OwnershipOptionsError::Identity));
         assert_eq!(options(10, 21).check(), Ok(()));
-        assert!(matches!(
-            options(10, 20).check(),
-            Err(OwnershipOptionsError::Expire { .. })
-        ));
-        assert!(matches!(
-            options(9, 60).check(),
-            Err(OwnershipOptionsError::Renew(_))
-        ));
+        assert!(matches!(options(10, 20).check(), Err(OwnershipOptionsError::Expire { .. })));
+        assert!(matches!(options(9, 60).check(), Err(OwnershipOptionsError::Renew(_))));
     }
 }

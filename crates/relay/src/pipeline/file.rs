@@ -18,8 +18,8 @@ use units::ByteSize;
 
 use super::service_bus::{ServiceBusSink, ServiceBusSource};
 use super::{
-    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, OwnershipConfig,
-    PipelineConfig, SinkConfig, SourceConfig,
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, OwnershipConfig, PipelineConfig,
+    SinkConfig, SourceConfig,
 };
 use crate::options::{self, CheckpointPolicy, RelayOptions};
 use crate::ownership::{EXPIRE_DEFAULT, OwnershipMode, RENEW_DEFAULT};
@@ -252,10 +252,7 @@ pub(super) enum Mode {
 impl Pipeline {
     pub(super) fn into_config(self) -> PipelineConfig {
         let mut relay = self.relay_options();
-        let batch = BatchOptions {
-            max_events: self.batch.events as usize,
-            max_wait: self.batch.wait,
-        };
+        let batch = BatchOptions { max_events: self.batch.events as usize, max_wait: self.batch.wait };
         let options = SourceOptions {
             batch,
             prefetch: match self.prefetch {
@@ -264,19 +261,14 @@ impl Pipeline {
             },
         };
         let adapt_prefetch = self.prefetch.is_none().then(|| self.held.as_usize());
-        let namespace = self
-            .checkpoint
-            .as_ref()
-            .and_then(|checkpoint| match &checkpoint.store {
-                Store::Blob(store) => store.namespace.clone(),
-                Store::Files(_) => None,
-            });
+        let namespace = self.checkpoint.as_ref().and_then(|checkpoint| match &checkpoint.store {
+            Store::Blob(store) => store.namespace.clone(),
+            Store::Files(_) => None,
+        });
         let source = match self.source {
             Source::EventHubs(source) => {
-                let store = self
-                    .checkpoint
-                    .expect("a hub is not read without a store: that was checked")
-                    .store;
+                let store =
+                    self.checkpoint.expect("a hub is not read without a store: that was checked").store;
                 SourceConfig::EventHubs(Box::new(EventHubsSourceConfig {
                     adapt_prefetch,
                     ..source.into_config(options, store.into_config(), self.ownership.into_config())
@@ -358,21 +350,14 @@ impl Ownership {
             Mode::Balanced => OwnershipMode::Balanced,
             Mode::Greedy => OwnershipMode::Greedy,
         };
-        Some(OwnershipConfig {
-            mode,
-            renew: self.renew,
-            expire: self.expire,
-            identity: self.identity,
-        })
+        Some(OwnershipConfig { mode, renew: self.renew, expire: self.expire, identity: self.identity })
     }
 }
 
 impl EventHubsSource {
     /// The hub by its own key or by the connection string.
     pub(super) fn hub(&self) -> Option<&str> {
-        self.hub
-            .as_deref()
-            .or(self.connection_string.entity_path.as_deref())
+        self.hub.as_deref().or(self.connection_string.entity_path.as_deref())
     }
 
     fn into_config(
@@ -399,9 +384,7 @@ impl EventHubsSource {
 impl EventHubsSink {
     /// The hub by its own key or by the connection string.
     pub(super) fn hub(&self) -> Option<&str> {
-        self.hub
-            .as_deref()
-            .or(self.connection_string.entity_path.as_deref())
+        self.hub.as_deref().or(self.connection_string.entity_path.as_deref())
     }
 
     fn into_config(self) -> EventHubsSinkConfig {
@@ -450,50 +433,28 @@ impl From<Start> for source::StartPosition {
             Start::Earliest => Self::Earliest,
             Start::Latest => Self::Latest,
             Start::SequenceNumber(sequence_number) => Self::AtSequenceNumber(sequence_number),
-            Start::EnqueuedUnixMs(unix_ms) => {
-                Self::AtEnqueuedTime(EnqueuedTime::from_unix_ms(unix_ms))
-            }
+            Start::EnqueuedUnixMs(unix_ms) => Self::AtEnqueuedTime(EnqueuedTime::from_unix_ms(unix_ms)),
         }
     }
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        let BatchOptions {
-            max_events,
-            max_wait,
-        } = BatchOptions::default();
-        Self {
-            events: u32::try_from(max_events).unwrap_or(u32::MAX),
-            wait: max_wait,
-        }
+        let BatchOptions { max_events, max_wait } = BatchOptions::default();
+        Self { events: u32::try_from(max_events).unwrap_or(u32::MAX), wait: max_wait }
     }
 }
 
 impl Default for Ownership {
     fn default() -> Self {
-        Self {
-            mode: Mode::default(),
-            renew: RENEW_DEFAULT,
-            expire: EXPIRE_DEFAULT,
-            identity: None,
-        }
+        Self { mode: Mode::default(), renew: RENEW_DEFAULT, expire: EXPIRE_DEFAULT, identity: None }
     }
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        let RetryPolicy {
-            attempts,
-            delay,
-            max_delay,
-            ..
-        } = RetryPolicy::default();
-        Self {
-            attempts,
-            delay,
-            max_delay,
-        }
+        let RetryPolicy { attempts, delay, max_delay, .. } = RetryPolicy::default();
+        Self { attempts, delay, max_delay }
     }
 }
 
@@ -503,9 +464,7 @@ where
     D: Deserializer<'de>,
 {
     // The error names keys and positions, never a value.
-    String::deserialize(deserializer)?
-        .parse()
-        .map_err(de::Error::custom)
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 impl From<Transport> for connect::service::Transport {

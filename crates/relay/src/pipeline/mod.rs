@@ -233,11 +233,7 @@ impl PipelineConfig {
             renew: config.renew,
             expire: config.expire,
         });
-        RelayOptions {
-            fan_out: self.fan_out.unwrap_or(destinations),
-            ownership,
-            ..self.relay.clone()
-        }
+        RelayOptions { fan_out: self.fan_out.unwrap_or(destinations), ownership, ..self.relay.clone() }
     }
 
     /// The options of a relay that settles what it receives, for a sink of so many destinations.

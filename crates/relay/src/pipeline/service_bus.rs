@@ -81,36 +81,28 @@ impl ServiceBusSource {
         self.names().check(document, section)?;
         if self.entity().is_none() {
             let (reason, advice) = match &self.topic {
-                Some(_) => (
-                    "a topic has nothing to receive from",
-                    "add `subscription: <name>`",
-                ),
-                None => (
-                    "nothing to receive from is named",
-                    "add `queue: <name>`, or `topic` and `subscription`",
-                ),
+                Some(_) => ("a topic has nothing to receive from", "add `subscription: <name>`"),
+                None => {
+                    ("nothing to receive from is named", "add `queue: <name>`, or `topic` and `subscription`")
+                }
             };
             return Err(document.mistake(section, reason, advice));
         }
-        let within =
-            |key: &str, value: u32, least: u32, most: u32| match (least..=most).contains(&value) {
-                true => Ok(()),
-                false => Err(document.mistake(
-                    &format!("{section}.{key}"),
-                    format!("{value} is out of range"),
-                    format!("allowed is {least} to {most}"),
-                )),
-            };
+        let within = |key: &str, value: u32, least: u32, most: u32| match (least..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(document.mistake(
+                &format!("{section}.{key}"),
+                format!("{value} is out of range"),
+                format!("allowed is {least} to {most}"),
+            )),
+        };
         within("concurrency", self.concurrency, 1, CONCURRENCY_MAX)?;
         within("prefetch", self.prefetch, 0, PREFETCH_MAX)?;
         if self.lock_renewal > LOCK_RENEWAL_MAX {
             return Err(document.mistake(
                 &format!("{section}.lock_renewal"),
                 format!("{} is too long", units::duration::text(self.lock_renewal)),
-                format!(
-                    "allowed is {} or less",
-                    units::duration::text(LOCK_RENEWAL_MAX)
-                ),
+                format!("allowed is {} or less", units::duration::text(LOCK_RENEWAL_MAX)),
             ));
         }
         Ok(())
@@ -193,15 +185,10 @@ impl Names<'_> {
         match (self.queue, self.topic, self.subscription) {
             (Some(queue), None, None) => Some(Entity::Queue(owned(queue))),
             (None, Some(topic), None) => Some(Entity::Topic(owned(topic))),
-            (None, Some(topic), Some(name)) => Some(Entity::Subscription {
-                topic: owned(topic),
-                name: owned(name),
-            }),
-            (None, None, None) => self
-                .connection_string
-                .entity_path
-                .clone()
-                .map(Entity::Queue),
+            (None, Some(topic), Some(name)) => {
+                Some(Entity::Subscription { topic: owned(topic), name: owned(name) })
+            }
+            (None, None, None) => self.connection_string.entity_path.clone().map(Entity::Queue),
             _ => None,
         }
     }
@@ -210,15 +197,8 @@ impl Names<'_> {
         let mistake = |key: &str, reason: String, advice: &str| {
             Err(document.mistake(&format!("{section}.{key}"), reason, advice))
         };
-        let named = [
-            ("queue", self.queue),
-            ("topic", self.topic),
-            ("subscription", self.subscription),
-        ];
-        if let Some((key, _)) = named
-            .iter()
-            .find(|(_, name)| name.is_some_and(str::is_empty))
-        {
+        let named = [("queue", self.queue), ("topic", self.topic), ("subscription", self.subscription)];
+        if let Some((key, _)) = named.iter().find(|(_, name)| name.is_some_and(str::is_empty)) {
             return mistake(key, "the name is empty".to_owned(), "");
         }
         if self.queue.is_some() && self.topic.is_some() {
@@ -232,11 +212,7 @@ impl Names<'_> {
         let path = self.connection_string.entity_path.as_deref();
         match (self.entity(), path) {
             (Some(entity), Some(path)) if !entity.path().eq_ignore_ascii_case(path) => {
-                let key = if self.queue.is_some() {
-                    "queue"
-                } else {
-                    "topic"
-                };
+                let key = if self.queue.is_some() { "queue" } else { "topic" };
                 let reason = format!("the connection string is for `{path}`");
                 mistake(key, reason, "use a connection string of the namespace")
             }
@@ -247,31 +223,19 @@ impl Names<'_> {
 
 /// Keys that say nothing about a source whose messages are settled, and what stands for them.
 pub(super) const KEYS_OF_CHECKPOINTS: [(&str, &str); 10] = [
-    (
-        "checkpoint",
-        "each message is settled once its destination has it: leave it out",
-    ),
+    ("checkpoint", "each message is settled once its destination has it: leave it out"),
     ("start", "a queue is read from its front: leave it out"),
     (
         "poison_events",
         "a message that fails is abandoned, and the service makes it a dead letter: leave it out",
     ),
-    (
-        "missed_events",
-        "a queue numbers its messages with holes: leave it out",
-    ),
-    (
-        "ownership",
-        "receivers of a queue share it without claims: leave it out",
-    ),
+    ("missed_events", "a queue numbers its messages with holes: leave it out"),
+    ("ownership", "receivers of a queue share it without claims: leave it out"),
     ("batch", "leave it out: messages are forwarded as they come"),
     ("prefetch", "put it into `source.service_bus`"),
     ("in_flight", "use `source.service_bus.concurrency`"),
     ("held", "use `source.service_bus.concurrency`"),
-    (
-        "restart_after",
-        "a message that fails comes again: leave it out",
-    ),
+    ("restart_after", "a message that fails comes again: leave it out"),
 ];
 
 fn concurrency() -> u32 {

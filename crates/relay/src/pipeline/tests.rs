@@ -12,16 +12,15 @@ use crate::options::CheckpointPolicy;
 use crate::ownership::{OwnershipMode, OwnershipOptions};
 use crate::route::Route;
 
-const NAMESPACE: &str = "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
+const NAMESPACE: &str =
+    "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
 
 const ENDS: &str = "source:\n  event_hubs: {connection_string: '${NAMESPACE}', hub: orders}\n\
                     sink:\n  event_hubs: {connection_string: '${NAMESPACE}', hub: copies}\n";
 
 /// The least that a pipeline must say, and `more`.
 fn read(more: &str) -> Result<PipelineConfig, SettingsError> {
-    read_text(&format!(
-        "{ENDS}checkpoint: {{store: {{files: ./checkpoints}}}}\n{more}"
-    ))
+    read_text(&format!("{ENDS}checkpoint: {{store: {{files: ./checkpoints}}}}\n{more}"))
 }
 
 /// The least that a pipeline must say, with this store.
@@ -49,28 +48,14 @@ fn mistake(more: &str) -> String {
 #[test]
 fn what_is_left_out_has_its_default() {
     let config = read("").expect("a whole pipeline");
-    let EventHubsSourceConfig {
-        hub,
-        consumer_group,
-        partitions,
-        ..
-    } = hub_source(&config);
-    assert_eq!(
-        (hub.as_str(), consumer_group.as_str(), partitions),
-        ("orders", "$Default", &None)
-    );
+    let EventHubsSourceConfig { hub, consumer_group, partitions, .. } = hub_source(&config);
+    assert_eq!((hub.as_str(), consumer_group.as_str(), partitions), ("orders", "$Default", &None));
     assert_eq!(hub_source(&config).options, SourceOptions::default());
-    assert_eq!(
-        hub_source(&config).checkpoint_store,
-        CheckpointStoreConfig::Files("./checkpoints".into())
-    );
+    assert_eq!(hub_source(&config).checkpoint_store, CheckpointStoreConfig::Files("./checkpoints".into()));
     assert_eq!(config.metrics, None);
     let options = config.relay_options(32, "me");
     assert_eq!(options.fan_out, 32, "all destinations");
-    assert_eq!(
-        options.group,
-        ConsumerGroup::new("example.servicebus.windows.net", "orders", "$Default")
-    );
+    assert_eq!(options.group, ConsumerGroup::new("example.servicebus.windows.net", "orders", "$Default"));
     assert_eq!((options.route, options.in_flight), (Route::Random, 1));
     let defaults = RelayOptions::new(options.group.clone());
     assert_eq!(options.retry, defaults.retry);
@@ -163,56 +148,26 @@ metrics: 127.0.0.1:9464
         certificate_authority: trusted_of_source,
         ..
     } = hub_source(&config);
-    assert_eq!(
-        (hub.as_str(), consumer_group.as_str(), partitions),
-        ("orders", "audit", &Some(vec![0, 2]))
-    );
-    let SinkConfig::EventHubs(sink) = &config.sink else {
-        panic!("a hub: {:?}", config.sink)
-    };
-    let EventHubsSinkConfig {
-        transport: transport_of_sink,
-        certificate_authority: trusted_of_sink,
-        ..
-    } = &**sink;
-    assert_eq!(
-        (transport_of_source, transport_of_sink),
-        (&Transport::WebSocket, &Transport::Tcp)
-    );
+    assert_eq!((hub.as_str(), consumer_group.as_str(), partitions), ("orders", "audit", &Some(vec![0, 2])));
+    let SinkConfig::EventHubs(sink) = &config.sink else { panic!("a hub: {:?}", config.sink) };
+    let EventHubsSinkConfig { transport: transport_of_sink, certificate_authority: trusted_of_sink, .. } =
+        &**sink;
+    assert_eq!((transport_of_source, transport_of_sink), (&Transport::WebSocket, &Transport::Tcp));
     assert_eq!(trusted_of_source, &Some("source-ca.pem".into()));
     assert_eq!(trusted_of_sink, &Some("sink-ca.pem".into()));
     assert_eq!(hub_source(&config).options.batch.max_events, 64);
+    assert_eq!(hub_source(&config).options.batch.max_wait, Duration::from_millis(5));
     assert_eq!(
-        hub_source(&config).options.batch.max_wait,
-        Duration::from_millis(5)
-    );
-    assert_eq!(
-        (
-            hub_source(&config).options.prefetch,
-            hub_source(&config).adapt_prefetch,
-            config.fan_out
-        ),
+        (hub_source(&config).options.prefetch, hub_source(&config).adapt_prefetch, config.fan_out),
         (500, None, Some(7))
     );
     assert_eq!(config.metrics.map(|address| address.port()), Some(9464));
     let options = config.relay_options(32, "me");
-    assert_eq!(
-        (options.fan_out, options.seed, options.in_flight),
-        (7, 99, 3)
-    );
-    assert_eq!(
-        (options.route, options.max_held_bytes),
-        (Route::RoundRobin, 8 << 20)
-    );
-    assert_eq!(
-        options.checkpoint,
-        CheckpointPolicy::Every(Duration::from_secs(2))
-    );
+    assert_eq!((options.fan_out, options.seed, options.in_flight), (7, 99, 3));
+    assert_eq!((options.route, options.max_held_bytes), (Route::RoundRobin, 8 << 20));
+    assert_eq!(options.checkpoint, CheckpointPolicy::Every(Duration::from_secs(2)));
     assert_eq!(options.start_position, StartPosition::AtSequenceNumber(41));
-    assert_eq!(
-        (options.retry.attempts, options.retry.delay),
-        (9, Duration::from_millis(50))
-    );
+    assert_eq!((options.retry.attempts, options.retry.delay), (9, Duration::from_millis(50)));
     assert_eq!(
         (options.retry.max_delay, options.retry.try_timeout),
         (Duration::from_secs(1), Duration::from_secs(3))
@@ -241,26 +196,15 @@ fn each_start_is_read() {
 
 #[test]
 fn the_example_in_the_documentation_is_a_pipeline() {
-    let yaml = include_str!("mod.rs")
-        .split("```yaml")
-        .nth(1)
-        .and_then(|rest| rest.split("//! ```").next());
+    let yaml = include_str!("mod.rs").split("```yaml").nth(1).and_then(|rest| rest.split("//! ```").next());
     let yaml: String = yaml
         .expect("an example")
         .lines()
         .skip(1)
-        .map(|line| {
-            line.trim_start_matches("//!")
-                .strip_prefix(' ')
-                .unwrap_or_default()
-                .to_owned()
-                + "\n"
-        })
+        .map(|line| line.trim_start_matches("//!").strip_prefix(' ').unwrap_or_default().to_owned() + "\n")
         .collect();
     let mut document = Document::parse("example", &yaml).expect("YAML");
-    document
-        .fill_in(|_| Some(NAMESPACE.to_owned()))
-        .expect("variables with values");
+    document.fill_in(|_| Some(NAMESPACE.to_owned())).expect("variables with values");
     let config = PipelineConfig::from_document(&document).expect("a whole pipeline");
     assert_eq!(config.relay_options(4, "me").route, Route::Key);
 }
@@ -268,32 +212,14 @@ fn the_example_in_the_documentation_is_a_pipeline() {
 #[test]
 fn mistakes_are_told_with_their_place() {
     for (more, told) in [
-        (
-            "fanout: 3\n",
-            "pipeline.yaml:6:1: `fanout` is not a known key",
-        ),
+        ("fanout: 3\n", "pipeline.yaml:6:1: `fanout` is not a known key"),
         ("fan_out: many\n", "pipeline.yaml:6:10: "),
-        (
-            "fan_out: 0\n",
-            "pipeline.yaml:6:10: `fan_out`: 0 is out of range",
-        ),
+        ("fan_out: 0\n", "pipeline.yaml:6:10: `fan_out`: 0 is out of range"),
         ("route: alphabetic\n", "pipeline.yaml:6:8: "),
-        (
-            "batch: {events: 0}\n",
-            "pipeline.yaml:6:17: `batch.events`: 0 is out of range",
-        ),
-        (
-            "batch: {events: 10001}\n",
-            "pipeline.yaml:6:17: `batch.events`: 10001 is out of range",
-        ),
-        (
-            "failure_ratio: 1.5\n",
-            "pipeline.yaml:6:16: `failure_ratio`: 1.5 is out of range",
-        ),
-        (
-            "retry: {delay: 2 s, max_delay: 1 s}\n",
-            "pipeline.yaml:6:32: `retry.max_delay`: 1 s is too short",
-        ),
+        ("batch: {events: 0}\n", "pipeline.yaml:6:17: `batch.events`: 0 is out of range"),
+        ("batch: {events: 10001}\n", "pipeline.yaml:6:17: `batch.events`: 10001 is out of range"),
+        ("failure_ratio: 1.5\n", "pipeline.yaml:6:16: `failure_ratio`: 1.5 is out of range"),
+        ("retry: {delay: 2 s, max_delay: 1 s}\n", "pipeline.yaml:6:32: `retry.max_delay`: 1 s is too short"),
         ("try_timeout: 10\n", "pipeline.yaml:6:14: "),
         ("metrics: everywhere\n", "pipeline.yaml:6:10: "),
         ("metrics: ${METRICS:?an address}\n", "pipeline.yaml:6:10: "),
@@ -318,20 +244,14 @@ fn checkpoints_may_be_kept_in_blobs() {
     assert_eq!(options.spelling, Spelling::LowerCase);
     let group = config.relay_options(1, "me").group;
     assert_eq!(&*group.namespace, "localhost:5672");
-    assert!(
-        !format!("{config:?}").contains("Eby8vdM0"),
-        "the key is shown"
-    );
+    assert!(!format!("{config:?}").contains("Eby8vdM0"), "the key is shown");
 }
 
 #[test]
 fn mistakes_about_blobs_are_told_with_their_place() {
     for (blob, told) in [
         ("{container: checkpoints}", "pipeline.yaml:5:22: "),
-        (
-            "{connection_string: 'AccountName=hush', container: a}",
-            "pipeline.yaml:5:28: ",
-        ),
+        ("{connection_string: 'AccountName=hush', container: a}", "pipeline.yaml:5:28: "),
         (
             "{connection_string: UseDevelopmentStorage=true, container: No}",
             "pipeline.yaml:5:87: `checkpoint.store.blob.container`: `No` can't be the name of a container",
@@ -374,30 +294,12 @@ checkpoint: {store: {files: .}}
 #[test]
 fn a_hub_must_be_named_and_agree_with_the_connection_string() {
     for (section, told) in [
-        (
-            "{connection_string: '${NAMESPACE}'}",
-            "the hub is not named",
-        ),
-        (
-            "{connection_string: '${NAMESPACE};EntityPath=one', hub: two}",
-            "is not the hub `one`",
-        ),
-        (
-            "{connection_string: '${NAMESPACE}', hub: a, partitions: []}",
-            "the list is empty",
-        ),
-        (
-            "{connection_string: '${NAMESPACE}', hub: a, partitions: [3, 1, 3]}",
-            "partition 3 is there twice",
-        ),
-        (
-            "{connection_string: 'Endpoint=sb://host/', hub: a}",
-            "the connection string has no",
-        ),
-        (
-            "{connection_string: '${NAMESPACE}', hub: a, consumer_group: ''}",
-            "the name is empty",
-        ),
+        ("{connection_string: '${NAMESPACE}'}", "the hub is not named"),
+        ("{connection_string: '${NAMESPACE};EntityPath=one', hub: two}", "is not the hub `one`"),
+        ("{connection_string: '${NAMESPACE}', hub: a, partitions: []}", "the list is empty"),
+        ("{connection_string: '${NAMESPACE}', hub: a, partitions: [3, 1, 3]}", "partition 3 is there twice"),
+        ("{connection_string: 'Endpoint=sb://host/', hub: a}", "the connection string has no"),
+        ("{connection_string: '${NAMESPACE}', hub: a, consumer_group: ''}", "the name is empty"),
     ] {
         let message = read_text(&format!(
             "source:\n  event_hubs: {section}\nsink:\n  event_hubs: {{connection_string: '${{NAMESPACE}}', hub: b}}\n\
@@ -413,14 +315,8 @@ fn a_hub_must_be_named_and_agree_with_the_connection_string() {
 fn the_secret_is_neither_in_a_mistake_nor_in_debug_output() {
     let config = read("").expect("a whole pipeline");
     assert!(!format!("{config:?}").contains("c2VjcmV0"));
-    let broken =
-        read_text("source:\n  event_hubs: {connection_string: '${NAMESPACE};c2VjcmV0', hub: a}\n");
-    assert!(
-        !broken
-            .expect_err("a wrong part")
-            .to_string()
-            .contains("c2VjcmV0")
-    );
+    let broken = read_text("source:\n  event_hubs: {connection_string: '${NAMESPACE};c2VjcmV0', hub: a}\n");
+    assert!(!broken.expect_err("a wrong part").to_string().contains("c2VjcmV0"));
 }
 
 /// A pipeline between queues, with `source` and `sink` beside the connection strings, and `more`.
@@ -434,18 +330,11 @@ fn read_queues(source: &str, sink: &str, more: &str) -> Result<PipelineConfig, S
 #[test]
 fn a_pipeline_between_queues_needs_no_checkpoints() {
     let config = read_queues("queue: orders", "queue: forwarded", "").expect("a whole pipeline");
-    let SourceConfig::ServiceBus(source) = &config.source else {
-        panic!("a queue: {:?}", config.source)
-    };
+    let SourceConfig::ServiceBus(source) = &config.source else { panic!("a queue: {:?}", config.source) };
     assert_eq!(source.entity, Entity::Queue("orders".to_owned()));
     assert_eq!(source.receive, ReceiveOptions::default());
-    let SinkConfig::ServiceBus(sink) = &config.sink else {
-        panic!("a queue: {:?}", config.sink)
-    };
-    assert_eq!(
-        (sink.entity.address().as_str(), sink.unit),
-        ("forwarded", SendUnit::Event)
-    );
+    let SinkConfig::ServiceBus(sink) = &config.sink else { panic!("a queue: {:?}", config.sink) };
+    assert_eq!((sink.entity.address().as_str(), sink.unit), ("forwarded", SendUnit::Event));
     assert_eq!(config.settling_options(1).fan_out, 1);
 
     let config = read_queues(
@@ -458,19 +347,10 @@ fn a_pipeline_between_queues_needs_no_checkpoints() {
         panic!("a subscription: {:?}", config.source)
     };
     assert_eq!(source.entity.address(), "prices/Subscriptions/all");
-    let receive = ReceiveOptions {
-        concurrency: 8,
-        prefetch: 20,
-        lock_renewal: Duration::ZERO,
-    };
+    let receive = ReceiveOptions { concurrency: 8, prefetch: 20, lock_renewal: Duration::ZERO };
     assert_eq!(source.receive, receive);
-    let SinkConfig::ServiceBus(sink) = &config.sink else {
-        panic!("a topic: {:?}", config.sink)
-    };
-    assert_eq!(
-        (sink.entity.address().as_str(), sink.unit),
-        ("copies", SendUnit::Batch)
-    );
+    let SinkConfig::ServiceBus(sink) = &config.sink else { panic!("a topic: {:?}", config.sink) };
+    assert_eq!((sink.entity.address().as_str(), sink.unit), ("copies", SendUnit::Batch));
     let options = config.settling_options(1);
     assert_eq!((options.retry.attempts, options.failure_ratio), (6, 0.5));
     assert_eq!(options.stop_timeout, Duration::from_secs(3));
@@ -480,62 +360,17 @@ fn a_pipeline_between_queues_needs_no_checkpoints() {
 fn mistakes_about_queues_are_told_with_their_place() {
     for (source, sink, more, told) in [
         ("", "queue: b", "", "nothing to receive from is named"),
-        (
-            "topic: a",
-            "queue: b",
-            "",
-            "a topic has nothing to receive from",
-        ),
-        (
-            "subscription: a",
-            "queue: b",
-            "",
-            "`source.service_bus.subscription`",
-        ),
-        (
-            "queue: a, topic: b",
-            "queue: c",
-            "",
-            "`source.service_bus.topic`: there is a queue, too",
-        ),
-        (
-            "queue: ''",
-            "queue: b",
-            "",
-            "`source.service_bus.queue`: the name is empty",
-        ),
-        (
-            "queue: a, concurrency: 0",
-            "queue: b",
-            "",
-            "`source.service_bus.concurrency`: 0 is out of range",
-        ),
-        (
-            "queue: a, prefetch: 100001",
-            "queue: b",
-            "",
-            "`source.service_bus.prefetch`",
-        ),
-        (
-            "queue: a, lock_renewal: 25 h",
-            "queue: b",
-            "",
-            "`source.service_bus.lock_renewal`",
-        ),
+        ("topic: a", "queue: b", "", "a topic has nothing to receive from"),
+        ("subscription: a", "queue: b", "", "`source.service_bus.subscription`"),
+        ("queue: a, topic: b", "queue: c", "", "`source.service_bus.topic`: there is a queue, too"),
+        ("queue: ''", "queue: b", "", "`source.service_bus.queue`: the name is empty"),
+        ("queue: a, concurrency: 0", "queue: b", "", "`source.service_bus.concurrency`: 0 is out of range"),
+        ("queue: a, prefetch: 100001", "queue: b", "", "`source.service_bus.prefetch`"),
+        ("queue: a, lock_renewal: 25 h", "queue: b", "", "`source.service_bus.lock_renewal`"),
         ("queue: a, hub: b", "queue: b", "", "hub"),
         ("queue: a", "", "", "nothing to send to is named"),
-        (
-            "queue: a",
-            "queue: A",
-            "",
-            "`sink.service_bus.queue`: `A` is also the source",
-        ),
-        (
-            "topic: a, subscription: s",
-            "topic: a",
-            "",
-            "`sink.service_bus.topic`: `a` is also the source",
-        ),
+        ("queue: a", "queue: A", "", "`sink.service_bus.queue`: `A` is also the source"),
+        ("topic: a, subscription: s", "topic: a", "", "`sink.service_bus.topic`: `a` is also the source"),
         ("queue: a", "queue: b, send: each", "", "each"),
         (
             "queue: a",
@@ -543,26 +378,11 @@ fn mistakes_about_queues_are_told_with_their_place() {
             "checkpoint: {store: {files: .}}\n",
             "pipeline.yaml:5:1: `checkpoint`: it means nothing",
         ),
-        (
-            "queue: a",
-            "queue: b",
-            "in_flight: 4\n",
-            "`in_flight`: it means nothing",
-        ),
-        (
-            "queue: a",
-            "queue: b",
-            "ownership: {mode: greedy}\n",
-            "`ownership`: it means nothing",
-        ),
+        ("queue: a", "queue: b", "in_flight: 4\n", "`in_flight`: it means nothing"),
+        ("queue: a", "queue: b", "ownership: {mode: greedy}\n", "`ownership`: it means nothing"),
     ] {
-        let message = read_queues(source, sink, more)
-            .expect_err("there is a mistake")
-            .to_string();
-        assert!(
-            message.contains(told),
-            "{source}, {sink}, {more} gave: {message}"
-        );
+        let message = read_queues(source, sink, more).expect_err("there is a mistake").to_string();
+        assert!(message.contains(told), "{source}, {sink}, {more} gave: {message}");
     }
 }
 
@@ -570,8 +390,5 @@ fn mistakes_about_queues_are_told_with_their_place() {
 fn a_hub_is_not_read_without_a_place_for_its_checkpoints() {
     let error = read_text(ENDS).expect_err("there is a mistake");
     let message = error.to_string();
-    assert!(
-        message.contains("`checkpoint`: how far the hub was read is kept nowhere"),
-        "{message}"
-    );
+    assert!(message.contains("`checkpoint`: how far the hub was read is kept nowhere"), "{message}");
 }

@@ -39,10 +39,8 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         (Source::EventHubs(_), Some(checkpoint)) => rules.checkpoint(checkpoint)?,
         (Source::ServiceBus(_), _) => {}
     }
-    let between_hubs = matches!(
-        (&pipeline.source, &pipeline.sink),
-        (Source::EventHubs(_), Sink::EventHubs(_))
-    );
+    let between_hubs =
+        matches!((&pipeline.source, &pipeline.sink), (Source::EventHubs(_), Sink::EventHubs(_)));
     if matches!(pipeline.route, Route::SamePartition) && !between_hubs {
         let reason = "only hubs have partitions to keep";
         let advice = "leave `route` out";
@@ -52,52 +50,20 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         rules.within("fan_out", fan_out, 1..=10_000)?;
     }
     rules.within("batch.events", pipeline.batch.events, 1..=10_000)?;
-    rules.at_most(
-        "batch.wait",
-        pipeline.batch.wait,
-        Duration::from_secs(3_600),
-    )?;
+    rules.at_most("batch.wait", pipeline.batch.wait, Duration::from_secs(3_600))?;
     if let Some(prefetch) = pipeline.prefetch {
         rules.within("prefetch", prefetch, 1..=100_000)?;
     }
     rules.within("in_flight", pipeline.in_flight, 1..=256)?;
-    rules.within(
-        "held",
-        pipeline.held,
-        ByteSize::from_kibibytes(1)..=ByteSize::from_mebibytes(1 << 20),
-    )?;
+    rules.within("held", pipeline.held, ByteSize::from_kibibytes(1)..=ByteSize::from_mebibytes(1 << 20))?;
     rules.within("failure_ratio", pipeline.failure_ratio, 0.0..=1.0)?;
     rules.within("retry.attempts", pipeline.retry.attempts, 1..=100)?;
-    rules.at_least(
-        "retry.max_delay",
-        pipeline.retry.max_delay,
-        pipeline.retry.delay,
-    )?;
-    rules.at_most(
-        "retry.max_delay",
-        pipeline.retry.max_delay,
-        Duration::from_secs(3_600),
-    )?;
-    rules.at_least(
-        "try_timeout",
-        pipeline.try_timeout,
-        Duration::from_millis(1),
-    )?;
-    rules.at_most(
-        "try_timeout",
-        pipeline.try_timeout,
-        Duration::from_secs(3_600),
-    )?;
-    rules.at_most(
-        "restart_after",
-        pipeline.restart_after,
-        Duration::from_secs(86_400),
-    )?;
-    rules.at_most(
-        "stop_timeout",
-        pipeline.stop_timeout,
-        Duration::from_secs(86_400),
-    )?;
+    rules.at_least("retry.max_delay", pipeline.retry.max_delay, pipeline.retry.delay)?;
+    rules.at_most("retry.max_delay", pipeline.retry.max_delay, Duration::from_secs(3_600))?;
+    rules.at_least("try_timeout", pipeline.try_timeout, Duration::from_millis(1))?;
+    rules.at_most("try_timeout", pipeline.try_timeout, Duration::from_secs(3_600))?;
+    rules.at_most("restart_after", pipeline.restart_after, Duration::from_secs(86_400))?;
+    rules.at_most("stop_timeout", pipeline.stop_timeout, Duration::from_secs(86_400))?;
     rules.ownership(&pipeline.ownership)?;
     Ok(())
 }
@@ -135,11 +101,8 @@ impl Rules<'_> {
         };
         let (to, sink_namespace, key, another) = match sink {
             Sink::EventHubs(sink) => {
-                let hub = self.hub(
-                    "sink.event_hubs",
-                    sink.hub(),
-                    sink.connection_string.entity_path.as_deref(),
-                )?;
+                let hub =
+                    self.hub("sink.event_hubs", sink.hub(), sink.connection_string.entity_path.as_deref())?;
                 let key = "sink.event_hubs.hub";
                 (Some(hub.to_owned()), &sink.connection_string, key, "hub")
             }
@@ -156,11 +119,9 @@ impl Rules<'_> {
         };
         match (from, to) {
             (Some(from), Some(to))
-                if source_namespace.endpoint == sink_namespace.endpoint
-                    && from.eq_ignore_ascii_case(&to) =>
+                if source_namespace.endpoint == sink_namespace.endpoint && from.eq_ignore_ascii_case(&to) =>
             {
-                let reason =
-                    format!("`{to}` is also the source, so every event would go round for ever");
+                let reason = format!("`{to}` is also the source, so every event would go round for ever");
                 let advice = format!("name another {another}");
                 Err(self.document.mistake(key, reason, advice))
             }
@@ -193,8 +154,7 @@ impl Rules<'_> {
         };
         match entity_path {
             Some(entity) if !entity.eq_ignore_ascii_case(hub) => {
-                let reason =
-                    format!("`{hub}` is not the hub `{entity}` that the connection string is for");
+                let reason = format!("`{hub}` is not the hub `{entity}` that the connection string is for");
                 Err(self.document.mistake(
                     &path,
                     reason,
@@ -210,11 +170,7 @@ impl Rules<'_> {
         self.at_least("ownership.renew", renew, RENEW_MIN)?;
         self.at_most("ownership.renew", renew, Duration::from_secs(3_600))?;
         // One renewal may fail, and the next one takes its time.
-        self.at_least(
-            "ownership.expire",
-            expire,
-            2 * renew + Duration::from_millis(1),
-        )?;
+        self.at_least("ownership.expire", expire, 2 * renew + Duration::from_millis(1))?;
         self.at_most("ownership.expire", expire, Duration::from_secs(86_400))?;
         match &ownership.identity {
             Some(identity) if identity.is_empty() => Err(self.document.mistake(
@@ -254,20 +210,14 @@ impl Rules<'_> {
     fn partitions(&self, partitions: &[u32]) -> Result<(), SettingsError> {
         let path = "source.event_hubs.partitions";
         if partitions.is_empty() {
-            return Err(self.document.mistake(
-                path,
-                "the list is empty",
-                "leave it out for all partitions",
-            ));
+            return Err(self.document.mistake(path, "the list is empty", "leave it out for all partitions"));
         }
         let mut sorted = partitions.to_vec();
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(self.document.mistake(
-                path,
-                format!("partition {} is there twice", pair[0]),
-                "",
-            )),
+            Some(pair) => {
+                Err(self.document.mistake(path, format!("partition {} is there twice", pair[0]), ""))
+            }
             None => Ok(()),
         }
     }
@@ -282,9 +232,7 @@ impl Rules<'_> {
             return Ok(());
         }
         let advice = format!("allowed is {} to {}", allowed.start(), allowed.end());
-        Err(self
-            .document
-            .mistake(path, format!("{value} is out of range"), advice))
+        Err(self.document.mistake(path, format!("{value} is out of range"), advice))
     }
 
     fn at_least(&self, path: &str, value: Duration, least: Duration) -> Result<(), SettingsError> {

@@ -48,10 +48,7 @@ impl Watermark {
     /// When `in_flight` is 0.
     #[must_use]
     pub fn new(in_flight: usize) -> Self {
-        assert!(
-            in_flight > 0,
-            "without a batch under way there is no watermark"
-        );
+        assert!(in_flight > 0, "without a batch under way there is no watermark");
         Self {
             entries: (0..in_flight).map(|_| Entry::default()).collect(),
             first: 0,
@@ -80,11 +77,10 @@ impl Watermark {
         entry.done = false;
         entry.last.sequence_number = sequence_number;
         entry.last.offset.clear();
-        entry.last.offset.push_str(
-            offset
-                .and_then(|offset| std::str::from_utf8(offset).ok())
-                .unwrap_or_default(),
-        );
+        entry
+            .last
+            .offset
+            .push_str(offset.and_then(|offset| std::str::from_utf8(offset).ok()).unwrap_or_default());
         ticket
     }
 
@@ -93,10 +89,7 @@ impl Watermark {
     /// # Panics
     /// When the ticket is of a batch that is not under way.
     pub fn complete(&mut self, ticket: Ticket) -> bool {
-        assert!(
-            (self.first..self.next).contains(&ticket.0),
-            "{ticket:?} is not under way"
-        );
+        assert!((self.first..self.next).contains(&ticket.0), "{ticket:?} is not under way");
         self.entry(ticket).done = true;
         let before = self.first;
         while self.first < self.next && self.entry(Ticket(self.first)).done {

@@ -14,21 +14,9 @@ fn it_moves_over_what_completes_in_order() {
     let second = watermark.begin(19, None);
     assert!(!watermark.has_room());
     assert!(watermark.complete(first));
-    assert_eq!(
-        watermark.position(),
-        Some(&Position {
-            sequence_number: 9,
-            offset: "90".to_owned()
-        })
-    );
+    assert_eq!(watermark.position(), Some(&Position { sequence_number: 9, offset: "90".to_owned() }));
     assert!(watermark.complete(second));
-    assert_eq!(
-        watermark.position(),
-        Some(&Position {
-            sequence_number: 19,
-            offset: String::new()
-        })
-    );
+    assert_eq!(watermark.position(), Some(&Position { sequence_number: 19, offset: String::new() }));
 }
 
 #[test]
@@ -39,12 +27,7 @@ fn it_waits_for_the_oldest_and_then_passes_all_that_are_done() {
     assert!(!watermark.complete(tickets[1]));
     assert_eq!(watermark.position(), None);
     assert!(watermark.complete(tickets[0]));
-    assert_eq!(
-        watermark
-            .position()
-            .map(|position| position.sequence_number),
-        Some(29)
-    );
+    assert_eq!(watermark.position().map(|position| position.sequence_number), Some(29));
 }
 
 #[test]
@@ -55,20 +38,10 @@ fn abandoned_batches_do_not_count() {
     watermark.begin(19, None);
     watermark.begin(29, None);
     watermark.abandon();
-    assert_eq!(
-        watermark
-            .position()
-            .map(|position| position.sequence_number),
-        Some(9)
-    );
+    assert_eq!(watermark.position().map(|position| position.sequence_number), Some(9));
     let again = watermark.begin(19, None);
     assert!(watermark.complete(again));
-    assert_eq!(
-        watermark
-            .position()
-            .map(|position| position.sequence_number),
-        Some(19)
-    );
+    assert_eq!(watermark.position().map(|position| position.sequence_number), Some(19));
 }
 
 #[test]

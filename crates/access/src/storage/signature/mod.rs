@@ -115,8 +115,8 @@ pub enum StorageDenial {
 impl StorageSignature {
     /// Every field that a signature can have.
     pub const FIELDS: [&str; 19] = [
-        "sv", "ss", "srt", "sr", "sp", "st", "se", "si", "sip", "spr", "ses", "skoid", "sdd",
-        "rscc", "rscd", "rsce", "rscl", "rsct", "sig",
+        "sv", "ss", "srt", "sr", "sp", "st", "se", "si", "sip", "spr", "ses", "skoid", "sdd", "rscc", "rscd",
+        "rsce", "rscl", "rsct", "sig",
     ];
 
     /// The signature in a query, if there is one.
@@ -152,33 +152,25 @@ impl StorageSignature {
     ) -> Result<StorageRights, StorageSignatureError> {
         let malformed = |field, expected| StorageSignatureError::Malformed { field, expected };
         let version = self.required("sv")?;
-        let is_date = version.len() == 10
-            && version
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let is_date =
+            version.len() == 10 && version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         if !is_date || version < OLDEST_VERSION {
             return Err(malformed("sv", "a version from 2015-04-05 on"));
         }
         if self.field("ses").is_some() {
-            return Err(malformed(
-                "ses",
-                "absent: there are no encryption scopes here",
-            ));
+            return Err(malformed("ses", "absent: there are no encryption scopes here"));
         }
         let signature = self.required("sig")?;
         let (signed, rights) = match self.field("sr") {
             Some(kind) => self.service_signature(kind, key, resource, version)?,
             None => self.account_signature(key, version)?,
         };
-        let is_genuine = STANDARD
-            .decode(signature)
-            .is_ok_and(|tag| key.has_signed_text(&signed, &tag));
+        let is_genuine = STANDARD.decode(signature).is_ok_and(|tag| key.has_signed_text(&signed, &tag));
         if !is_genuine {
             return Err(StorageSignatureError::WrongSignature);
         }
         let instant = |field, text| {
-            parse_iso_date(text)
-                .ok_or_else(|| malformed(field, "a time such as 2026-11-20T23:21:07Z"))
+            parse_iso_date(text).ok_or_else(|| malformed(field, "a time such as 2026-11-20T23:21:07Z"))
         };
         let expires_at = instant("se", self.required("se")?)?;
         let is_early = match self.field("st") {
@@ -198,9 +190,7 @@ impl StorageSignature {
             return Err(StorageSignatureError::Protocol);
         }
         match (self.field("sip"), resource.address) {
-            (Some(range), Some(address)) if !covers(range, address)? => {
-                Err(StorageSignatureError::Address)
-            }
+            (Some(range), Some(address)) if !covers(range, address)? => Err(StorageSignatureError::Address),
             _ => Ok(rights),
         }
     }
@@ -217,9 +207,7 @@ impl StorageSignature {
         }
         match level {
             StorageLevel::Object => StorageDenial::Permission,
-            StorageLevel::Container if rights.contains(&StorageRight::List) => {
-                StorageDenial::Permission
-            }
+            StorageLevel::Container if rights.contains(&StorageRight::List) => StorageDenial::Permission,
             StorageLevel::Container | StorageLevel::Service => StorageDenial::Operation,
         }
     }
@@ -250,14 +238,9 @@ impl StorageSignature {
             return Err(malformed("si", "absent: there are no stored policies here"));
         }
         if self.field("skoid").is_some() {
-            return Err(malformed(
-                "skoid",
-                "absent: there are no users to delegate here",
-            ));
+            return Err(malformed("skoid", "absent: there are no users to delegate here"));
         }
-        let container = resource
-            .container
-            .ok_or(StorageSignatureError::WrongSignature)?;
+        let container = resource.container.ok_or(StorageSignatureError::WrongSignature)?;
         let mut path = format!("/blob/{}/{container}", key.account());
         let letters = self.required("sp")?;
         let mut rights = StorageRights::NONE.with_letters(&[StorageLevel::Object], letters);
@@ -273,10 +256,7 @@ impl StorageSignature {
                 path.push_str(blob);
             }
             _ => {
-                return Err(malformed(
-                    "sr",
-                    "c or b; directories, snapshots and versions are not here",
-                ));
+                return Err(malformed("sr", "c or b; directories, snapshots and versions are not here"));
             }
         }
         let value = |name| self.field(name).unwrap_or_default();
@@ -304,20 +284,10 @@ impl StorageSignature {
         if !services.contains('b') {
             return Err(StorageSignatureError::Service);
         }
-        let levels: Vec<StorageLevel> = StorageLevel::EVERY
-            .into_iter()
-            .filter(|level| types.contains(level.letter()))
-            .collect();
+        let levels: Vec<StorageLevel> =
+            StorageLevel::EVERY.into_iter().filter(|level| types.contains(level.letter())).collect();
         let value = |name| self.field(name).unwrap_or_default();
-        let fields = [
-            letters,
-            services,
-            types,
-            value("st"),
-            value("se"),
-            value("sip"),
-            value("spr"),
-        ];
+        let fields = [letters, services, types, value("st"), value("se"), value("sip"), value("spr")];
         let signed = account_text(key, fields, version);
         let rights = StorageRights::NONE.with_letters(&levels, letters);
         Ok((signed, rights))
@@ -331,8 +301,7 @@ impl StorageSignature {
     }
 
     fn required(&self, field: &'static str) -> Result<&str, StorageSignatureError> {
-        self.field(field)
-            .ok_or(StorageSignatureError::Missing { field })
+        self.field(field).ok_or(StorageSignatureError::Missing { field })
     }
 }
 
@@ -347,10 +316,7 @@ impl StorageAccountKey {
         let tag = STANDARD.encode(self.sign_text(&text));
         let escaped = |text: &str| utf8_percent_encode(text, RESERVED).to_string();
         let (expiry, sig) = (escaped(&expiry), escaped(&tag));
-        format!(
-            "sv={MADE_VERSION}&ss=b&srt=sco&sp={}&se={expiry}&spr=https,http&sig={sig}",
-            signature.rights
-        )
+        format!("sv={MADE_VERSION}&ss=b&srt=sco&sp={}&se={expiry}&spr=https,http&sig={sig}", signature.rights)
     }
 }
 
@@ -366,11 +332,10 @@ fn account_text(key: &StorageAccountKey, fields: [&str; 7], version: &str) -> St
 /// Whether an address is the one in `range`, or between the two.
 fn covers(range: &str, address: IpAddr) -> Result<bool, StorageSignatureError> {
     let parse = |text: &str| {
-        text.parse::<IpAddr>()
-            .map_err(|_no_address| StorageSignatureError::Malformed {
-                field: "sip",
-                expected: "an address or two with a hyphen between",
-            })
+        text.parse::<IpAddr>().map_err(|_no_address| StorageSignatureError::Malformed {
+            field: "sip",
+            expected: "an address or two with a hyphen between",
+        })
     };
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let (first, last) = (parse(first)?, parse(last)?);

@@ -16,11 +16,8 @@ const OLD_CONTAINER: &str = "sv=2017-04-17&sr=c&sp=rl&se=2026-11-21T00%3A00%3A00
     &sig=l2n0mkdEtpeFTsKRvtBTM6LPCUGYLi2wjBZdiHu5cWQ%3D";
 
 fn key() -> StorageAccountKey {
-    StorageAccountKey::new(
-        crate::storage::DEVELOPMENT_ACCOUNT,
-        crate::storage::DEVELOPMENT_ACCOUNT_KEY,
-    )
-    .expect("a key")
+    StorageAccountKey::new(crate::storage::DEVELOPMENT_ACCOUNT, crate::storage::DEVELOPMENT_ACCOUNT_KEY)
+        .expect("a key")
 }
 
 /// An hour before all of them expire.
@@ -42,12 +39,7 @@ fn verify(
 }
 
 fn blob<'a>(container: &'a str, blob: &'a str) -> StorageResource<'a> {
-    StorageResource {
-        container: Some(container),
-        blob: Some(blob),
-        address: None,
-        is_encrypted: false,
-    }
+    StorageResource { container: Some(container), blob: Some(blob), address: None, is_encrypted: false }
 }
 
 #[test]
@@ -70,15 +62,8 @@ fn service_signatures_are_for_their_resource_alone() {
     assert!(!rights.contains(StorageLevel::Object, StorageRight::Write));
     let overrides = StorageSignature::find(BLOB).unwrap().unwrap().overrides();
     assert_eq!(overrides.content_type.as_deref(), Some("text/plain"));
-    for resource in [
-        blob("ck", "a b"),
-        blob("kc", "a b/c"),
-        StorageResource::default(),
-    ] {
-        assert_eq!(
-            verify(BLOB, resource, now()),
-            Err(StorageSignatureError::WrongSignature)
-        );
+    for resource in [blob("ck", "a b"), blob("kc", "a b/c"), StorageResource::default()] {
+        assert_eq!(verify(BLOB, resource, now()), Err(StorageSignatureError::WrongSignature));
     }
     let rights = verify(CONTAINER, blob("ck", "anything"), now()).unwrap();
     assert!(rights.contains(StorageLevel::Object, StorageRight::Read));
@@ -88,22 +73,12 @@ fn service_signatures_are_for_their_resource_alone() {
 
 #[test]
 fn a_signature_is_for_its_time_protocol_and_addresses() {
-    for later in [
-        expiry(),
-        expiry() + Duration::from_secs(1),
-        expiry() - Duration::from_secs(25 * 3600),
-    ] {
+    for later in [expiry(), expiry() + Duration::from_secs(1), expiry() - Duration::from_secs(25 * 3600)] {
         let verified = verify(ACCOUNT, StorageResource::default(), later);
         assert_eq!(verified, Err(StorageSignatureError::NotNow));
     }
-    assert_eq!(
-        verify(OLD_CONTAINER, blob("ck", "a"), now()),
-        Err(StorageSignatureError::Protocol)
-    );
-    let encrypted = StorageResource {
-        is_encrypted: true,
-        ..blob("ck", "a")
-    };
+    assert_eq!(verify(OLD_CONTAINER, blob("ck", "a"), now()), Err(StorageSignatureError::Protocol));
+    let encrypted = StorageResource { is_encrypted: true, ..blob("ck", "a") };
     assert!(verify(OLD_CONTAINER, encrypted, now()).is_ok());
     for (address, expected) in [
         ("10.0.0.1", true),
@@ -132,29 +107,16 @@ fn every_altered_field_is_noticed() {
     ] {
         let query = ACCOUNT.replace(from, to);
         let verified = verify(&query, StorageResource::default(), now());
-        assert_eq!(
-            verified,
-            Err(StorageSignatureError::WrongSignature),
-            "{from}"
-        );
+        assert_eq!(verified, Err(StorageSignatureError::WrongSignature), "{from}");
     }
 }
 
 #[test]
 fn what_is_missing_repeated_or_not_here_is_named() {
     let refusal = |query: &str| verify(query, blob("ck", "a"), now()).unwrap_err();
-    assert_eq!(
-        refusal("sig=x"),
-        StorageSignatureError::Missing { field: "sv" }
-    );
-    assert_eq!(
-        refusal(&ACCOUNT.replace("&srt=sco", "")),
-        StorageSignatureError::Missing { field: "srt" }
-    );
-    assert_eq!(
-        refusal(&format!("{ACCOUNT}&sp=r")),
-        StorageSignatureError::Repeated { field: "sp" }
-    );
+    assert_eq!(refusal("sig=x"), StorageSignatureError::Missing { field: "sv" });
+    assert_eq!(refusal(&ACCOUNT.replace("&srt=sco", "")), StorageSignatureError::Missing { field: "srt" });
+    assert_eq!(refusal(&format!("{ACCOUNT}&sp=r")), StorageSignatureError::Repeated { field: "sp" });
     for (query, field) in [
         (ACCOUNT.replace("2026-10-06", "2014-02-14"), "sv"),
         (ACCOUNT.replace("2026-10-06", "newest"), "sv"),
@@ -169,10 +131,7 @@ fn what_is_missing_repeated_or_not_here_is_named() {
             other => panic!("{query}: {other}"),
         }
     }
-    assert_eq!(
-        refusal(&ACCOUNT.replace("ss=b", "ss=q")),
-        StorageSignatureError::Service
-    );
+    assert_eq!(refusal(&ACCOUNT.replace("ss=b", "ss=q")), StorageSignatureError::Service);
     assert!(StorageSignature::find("comp=list&sp=r").unwrap().is_none());
 }
 
@@ -184,42 +143,12 @@ fn a_denial_says_what_the_signature_lacks() {
     };
     let (container, object) = (StorageLevel::Container, StorageLevel::Object);
     for (query, level, right, expected) in [
-        (
-            OLD_ACCOUNT,
-            object,
-            StorageRight::Write,
-            StorageDenial::Permission,
-        ),
-        (
-            OLD_ACCOUNT,
-            StorageLevel::Service,
-            StorageRight::List,
-            StorageDenial::ResourceType,
-        ),
-        (
-            CONTAINER,
-            object,
-            StorageRight::Write,
-            StorageDenial::Permission,
-        ),
-        (
-            BLOB,
-            container,
-            StorageRight::List,
-            StorageDenial::Permission,
-        ),
-        (
-            CONTAINER,
-            container,
-            StorageRight::Create,
-            StorageDenial::Operation,
-        ),
-        (
-            CONTAINER,
-            container,
-            StorageRight::Read,
-            StorageDenial::Operation,
-        ),
+        (OLD_ACCOUNT, object, StorageRight::Write, StorageDenial::Permission),
+        (OLD_ACCOUNT, StorageLevel::Service, StorageRight::List, StorageDenial::ResourceType),
+        (CONTAINER, object, StorageRight::Write, StorageDenial::Permission),
+        (BLOB, container, StorageRight::List, StorageDenial::Permission),
+        (CONTAINER, container, StorageRight::Create, StorageDenial::Operation),
+        (CONTAINER, container, StorageRight::Read, StorageDenial::Operation),
     ] {
         assert_eq!(denial(query, level, right), expected, "{query} {right:?}");
     }
@@ -227,10 +156,7 @@ fn a_denial_says_what_the_signature_lacks() {
 
 #[test]
 fn what_an_account_signs_it_accepts() {
-    let query = key().sign_account(AccountSignature {
-        rights: "rwdlac",
-        expires_at: expiry(),
-    });
+    let query = key().sign_account(AccountSignature { rights: "rwdlac", expires_at: expiry() });
     let rights = verify(&query, blob("ck", "a"), now()).unwrap();
     assert!(rights.contains(StorageLevel::Object, StorageRight::Add));
     assert!(rights.contains(StorageLevel::Container, StorageRight::Write));

@@ -55,10 +55,7 @@ fn connection_vectors() -> Vec<Vector> {
                 "00 80 00 00 00 00 00 00 00 10", // descriptor: open, as ulong
                 "c0 < 01 a1 < 'c' > >",          // list8, one field: container-id
             ],
-            Meaning::Open(Open {
-                container_id: "c".to_owned(),
-                ..Open::default()
-            }),
+            Meaning::Open(Open { container_id: "c".to_owned(), ..Open::default() }),
         ),
         vector(
             "open with a symbolic descriptor and an idle time-out of zero",
@@ -66,11 +63,7 @@ fn connection_vectors() -> Vec<Vector> {
                 "00 a3 < 'amqp:open:list' >",
                 "c0 < 05 a1 < 'c' > 40 70 00 00 02 00 40 43 >", // max-frame-size 512, idle-time-out uint0
             ],
-            Meaning::Open(Open {
-                container_id: "c".to_owned(),
-                max_frame_size: 512,
-                ..Open::default()
-            }),
+            Meaning::Open(Open { container_id: "c".to_owned(), max_frame_size: 512, ..Open::default() }),
         ),
         vector(
             "close without an error",
@@ -106,9 +99,7 @@ fn connection_vectors() -> Vec<Vector> {
                 "b3 << 'amqp:session:errant-link' >>", // condition as sym32
                 "> >",
             ],
-            Meaning::End(End {
-                error: Some(Error::new(ErrorCondition::ERRANT_LINK, "")),
-            }),
+            Meaning::End(End { error: Some(Error::new(ErrorCondition::ERRANT_LINK, "")) }),
         ),
     ]
 }
@@ -120,18 +111,13 @@ fn sasl_vectors() -> Vec<Vector> {
             "sasl-mechanisms: an array",
             &["00 53 40 c0 < 01 e0 < 02 a3 < 'PLAIN' > < 'ANONYMOUS' > > >"], // 5.3.3.1
             Meaning::SaslMechanisms(SaslMechanisms {
-                mechanisms: vec![
-                    Symbol::from_static("PLAIN"),
-                    Symbol::from_static("ANONYMOUS"),
-                ],
+                mechanisms: vec![Symbol::from_static("PLAIN"), Symbol::from_static("ANONYMOUS")],
             }),
         ),
         vector(
             "sasl-mechanisms: a single symbol",
             &["00 53 40 c0 < 01 a3 < 'EXTERNAL' > >"],
-            Meaning::SaslMechanisms(SaslMechanisms {
-                mechanisms: vec![Symbol::from_static("EXTERNAL")],
-            }),
+            Meaning::SaslMechanisms(SaslMechanisms { mechanisms: vec![Symbol::from_static("EXTERNAL")] }),
         ),
         vector(
             "sasl-init with credentials and a host",
@@ -156,11 +142,7 @@ fn sasl_vectors() -> Vec<Vector> {
             &["00 53 44 c0 < 02 50 00 40 >"], // 5.3.3.6
             outcome(SaslCode::Ok),
         ),
-        vector(
-            "sasl-outcome: auth",
-            &["00 53 44 c0 < 01 50 01 >"],
-            outcome(SaslCode::Auth),
-        ),
+        vector("sasl-outcome: auth", &["00 53 44 c0 < 01 50 01 >"], outcome(SaslCode::Auth)),
         vector(
             "sasl-outcome: sys-perm",
             &["00 53 44 c0 < 02 50 03 a0 < 'later' > >"],

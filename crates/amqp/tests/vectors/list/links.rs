@@ -2,8 +2,8 @@
 
 use super::{Meaning, Vector, described, vector};
 use amqp::performative::{
-    Attach, Begin, DeliveryState, Detach, Disposition, Error, ErrorCondition, Flow,
-    ReceiverSettleMode, Role, SenderSettleMode, Source, Target, Transfer,
+    Attach, Begin, DeliveryState, Detach, Disposition, Error, ErrorCondition, Flow, ReceiverSettleMode, Role,
+    SenderSettleMode, Source, Target, Transfer,
 };
 use amqp::{Symbol, Value};
 
@@ -72,10 +72,7 @@ fn session_vectors() -> Vec<Vector> {
                 sender_settle_mode: SenderSettleMode::Unsettled,
                 receiver_settle_mode: ReceiverSettleMode::Second,
                 source: Some(Source::new("src")),
-                target: Some(Target {
-                    capabilities: vec![Symbol::from_static("x")],
-                    ..Target::new("dst")
-                }),
+                target: Some(Target { capabilities: vec![Symbol::from_static("x")], ..Target::new("dst") }),
                 initial_delivery_count: Some(5),
                 max_message_size: Some(1_048_576),
                 offered_capabilities: Vec::new(),
@@ -106,10 +103,10 @@ fn session_vectors() -> Vec<Vector> {
                 "a3 < 'amqp:accepted:list' >",   //   outcomes, a single one
                 "40",                            //   capabilities
                 ">",
-                "00 53 29 45",                       // target without fields
-                "40 40 40 44",                       // unsettled … max-message-size ulong0
-                "a3 < 'p' >",                        // offered-capabilities
-                "f0 << 00 00 00 01 b3 << 'd' >> >>", // desired-capabilities: array32 of sym32
+                "00 53 29 45",                                     // target without fields
+                "40 40 40 44",                                     // unsettled … max-message-size ulong0
+                "a3 < 'p' >",                                      // offered-capabilities
+                "f0 << 00 00 00 01 b3 << 'd' >> >>",               // desired-capabilities: array32 of sym32
                 "c1 < 02 a3 < 'e' > 81 00 00 00 00 00 00 00 07 >", // properties: e: long 7
                 ">>",
             ],
@@ -259,24 +256,14 @@ fn session_vectors() -> Vec<Vector> {
         vector(
             "detach that suspends",
             &["00 53 16 c0 < 01 70 00 00 01 00 >"],
-            Meaning::Detach(Detach {
-                handle: 256,
-                closed: false,
-                error: None,
-            }),
+            Meaning::Detach(Detach { handle: 256, closed: false, error: None }),
         ),
     ]
 }
 
 fn outcome_vectors() -> Vec<Vector> {
     let settled = |state| {
-        Meaning::Disposition(Disposition {
-            role: Role::Receiver,
-            first: 4,
-            last: 6,
-            settled: true,
-            state,
-        })
+        Meaning::Disposition(Disposition { role: Role::Receiver, first: 4, last: 6, settled: true, state })
     };
     vec![
         vector(
@@ -297,10 +284,7 @@ fn outcome_vectors() -> Vec<Vector> {
                 "00 53 1d c0 < 02 a3 < 'amqp:not-allowed' > a1 < 'no' > >",
                 "> 41 >", // batchable
             ],
-            settled(Some(DeliveryState::Rejected(Some(Error::new(
-                ErrorCondition::NOT_ALLOWED,
-                "no",
-            ))))),
+            settled(Some(DeliveryState::Rejected(Some(Error::new(ErrorCondition::NOT_ALLOWED, "no"))))),
         ),
         vector(
             "disposition: rejected without a reason",

@@ -13,28 +13,19 @@ pub(super) fn vectors() -> Vec<Vector> {
                 "00 53 70 c0 < 02 41 50 05 >",         // header (3.2.1)
                 "00 53 71 c1 < 02 a3 < 'd' > 54 ff >", // delivery-annotations (3.2.2)
                 "00 53 72 d1 << 00 00 00 02 a3 < 'x-opt-partition-key' > a1 < 'k' > >>", // message-annotations (3.2.3)
-                "00 53 73 c0 < 06 98 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f", // properties (3.2.4)
+                "00 53 73 c0 < 06 98 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f",   // properties (3.2.4)
                 "40 40 40 40 80 00 00 00 00 00 00 01 00 >", //   … correlation-id 256
                 "00 53 74 c1 < 02 a1 < 'a' > 83 00 00 01 94 00 00 00 00 >", // application-properties (3.2.5)
-                "00 53 75 a0 < 'one' >",                                    // data (3.2.6)
+                "00 53 75 a0 < 'one' >",                    // data (3.2.6)
                 "00 80 00 00 00 00 00 00 00 75 b0 << 'two' >>", // data, everything in full length
-                "00 53 78 c1 < 00 >",                           // footer (3.2.9)
+                "00 53 78 c1 < 00 >",                       // footer (3.2.9)
             ],
             Meaning::Message(vec![
-                (
-                    SectionKind::Header,
-                    Value::List(vec![Value::Boolean(true), Value::Ubyte(5)]),
-                ),
-                (
-                    SectionKind::DeliveryAnnotations,
-                    map(Value::Symbol("d".into()), Value::Int(-1)),
-                ),
+                (SectionKind::Header, Value::List(vec![Value::Boolean(true), Value::Ubyte(5)])),
+                (SectionKind::DeliveryAnnotations, map(Value::Symbol("d".into()), Value::Int(-1))),
                 (
                     SectionKind::MessageAnnotations,
-                    map(
-                        Value::Symbol("x-opt-partition-key".into()),
-                        Value::from("k"),
-                    ),
+                    map(Value::Symbol("x-opt-partition-key".into()), Value::from("k")),
                 ),
                 (
                     SectionKind::Properties,
@@ -65,10 +56,7 @@ pub(super) fn vectors() -> Vec<Vector> {
             ],
             Meaning::Message(vec![
                 (SectionKind::Sequence, Value::List(Vec::new())),
-                (
-                    SectionKind::Sequence,
-                    Value::List(vec![Value::Boolean(true)]),
-                ),
+                (SectionKind::Sequence, Value::List(vec![Value::Boolean(true)])),
                 (SectionKind::DeliveryAnnotations, Value::Map(Vec::new())),
             ]),
         ),

@@ -13,8 +13,8 @@ mod types;
 use amqp::codec::Reader;
 use amqp::message::{SectionKind, Sections};
 use amqp::performative::{
-    Attach, Begin, Close, Detach, Disposition, End, Flow, Open, SaslInit, SaslMechanisms,
-    SaslOutcome, Transfer, descriptor,
+    Attach, Begin, Close, Detach, Disposition, End, Flow, Open, SaslInit, SaslMechanisms, SaslOutcome,
+    Transfer, descriptor,
 };
 use amqp::{DecodeError, Value};
 
@@ -53,11 +53,7 @@ pub(crate) fn read<'a>(like: &Meaning<'_>, bytes: &'a [u8]) -> Result<Meaning<'a
         Meaning::Value(_) => {
             let mut reader = Reader::new(bytes);
             let value = reader.value()?;
-            if reader.is_empty() {
-                Ok(Meaning::Value(value))
-            } else {
-                Err(DecodeError::Truncated)
-            }
+            if reader.is_empty() { Ok(Meaning::Value(value)) } else { Err(DecodeError::Truncated) }
         }
         Meaning::Message(_) => Sections::new(bytes)
             .map(|section| {
@@ -122,11 +118,7 @@ pub(crate) fn vectors() -> Vec<Vector> {
 }
 
 fn vector(name: &'static str, notation: &[&str], meaning: Meaning<'static>) -> Vector {
-    Vector {
-        name,
-        bytes: assemble(&notation.join(" ")),
-        meaning,
-    }
+    Vector { name, bytes: assemble(&notation.join(" ")), meaning }
 }
 
 fn described(descriptor: Value, value: Value) -> Value {
@@ -156,10 +148,7 @@ pub(crate) fn assemble(notation: &str) -> Vec<u8> {
                 let size = u32::try_from(bytes.len() - start).expect("a size");
                 bytes[start - 4..start].copy_from_slice(&size.to_be_bytes());
             }
-            _ => match token
-                .strip_prefix('\'')
-                .and_then(|rest| rest.strip_suffix('\''))
-            {
+            _ => match token.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
                 Some(text) => bytes.extend(text.as_bytes()),
                 None => bytes.push(u8::from_str_radix(token, 16).expect("a byte in hexadecimal")),
             },

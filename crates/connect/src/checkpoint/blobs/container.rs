@@ -72,9 +72,8 @@ impl Container {
     pub(super) fn new(options: &BlobStoreOptions) -> Result<Self, StoreError> {
         let endpoint = &options.connection_string.blob_endpoint;
         let place = format!("{endpoint}/{}", options.container);
-        let unusable = |reason: String| StoreError::Refused {
-            reason: format!("{place} can't be used: {reason}"),
-        };
+        let unusable =
+            |reason: String| StoreError::Refused { reason: format!("{place} can't be used: {reason}") };
         let mut url = Url::parse(&place).map_err(|error| unusable(error.to_string()))?;
         let mut policies: Vec<Arc<dyn Policy>> = Vec::new();
         match &options.connection_string.credential {
@@ -99,17 +98,10 @@ impl Container {
         let client = BlobContainerClient::new(
             url,
             None,
-            Some(BlobContainerClientOptions {
-                client_options,
-                ..BlobContainerClientOptions::default()
-            }),
+            Some(BlobContainerClientOptions { client_options, ..BlobContainerClientOptions::default() }),
         )
         .map_err(|error| unusable(error.to_string()))?;
-        Ok(Self {
-            client: Arc::new(client),
-            name: options.container.as_str().into(),
-            place: place.into(),
-        })
+        Ok(Self { client: Arc::new(client), name: options.container.as_str().into(), place: place.into() })
     }
 
     /// Makes the container; it may be there already.
@@ -123,15 +115,9 @@ impl Container {
 
     /// Whether the container can be listed.
     pub(super) async fn probe(&self) -> Result<(), StoreError> {
-        let options = BlobContainerClientListBlobsOptions {
-            maxresults: Some(1),
-            ..Default::default()
-        };
-        let mut pages = self
-            .client
-            .list_blobs(Some(options))
-            .map_err(|error| self.failed(&error))?
-            .into_pages();
+        let options = BlobContainerClientListBlobsOptions { maxresults: Some(1), ..Default::default() };
+        let mut pages =
+            self.client.list_blobs(Some(options)).map_err(|error| self.failed(&error))?.into_pages();
         let page = pages.try_next().await;
         page.map(drop).map_err(|error| self.failed(&error))
     }
@@ -143,17 +129,10 @@ impl Container {
             prefix: Some(prefix.to_owned()),
             ..Default::default()
         };
-        let mut pages = self
-            .client
-            .list_blobs(Some(options))
-            .map_err(|error| self.failed(&error))?
-            .into_pages();
+        let mut pages =
+            self.client.list_blobs(Some(options)).map_err(|error| self.failed(&error))?.into_pages();
         let mut listed = Vec::new();
-        while let Some(page) = pages
-            .try_next()
-            .await
-            .map_err(|error| self.failed(&error))?
-        {
+        while let Some(page) = pages.try_next().await.map_err(|error| self.failed(&error))? {
             let page = page.into_model().map_err(|error| self.failed(&error))?;
             listed.extend(page.blob_items.into_iter().filter_map(|blob| {
                 let properties = blob.properties?;
@@ -176,11 +155,7 @@ impl Container {
         condition: Condition<'_>,
     ) -> Result<Option<Written>, StoreError> {
         let (if_match, if_none_match) = condition.headers();
-        let options = BlobClientSetMetadataOptions {
-            if_match,
-            if_none_match,
-            ..Default::default()
-        };
+        let options = BlobClientSetMetadataOptions { if_match, if_none_match, ..Default::default() };
         let blob = self.client.blob_client(name);
         match blob.set_metadata(&metadata, Some(options)).await {
             Ok(response) => self.written(response.headers()).map(Some),
@@ -203,10 +178,7 @@ impl Container {
             ..Default::default()
         };
         let blob = self.client.blob_client(name);
-        match blob
-            .upload(RequestContent::from(Vec::new()), Some(options))
-            .await
-        {
+        match blob.upload(RequestContent::from(Vec::new()), Some(options)).await {
             Ok(result) => self.written(result.raw_response.headers()).map(Some),
             Err(error) => self.lost(&error),
         }
@@ -217,15 +189,9 @@ impl Container {
         let last_modified = headers.get_optional_str(&LAST_MODIFIED);
         let last_modified = last_modified.and_then(|text| parse_rfc7231(text).ok());
         match (etag, last_modified) {
-            (Some(etag), Some(time)) => Ok(Written {
-                etag: bare(etag),
-                last_modified: end_of_second(time),
-            }),
+            (Some(etag), Some(time)) => Ok(Written { etag: bare(etag), last_modified: end_of_second(time) }),
             _ => Err(StoreError::Refused {
-                reason: format!(
-                    "{}: a writing was answered without its ETag or time",
-                    self.place
-                ),
+                reason: format!("{}: a writing was answered without its ETag or time", self.place),
             }),
         }
     }

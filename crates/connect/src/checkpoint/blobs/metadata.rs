@@ -29,36 +29,21 @@ pub(super) fn of_checkpoint(checkpoint: &Checkpoint) -> Metadata {
         (number, offset) => {
             let offset = offset.unwrap_or_default();
             if !is_header_value(&offset) {
-                set(
-                    ESCAPED_OFFSET,
-                    utf8_percent_encode(&offset, UNFIT).to_string(),
-                );
+                set(ESCAPED_OFFSET, utf8_percent_encode(&offset, UNFIT).to_string());
             }
             set(SEQUENCE_NUMBER, number.unwrap_or_default());
-            set(
-                OFFSET,
-                Some(offset)
-                    .filter(|offset| is_header_value(offset))
-                    .unwrap_or_default(),
-            );
+            set(OFFSET, Some(offset).filter(|offset| is_header_value(offset)).unwrap_or_default());
         }
     }
     metadata
 }
 
-pub(super) fn to_checkpoint(
-    group: ConsumerGroup,
-    partition: PartitionId,
-    blob: ListedBlob,
-) -> Checkpoint {
+pub(super) fn to_checkpoint(group: ConsumerGroup, partition: PartitionId, blob: ListedBlob) -> Checkpoint {
     let value = |name| entry(&blob.metadata, name).filter(|value| !value.is_empty());
     let unread = value(UNREAD).is_some();
     let sequence_number = value(SEQUENCE_NUMBER).and_then(|number| number.parse().ok());
     let offset = match value(ESCAPED_OFFSET) {
-        Some(escaped) => percent_decode_str(escaped)
-            .decode_utf8()
-            .ok()
-            .map(Into::into),
+        Some(escaped) => percent_decode_str(escaped).decode_utf8().ok().map(Into::into),
         None => value(OFFSET).map(str::to_owned),
     };
     Checkpoint {
@@ -75,18 +60,12 @@ pub(super) fn of_ownership(ownership: &Ownership) -> Metadata {
     Metadata::from([(OWNER_ID.to_owned(), value)])
 }
 
-pub(super) fn to_ownership(
-    group: ConsumerGroup,
-    partition: PartitionId,
-    blob: ListedBlob,
-) -> Ownership {
+pub(super) fn to_ownership(group: ConsumerGroup, partition: PartitionId, blob: ListedBlob) -> Ownership {
     let owner_id = entry(&blob.metadata, OWNER_ID).unwrap_or_default();
     Ownership {
         group,
         partition,
-        owner_id: percent_decode_str(owner_id)
-            .decode_utf8_lossy()
-            .into_owned(),
+        owner_id: percent_decode_str(owner_id).decode_utf8_lossy().into_owned(),
         etag: Some(blob.etag),
         last_modified: blob.last_modified,
     }
@@ -94,10 +73,7 @@ pub(super) fn to_ownership(
 
 /// Services keep the case in which a name was written first, or don't.
 fn entry<'a>(metadata: &'a Metadata, wanted: &str) -> Option<&'a str> {
-    metadata
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
-        .map(|(_, value)| value.as_str())
+    metadata.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.as_str())
 }
 
 /// Whether a text comes back as it was when it is sent as the value of a header.
@@ -133,12 +109,7 @@ mod tests {
     }
 
     fn blob(metadata: Metadata) -> ListedBlob {
-        ListedBlob {
-            name: String::new(),
-            etag: ETag("0x1".to_owned()),
-            last_modified: None,
-            metadata,
-        }
+        ListedBlob { name: String::new(), etag: ETag("0x1".to_owned()), last_modified: None, metadata }
     }
 
     #[test]
@@ -155,10 +126,7 @@ mod tests {
             assert!(metadata.contains_key("offset") && metadata.contains_key("sequencenumber"));
             assert!(metadata.values().all(|value| is_header_value(value)));
             let group = checkpoint.group.clone();
-            assert_eq!(
-                to_checkpoint(group, PartitionId(3), blob(metadata)),
-                checkpoint
-            );
+            assert_eq!(to_checkpoint(group, PartitionId(3), blob(metadata)), checkpoint);
         }
     }
 
@@ -168,10 +136,7 @@ mod tests {
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let group = ConsumerGroup::new("namespace", "hub", "group");
         let read = to_checkpoint(group, PartitionId(3), blob(metadata.into()));
-        assert_eq!(
-            (read.sequence_number, read.offset.as_deref()),
-            (Some(77), Some("1300"))
-        );
+        assert_eq!((read.sequence_number, read.offset.as_deref()), (Some(77), Some("1300")));
     }
 
     #[test]

@@ -79,14 +79,8 @@ impl BlobCheckpointStore {
         }
         // The one request that needs no right beyond those that the store needs anyway.
         again(|| container.probe()).await?;
-        let inner = Inner {
-            container,
-            spelling: options.spelling,
-            found: Mutex::default(),
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        let inner = Inner { container, spelling: options.spelling, found: Mutex::default() };
+        Ok(Self { inner: Arc::new(inner) })
     }
 }
 
@@ -117,10 +111,7 @@ impl Inner {
     /// When a blob whose name begins so was last written.
     async fn last_writing(&self, names: &GroupNames) -> Result<Option<SystemTime>, StoreError> {
         let listed = again(|| self.container.list(names.prefix())).await?;
-        Ok(listed
-            .into_iter()
-            .filter_map(|blob| blob.last_modified)
-            .max())
+        Ok(listed.into_iter().filter_map(|blob| blob.last_modified).max())
     }
 
     /// What is stored of one kind, by partition. Blobs of other names are not ours.
@@ -175,10 +166,7 @@ impl Inner {
         let names = self.names(&checkpoint.group).await?;
         let name = names.of_partition(Kind::Checkpoint, checkpoint.partition);
         let metadata = metadata::of_checkpoint(checkpoint);
-        let there = self
-            .container
-            .set_metadata(&name, metadata.clone(), Condition::None)
-            .await?;
+        let there = self.container.set_metadata(&name, metadata.clone(), Condition::None).await?;
         if there.is_none() {
             self.container.put(&name, metadata, Condition::None).await?;
         }

@@ -32,9 +32,7 @@ impl GroupNames {
     }
 
     pub(super) fn lower_case(&self) -> Self {
-        Self {
-            prefix: self.prefix.to_lowercase(),
-        }
+        Self { prefix: self.prefix.to_lowercase() }
     }
 
     /// Namespace, hub and group, with a slash at the end.
@@ -66,8 +64,7 @@ fn push_segment(name: &mut String, part: &str) {
             for character in part.chars() {
                 match character {
                     '/' | '\\' | '%' => {
-                        write!(name, "%{:02x}", u32::from(character))
-                            .expect("a string takes everything");
+                        write!(name, "%{:02x}", u32::from(character)).expect("a string takes everything");
                     }
                     _ => name.push(character),
                 }
@@ -89,9 +86,7 @@ mod tests {
             "My.servicebus.windows.net/orders-1_a/$Default/ownership/31"
         );
         assert_eq!(
-            names
-                .lower_case()
-                .of_partition(Kind::Checkpoint, PartitionId(0)),
+            names.lower_case().of_partition(Kind::Checkpoint, PartitionId(0)),
             "my.servicebus.windows.net/orders-1_a/$default/checkpoint/0"
         );
     }
@@ -103,10 +98,7 @@ mod tests {
             let name = GroupNames::as_given(&group).of_partition(Kind::Ownership, PartitionId(0));
             let segments: Vec<_> = name.split('/').collect();
             assert_eq!(segments.len(), 5, "{name}");
-            assert!(
-                !segments.iter().any(|it| matches!(*it, "" | "." | "..")),
-                "{name}"
-            );
+            assert!(!segments.iter().any(|it| matches!(*it, "" | "." | "..")), "{name}");
         }
     }
 }

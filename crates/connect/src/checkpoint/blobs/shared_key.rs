@@ -27,11 +27,8 @@ impl SharedKeyPolicy {
     fn sign(&self, request: &mut Request) {
         request.insert_header(MS_DATE, to_rfc7231(&OffsetDateTime::now_utc()));
         let query: Vec<(Cow<'_, str>, Cow<'_, str>)> = request.url().query_pairs().collect();
-        let headers: Vec<_> = request
-            .headers()
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
+        let headers: Vec<_> =
+            request.headers().iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let authorization = self.key.authorization(&StorageRequest {
             method: request.method().as_ref(),
             path: request.url().path(),
@@ -44,12 +41,7 @@ impl SharedKeyPolicy {
 
 #[async_trait]
 impl Policy for SharedKeyPolicy {
-    async fn send(
-        &self,
-        context: &Context,
-        request: &mut Request,
-        next: &[Arc<dyn Policy>],
-    ) -> PolicyResult {
+    async fn send(&self, context: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
         self.sign(request);
         next[0].send(context, request, &next[1..]).await
     }

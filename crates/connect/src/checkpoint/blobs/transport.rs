@@ -63,38 +63,27 @@ impl HyperTransport {
     }
 
     async fn exchange(&self, request: &Request) -> Result<AsyncRawResponse, Error> {
-        let response = self
-            .client
-            .request(to_http(request)?)
-            .await
-            .map_err(|error| {
-                let kind = match error.is_connect() {
-                    true => ErrorKind::Connection,
-                    false => ErrorKind::Io,
-                };
-                Error::with_error(kind, error, "the request could not be made")
-            })?;
+        let response = self.client.request(to_http(request)?).await.map_err(|error| {
+            let kind = match error.is_connect() {
+                true => ErrorKind::Connection,
+                false => ErrorKind::Io,
+            };
+            Error::with_error(kind, error, "the request could not be made")
+        })?;
         let (head, body) = response.into_parts();
         let mut headers = Headers::new();
         for (name, value) in &head.headers {
             // Nothing that a store needs is beyond ASCII.
             if let Ok(value) = value.to_str() {
-                headers.insert(
-                    HeaderName::from(name.as_str().to_owned()),
-                    HeaderValue::from(value.to_owned()),
-                );
+                headers
+                    .insert(HeaderName::from(name.as_str().to_owned()), HeaderValue::from(value.to_owned()));
             }
         }
         let body = Limited::new(body, LONGEST_REPLY).collect().await;
-        let body = body.map_err(|error| {
-            Error::with_error(ErrorKind::Io, error, "the reply could not be read")
-        })?;
+        let body =
+            body.map_err(|error| Error::with_error(ErrorKind::Io, error, "the reply could not be read"))?;
         let status = StatusCode::from(head.status.as_u16());
-        Ok(AsyncRawResponse::from_bytes(
-            status,
-            headers,
-            body.to_bytes(),
-        ))
+        Ok(AsyncRawResponse::from_bytes(status, headers, body.to_bytes()))
     }
 }
 
@@ -103,24 +92,16 @@ impl HttpClient for HyperTransport {
     async fn execute_request(&self, request: &Request) -> Result<AsyncRawResponse, Error> {
         match tokio::time::timeout(self.timeout, self.exchange(request)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Error::with_message(
-                ErrorKind::Io,
-                format!("no reply within {:?}", self.timeout),
-            )),
+            Err(_) => Err(Error::with_message(ErrorKind::Io, format!("no reply within {:?}", self.timeout))),
         }
     }
 }
 
 fn to_http(request: &Request) -> Result<http::Request<Full<Bytes>>, Error> {
     let Body::Bytes(body) = request.body().clone() else {
-        return Err(Error::with_message(
-            ErrorKind::Other,
-            "a body of unknown length is not sent here",
-        ));
+        return Err(Error::with_message(ErrorKind::Other, "a body of unknown length is not sent here"));
     };
-    let mut builder = http::Request::builder()
-        .method(request.method().as_ref())
-        .uri(request.url().as_str());
+    let mut builder = http::Request::builder().method(request.method().as_ref()).uri(request.url().as_str());
     for (name, value) in request.headers().iter() {
         builder = builder.header(name.as_str(), value.as_str());
     }

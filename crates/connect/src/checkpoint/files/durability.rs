@@ -41,11 +41,7 @@ pub(super) struct Syncer {
 
 impl SyncedFile {
     pub(super) const fn new(path: PathBuf, file: File) -> Self {
-        Self {
-            path,
-            file,
-            is_dirty: AtomicBool::new(false),
-        }
+        Self { path, file, is_dirty: AtomicBool::new(false) }
     }
 
     fn sync(&self) {
@@ -87,10 +83,8 @@ impl Syncer {
 
 /// Makes a folder, and those above it, for this user alone. The folders that they are in are synced.
 pub(super) fn make_folder(folder: &Path) -> Result<(), StoreError> {
-    let missing: Vec<&Path> = folder
-        .ancestors()
-        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
-        .collect();
+    let missing: Vec<&Path> =
+        folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()).collect();
     for folder in missing.into_iter().rev() {
         match DirBuilder::new().mode(0o700).create(folder) {
             Ok(()) => {}
@@ -119,12 +113,7 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
 /// Makes a file for this user alone, with this content.
 pub(super) fn write_new(path: &Path, content: &[u8], sync: Sync) -> Result<(), StoreError> {
     let write = || {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         file.write_all(content)?;
         match sync {
             Sync::Now => file.sync_all(),

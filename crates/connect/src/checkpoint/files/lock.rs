@@ -77,11 +77,7 @@ fn take(
     match try_lock(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            return Err(StoreError::InUse {
-                group: group.clone(),
-                process: holder(&mut file),
-                path,
-            });
+            return Err(StoreError::InUse { group: group.clone(), process: holder(&mut file), path });
         }
         Err(TryLockError::Error(source)) => return Err(file_error("lock", &path, source)),
     }

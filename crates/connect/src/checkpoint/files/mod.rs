@@ -75,16 +75,10 @@ impl FileCheckpointStore {
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = folder.into();
         durability::make_folder(&path)?;
-        let folder = Folder {
-            path,
-            files: Mutex::default(),
-            syncer: Syncer::default(),
-            locks: Mutex::default(),
-        };
+        let folder =
+            Folder { path, files: Mutex::default(), syncer: Syncer::default(), locks: Mutex::default() };
         folder.check_writable()?;
-        Ok(Self {
-            folder: Arc::new(folder),
-        })
+        Ok(Self { folder: Arc::new(folder) })
     }
 
     /// Runs something that may wait for the disk or the lock where it keeps nobody from working.
@@ -96,11 +90,7 @@ impl FileCheckpointStore {
         Box::pin(async move {
             tokio::task::spawn_blocking(move || work(&folder))
                 .await
-                .unwrap_or_else(|error| {
-                    Err(StoreError::Unavailable {
-                        reason: error.to_string(),
-                    })
-                })
+                .unwrap_or_else(|error| Err(StoreError::Unavailable { reason: error.to_string() }))
         })
     }
 }
@@ -113,9 +103,7 @@ impl CheckpointStore for FileCheckpointStore {
 
     /// Written before this returns: two system calls on a file that is open, far less than a task switch.
     fn update_checkpoint(&self, checkpoint: Checkpoint) -> StoreFuture<()> {
-        Box::pin(std::future::ready(
-            self.folder.update_checkpoint(&checkpoint),
-        ))
+        Box::pin(std::future::ready(self.folder.update_checkpoint(&checkpoint)))
     }
 
     /// Taking a partition over makes a new file, elsewhere; every replacement after that is written before this returns.
@@ -153,12 +141,8 @@ impl Folder {
             let Some(version) = versions.newest else {
                 continue;
             };
-            let (version, newest) =
-                versions::read_newest(&folder, partition, version, read_newest)?;
-            let writing = Writing {
-                version,
-                generation: newest.slot.generation,
-            };
+            let (version, newest) = versions::read_newest(&folder, partition, version, read_newest)?;
+            let writing = Writing { version, generation: newest.slot.generation };
             checkpoints.push(Checkpoint {
                 group: group.clone(),
                 partition,
@@ -193,9 +177,7 @@ impl Folder {
     /// Replaces a checkpoint in the version that this process has made; nothing if the ETag is not of that version.
     fn replace_in_place(&self, checkpoint: &Checkpoint) -> Option<Result<ETag, StoreError>> {
         let mut groups = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = groups
-            .get_mut(&checkpoint.group)?
-            .get_mut(&checkpoint.partition)?;
+        let file = groups.get_mut(&checkpoint.group)?.get_mut(&checkpoint.partition)?;
         let writing = checkpoint.etag.as_ref().and_then(Writing::parse)?;
         (file.taken_over == Some(writing.version)).then(|| file.replace(writing, checkpoint))
     }
@@ -215,10 +197,7 @@ impl Folder {
                 None => None,
                 Some(version) => match read_newest(&versions::path(&folder, partition, version))? {
                     None => return Ok(None),
-                    Some(newest) => Some(Writing {
-                        version,
-                        generation: newest.slot.generation,
-                    }),
+                    Some(newest) => Some(Writing { version, generation: newest.slot.generation }),
                 },
             };
             let generation = current.as_ref().map_or(0, |current| current.generation);
@@ -230,14 +209,9 @@ impl Folder {
         };
         let generation = generation.saturating_add(1);
         let content = slots::new_file(generation, checkpoint)?;
-        let made = versions::make_next(
-            &folder,
-            partition,
-            seen.as_ref(),
-            &content,
-            Sync::Now,
-            || Ok(is_current()?.is_some()),
-        );
+        let made = versions::make_next(&folder, partition, seen.as_ref(), &content, Sync::Now, || {
+            Ok(is_current()?.is_some())
+        });
         let Some(version) = made? else {
             return lost;
         };
@@ -262,19 +236,13 @@ impl Folder {
         let mut groups = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let files = groups.entry(checkpoint.group.clone()).or_default();
         files.insert(partition, file);
-        let writing = Writing {
-            version,
-            generation,
-        };
+        let writing = Writing { version, generation };
         Ok(writing.etag())
     }
 
     /// Opens the newest version of a checkpoint, to be shared with others. If there is none it is made, with this content;
     /// says whether it was.
-    fn open_checkpoint(
-        &self,
-        checkpoint: &Checkpoint,
-    ) -> Result<(CheckpointFile, bool), StoreError> {
+    fn open_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(CheckpointFile, bool), StoreError> {
         let partition = checkpoint.partition;
         let folder = self.group_folder(&checkpoint.group).join(CHECKPOINT_FOLDER);
         durability::make_folder(&folder)?;
@@ -284,14 +252,8 @@ impl Folder {
             None => {
                 let content = slots::new_file(1, checkpoint)?;
                 // If another process was faster, the file is there all the same.
-                let made = versions::make_next(
-                    &folder,
-                    partition,
-                    seen.as_ref(),
-                    &content,
-                    Sync::Now,
-                    || Ok(true),
-                )?;
+                let made =
+                    versions::make_next(&folder, partition, seen.as_ref(), &content, Sync::Now, || Ok(true))?;
                 durability::sync_folder(&folder)?;
                 (0, made.is_some())
             }
@@ -327,31 +289,21 @@ impl CheckpointFile {
     /// that is paused between the look and the writing writes what nobody finds.
     fn replace(&self, expected: Writing, checkpoint: &Checkpoint) -> Result<ETag, StoreError> {
         let SyncedFile { path, file, .. } = &*self.synced;
-        let links = file
-            .metadata()
-            .map_err(|source| file_error("read", path, source))?
-            .nlink();
+        let links = file.metadata().map_err(|source| file_error("read", path, source))?.nlink();
         let newest = self.newest()?;
         if links == 0 || newest.slot.generation != expected.generation {
-            return Err(StoreError::NotOwner {
-                partition: checkpoint.partition,
-            });
+            return Err(StoreError::NotOwner { partition: checkpoint.partition });
         }
         let generation = self.write(&newest, checkpoint)?;
         let version = expected.version;
-        let writing = Writing {
-            version,
-            generation,
-        };
+        let writing = Writing { version, generation };
         Ok(writing.etag())
     }
 
     fn newest(&self) -> Result<slots::Newest, StoreError> {
         let mut bytes = [0; slots::FILE_LEN];
         let path = &self.synced.path;
-        let len = self
-            .read(&mut bytes)
-            .map_err(|source| file_error("read", path, source))?;
+        let len = self.read(&mut bytes).map_err(|source| file_error("read", path, source))?;
         slots::newest(&bytes[..len]).map_err(|reason| damaged(path, reason))
     }
 
@@ -359,8 +311,7 @@ impl CheckpointFile {
         let SyncedFile { path, file, .. } = &*self.synced;
         let (position, generation) = slots::next(newest);
         let slot = slots::encode(generation, checkpoint)?;
-        file.write_all_at(&slot, position)
-            .map_err(|source| file_error("write", path, source))?;
+        file.write_all_at(&slot, position).map_err(|source| file_error("write", path, source))?;
         self.syncer.sync_soon(&self.synced);
         Ok(generation)
     }
@@ -381,19 +332,13 @@ impl CheckpointFile {
 
 impl Writing {
     fn etag(self) -> ETag {
-        let Self {
-            version,
-            generation,
-        } = self;
+        let Self { version, generation } = self;
         ETag(format!("{version}-{generation}"))
     }
 
     fn parse(etag: &ETag) -> Option<Self> {
         let (version, generation) = etag.0.split_once('-')?;
-        Some(Self {
-            version: version.parse().ok()?,
-            generation: generation.parse().ok()?,
-        })
+        Some(Self { version: version.parse().ok()?, generation: generation.parse().ok()? })
     }
 }
 
@@ -406,27 +351,18 @@ impl Drop for Folder {
 /// The newest whole slot of a version; nothing if it has been removed, which means that there is a newer one.
 fn read_newest(path: &Path) -> Result<Option<slots::Newest>, StoreError> {
     match std::fs::read(path) {
-        Ok(bytes) => slots::newest(&bytes)
-            .map(Some)
-            .map_err(|reason| damaged(path, reason)),
+        Ok(bytes) => slots::newest(&bytes).map(Some).map_err(|reason| damaged(path, reason)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(file_error("read", path, source)),
     }
 }
 
 fn damaged(path: &Path, reason: &'static str) -> StoreError {
-    StoreError::DamagedCheckpoint {
-        path: path.to_owned(),
-        reason,
-    }
+    StoreError::DamagedCheckpoint { path: path.to_owned(), reason }
 }
 
 fn file_error(action: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
+    StoreError::File { action, path: path.to_owned(), source }
 }
 
 /// As in the blob layout of the official SDKs.

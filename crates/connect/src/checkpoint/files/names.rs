@@ -25,18 +25,11 @@ pub(super) fn word(text: &str) -> Cow<'_, str> {
 
 /// What [`word`] was made from, or `None` if it is not UTF-8.
 pub(super) fn text(word: &str) -> Option<String> {
-    percent_decode_str(word)
-        .decode_utf8()
-        .ok()
-        .map(Cow::into_owned)
+    percent_decode_str(word).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// Letters, digits and these few stay as they are: `$Default` and host names remain readable.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'$')
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_');
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'$').remove(b'-').remove(b'.').remove(b'_');
 
 #[cfg(test)]
 mod tests {
@@ -49,37 +42,16 @@ mod tests {
     #[test]
     fn ordinary_names_stay_readable() {
         assert_eq!(path_component("$Default"), "$Default");
-        assert_eq!(
-            path_component("example.servicebus.windows.net"),
-            "example.servicebus.windows.net"
-        );
+        assert_eq!(path_component("example.servicebus.windows.net"), "example.servicebus.windows.net");
     }
 
     #[test]
     fn names_that_mean_something_to_a_file_system_are_escaped() {
-        let names = [
-            "",
-            ".",
-            "..",
-            "../../etc/passwd",
-            "a/b",
-            "a\\b",
-            "nul\0",
-            ".hidden",
-        ];
+        let names = ["", ".", "..", "../../etc/passwd", "a/b", "a\\b", "nul\0", ".hidden"];
         let escaped = names.map(path_component);
         assert_eq!(
             escaped,
-            [
-                "%",
-                "%2E",
-                "%2E.",
-                "%2E.%2F..%2Fetc%2Fpasswd",
-                "a%2Fb",
-                "a%5Cb",
-                "nul%00",
-                "%2Ehidden"
-            ]
+            ["%", "%2E", "%2E.", "%2E.%2F..%2Fetc%2Fpasswd", "a%2Fb", "a%5Cb", "nul%00", "%2Ehidden"]
         );
     }
 

@@ -18,10 +18,7 @@ use crate::event::PartitionId;
 type Seen = BTreeMap<PathBuf, BTreeMap<PartitionId, versions::Versions>>;
 
 impl Folder {
-    pub(super) fn list_ownership(
-        &self,
-        group: &ConsumerGroup,
-    ) -> Result<Vec<Ownership>, StoreError> {
+    pub(super) fn list_ownership(&self, group: &ConsumerGroup) -> Result<Vec<Ownership>, StoreError> {
         let folder = self.ownership_folder(group);
         let mut listed = Vec::new();
         for (partition, versions) in versions::of_folder(&folder)? {
@@ -35,10 +32,7 @@ impl Folder {
         Ok(listed)
     }
 
-    pub(super) fn claim_ownership(
-        &self,
-        claims: Vec<Ownership>,
-    ) -> Result<Vec<Ownership>, StoreError> {
+    pub(super) fn claim_ownership(&self, claims: Vec<Ownership>) -> Result<Vec<Ownership>, StoreError> {
         let mut before = Seen::new();
         let mut written = Vec::with_capacity(claims.len());
         for claim in claims {
@@ -98,9 +92,7 @@ fn write(
     if claim.etag != current {
         return Ok(None);
     }
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let modified_ms = since_epoch.as_millis();
     let etag = next_etag(current.as_ref(), since_epoch);
     let text = format!(
@@ -109,40 +101,22 @@ fn write(
         names::word(&etag.0)
     );
     // No claim outlives a power cut: the processes that share the folder do not either.
-    let made = versions::make_next(
-        folder,
-        claim.partition,
-        seen,
-        text.as_bytes(),
-        Sync::Later,
-        || Ok(true),
-    )?;
+    let made = versions::make_next(folder, claim.partition, seen, text.as_bytes(), Sync::Later, || Ok(true))?;
     let last_modified = u64::try_from(modified_ms).ok().and_then(at_unix_ms);
     Ok(made.map(|version| {
-        let ownership = Ownership {
-            etag: Some(etag),
-            last_modified,
-            ..claim
-        };
+        let ownership = Ownership { etag: Some(etag), last_modified, ..claim };
         (version, ownership)
     }))
 }
 
 /// One version; nothing if it has been removed, which means that there is a newer one.
-fn read(
-    group: &ConsumerGroup,
-    partition: PartitionId,
-    path: &Path,
-) -> Result<Option<Ownership>, StoreError> {
+fn read(group: &ConsumerGroup, partition: PartitionId, path: &Path) -> Result<Option<Ownership>, StoreError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(file_error("read", path, source)),
     };
-    let damaged = |reason| StoreError::Damaged {
-        path: path.to_owned(),
-        reason,
-    };
+    let damaged = |reason| StoreError::Damaged { path: path.to_owned(), reason };
     let mut ownership = Ownership {
         group: group.clone(),
         partition,
@@ -157,9 +131,7 @@ fn read(
         return Ok(Some(ownership));
     }
     for line in text.lines() {
-        let (field, value) = line
-            .split_once('=')
-            .ok_or_else(|| damaged("a line is not `field=value`"))?;
+        let (field, value) = line.split_once('=').ok_or_else(|| damaged("a line is not `field=value`"))?;
         let value = names::text(value).ok_or_else(|| damaged("a value is not UTF-8"))?;
         match field {
             "owner_id" => ownership.owner_id = value,
@@ -177,9 +149,7 @@ fn read(
 /// An ETag that the partition never had before: the time, or one more than the last where the clock stands or went back.
 fn next_etag(current: Option<&ETag>, since_epoch: Duration) -> ETag {
     let last = current.and_then(|etag| u128::from_str_radix(etag.0.strip_prefix("0x")?, 16).ok());
-    let next = last
-        .map_or(0, |last| last.saturating_add(1))
-        .max(since_epoch.as_nanos());
+    let next = last.map_or(0, |last| last.saturating_add(1)).max(since_epoch.as_nanos());
     ETag(format!("0x{next:X}"))
 }
 
@@ -200,9 +170,6 @@ mod tests {
         let second = next_etag(Some(&first), Duration::from_nanos(0x05));
         let third = next_etag(Some(&second), Duration::from_nanos(0x11));
         let later = next_etag(Some(&third), Duration::from_nanos(0x1000));
-        assert_eq!(
-            [first.0, second.0, third.0, later.0],
-            ["0x10", "0x11", "0x12", "0x1000"]
-        );
+        assert_eq!([first.0, second.0, third.0, later.0], ["0x10", "0x11", "0x12", "0x1000"]);
     }
 }

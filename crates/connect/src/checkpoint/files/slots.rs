@@ -35,12 +35,7 @@ pub(super) fn newest(file: &[u8]) -> Result<Newest, &'static str> {
         .chunks_exact(SLOT_LEN)
         .take(2)
         .enumerate()
-        .filter_map(|(index, bytes)| {
-            Some(Newest {
-                slot: decode(bytes)?,
-                index,
-            })
-        })
+        .filter_map(|(index, bytes)| Some(Newest { slot: decode(bytes)?, index }))
         .max_by_key(|newest| newest.slot.generation);
     newest.ok_or(match file.len() {
         0 => "it is empty",
@@ -51,17 +46,11 @@ pub(super) fn newest(file: &[u8]) -> Result<Newest, &'static str> {
 
 /// Where in the file the next checkpoint goes, and its generation.
 pub(super) fn next(newest: &Newest) -> (u64, u64) {
-    (
-        ((1 - newest.index) * SLOT_LEN) as u64,
-        newest.slot.generation.saturating_add(1),
-    )
+    (((1 - newest.index) * SLOT_LEN) as u64, newest.slot.generation.saturating_add(1))
 }
 
 /// The bytes of a file that holds one checkpoint, with room for the next.
-pub(super) fn new_file(
-    generation: u64,
-    checkpoint: &Checkpoint,
-) -> Result<[u8; FILE_LEN], StoreError> {
+pub(super) fn new_file(generation: u64, checkpoint: &Checkpoint) -> Result<[u8; FILE_LEN], StoreError> {
     let mut file = [b' '; FILE_LEN];
     file[..SLOT_LEN].copy_from_slice(&encode(generation, checkpoint)?);
     file[FILE_LEN - 1] = b'\n';
@@ -69,20 +58,10 @@ pub(super) fn new_file(
 }
 
 /// The bytes of a slot.
-pub(super) fn encode(
-    generation: u64,
-    checkpoint: &Checkpoint,
-) -> Result<[u8; SLOT_LEN], StoreError> {
+pub(super) fn encode(generation: u64, checkpoint: &Checkpoint) -> Result<[u8; SLOT_LEN], StoreError> {
     let offset = checkpoint.offset.as_deref().map(names::word);
-    if let Some(length) = offset
-        .as_ref()
-        .map(|offset| offset.len())
-        .filter(|&length| length > OFFSET_MAX)
-    {
-        return Err(StoreError::OffsetTooLong {
-            length,
-            maximum: OFFSET_MAX,
-        });
+    if let Some(length) = offset.as_ref().map(|offset| offset.len()).filter(|&length| length > OFFSET_MAX) {
+        return Err(StoreError::OffsetTooLong { length, maximum: OFFSET_MAX });
     }
     let mut slot = [b' '; SLOT_LEN];
     let mut rest = &mut slot[..];
@@ -99,26 +78,18 @@ pub(super) fn encode(
     written.expect("a slot holds the longest numbers and the longest offset");
     let text_len = SLOT_LEN - rest.len();
     let crc = crc32c::crc32c(&slot[..text_len]);
-    write!(&mut slot[text_len..], "{CRC_FIELD}{crc:08x}")
-        .expect("a slot has room for its checksum");
+    write!(&mut slot[text_len..], "{CRC_FIELD}{crc:08x}").expect("a slot has room for its checksum");
     slot[SLOT_LEN - 1] = b'\n';
     Ok(slot)
 }
 
 fn decode(slot: &[u8]) -> Option<Slot> {
-    let line = std::str::from_utf8(slot)
-        .ok()?
-        .strip_suffix('\n')?
-        .trim_end_matches(' ');
+    let line = std::str::from_utf8(slot).ok()?.strip_suffix('\n')?.trim_end_matches(' ');
     let (text, crc) = line.rsplit_once(CRC_FIELD)?;
     if crc.len() != 8 || u32::from_str_radix(crc, 16).ok()? != crc32c::crc32c(text.as_bytes()) {
         return None;
     }
-    let mut decoded = Slot {
-        generation: 0,
-        sequence_number: None,
-        offset: None,
-    };
+    let mut decoded = Slot { generation: 0, sequence_number: None, offset: None };
     for field in text.split(' ') {
         match field.split_once('=')? {
             ("generation", value) => decoded.generation = value.parse().ok()?,
@@ -142,8 +113,7 @@ pub(super) const OFFSET_MAX: usize = 160;
 const CRC_FIELD: &str = " crc=";
 
 const _: () = assert!(
-    "generation= sequence_number= offset=".len() + 20 + 20 + OFFSET_MAX + CRC_FIELD.len() + 8
-        < SLOT_LEN,
+    "generation= sequence_number= offset=".len() + 20 + 20 + OFFSET_MAX + CRC_FIELD.len() + 8 < SLOT_LEN,
     "a slot must hold the longest numbers and the longest offset"
 );
 
@@ -176,10 +146,7 @@ mod tests {
     fn a_slot_is_a_line_that_a_person_can_read() {
         let slot = encode(9, &checkpoint(Some(1279), Some("12 79"))).expect("fits");
         let line = std::str::from_utf8(&slot).expect("text");
-        assert!(
-            line.starts_with("generation=9 sequence_number=1279 offset=12%2079 crc="),
-            "{line}"
-        );
+        assert!(line.starts_with("generation=9 sequence_number=1279 offset=12%2079 crc="), "{line}");
         assert!(line.ends_with(" \n"));
     }
 
@@ -187,18 +154,9 @@ mod tests {
     fn the_longest_offset_fits_and_one_byte_more_is_refused() {
         let longest = "9".repeat(OFFSET_MAX);
         let slot = encode(u64::MAX, &checkpoint(Some(i64::MIN), Some(&longest))).expect("fits");
-        assert_eq!(
-            decode(&slot).and_then(|slot| slot.offset),
-            Some(longest.clone())
-        );
+        assert_eq!(decode(&slot).and_then(|slot| slot.offset), Some(longest.clone()));
         let refused = encode(1, &checkpoint(None, Some(&format!("{longest}9"))));
-        assert!(matches!(
-            refused,
-            Err(StoreError::OffsetTooLong {
-                length: 161,
-                maximum: 160
-            })
-        ));
+        assert!(matches!(refused, Err(StoreError::OffsetTooLong { length: 161, maximum: 160 })));
     }
 
     #[test]
@@ -223,17 +181,10 @@ mod tests {
         for written in 0..=SLOT_LEN {
             let mut torn = file.clone();
             torn[..written].copy_from_slice(&replacement[..written]);
-            let sequence_number = newest(&torn)
-                .expect("one slot is whole")
-                .slot
-                .sequence_number;
+            let sequence_number = newest(&torn).expect("one slot is whole").slot.sequence_number;
             // The tail of both slots is the same white space, so the new one may be whole before its last byte.
             let whole = torn[..SLOT_LEN] == replacement;
-            assert_eq!(
-                sequence_number,
-                Some(if whole { 2000 } else { 1279 }),
-                "{written} bytes written"
-            );
+            assert_eq!(sequence_number, Some(if whole { 2000 } else { 1279 }), "{written} bytes written");
         }
     }
 

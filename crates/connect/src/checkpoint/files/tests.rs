@@ -12,10 +12,7 @@ use crate::checkpoint::suite;
 
 suite::of_store!({
     let folder = tempfile::tempdir().expect("a temporary folder");
-    (
-        FileCheckpointStore::open(folder.path()).expect("a folder that can be written"),
-        folder,
-    )
+    (FileCheckpointStore::open(folder.path()).expect("a folder that can be written"), folder)
 });
 
 fn group() -> ConsumerGroup {
@@ -37,23 +34,12 @@ fn checkpoint(sequence_number: i64) -> Checkpoint {
 async fn list(store: &FileCheckpointStore) -> Vec<Checkpoint> {
     let listed = store.list_checkpoints(&group()).await;
     let listed = listed.expect("whole slots").into_iter();
-    listed
-        .map(|checkpoint| Checkpoint {
-            etag: None,
-            ..checkpoint
-        })
-        .collect()
+    listed.map(|checkpoint| Checkpoint { etag: None, ..checkpoint }).collect()
 }
 
 fn claim(partition: u32, owner_id: &str) -> Ownership {
     let partition = PartitionId(partition);
-    Ownership {
-        group: group(),
-        partition,
-        owner_id: owner_id.to_owned(),
-        etag: None,
-        last_modified: None,
-    }
+    Ownership { group: group(), partition, owner_id: owner_id.to_owned(), etag: None, last_modified: None }
 }
 
 #[tokio::test]
@@ -62,13 +48,8 @@ async fn another_process_goes_on_where_the_last_one_ended() {
     let open = || FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
     let (mine, yours) = (open(), open());
     for sequence_number in 0..5 {
-        mine.update_checkpoint(checkpoint(2 * sequence_number))
-            .await
-            .expect("written");
-        yours
-            .update_checkpoint(checkpoint(2 * sequence_number + 1))
-            .await
-            .expect("written");
+        mine.update_checkpoint(checkpoint(2 * sequence_number)).await.expect("written");
+        yours.update_checkpoint(checkpoint(2 * sequence_number + 1)).await.expect("written");
         let listed = list(&mine).await;
         assert_eq!(listed, [checkpoint(2 * sequence_number + 1)]);
     }
@@ -78,10 +59,7 @@ async fn another_process_goes_on_where_the_last_one_ended() {
 async fn files_that_are_not_named_after_a_partition_are_left_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
-    store
-        .update_checkpoint(checkpoint(1))
-        .await
-        .expect("written");
+    store.update_checkpoint(checkpoint(1)).await.expect("written");
     let checkpoints = folder.path().join("localhost/hub/$Default/checkpoint");
     std::fs::write(checkpoints.join("README"), "not a checkpoint").expect("written");
     assert_eq!(list(&store).await, [checkpoint(1)]);
@@ -91,56 +69,32 @@ async fn files_that_are_not_named_after_a_partition_are_left_alone() {
 async fn a_damaged_checkpoint_is_an_error_that_names_the_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
-    store
-        .update_checkpoint(checkpoint(1))
-        .await
-        .expect("written");
+    store.update_checkpoint(checkpoint(1)).await.expect("written");
     let path = folder.path().join("localhost/hub/$Default/checkpoint/0");
     std::fs::write(&path, [b'x'; 512]).expect("written");
-    let listed = store
-        .list_checkpoints(&group())
-        .await
-        .expect_err("the file is damaged");
-    assert!(
-        listed.to_string().contains(&path.display().to_string()),
-        "{listed}"
-    );
-    assert!(
-        store.update_checkpoint(checkpoint(2)).await.is_err(),
-        "it is not overwritten either"
-    );
+    let listed = store.list_checkpoints(&group()).await.expect_err("the file is damaged");
+    assert!(listed.to_string().contains(&path.display().to_string()), "{listed}");
+    assert!(store.update_checkpoint(checkpoint(2)).await.is_err(), "it is not overwritten either");
 }
 
 #[tokio::test]
 async fn an_empty_checkpoint_is_an_error_that_says_what_to_do() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
-    store
-        .update_checkpoint(checkpoint(1))
-        .await
-        .expect("written");
+    store.update_checkpoint(checkpoint(1)).await.expect("written");
     drop(store);
     let path = folder.path().join("localhost/hub/$Default/checkpoint/0");
     std::fs::write(&path, "").expect("written");
     let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
-    let listed = store
-        .list_checkpoints(&group())
-        .await
-        .expect_err("the file is damaged");
+    let listed = store.list_checkpoints(&group()).await.expect_err("the file is damaged");
     let said = listed.to_string();
     assert!(said.contains(&path.display().to_string()), "{said}");
-    assert!(
-        said.contains("it is empty; restore it, or remove it"),
-        "{said}"
-    );
+    assert!(said.contains("it is empty; restore it, or remove it"), "{said}");
     for outcome in [
         store.update_checkpoint(checkpoint(2)).await.err(),
         store.replace_checkpoint(checkpoint(2)).await.err(),
     ] {
-        assert!(
-            matches!(outcome, Some(StoreError::DamagedCheckpoint { .. })),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, Some(StoreError::DamagedCheckpoint { .. })), "{outcome:?}");
     }
 }
 
@@ -170,10 +124,7 @@ async fn an_empty_claim_belongs_to_nobody() {
     let listed = store.list_ownership(&group()).await.expect("listed");
     assert_eq!((listed.len(), &*listed[0].owner_id), (1, ""));
     let etag = listed[0].etag.clone();
-    let claim = Ownership {
-        etag,
-        ..claim(0, "after")
-    };
+    let claim = Ownership { etag, ..claim(0, "after") };
     let won = store.claim_ownership(vec![claim]).await.expect("claimed");
     assert_eq!(won.len(), 1);
 }
@@ -185,13 +136,8 @@ async fn files_and_folders_are_for_their_owner_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let top = folder.path().join("a/store");
     let store = FileCheckpointStore::open(&top).expect("a folder that can be written");
-    store
-        .lock(&group(), Usage::Partitions(&[PartitionId(0)]))
-        .expect("nobody else is there");
-    store
-        .update_checkpoint(checkpoint(1))
-        .await
-        .expect("written");
+    store.lock(&group(), Usage::Partitions(&[PartitionId(0)])).expect("nobody else is there");
+    store.update_checkpoint(checkpoint(1)).await.expect("written");
     let won = store.claim_ownership(vec![claim(0, "me")]).await;
     won.expect("claimed");
     let mut folders = vec![top];
@@ -232,14 +178,8 @@ async fn a_second_store_is_refused_by_name_unless_the_partitions_are_split() {
     yours.lock(&another, Usage::Alone).expect("free");
     drop(mine);
     let mine = open();
-    mine.lock(
-        &group(),
-        Usage::Partitions(&[PartitionId(0), PartitionId(1)]),
-    )
-    .expect("free");
-    yours
-        .lock(&group(), Usage::Partitions(&[PartitionId(2)]))
-        .expect("another partition");
+    mine.lock(&group(), Usage::Partitions(&[PartitionId(0), PartitionId(1)])).expect("free");
+    yours.lock(&group(), Usage::Partitions(&[PartitionId(2)])).expect("another partition");
     refused(open().lock(&group(), Usage::Partitions(&[PartitionId(1)])));
     refused(open().lock(&group(), Usage::Alone));
 }
@@ -247,48 +187,21 @@ async fn a_second_store_is_refused_by_name_unless_the_partitions_are_split() {
 #[test]
 fn a_folder_that_cannot_be_made_is_told_at_once() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    let error =
-        FileCheckpointStore::open(file.path().join("store")).expect_err("a file is no folder");
-    assert!(
-        matches!(
-            error,
-            StoreError::File {
-                action: "create",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let error = FileCheckpointStore::open(file.path().join("store")).expect_err("a file is no folder");
+    assert!(matches!(error, StoreError::File { action: "create", .. }), "{error}");
 }
 
 #[tokio::test]
 async fn a_claim_that_was_cut_short_before_it_had_its_name_changes_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
-    let won = store
-        .claim_ownership(vec![claim(0, "me")])
-        .await
-        .expect("claimed");
-    std::fs::write(
-        folder
-            .path()
-            .join("localhost/hub/$Default/ownership/.0.1-0"),
-        "owner_id=yo",
-    )
-    .expect("written");
+    let won = store.claim_ownership(vec![claim(0, "me")]).await.expect("claimed");
+    std::fs::write(folder.path().join("localhost/hub/$Default/ownership/.0.1-0"), "owner_id=yo")
+        .expect("written");
     assert_eq!(store.list_ownership(&group()).await.expect("listed"), won);
     let etag = won[0].etag.clone();
-    let renewed = store
-        .claim_ownership(vec![Ownership {
-            etag,
-            ..claim(0, "me")
-        }])
-        .await
-        .expect("claimed");
-    assert_eq!(
-        store.list_ownership(&group()).await.expect("listed"),
-        renewed
-    );
+    let renewed = store.claim_ownership(vec![Ownership { etag, ..claim(0, "me") }]).await.expect("claimed");
+    assert_eq!(store.list_ownership(&group()).await.expect("listed"), renewed);
 }
 
 #[tokio::test]
@@ -317,10 +230,7 @@ async fn who_replaces_a_checkpoint_after_another_process_took_over_is_refused() 
     let open = || FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
     let (mine, yours) = (open(), open());
     let replace = |store: &FileCheckpointStore, etag: Option<ETag>, sequence_number| {
-        store.replace_checkpoint(Checkpoint {
-            etag,
-            ..checkpoint(sequence_number)
-        })
+        store.replace_checkpoint(Checkpoint { etag, ..checkpoint(sequence_number) })
     };
     let first = replace(&mine, None, 1).await.expect("nobody was there");
     let second = replace(&mine, Some(first), 2).await.expect("the newest");
@@ -328,21 +238,13 @@ async fn who_replaces_a_checkpoint_after_another_process_took_over_is_refused() 
     let taken = yours.replace_checkpoint(found[0].clone()).await;
     let taken = taken.expect("the newest");
     let refused = replace(&mine, Some(second), 3).await;
-    assert!(
-        matches!(refused, Err(StoreError::NotOwner { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::NotOwner { .. })), "{refused:?}");
     let newest = replace(&yours, Some(taken), 4).await.expect("the newest");
     assert_eq!(list(&mine).await, [checkpoint(4)]);
     // And back again.
-    let back = replace(&mine, Some(newest.clone()), 4)
-        .await
-        .expect("the newest");
+    let back = replace(&mine, Some(newest.clone()), 4).await.expect("the newest");
     let refused = replace(&yours, Some(newest), 5).await;
-    assert!(
-        matches!(refused, Err(StoreError::NotOwner { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(StoreError::NotOwner { .. })), "{refused:?}");
     replace(&mine, Some(back), 6).await.expect("the newest");
     let folder = folder.path().join("localhost/hub/$Default/checkpoint");
     assert_eq!(std::fs::read_dir(folder).expect("a folder").count(), 1);
@@ -355,28 +257,14 @@ async fn a_killed_writer_leaves_its_last_checkpoint_or_the_one_after() {
     let mut random = Random::from_seed(20);
     let mut last_known = -1;
     for _ in 0..20 {
-        let (mut child, lines) =
-            run_process("a_process_that_writes_checkpoints", folder.path(), "");
+        let (mut child, lines) = run_process("a_process_that_writes_checkpoints", folder.path(), "");
         let count = 1 + random.below(200) as usize;
-        let written = lines
-            .lines()
-            .map_while(Result::ok)
-            .filter_map(|line| said(&line, "written "));
+        let written = lines.lines().map_while(Result::ok).filter_map(|line| said(&line, "written "));
         last_known = written.take(count).last().unwrap_or(last_known);
         child.kill().expect("it runs until it is killed");
         child.wait().expect("it was started here");
-        let listed = store
-            .list_checkpoints(&group())
-            .await
-            .expect("a whole slot");
-        let [
-            Checkpoint {
-                sequence_number: Some(sequence_number),
-                offset,
-                ..
-            },
-        ] = &listed[..]
-        else {
+        let listed = store.list_checkpoints(&group()).await.expect("a whole slot");
+        let [Checkpoint { sequence_number: Some(sequence_number), offset, .. }] = &listed[..] else {
             panic!("one checkpoint, not {listed:?}");
         };
         assert!(
@@ -392,13 +280,7 @@ async fn a_killed_writer_leaves_its_last_checkpoint_or_the_one_after() {
 async fn processes_that_claim_at_once_do_not_both_win() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut processes: Vec<_> = (0..4)
-        .map(|number| {
-            run_process(
-                "a_process_that_claims",
-                folder.path(),
-                &format!("process {number}"),
-            )
-        })
+        .map(|number| run_process("a_process_that_claims", folder.path(), &format!("process {number}")))
         .collect();
     let mut won: Vec<u32> = Vec::new();
     for (child, lines) in &mut processes {
@@ -416,19 +298,10 @@ async fn a_process_that_writes_checkpoints() {
         return;
     };
     let store = FileCheckpointStore::open(folder).expect("a folder that can be written");
-    let newest = store
-        .list_checkpoints(&group())
-        .await
-        .expect("a whole slot");
-    let first = newest
-        .first()
-        .and_then(|checkpoint| checkpoint.sequence_number)
-        .map_or(0, |last| last + 1);
+    let newest = store.list_checkpoints(&group()).await.expect("a whole slot");
+    let first = newest.first().and_then(|checkpoint| checkpoint.sequence_number).map_or(0, |last| last + 1);
     for sequence_number in first.. {
-        store
-            .update_checkpoint(checkpoint(sequence_number))
-            .await
-            .expect("written");
+        store.update_checkpoint(checkpoint(sequence_number)).await.expect("written");
         let mut output = std::io::stdout().lock();
         // The reader kills this process; until then there is one.
         writeln!(output, "written {sequence_number}").expect("somebody reads");
@@ -442,11 +315,7 @@ async fn a_process_that_claims() {
     };
     let store = FileCheckpointStore::open(folder).expect("a folder that can be written");
     for partition in 0..64 {
-        for won in store
-            .claim_ownership(vec![claim(partition, &owner_id)])
-            .await
-            .expect("the store works")
-        {
+        for won in store.claim_ownership(vec![claim(partition, &owner_id)]).await.expect("the store works") {
             writeln!(std::io::stdout().lock(), "won {}", won.partition).expect("somebody reads");
         }
     }
@@ -455,12 +324,7 @@ async fn a_process_that_claims() {
 /// Runs one test of this binary in a process of its own; the test finds the folder and the argument in its environment.
 fn run_process(test: &str, folder: &Path, argument: &str) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(env::current_exe().expect("a test binary"))
-        .args([
-            "--exact",
-            &format!("checkpoint::files::tests::{test}"),
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", &format!("checkpoint::files::tests::{test}"), "--nocapture", "--test-threads=1"])
         .env(FOLDER_VARIABLE, folder)
         .env(ARGUMENT_VARIABLE, argument)
         .stdout(Stdio::piped())
@@ -477,10 +341,7 @@ fn said<T: std::str::FromStr>(line: &str, word: &str) -> Option<T> {
 }
 
 fn this_process() -> Option<(PathBuf, String)> {
-    Some((
-        env::var_os(FOLDER_VARIABLE)?.into(),
-        env::var(ARGUMENT_VARIABLE).ok()?,
-    ))
+    Some((env::var_os(FOLDER_VARIABLE)?.into(), env::var(ARGUMENT_VARIABLE).ok()?))
 }
 
 const FOLDER_VARIABLE: &str = "PARSHALL_TEST_STORE_FOLDER";

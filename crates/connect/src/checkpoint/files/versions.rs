@@ -101,9 +101,7 @@ pub(super) fn make_next(
     sync: Sync,
     still_holds: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<Option<u64>, StoreError> {
-    let next = seen
-        .and_then(|seen| seen.newest)
-        .map_or(0, |newest| newest.saturating_add(1));
+    let next = seen.and_then(|seen| seen.newest).map_or(0, |newest| newest.saturating_add(1));
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let hidden = folder.join(format!(".{partition}.{}-{number}", process::id()));
     durability::write_new(&hidden, content, sync)?;
@@ -118,12 +116,7 @@ pub(super) fn make_next(
     let _ = std::fs::remove_file(&hidden);
     match linked {
         Ok(()) => Ok(Some(next)),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound
-            ) =>
-        {
+        Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
             Ok(None)
         }
         Err(source) => Err(file_error("write", &path, source)),
@@ -199,15 +192,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let folder = folder.path();
         let make = |seen: &BTreeMap<PartitionId, Versions>, content: &[u8]| {
-            make_next(
-                folder,
-                PARTITION,
-                seen.get(&PARTITION),
-                content,
-                Sync::Later,
-                || Ok(true),
-            )
-            .expect("written")
+            make_next(folder, PARTITION, seen.get(&PARTITION), content, Sync::Later, || Ok(true))
+                .expect("written")
         };
         let nothing = of_folder(folder).expect("read");
         assert_eq!(make(&nothing, b"a"), Some(0));
@@ -217,10 +203,7 @@ mod tests {
         assert_eq!(make(&first, b"d"), None);
         remove_remains(&first[&PARTITION], folder, PARTITION);
         assert_eq!(names(folder), ["7.1"]);
-        assert_eq!(
-            std::fs::read(path(folder, PARTITION, 1)).expect("read"),
-            b"c"
-        );
+        assert_eq!(std::fs::read(path(folder, PARTITION, 1)).expect("read"), b"c");
     }
 
     #[test]
@@ -231,28 +214,14 @@ mod tests {
         let paused = of_folder(folder).expect("read");
         for _ in 0..2 {
             let seen = of_folder(folder).expect("read");
-            make_next(
-                folder,
-                PARTITION,
-                seen.get(&PARTITION),
-                b"new",
-                Sync::Later,
-                || Ok(true),
-            )
-            .expect("written")
-            .expect("nobody else is there");
+            make_next(folder, PARTITION, seen.get(&PARTITION), b"new", Sync::Later, || Ok(true))
+                .expect("written")
+                .expect("nobody else is there");
             remove_remains(&seen[&PARTITION], folder, PARTITION);
         }
-        let version = make_next(
-            folder,
-            PARTITION,
-            paused.get(&PARTITION),
-            b"old",
-            Sync::Later,
-            || Ok(true),
-        )
-        .expect("written")
-        .expect("the name is free again");
+        let version = make_next(folder, PARTITION, paused.get(&PARTITION), b"old", Sync::Later, || Ok(true))
+            .expect("written")
+            .expect("the name is free again");
         let now = of_folder(folder).expect("read");
         assert!(!is_newest(folder, PARTITION, version, &now));
         assert_eq!(names(folder), ["7.2"]);

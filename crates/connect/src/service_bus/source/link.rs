@@ -35,9 +35,7 @@ impl ServiceBusSource {
         let link = connection
             .engine()
             .attach_receiver(session, options)
-            .ok_or_else(|| {
-                ServiceError::of_connection("protocol", "the service takes no further link")
-            })?;
+            .ok_or_else(|| ServiceError::of_connection("protocol", "the service takes no further link"))?;
         self.link = Link::Attaching(link);
         Ok(())
     }
@@ -47,11 +45,7 @@ impl ServiceBusSource {
         let (Link::Attached(link), Intake::Open) = (self.link, self.intake) else {
             return;
         };
-        let ReceiveOptions {
-            concurrency,
-            prefetch,
-            ..
-        } = self.receive;
+        let ReceiveOptions { concurrency, prefetch, .. } = self.receive;
         let taken = self.in_work.saturating_add(self.waiting.len() as u32);
         let entitled = concurrency.saturating_add(prefetch).saturating_sub(taken);
         if let Some(connection) = self.connection.up() {

@@ -109,18 +109,12 @@ impl ServiceBusSource {
     ///
     /// # Errors
     /// When the service cannot be reached, refuses the token or the link, or has no such entity.
-    pub async fn connect(
-        options: ClientOptions,
-        receive: ReceiveOptions,
-    ) -> Result<Self, ServiceError> {
+    pub async fn connect(options: ClientOptions, receive: ReceiveOptions) -> Result<Self, ServiceError> {
         let endpoint = Endpoint::resolve(options)?;
         let connection = ServiceConnection::open(endpoint.clone()).await?;
         let limit = endpoint.options.connect_timeout;
         let mut source = Self {
-            receive: ReceiveOptions {
-                concurrency: receive.concurrency.max(1),
-                ..receive
-            },
+            receive: ReceiveOptions { concurrency: receive.concurrency.max(1), ..receive },
             orders: Orders::new(&endpoint.options.entity, limit),
             connection: Reconnecting::new(endpoint, connection),
             link: Link::Detached,
@@ -143,12 +137,10 @@ impl ServiceBusSource {
             armed: None,
         };
         let attached = std::future::poll_fn(|context| source.poll_attached(context));
-        tokio::time::timeout(limit, attached)
-            .await
-            .unwrap_or_else(|_elapsed| {
-                let description = format!("the link was not attached within {limit:?}");
-                Err(ServiceError::of_connection("timeout", description))
-            })?;
+        tokio::time::timeout(limit, attached).await.unwrap_or_else(|_elapsed| {
+            let description = format!("the link was not attached within {limit:?}");
+            Err(ServiceError::of_connection("timeout", description))
+        })?;
         Ok(source)
     }
 
@@ -216,21 +208,14 @@ impl ServiceBusSource {
             Link::BackingOff(until) => Some(until),
             _ => None,
         };
-        let deadlines = [
-            self.next_renewal,
-            self.orders.deadline(),
-            self.answers_due,
-            backing_off,
-        ];
+        let deadlines = [self.next_renewal, self.orders.deadline(), self.answers_due, backing_off];
         let Some(deadline) = deadlines.into_iter().flatten().min() else {
             return Poll::Pending;
         };
         // The timer is left to fire early now and then, since setting it costs more than that.
         if self.armed.is_none_or(|armed| deadline < armed) {
             self.armed = Some(deadline);
-            self.timer
-                .as_mut()
-                .reset(tokio::time::Instant::from_std(deadline));
+            self.timer.as_mut().reset(tokio::time::Instant::from_std(deadline));
         }
         ready!(self.timer.as_mut().poll(context));
         self.armed = None;
@@ -244,12 +229,9 @@ impl ServiceBusSource {
             match connection.next_event()? {
                 None => break,
                 Some(Event::Deliveries(deliveries)) => self.take_deliveries(deliveries)?,
-                Some(Event::SettledBySender {
-                    session,
-                    first,
-                    last,
-                    state,
-                }) if session == data => self.take_answer(first, last, state.as_ref()),
+                Some(Event::SettledBySender { session, first, last, state }) if session == data => {
+                    self.take_answer(first, last, state.as_ref())
+                }
                 Some(Event::LinkAttached { link, .. }) => {
                     if matches!(self.link, Link::Attaching(ours) if ours == link) {
                         self.link = Link::Attached(link);
@@ -266,8 +248,7 @@ impl ServiceBusSource {
                         self.take_detach(ServiceError::of_detach(error))?;
                     } else if self.orders.has(link) {
                         tracing::debug!(?error, "the management node has detached its link");
-                        self.orders
-                            .take_detach(tokio::time::Instant::now().into_std());
+                        self.orders.take_detach(tokio::time::Instant::now().into_std());
                     }
                 }
                 Some(_) => {}
@@ -289,10 +270,7 @@ impl ServiceBusSource {
                 let Some(connection) = self.connection.up() else {
                     return Ok(());
                 };
-                if !self
-                    .orders
-                    .take_reply(connection, &deliveries, delivery, now)
-                {
+                if !self.orders.take_reply(connection, &deliveries, delivery, now) {
                     connection.take_control_delivery(&deliveries, delivery)?;
                 }
                 continue;
@@ -355,9 +333,7 @@ impl ServiceBusSource {
     }
 
     fn may_hand_over(&self) -> bool {
-        self.intake == Intake::Open
-            && !self.waiting.is_empty()
-            && self.in_work < self.receive.concurrency
+        self.intake == Intake::Open && !self.waiting.is_empty() && self.in_work < self.receive.concurrency
     }
 
     /// As many waiting messages as there is room for in work.
@@ -403,8 +379,7 @@ impl Source for ServiceBusSource {
             return;
         }
         let waiting = self.waiting.drain(..);
-        self.due
-            .extend(waiting.map(|waiting| (waiting.id, Settlement::Release)));
+        self.due.extend(waiting.map(|waiting| (waiting.id, Settlement::Release)));
         self.intake = Intake::Closed;
         if let (Link::Attached(link), Some(connection)) = (self.link, self.connection.up())
             && connection.engine().credit(link) > 0

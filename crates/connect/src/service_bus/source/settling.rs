@@ -30,9 +30,7 @@ impl ServiceBusSource {
         let mut growing: Option<(u32, u32, Settlement)> = None;
         let mut propose = |(first, last, settlement)| {
             let outcome = outcome(settlement);
-            connection
-                .engine()
-                .propose_outcome(session, first, last, outcome);
+            connection.engine().propose_outcome(session, first, last, outcome);
         };
         for &(id, settlement) in &self.due {
             if !locks.told(id, settlement, now) {
@@ -91,13 +89,7 @@ impl ServiceBusSource {
     /// The service has settled deliveries.
     pub(super) fn take_answer(&mut self, first: u32, last: u32, state: Option<&DeliveryState>) {
         let now = tokio::time::Instant::now().into_std();
-        let Self {
-            locks,
-            events,
-            told,
-            in_work,
-            ..
-        } = self;
+        let Self { locks, events, told, in_work, .. } = self;
         let mut run: Option<(Settlement, Instant, u32)> = None;
         let mut report = |(settlement, since, messages)| {
             events.push_back(SourceEvent::Settled(Settled {
@@ -146,10 +138,7 @@ impl ServiceBusSource {
                         *next = renew_at.min(*next);
                     }
                 }
-                SourceEvent::LocksRenewed {
-                    renewed: locks.len() as u32,
-                    failed: 0,
-                }
+                SourceEvent::LocksRenewed { renewed: locks.len() as u32, failed: 0 }
             }
             Done::NotRenewed(failed) => SourceEvent::LocksRenewed { renewed: 0, failed },
             Done::Settled(settled) => {
@@ -162,11 +151,7 @@ impl ServiceBusSource {
 
     /// Has a message settled through the management node, as its link is gone.
     pub(super) fn settle_orphan(&mut self, token: LockToken, settlement: Settlement, now: Instant) {
-        self.orders.push(Order::Settle {
-            settlement,
-            token,
-            since: now,
-        });
+        self.orders.push(Order::Settle { settlement, token, since: now });
     }
 }
 
@@ -185,10 +170,7 @@ fn outcome(settlement: Settlement) -> DeliveryState {
             let mut error = Error::new(DEAD_LETTER.into(), "the message cannot be read");
             error.info = vec![
                 (Symbol::from("DeadLetterReason"), text("Unreadable")),
-                (
-                    Symbol::from("DeadLetterErrorDescription"),
-                    text("the message cannot be read"),
-                ),
+                (Symbol::from("DeadLetterErrorDescription"), text("the message cannot be read")),
             ];
             DeliveryState::Rejected(Some(error))
         }

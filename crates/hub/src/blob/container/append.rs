@@ -41,12 +41,7 @@ impl Container {
     /// # Errors
     /// There is no such blob, it is none that grows, a condition does not hold, or there is no room. The blob is as it
     /// was then.
-    pub fn append(
-        &self,
-        name: &str,
-        request: AppendRequest,
-        now: SystemTime,
-    ) -> Result<Appended, BlobError> {
+    pub fn append(&self, name: &str, request: AppendRequest, now: SystemTime) -> Result<Appended, BlobError> {
         self.change(name, Absent::Refused, |change| {
             if change.existing()?.kind != BlobKind::Append {
                 return Err(BlobError::InvalidBlobType);
@@ -57,10 +52,7 @@ impl Container {
             if request.position.is_some_and(|position| position != offset) {
                 return Err(BlobError::AppendPosition);
             }
-            if request
-                .maximum_length
-                .is_some_and(|maximum| length > maximum)
-            {
+            if request.maximum_length.is_some_and(|maximum| length > maximum) {
                 return Err(BlobError::MaximumSize);
             }
             if current.appended_blocks as usize >= self.shared.limits.blocks {
@@ -74,11 +66,7 @@ impl Container {
                 staged: StagedBlocks::Kept,
             };
             let published = change.publish(new, now)?;
-            Ok(Appended {
-                version: published.version,
-                offset,
-                blocks: published.appended_blocks,
-            })
+            Ok(Appended { version: published.version, offset, blocks: published.appended_blocks })
         })
     }
 }

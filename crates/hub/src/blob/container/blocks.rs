@@ -68,9 +68,7 @@ impl Container {
         lease: Option<LeaseId>,
         now: SystemTime,
     ) -> Result<(), BlobError> {
-        let is_id = STANDARD
-            .decode(id)
-            .is_ok_and(|bytes| !bytes.is_empty() && bytes.len() <= BLOCK_ID_BYTES);
+        let is_id = STANDARD.decode(id).is_ok_and(|bytes| !bytes.is_empty() && bytes.len() <= BLOCK_ID_BYTES);
         if !is_id {
             return Err(BlobError::InvalidBlockId);
         }
@@ -80,17 +78,10 @@ impl Container {
             {
                 return Err(BlobError::InvalidBlobType);
             }
-            let conditions = Conditions {
-                lease,
-                ..Conditions::default()
-            };
+            let conditions = Conditions { lease, ..Conditions::default() };
             change.check_lease(&conditions, now)?;
             let waiting = &change.staged.blocks;
-            if waiting
-                .keys()
-                .next()
-                .is_some_and(|other| other.len() != id.len())
-            {
+            if waiting.keys().next().is_some_and(|other| other.len() != id.len()) {
                 return Err(BlobError::InvalidBlockId);
             }
             if waiting.len() >= self.shared.limits.uncommitted_blocks && !waiting.contains_key(id) {
@@ -151,10 +142,7 @@ impl Container {
         let slot = slot.ok_or(BlobError::BlobNotFound)?;
         let staged = lock(&slot.staged);
         let blob = slot.blob();
-        if blob
-            .as_ref()
-            .is_some_and(|blob| blob.kind != BlobKind::Block)
-        {
+        if blob.as_ref().is_some_and(|blob| blob.kind != BlobKind::Block) {
             return Err(BlobError::InvalidBlobType);
         }
         if blob.is_none() && staged.blocks.is_empty() {
@@ -162,10 +150,7 @@ impl Container {
         }
         let current = blob.as_ref().and_then(|blob| blob.lease());
         lease::check_read(current, lease, Leased::Blob, now)?;
-        let listed = |block: &Block| ListedBlock {
-            id: block.id.clone(),
-            length: block.length,
-        };
+        let listed = |block: &Block| ListedBlock { id: block.id.clone(), length: block.length };
         Ok(BlockLists {
             committed: blob
                 .iter()
@@ -200,10 +185,7 @@ fn chosen(change: &Change<'_>, list: &[BlockChoice]) -> Result<Vec<Block>, BlobE
         };
         let block = block.ok_or(BlobError::InvalidBlockList)?;
         // Its writer still has it, and can put it again. What is committed already is found when it is read.
-        if waiting
-            .get(id)
-            .is_some_and(|waiting| std::ptr::eq(waiting, block))
-        {
+        if waiting.get(id).is_some_and(|waiting| std::ptr::eq(waiting, block)) {
             block.check()?;
         }
         Ok(block.clone())

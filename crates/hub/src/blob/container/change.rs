@@ -70,11 +70,7 @@ impl Change<'_> {
 
     /// Whether the lease of the blob, if there is one, lets it be written. It comes before all other conditions, as in the
     /// service.
-    pub(super) fn check_lease(
-        &self,
-        conditions: &Conditions,
-        now: SystemTime,
-    ) -> Result<(), BlobError> {
+    pub(super) fn check_lease(&self, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
         let lease = self.current.as_ref().and_then(|blob| blob.lease.as_ref());
         lease::check_write(lease, conditions.lease, Leased::Blob, now)?;
         Ok(())
@@ -98,12 +94,7 @@ impl Change<'_> {
 
     /// Keeps bytes, as those of a block that waits to be committed if it has an `id`. They go again unless a blob or a
     /// list of waiting blocks names them.
-    pub(super) fn keep(
-        &self,
-        content: Bytes,
-        id: Option<&str>,
-        now: SystemTime,
-    ) -> Result<Block, BlobError> {
+    pub(super) fn keep(&self, content: Bytes, id: Option<&str>, now: SystemTime) -> Result<Block, BlobError> {
         let length = content.len() as u64;
         let (crc, piece) = match &self.container.folder {
             None => {
@@ -112,33 +103,17 @@ impl Change<'_> {
             }
             Some(folder) => {
                 let crc = crc32c::crc32c(&content);
-                let staged = |id: &str| StagedHead {
-                    id: id.to_owned(),
-                    length,
-                    crc,
-                    staged_unix_s: unix_s(now),
-                };
-                let head = PieceHead {
-                    blob: self.name.to_owned(),
-                    block: id.map(staged),
-                };
+                let staged =
+                    |id: &str| StagedHead { id: id.to_owned(), length, crc, staged_unix_s: unix_s(now) };
+                let head = PieceHead { blob: self.name.to_owned(), block: id.map(staged) };
                 (crc, Piece::File(folder.write_piece(&head, &content)?))
             }
         };
-        Ok(Block {
-            id: id.unwrap_or_default().to_owned(),
-            length,
-            crc,
-            piece,
-        })
+        Ok(Block { id: id.unwrap_or_default().to_owned(), length, crc, piece })
     }
 
     /// Puts a blob in the place of the one that is there, and lets go of what is not part of it any longer.
-    pub(super) fn publish(
-        &mut self,
-        new: NewBlob,
-        now: SystemTime,
-    ) -> Result<Arc<Blob>, BlobError> {
+    pub(super) fn publish(&mut self, new: NewBlob, now: SystemTime) -> Result<Arc<Blob>, BlobError> {
         self.publish_for(Subject::Blob, new, now)
     }
 
@@ -248,9 +223,7 @@ impl Change<'_> {
 
     /// Lets go of the blocks that wait to be committed, except for those that are part of `blob`.
     pub(super) fn drop_staged(&mut self, blob: Option<&Blob>) {
-        let dropped: Vec<Block> = std::mem::take(&mut self.staged.blocks)
-            .into_values()
-            .collect();
+        let dropped: Vec<Block> = std::mem::take(&mut self.staged.blocks).into_values().collect();
         self.staged.since = None;
         self.condemn_all_but(&dropped, blob);
     }

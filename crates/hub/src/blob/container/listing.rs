@@ -56,9 +56,7 @@ impl Container {
         let mut from = Bound::Included(start.to_owned());
         // Each round ends where names begin that one entry stands for.
         'rounds: loop {
-            for (name, slot) in
-                slots.range::<str, _>((from.as_ref().map(String::as_str), Bound::Unbounded))
-            {
+            for (name, slot) in slots.range::<str, _>((from.as_ref().map(String::as_str), Bound::Unbounded)) {
                 let Some(rest) = name.strip_prefix(request.prefix) else {
                     break 'rounds;
                 };

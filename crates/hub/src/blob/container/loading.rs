@@ -16,10 +16,7 @@ impl Container {
     ///
     /// # Errors
     /// Its descriptions don't fit into memory, or one that is missing can't be written.
-    pub(in crate::blob) fn load(
-        found: FoundContainer,
-        shared: Arc<Shared>,
-    ) -> Result<Self, BlobError> {
+    pub(in crate::blob) fn load(found: FoundContainer, shared: Arc<Shared>) -> Result<Self, BlobError> {
         let seen = |etag| shared.last_etag.fetch_max(etag, Ordering::Relaxed);
         for (_, kept, _) in &found.blobs {
             seen(kept.etag);
@@ -53,37 +50,21 @@ impl Container {
         }
         for (name, head, piece) in found.staged {
             let slot = container.slot(&name, super::Absent::Made)?;
-            let block = Block {
-                id: head.id.clone(),
-                length: head.length,
-                crc: head.crc,
-                piece: Piece::File(piece),
-            };
+            let block =
+                Block { id: head.id.clone(), length: head.length, crc: head.crc, piece: Piece::File(piece) };
             let mut staged = lock(&slot.staged);
             let staged_at = from_unix_s(head.staged_unix_s);
             staged.since = Some(staged.since.map_or(staged_at, |since| since.min(staged_at)));
             // The earlier one was about to go when the process ended.
-            if let Some(Block {
-                piece: Piece::File(earlier),
-                ..
-            }) = staged.blocks.insert(head.id, block)
-            {
+            if let Some(Block { piece: Piece::File(earlier), .. }) = staged.blocks.insert(head.id, block) {
                 earlier.condemn();
             }
         }
         Ok(container)
     }
 
-    fn loaded(
-        &self,
-        number: u64,
-        kept: KeptBlob,
-        pieces: Vec<Arc<PieceFile>>,
-    ) -> Result<Blob, BlobError> {
-        let description = Description {
-            headers: kept.headers,
-            metadata: kept.metadata,
-        };
+    fn loaded(&self, number: u64, kept: KeptBlob, pieces: Vec<Arc<PieceFile>>) -> Result<Blob, BlobError> {
+        let description = Description { headers: kept.headers, metadata: kept.metadata };
         let blocks: Vec<Block> = kept
             .blocks
             .into_iter()

@@ -208,8 +208,7 @@ impl Container {
     /// There is none.
     pub fn blob(&self, name: &str) -> Result<Arc<Blob>, BlobError> {
         let slot = read(&self.slots).get(name).cloned();
-        slot.and_then(|slot| slot.blob())
-            .ok_or(BlobError::BlobNotFound)
+        slot.and_then(|slot| slot.blob()).ok_or(BlobError::BlobNotFound)
     }
 
     /// How many blobs there are.
@@ -253,13 +252,7 @@ impl Container {
             if staged.is_removed {
                 continue;
             }
-            let mut under_way = Change {
-                container: self,
-                name,
-                staged,
-                current: slot.blob(),
-                slot: &slot,
-            };
+            let mut under_way = Change { container: self, name, staged, current: slot.blob(), slot: &slot };
             let result = change(&mut under_way);
             if slot.blob().is_none() && under_way.staged.blocks.is_empty() {
                 under_way.staged.is_removed = true;
@@ -285,10 +278,7 @@ impl Container {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self {
-            staged: Mutex::default(),
-            visible: RwLock::new(None),
-        }
+        Self { staged: Mutex::default(), visible: RwLock::new(None) }
     }
 }
 
@@ -310,10 +300,7 @@ impl Shared {
                 Some(ticks.max(last.saturating_add(1)))
             })
             .unwrap_or_default();
-        Version {
-            etag: Etag(ticks.max(last.saturating_add(1))),
-            modified_at: whole_seconds(now),
-        }
+        Version { etag: Etag(ticks.max(last.saturating_add(1))), modified_at: whole_seconds(now) }
     }
 }
 

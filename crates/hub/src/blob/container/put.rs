@@ -39,12 +39,7 @@ impl Container {
     ///
     /// # Errors
     /// A condition does not hold, or there is no room. The blob is as it was then.
-    pub fn put(
-        &self,
-        name: &str,
-        request: PutRequest,
-        now: SystemTime,
-    ) -> Result<Version, BlobError> {
+    pub fn put(&self, name: &str, request: PutRequest, now: SystemTime) -> Result<Version, BlobError> {
         self.change(name, Absent::Made, |change| {
             change.check_replace(&request.conditions, request.replacing, now)?;
             let blocks = match request.content.is_empty() {
@@ -120,12 +115,7 @@ impl Container {
     ///
     /// # Errors
     /// There is no such blob, a condition does not hold, or the disk does not let go of it.
-    pub fn delete(
-        &self,
-        name: &str,
-        conditions: &Conditions,
-        now: SystemTime,
-    ) -> Result<(), BlobError> {
+    pub fn delete(&self, name: &str, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
         self.change(name, Absent::Refused, |change| {
             let current = change.changeable(conditions, now)?.clone();
             if let Some(folder) = &self.folder {

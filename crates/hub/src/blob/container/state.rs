@@ -67,10 +67,7 @@ impl NewProperties {
 
     /// The properties, with the memory that they take.
     pub(super) fn charged(self, shared: &Shared) -> Result<ContainerProperties, BlobError> {
-        let entries = self
-            .metadata
-            .iter()
-            .map(|(name, value)| name.len() + value.len());
+        let entries = self.metadata.iter().map(|(name, value)| name.len() + value.len());
         let charge = shared.budget.charge(entries.sum::<usize>() as u64)?;
         Ok(ContainerProperties {
             version: self.version,

@@ -95,12 +95,8 @@ pub(super) fn read_line<T: DeserializeOwned>(path: &Path) -> io::Result<(T, u64)
     let mut line = Vec::new();
     BufReader::new(File::open(path)?.take(LONGEST_LINE)).read_until(b'\n', &mut line)?;
     let damaged = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let json = line
-        .strip_suffix(b"\n")
-        .ok_or_else(|| damaged("its first line breaks off"))?;
-    let (crc, json) = json
-        .split_at_checked(9)
-        .ok_or_else(|| damaged("its first line is too short"))?;
+    let json = line.strip_suffix(b"\n").ok_or_else(|| damaged("its first line breaks off"))?;
+    let (crc, json) = json.split_at_checked(9).ok_or_else(|| damaged("its first line is too short"))?;
     let crc = str::from_utf8(crc)
         .ok()
         .and_then(|text| u32::from_str_radix(text.trim_end(), 16).ok())
@@ -122,10 +118,7 @@ mod tests {
     fn a_line_comes_back_and_is_refused_when_cut_or_changed_anywhere() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x");
-        let head = PieceHead {
-            blob: "a\nb".to_owned(),
-            block: None,
-        };
+        let head = PieceHead { blob: "a\nb".to_owned(), block: None };
         let mut bytes = line(&head).unwrap();
         bytes.extend_from_slice(b"content");
         std::fs::write(&path, &bytes).unwrap();

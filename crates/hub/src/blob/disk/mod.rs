@@ -102,10 +102,7 @@ impl Disk {
         let mut new = path.as_os_str().to_owned();
         new.push(NEW);
         let new = PathBuf::from(new);
-        let written = self
-            .files
-            .write(&new, parts, self.safety)
-            .and_then(|()| self.files.rename(&new, path));
+        let written = self.files.write(&new, parts, self.safety).and_then(|()| self.files.rename(&new, path));
         if written.is_err() {
             // A full disk needs the space; what stays goes at the next start.
             let _ = self.files.remove(&new);
@@ -124,11 +121,7 @@ impl Folder {
     }
 
     /// Writes a content. If it is to be found without a description, it is as safe as wished when this returns.
-    pub(super) fn write_piece(
-        &self,
-        head: &PieceHead,
-        content: &[u8],
-    ) -> io::Result<Arc<PieceFile>> {
+    pub(super) fn write_piece(&self, head: &PieceHead, content: &[u8]) -> io::Result<Arc<PieceFile>> {
         let number = self.disk.next_number();
         let path = self.piece_path(number);
         let line = form::line(head)?;
@@ -167,9 +160,7 @@ impl Folder {
     /// away even if this fails; only whether a power cut would undo it is not known then.
     pub(super) fn sync_names(&self) -> io::Result<()> {
         match self.disk.safety {
-            Safety::Now => self
-                .disk
-                .counted(self.disk.files.sync_directory(&self.path)),
+            Safety::Now => self.disk.counted(self.disk.files.sync_directory(&self.path)),
             Safety::Later => Ok(()),
         }
     }

@@ -75,10 +75,7 @@ impl PieceFile {
             Health::Sound => Ok(()),
             Health::Damaged => Err(BlobError::Damaged),
             Health::Unknown => {
-                let content = Content {
-                    path: &self.path,
-                    content_at: self.content_at,
-                };
+                let content = Content { path: &self.path, content_at: self.content_at };
                 match content.check(length, crc) {
                     Ok(()) => {
                         *health = Health::Sound;
@@ -118,10 +115,7 @@ impl PieceFile {
     pub(in crate::blob) fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk.set_unsynced();
         let position = self.content_at + position;
-        let written = self
-            .disk
-            .files
-            .write_at(&self.path, position, bytes, self.disk.safety);
+        let written = self.disk.files.write_at(&self.path, position, bytes, self.disk.safety);
         self.disk.counted(written)
     }
 

@@ -73,10 +73,7 @@ pub(in crate::blob) fn recover(
         } else if is_unfinished(&path)? {
             fs::remove_dir_all(&path)?;
         } else {
-            let scan = Scan {
-                folder: Folder::new(path, Arc::clone(disk)),
-                suspicion,
-            };
+            let scan = Scan { folder: Folder::new(path, Arc::clone(disk)), suspicion };
             found.push(scan.container(name)?);
         }
     }
@@ -85,9 +82,8 @@ pub(in crate::blob) fn recover(
 
 /// Whether this is the name that a container's folder gets when a client deletes the container.
 fn is_deleted(name: &str) -> bool {
-    name.split_once('~').is_some_and(|(container, number)| {
-        names::is_container(container) && number.parse::<u64>().is_ok()
-    })
+    name.split_once('~')
+        .is_some_and(|(container, number)| names::is_container(container) && number.parse::<u64>().is_ok())
 }
 
 /// Whether a folder has nothing in it but what the creation of a container leaves that was cut short.
@@ -187,8 +183,7 @@ impl Scan {
             let numbered = |end| name.strip_suffix(end)?.parse::<u64>().ok();
             if let Some(number) = name.strip_suffix(DAMAGED).and_then(|name| {
                 let ends = [BLOB, PIECE].into_iter();
-                ends.filter_map(|end| name.strip_suffix(end)?.parse().ok())
-                    .next()
+                ends.filter_map(|end| name.strip_suffix(end)?.parse().ok()).next()
             }) {
                 // Another file of this number would take its place if it became damaged as well.
                 self.folder.disk.has_number(number);
@@ -235,11 +230,7 @@ impl Scan {
     }
 
     /// The uncommitted block that a piece is, if it is one.
-    fn staged(
-        &self,
-        number: u64,
-        path: &Path,
-    ) -> io::Result<Option<(String, StagedHead, Arc<PieceFile>)>> {
+    fn staged(&self, number: u64, path: &Path) -> io::Result<Option<(String, StagedHead, Arc<PieceFile>)>> {
         let (head, content_at): (PieceHead, u64) = form::read_line(path)?;
         let Some(block) = head.block else {
             return Ok(None);

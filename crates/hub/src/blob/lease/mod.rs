@@ -180,13 +180,7 @@ impl LeaseId {
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = format!("{:032x}", self.0);
-        let (a, b, c, d, e) = (
-            &digits[..8],
-            &digits[8..12],
-            &digits[12..16],
-            &digits[16..20],
-            &digits[20..],
-        );
+        let (a, b, c, d, e) = (&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]);
         write!(f, "{a}-{b}-{c}-{d}-{e}")
     }
 }
@@ -237,10 +231,9 @@ impl Lease {
     fn new(id: LeaseId, duration: LeaseDuration, now: SystemTime) -> Self {
         let end = match duration {
             LeaseDuration::Infinite => End::Never,
-            LeaseDuration::Fixed(seconds) => End::Expires {
-                seconds,
-                at_unix_ms: unix_ms(now).saturating_add(u64::from(seconds) * 1000),
-            },
+            LeaseDuration::Fixed(seconds) => {
+                End::Expires { seconds, at_unix_ms: unix_ms(now).saturating_add(u64::from(seconds) * 1000) }
+            }
         };
         Self { id, end }
     }
@@ -328,16 +321,11 @@ impl LeaseAction {
         now: SystemTime,
     ) -> Result<(Option<Lease>, LeaseOutcome), LeaseError> {
         let held = |lease: Lease| {
-            let outcome = LeaseOutcome {
-                id: Some(lease.id),
-                remaining_s: None,
-            };
+            let outcome = LeaseOutcome { id: Some(lease.id), remaining_s: None };
             (Some(lease), outcome)
         };
         match self {
-            Self::Acquire { duration, proposed } => {
-                acquire(lease, duration, proposed, now).map(held)
-            }
+            Self::Acquire { duration, proposed } => acquire(lease, duration, proposed, now).map(held),
             Self::Renew(id) => renew(lease, id, now).map(held),
             Self::Change { id, proposed } => change(lease, id, proposed, now).map(held),
             Self::Release(id) => match lease {
@@ -347,10 +335,7 @@ impl LeaseAction {
             Self::Break { period } => {
                 let lease = lease.ok_or(LeaseError::ActionNotPresent)?;
                 let (lease, remaining_s) = broken(lease, period, now);
-                let outcome = LeaseOutcome {
-                    id: None,
-                    remaining_s: Some(remaining_s),
-                };
+                let outcome = LeaseOutcome { id: None, remaining_s: Some(remaining_s) };
                 Ok((Some(lease), outcome))
             }
         }
@@ -378,9 +363,7 @@ fn acquire(
 }
 
 fn renew(lease: Option<&Lease>, id: LeaseId, now: SystemTime) -> Result<Lease, LeaseError> {
-    let lease = lease
-        .filter(|lease| lease.id == id)
-        .ok_or(LeaseError::ActionIdMismatch)?;
+    let lease = lease.filter(|lease| lease.id == id).ok_or(LeaseError::ActionIdMismatch)?;
     match lease.end {
         End::Never => Ok(*lease),
         End::Expires { seconds, .. } => Ok(Lease::new(id, LeaseDuration::Fixed(seconds), now)),
@@ -405,10 +388,7 @@ fn change(
     }
     match state {
         LeaseState::Breaking => Err(LeaseError::BreakingNotChanged),
-        _ => Ok(Lease {
-            id: proposed,
-            end: lease.end,
-        }),
+        _ => Ok(Lease { id: proposed, end: lease.end }),
     }
 }
 
@@ -422,12 +402,7 @@ fn broken(lease: &Lease, period: Option<u8>, now: SystemTime) -> (Lease, u64) {
             wished.map_or(at_unix_ms, |wished| wished.min(at_unix_ms))
         }
     };
-    let broken = Lease {
-        id: lease.id,
-        end: End::Broken {
-            at_unix_ms: ends_at,
-        },
-    };
+    let broken = Lease { id: lease.id, end: End::Broken { at_unix_ms: ends_at } };
     (broken, ends_at.saturating_sub(now).div_ceil(1000))
 }
 

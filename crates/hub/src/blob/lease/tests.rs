@@ -38,39 +38,18 @@ fn states() -> [(LeaseState, Option<Lease>, SystemTime); 5] {
 fn every_operation_comes_to_what_is_documented_in_every_state() {
     use LeaseError::*;
     use LeaseState::*;
-    let acquire = |proposed| LeaseAction::Acquire {
-        duration: LeaseDuration::Fixed(15),
-        proposed,
-    };
+    let acquire = |proposed| LeaseAction::Acquire { duration: LeaseDuration::Fixed(15), proposed };
     let change = |id, proposed| LeaseAction::Change { id, proposed };
     let stop = |period| LeaseAction::Break { period };
     let held = |id| Ok((Leased, Some(id)));
     let ended = |state| Ok((state, None));
     for (action, outcomes) in [
         // In the order of `states`: available, leased, breaking, broken, expired.
-        (
-            acquire(Some(A)),
-            [held(A), held(A), Err(BreakingNotAcquired), held(A), held(A)],
-        ),
-        (
-            acquire(Some(B)),
-            [
-                held(B),
-                Err(AlreadyPresent),
-                Err(AlreadyPresent),
-                held(B),
-                held(B),
-            ],
-        ),
+        (acquire(Some(A)), [held(A), held(A), Err(BreakingNotAcquired), held(A), held(A)]),
+        (acquire(Some(B)), [held(B), Err(AlreadyPresent), Err(AlreadyPresent), held(B), held(B)]),
         (
             LeaseAction::Renew(A),
-            [
-                Err(ActionIdMismatch),
-                held(A),
-                Err(BrokenNotRenewed),
-                Err(BrokenNotRenewed),
-                held(A),
-            ],
+            [Err(ActionIdMismatch), held(A), Err(BrokenNotRenewed), Err(BrokenNotRenewed), held(A)],
         ),
         (LeaseAction::Renew(B), [Err(ActionIdMismatch); 5]),
         (
@@ -105,34 +84,13 @@ fn every_operation_comes_to_what_is_documented_in_every_state() {
         ),
         (
             LeaseAction::Release(A),
-            [
-                Err(ActionIdMismatch),
-                ended(Available),
-                ended(Available),
-                ended(Available),
-                ended(Available),
-            ],
+            [Err(ActionIdMismatch), ended(Available), ended(Available), ended(Available), ended(Available)],
         ),
         (LeaseAction::Release(B), [Err(ActionIdMismatch); 5]),
-        (
-            stop(Some(0)),
-            [
-                Err(ActionNotPresent),
-                ended(Broken),
-                ended(Broken),
-                ended(Broken),
-                ended(Broken),
-            ],
-        ),
+        (stop(Some(0)), [Err(ActionNotPresent), ended(Broken), ended(Broken), ended(Broken), ended(Broken)]),
         (
             stop(Some(60)),
-            [
-                Err(ActionNotPresent),
-                ended(Breaking),
-                ended(Breaking),
-                ended(Broken),
-                ended(Broken),
-            ],
+            [Err(ActionNotPresent), ended(Breaking), ended(Breaking), ended(Broken), ended(Broken)],
         ),
     ] {
         for ((state, lease, now), expected) in states().into_iter().zip(outcomes) {
@@ -169,9 +127,7 @@ fn writes_and_reads_are_let_through_as_documented() {
 #[test]
 fn a_break_period_only_ever_shortens_a_lease() {
     let stop = |lease: &Lease, period, now| {
-        let (lease, outcome) = LeaseAction::Break { period }
-            .apply(Some(lease), now)
-            .unwrap();
+        let (lease, outcome) = LeaseAction::Break { period }.apply(Some(lease), now).unwrap();
         (lease.unwrap(), outcome.remaining_s.unwrap())
     };
     let infinite = leased(LeaseDuration::Infinite);
@@ -223,10 +179,7 @@ fn ids_are_read_in_every_form_of_a_guid() {
 
 fn action() -> impl Strategy<Value = LeaseAction> {
     let id = || prop_oneof![Just(A), Just(B), Just(C)];
-    let duration = prop_oneof![
-        Just(LeaseDuration::Infinite),
-        (15_u8..=60).prop_map(LeaseDuration::Fixed)
-    ];
+    let duration = prop_oneof![Just(LeaseDuration::Infinite), (15_u8..=60).prop_map(LeaseDuration::Fixed)];
     prop_oneof![
         (duration, proptest::option::of(id()))
             .prop_map(|(duration, proposed)| LeaseAction::Acquire { duration, proposed }),

@@ -50,9 +50,7 @@ pub enum StructuredError {
         actual: u64,
     },
     /// Other properties than checksums, or none.
-    #[error(
-        "a structured message must have the property crc64 and no other, not {properties:#06x}"
-    )]
+    #[error("a structured message must have the property crc64 and no other, not {properties:#06x}")]
     Properties {
         /// What the message says.
         properties: u16,
@@ -138,10 +136,7 @@ impl Decoder {
                     }
                 }
                 Region::End => return Err(StructuredError::Trailing),
-                Region::Header
-                | Region::SegmentHeader
-                | Region::SegmentChecksum
-                | Region::Checksum => {
+                Region::Header | Region::SegmentHeader | Region::SegmentChecksum | Region::Checksum => {
                     let needed = self.region.bytes();
                     let missing = needed - self.partial_bytes;
                     let (own, rest) = input.split_at(missing.min(input.len()));
@@ -181,9 +176,7 @@ impl Decoder {
                     false => Err(StructuredError::SegmentChecksum { segment }),
                 }
             }
-            Region::Checksum if self.decoded != self.content_length => {
-                Err(self.wrong_content_length())
-            }
+            Region::Checksum if self.decoded != self.content_length => Err(self.wrong_content_length()),
             Region::Checksum => match self.number(0) == self.content_checksum.value() {
                 true => Ok(Region::End),
                 false => Err(StructuredError::Checksum),
@@ -234,9 +227,7 @@ impl Decoder {
     }
 
     const fn wrong_content_length(&self) -> StructuredError {
-        StructuredError::ContentLength {
-            expected: self.content_length,
-        }
+        StructuredError::ContentLength { expected: self.content_length }
     }
 
     fn number(&self, at: usize) -> u64 {

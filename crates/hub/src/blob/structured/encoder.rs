@@ -49,9 +49,7 @@ impl Encoder {
     #[must_use]
     pub fn message_length(&self) -> u64 {
         let framing = (SEGMENT_HEADER_BYTES + CHECKSUM_BYTES) as u64;
-        (HEADER_BYTES + CHECKSUM_BYTES) as u64
-            + u64::from(self.segments) * framing
-            + self.content_length
+        (HEADER_BYTES + CHECKSUM_BYTES) as u64 + u64::from(self.segments) * framing + self.content_length
     }
 
     /// Adds what comes before the content to `message`; for an empty content, that is the whole message.

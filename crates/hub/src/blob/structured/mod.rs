@@ -27,9 +27,8 @@ pub const STRUCTURED_BODY: &str = "XSM/1.0; properties=crc64";
 #[must_use]
 pub fn is_structured_body(value: &str) -> bool {
     let mut parts = value.split(';').map(str::trim);
-    let is = |part: Option<&str>, expected: &str| {
-        part.is_some_and(|part| part.eq_ignore_ascii_case(expected))
-    };
+    let is =
+        |part: Option<&str>, expected: &str| part.is_some_and(|part| part.eq_ignore_ascii_case(expected));
     is(parts.next(), "XSM/1.0") && is(parts.next(), "properties=crc64") && parts.next().is_none()
 }
 

@@ -102,10 +102,7 @@ fn every_mistake_is_named() {
     assert_eq!(with(9, 3), StructuredError::Properties { properties: 3 });
     assert_eq!(with(9, 0), StructuredError::Properties { properties: 0 });
     let (expected, found) = (1, 2);
-    assert_eq!(
-        with(13, 2),
-        StructuredError::SegmentNumber { expected, found }
-    );
+    assert_eq!(with(13, 2), StructuredError::SegmentNumber { expected, found });
     assert_eq!(with(22, 1), StructuredError::ContentLength { expected: 12 });
     let mismatch = StructuredError::SegmentChecksum { segment: 1 };
     assert_eq!(with(23, b'h'), mismatch);

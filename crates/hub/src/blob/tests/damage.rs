@@ -16,11 +16,7 @@ fn damage(path: &Path, position: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-fn read(
-    container: &Container,
-    name: &str,
-    range: std::ops::Range<u64>,
-) -> Result<Vec<u8>, BlobError> {
+fn read(container: &Container, name: &str, range: std::ops::Range<u64>) -> Result<Vec<u8>, BlobError> {
     let mut reader = container.blob(name)?.read(range);
     let mut bytes = Vec::new();
     while let Some(chunk) = reader.next_chunk(3)? {
@@ -68,8 +64,7 @@ fn a_content_is_compared_with_its_checksum_once() {
     let store = open(&directory);
     let container = store.create_container("box", Vec::new(), now()).unwrap();
     container.put("blob", put(b"0123456789"), now()).unwrap();
-    let is_checked =
-        |container: &Container| container.blob("blob").unwrap().read(2..4).is_checked();
+    let is_checked = |container: &Container| container.blob("blob").unwrap().read(2..4).is_checked();
     assert!(is_checked(&container), "this process wrote it");
     store.close().unwrap();
     drop((store, container));
@@ -127,9 +122,7 @@ fn a_damaged_block_that_waits_is_not_committed_and_can_be_put_again() {
     let store = open(&directory);
     let container = store.create_container("box", Vec::new(), now()).unwrap();
     let text = Bytes::from_static(b"waits");
-    container
-        .put_block("blob", "QUE=", text.clone(), None, now())
-        .unwrap();
+    container.put_block("blob", "QUE=", text.clone(), None, now()).unwrap();
     store.close().unwrap();
     drop((store, container));
     let piece = file(&directory, ".piece");
@@ -137,14 +130,9 @@ fn a_damaged_block_that_waits_is_not_committed_and_can_be_put_again() {
     damage(&piece, length - 1);
     let store = open(&directory);
     let container = store.container("box").unwrap();
-    assert_eq!(
-        commit(&container, "blob", &["QUE="]),
-        Err(BlobError::Damaged)
-    );
+    assert_eq!(commit(&container, "blob", &["QUE="]), Err(BlobError::Damaged));
     assert_eq!(container.blob("blob").unwrap_err(), BlobError::BlobNotFound);
-    container
-        .put_block("blob", "QUE=", text, None, now())
-        .unwrap();
+    container.put_block("blob", "QUE=", text, None, now()).unwrap();
     commit(&container, "blob", &["QUE="]).unwrap();
     assert_eq!(content(&container, "blob").unwrap(), b"waits");
 }
@@ -155,10 +143,7 @@ fn nothing_is_appended_to_what_is_known_to_be_damaged_and_a_sound_log_grows_on()
         let directory = tempfile::tempdir().unwrap();
         let store = open(&directory);
         let container = store.create_container("box", Vec::new(), now()).unwrap();
-        let log = PutRequest {
-            kind: BlobKind::Append,
-            ..put(b"")
-        };
+        let log = PutRequest { kind: BlobKind::Append, ..put(b"") };
         container.put("log", log, now()).unwrap();
         append(&container, b"one ").unwrap();
         store.close().unwrap();

@@ -73,22 +73,12 @@ fn whenever_the_disk_is_full_each_blob_is_the_one_before_or_the_one_after() {
     for operations in 0..24 {
         let directory = tempfile::tempdir().unwrap();
         let left = Arc::new(AtomicI64::new(i64::MAX));
-        let files = FullAfter {
-            left: Arc::clone(&left),
-        };
-        let store = BlobStore::open_with(
-            Box::new(files),
-            directory.path(),
-            SyncPolicy::Always,
-            MEMORY,
-            LIMITS,
-        )
-        .unwrap();
+        let files = FullAfter { left: Arc::clone(&left) };
+        let store =
+            BlobStore::open_with(Box::new(files), directory.path(), SyncPolicy::Always, MEMORY, LIMITS)
+                .unwrap();
         let container = store.create_container("box", Vec::new(), now()).unwrap();
-        let log = PutRequest {
-            kind: BlobKind::Append,
-            ..put(b"")
-        };
+        let log = PutRequest { kind: BlobKind::Append, ..put(b"") };
         container.put("log", log, now()).unwrap();
         changes(&container, "old").unwrap();
         left.store(operations, Ordering::Relaxed);

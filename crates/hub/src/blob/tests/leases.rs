@@ -14,19 +14,13 @@ fn id(text: &str) -> LeaseId {
 }
 
 fn acquire(duration: LeaseDuration) -> LeaseAction {
-    LeaseAction::Acquire {
-        duration,
-        proposed: Some(id("a")),
-    }
+    LeaseAction::Acquire { duration, proposed: Some(id("a")) }
 }
 
 const FIXED: LeaseDuration = LeaseDuration::Fixed(30);
 
 fn with(lease: Option<LeaseId>) -> Conditions {
-    Conditions {
-        lease,
-        ..Conditions::default()
-    }
+    Conditions { lease, ..Conditions::default() }
 }
 
 fn lease(container: &Container, action: LeaseAction, at: SystemTime) -> Result<(), BlobError> {
@@ -38,15 +32,8 @@ fn state(container: &Container, at: SystemTime) -> LeaseState {
     state_of(container.blob("blob").unwrap().lease(), at)
 }
 
-fn put_with(
-    container: &Container,
-    lease: Option<LeaseId>,
-    at: SystemTime,
-) -> Result<(), BlobError> {
-    let request = PutRequest {
-        conditions: with(lease),
-        ..put(b"new")
-    };
+fn put_with(container: &Container, lease: Option<LeaseId>, at: SystemTime) -> Result<(), BlobError> {
+    let request = PutRequest { conditions: with(lease), ..put(b"new") };
     container.put("blob", request, at).map(drop)
 }
 
@@ -56,10 +43,7 @@ fn everywhere(test: impl Fn(&BlobStore, &Container)) {
     for store in [BlobStore::in_memory(MEMORY, LIMITS), open(&directory)] {
         let container = store.create_container("box", Vec::new(), now()).unwrap();
         container.put("blob", put(b"content"), now()).unwrap();
-        let log = PutRequest {
-            kind: BlobKind::Append,
-            ..put(b"")
-        };
+        let log = PutRequest { kind: BlobKind::Append, ..put(b"") };
         container.put("log", log, now()).unwrap();
         test(&store, &container);
     }
@@ -76,21 +60,14 @@ fn a_lease_locks_every_write_and_no_read() {
         }
         let writes = |lease: Option<LeaseId>| {
             let conditions = with(lease);
-            let append = AppendRequest {
-                conditions: conditions.clone(),
-                ..appended(b"x")
-            };
+            let append = AppendRequest { conditions: conditions.clone(), ..appended(b"x") };
             let block = Bytes::from_static(b"block");
             let list = latest(&["QUE="]);
             let headers = Default::default();
             [
                 put_with(container, lease, now()),
-                container
-                    .set_metadata("blob", Vec::new(), &conditions, now())
-                    .map(drop),
-                container
-                    .set_headers("blob", headers, &conditions, now())
-                    .map(drop),
+                container.set_metadata("blob", Vec::new(), &conditions, now()).map(drop),
+                container.set_headers("blob", headers, &conditions, now()).map(drop),
                 container.append("log", append, now()).map(drop),
                 container.put_block("blob", "QUE=", block, lease, now()),
                 container
@@ -112,11 +89,7 @@ fn a_lease_locks_every_write_and_no_read() {
         assert_eq!(writes(Some(id("b"))), [Err(mismatch); 7]);
         let blob = container.blob("blob").unwrap();
         assert_eq!(blob.version(), before, "leases make no version");
-        for (lease, expected) in [
-            (None, Ok(())),
-            (Some(id("a")), Ok(())),
-            (Some(id("b")), Err(mismatch)),
-        ] {
+        for (lease, expected) in [(None, Ok(())), (Some(id("a")), Ok(())), (Some(id("b")), Err(mismatch))] {
             assert_eq!(blob.check_read(&with(lease), now()), expected);
             let lists = container.block_lists("blob", lease, now());
             assert_eq!(lists.map(drop), expected);
@@ -124,10 +97,7 @@ fn a_lease_locks_every_write_and_no_read() {
         assert_eq!(content(container, "blob").unwrap(), b"content");
         // The lock comes before what else the request says, as in the service.
         let create = PutRequest {
-            conditions: Conditions {
-                if_none_match: Some(EtagCondition::Any),
-                ..Conditions::default()
-            },
+            conditions: Conditions { if_none_match: Some(EtagCondition::Any), ..Conditions::default() },
             ..put(b"new")
         };
         assert_eq!(container.put("blob", create, now()), Err(missing));
@@ -163,17 +133,12 @@ fn only_blobs_that_are_there_are_leased_and_only_upon_conditions() {
     everywhere(|_, container| {
         let waiting = Bytes::from_static(b"waits");
         let nothing = Conditions::default();
-        container
-            .put_block("waiting", "QUE=", waiting, None, now())
-            .unwrap();
+        container.put_block("waiting", "QUE=", waiting, None, now()).unwrap();
         for name in ["missing", "waiting"] {
             let refused = container.lease_blob(name, acquire(FIXED), &nothing, now());
             assert_eq!(refused.unwrap_err(), BlobError::BlobNotFound, "{name}");
         }
-        let other = Conditions {
-            if_match: Some(EtagCondition::OneOf(Vec::new())),
-            ..Conditions::default()
-        };
+        let other = Conditions { if_match: Some(EtagCondition::OneOf(Vec::new())), ..Conditions::default() };
         let refused = container.lease_blob("blob", acquire(FIXED), &other, now());
         assert_eq!(refused.unwrap_err(), BlobError::ConditionNotMet);
         let none = BlobError::Lease(LeaseError::NotPresent(Leased::Blob));
@@ -184,14 +149,10 @@ fn only_blobs_that_are_there_are_leased_and_only_upon_conditions() {
 #[test]
 fn of_many_that_want_a_lease_one_gets_it() {
     everywhere(|_, container| {
-        let action = LeaseAction::Acquire {
-            duration: FIXED,
-            proposed: None,
-        };
+        let action = LeaseAction::Acquire { duration: FIXED, proposed: None };
         let got = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| lease(container, action, now()).is_ok()))
-                .collect();
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| lease(container, action, now()).is_ok())).collect();
             let joined = threads.into_iter().map(|thread| thread.join().unwrap());
             joined.filter(|got| *got).count()
         });
@@ -207,13 +168,7 @@ fn a_leased_container_is_deleted_by_its_holder_alone_and_its_blobs_are_written_b
         let leased = container.lease(acquire(FIXED), &nothing, now());
         assert_eq!(
             leased.unwrap(),
-            (
-                before,
-                crate::blob::LeaseOutcome {
-                    id: Some(id("a")),
-                    remaining_s: None,
-                }
-            )
+            (before, crate::blob::LeaseOutcome { id: Some(id("a")), remaining_s: None })
         );
         container.put("blob", put(b"new"), now()).unwrap();
         let metadata = vec![("made".to_owned(), "anew".to_owned())];
@@ -232,9 +187,7 @@ fn a_leased_container_is_deleted_by_its_holder_alone_and_its_blobs_are_written_b
         let set = container.set_container_metadata(Vec::new(), &with(Some(id("b"))), now());
         assert_eq!(set, Err(mismatch));
         assert_eq!(container.properties().version(), version);
-        store
-            .delete_container("box", &with(Some(id("a"))), now())
-            .unwrap();
+        store.delete_container("box", &with(Some(id("a"))), now()).unwrap();
         let late = container.lease(acquire(FIXED), &nothing, now());
         assert_eq!(late.unwrap_err(), BlobError::ContainerNotFound);
     });
@@ -249,17 +202,11 @@ fn leases_and_the_metadata_of_containers_outlive_the_process() {
         let nothing = Conditions::default();
         for (name, duration) in [("infinite", LeaseDuration::Infinite), ("fixed", FIXED)] {
             container.put(name, put(b"content"), now()).unwrap();
-            container
-                .lease_blob(name, acquire(duration), &nothing, now())
-                .unwrap();
+            container.lease_blob(name, acquire(duration), &nothing, now()).unwrap();
         }
         let metadata = vec![("made".to_owned(), "anew".to_owned())];
-        let version = container
-            .set_container_metadata(metadata.clone(), &nothing, now())
-            .unwrap();
-        container
-            .lease(acquire(LeaseDuration::Infinite), &nothing, now())
-            .unwrap();
+        let version = container.set_container_metadata(metadata.clone(), &nothing, now()).unwrap();
+        container.lease(acquire(LeaseDuration::Infinite), &nothing, now()).unwrap();
         if closes {
             store.close().unwrap();
         }
@@ -294,14 +241,9 @@ fn a_lease_that_cannot_be_kept_is_not_given() {
     std::fs::rename(&folder, &aside).unwrap();
     for refused in [
         lease(&container, acquire(FIXED), now()),
-        container
-            .lease(acquire(FIXED), &Conditions::default(), now())
-            .map(drop),
+        container.lease(acquire(FIXED), &Conditions::default(), now()).map(drop),
     ] {
-        assert!(
-            matches!(refused, Err(BlobError::Unavailable(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(BlobError::Unavailable(_))), "{refused:?}");
     }
     std::fs::rename(&aside, &folder).unwrap();
     assert_eq!(state(&container, now()), LeaseState::Available);
@@ -317,20 +259,13 @@ fn blocks_that_wait_have_the_time_of_the_first_of_them_over_a_restart() {
     let container = store.create_container("box", Vec::new(), now()).unwrap();
     for (id, seconds) in [("QUE=", 0), ("QUI=", 100)] {
         let block = Bytes::from_static(b"block");
-        container
-            .put_block("blob", id, block, None, after(seconds))
-            .unwrap();
+        container.put_block("blob", id, block, None, after(seconds)).unwrap();
     }
     let commit = |container: &Container, since: u64| {
-        let conditions = Conditions {
-            if_modified_since: Some(after(since)),
-            ..Conditions::default()
-        };
+        let conditions = Conditions { if_modified_since: Some(after(since)), ..Conditions::default() };
         let list = latest(&["QUE=", "QUI="]);
         let (described, replacing) = (Description::default(), Replacing::Allowed);
-        container
-            .put_block_list("blob", &list, described, &conditions, replacing, after(200))
-            .map(drop)
+        container.put_block_list("blob", &list, described, &conditions, replacing, after(200)).map(drop)
     };
     assert_eq!(commit(&container, 50), Err(BlobError::ConditionNotMet));
     store.close().unwrap();
@@ -339,13 +274,8 @@ fn blocks_that_wait_have_the_time_of_the_first_of_them_over_a_restart() {
     let container = store.container("box").unwrap();
     assert_eq!(commit(&container, 50), Err(BlobError::ConditionNotMet));
     // An instant before they came.
-    let conditions = Conditions {
-        if_modified_since: Some(now() - Duration::from_secs(1)),
-        ..Conditions::default()
-    };
-    let taken = PutRequest {
-        conditions,
-        ..put(b"whole")
-    };
+    let conditions =
+        Conditions { if_modified_since: Some(now() - Duration::from_secs(1)), ..Conditions::default() };
+    let taken = PutRequest { conditions, ..put(b"whole") };
     container.put("blob", taken, after(200)).unwrap();
 }

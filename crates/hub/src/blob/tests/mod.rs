@@ -16,18 +16,15 @@ use tempfile::TempDir;
 use units::ByteSize;
 
 use super::{
-    AppendRequest, BlobError, BlobKind, BlobLimits, BlobStore, BlockChoice, BlockSource,
-    Conditions, Container, ContentReader, Description, PutRequest, Replacing,
+    AppendRequest, BlobError, BlobKind, BlobLimits, BlobStore, BlockChoice, BlockSource, Conditions,
+    Container, ContentReader, Description, PutRequest, Replacing,
 };
 use crate::log::disk::SyncPolicy;
 
 const MEMORY: ByteSize = ByteSize::from_mebibytes(4);
 
 /// Few enough that tests come to them.
-const LIMITS: BlobLimits = BlobLimits {
-    blocks: 4,
-    uncommitted_blocks: 3,
-};
+const LIMITS: BlobLimits = BlobLimits { blocks: 4, uncommitted_blocks: 3 };
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_795_213_063)
@@ -63,12 +60,7 @@ fn append(container: &Container, content: &'static [u8]) -> Result<(), BlobError
 }
 
 fn latest(ids: &[&str]) -> Vec<BlockChoice> {
-    ids.iter()
-        .map(|id| BlockChoice {
-            source: BlockSource::Latest,
-            id: (*id).to_owned(),
-        })
-        .collect()
+    ids.iter().map(|id| BlockChoice { source: BlockSource::Latest, id: (*id).to_owned() }).collect()
 }
 
 fn commit(container: &Container, name: &str, ids: &[&str]) -> Result<(), BlobError> {

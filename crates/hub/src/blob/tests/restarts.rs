@@ -11,25 +11,18 @@ fn fill(store: &BlobStore) {
     described.description.headers.content_type = Some("text/plain".to_owned());
     container.put("a/whole", described, now()).unwrap();
     container.put("empty", put(b""), now()).unwrap();
-    let log = PutRequest {
-        kind: BlobKind::Append,
-        ..put(b"")
-    };
+    let log = PutRequest { kind: BlobKind::Append, ..put(b"") };
     container.put("log", log, now()).unwrap();
     for line in [&b"one "[..], b"two"] {
         append(&container, line).unwrap();
     }
     for (id, content) in [("QUE=", &b"11"[..]), ("QUI=", b"22")] {
         let content = Bytes::from_static(content);
-        container
-            .put_block("blocks", id, content, None, now())
-            .unwrap();
+        container.put_block("blocks", id, content, None, now()).unwrap();
     }
     commit(&container, "blocks", &["QUI=", "QUE="]).unwrap();
     let waiting = Bytes::from_static(b"waits");
-    container
-        .put_block("blocks", "QUM=", waiting, None, now())
-        .unwrap();
+    container.put_block("blocks", "QUM=", waiting, None, now()).unwrap();
 }
 
 fn check(store: &BlobStore) {
@@ -39,10 +32,7 @@ fn check(store: &BlobStore) {
     let whole = container.blob("a/whole").unwrap();
     let description = whole.description();
     assert_eq!(description.metadata, [("ownerid".into(), String::new())]);
-    assert_eq!(
-        description.headers.content_type.as_deref(),
-        Some("text/plain")
-    );
+    assert_eq!(description.headers.content_type.as_deref(), Some("text/plain"));
     assert_eq!(content(&container, "empty").unwrap(), b"");
     assert_eq!(content(&container, "log").unwrap(), b"one two");
     assert_eq!(content(&container, "blocks").unwrap(), b"2211");
@@ -56,12 +46,7 @@ fn everything_outlives_the_process_that_closes_and_the_one_that_does_not() {
     let store = open(&directory);
     fill(&store);
     check(&store);
-    let etag = store
-        .container("box")
-        .unwrap()
-        .blob("log")
-        .unwrap()
-        .version();
+    let etag = store.container("box").unwrap().blob("log").unwrap().version();
     store.close().unwrap();
     drop(store);
     let store = open(&directory);
@@ -98,15 +83,11 @@ fn what_is_replaced_or_deleted_leaves_no_file() {
     container.put("a/whole", put(b""), now()).unwrap();
     assert_eq!(files(&folder, ".piece").len(), 2);
     for name in ["a/whole", "empty", "log", "blocks"] {
-        container
-            .delete(name, &Conditions::default(), now())
-            .unwrap();
+        container.delete(name, &Conditions::default(), now()).unwrap();
     }
     assert!(files(&folder, ".piece").is_empty());
     assert!(files(&folder, ".blob").is_empty());
-    store
-        .delete_container("box", &Conditions::default(), now())
-        .unwrap();
+    store.delete_container("box", &Conditions::default(), now()).unwrap();
     assert!(!folder.exists());
 }
 
@@ -191,9 +172,7 @@ fn all_files(directory: &Path) -> Vec<PathBuf> {
 fn contents(store: &BlobStore) -> Vec<(String, Vec<u8>)> {
     let container = store.container("box").unwrap();
     let names = ["a", "b", "empty"].into_iter();
-    names
-        .filter_map(|name| Some((name.to_owned(), content(&container, name).ok()?)))
-        .collect()
+    names.filter_map(|name| Some((name.to_owned(), content(&container, name).ok()?))).collect()
 }
 
 #[test]
@@ -221,29 +200,17 @@ fn whichever_file_is_missing_the_rest_is_served_and_nothing_else_is_removed() {
         let store = open(&directory);
         let served = contents(&store);
         let name = missing.display();
-        assert!(
-            served.iter().all(|blob| all.contains(blob)),
-            "without {name}"
-        );
+        assert!(served.iter().all(|blob| all.contains(blob)), "without {name}");
         let is_container = missing.ends_with("container.json");
-        let expected = if is_container {
-            all.len()
-        } else {
-            all.len() - 1
-        };
+        let expected = if is_container { all.len() } else { all.len() - 1 };
         assert_eq!(served.len(), expected, "without {name}");
         // Of an empty blob its description was all that there was.
-        let is_traceless =
-            served.len() < all.len() && served.iter().all(|(name, _)| name != "empty");
+        let is_traceless = served.len() < all.len() && served.iter().all(|(name, _)| name != "empty");
         let is_reported = store.figures().damaged_files > 0;
         assert!(is_reported || is_traceless, "without {name}");
         for path in files {
             let aside = PathBuf::from(format!("{}.damaged", path.display()));
-            assert!(
-                path.exists() || aside.exists(),
-                "{} without {name}",
-                path.display()
-            );
+            assert!(path.exists() || aside.exists(), "{} without {name}", path.display());
         }
         // New files take the place of none that was set aside.
         let container = store.container("box").unwrap();
@@ -266,11 +233,8 @@ fn what_someone_else_put_there_stays() {
     drop(store);
     let box_folder = directory.path().join("box");
     fs::create_dir(directory.path().join("box~backup")).unwrap();
-    let theirs = [
-        directory.path().join("box~backup/notes"),
-        box_folder.join("notes.new"),
-        box_folder.join("notes"),
-    ];
+    let theirs =
+        [directory.path().join("box~backup/notes"), box_folder.join("notes.new"), box_folder.join("notes")];
     for path in &theirs {
         fs::write(path, "mine").unwrap();
     }

@@ -26,11 +26,7 @@ pub(super) enum Address<'a> {
     /// One partition of a hub.
     Partition { hub: &'a str, partition: &'a str },
     /// One partition, as a consumer group reads it.
-    Consumer {
-        hub: &'a str,
-        group: &'a str,
-        partition: &'a str,
-    },
+    Consumer { hub: &'a str, group: &'a str, partition: &'a str },
 }
 
 impl<'a> Address<'a> {
@@ -51,15 +47,8 @@ impl<'a> Address<'a> {
             return is_hub.then_some(Self::Hub(path));
         };
         match split_at_keyword(before, "ConsumerGroups") {
-            Some((hub, group)) => Some(Self::Consumer {
-                hub,
-                group,
-                partition,
-            }),
-            None => Some(Self::Partition {
-                hub: before,
-                partition,
-            }),
+            Some((hub, group)) => Some(Self::Consumer { hub, group, partition }),
+            None => Some(Self::Partition { hub: before, partition }),
         }
     }
 }
@@ -73,8 +62,7 @@ fn split_at_keyword<'a>(path: &'a str, keyword: &str) -> Option<(&'a str, &'a st
 }
 
 fn ends_with_segment(path: &str, segment: &str) -> bool {
-    path.rsplit_once('/')
-        .is_some_and(|(_, last)| last.eq_ignore_ascii_case(segment))
+    path.rsplit_once('/').is_some_and(|(_, last)| last.eq_ignore_ascii_case(segment))
 }
 
 #[cfg(test)]
@@ -83,11 +71,7 @@ mod tests {
 
     #[test]
     fn every_client_form_of_an_address_is_read() {
-        let consumer = Some(Address::Consumer {
-            hub: "hub",
-            group: "$Default",
-            partition: "3",
-        });
+        let consumer = Some(Address::Consumer { hub: "hub", group: "$Default", partition: "3" });
         for (address, expected) in [
             ("$cbs", Some(Address::Cbs)),
             ("$management", Some(Address::Management)),
@@ -95,38 +79,14 @@ mod tests {
             ("hub", Some(Address::Hub("hub"))),
             ("amqps://localhost:5672/hub", Some(Address::Hub("hub"))),
             ("team/hub", Some(Address::Hub("team/hub"))),
-            (
-                "hub/Partitions/3",
-                Some(Address::Partition {
-                    hub: "hub",
-                    partition: "3",
-                }),
-            ),
-            (
-                "/hub/partitions/3/",
-                Some(Address::Partition {
-                    hub: "hub",
-                    partition: "3",
-                }),
-            ),
+            ("hub/Partitions/3", Some(Address::Partition { hub: "hub", partition: "3" })),
+            ("/hub/partitions/3/", Some(Address::Partition { hub: "hub", partition: "3" })),
             ("hub/ConsumerGroups/$Default/Partitions/3", consumer),
-            (
-                "amqps://ns.example/hub/consumergroups/$Default/PARTITIONS/3",
-                consumer,
-            ),
-            (
-                "team/hub/Partitions/3",
-                Some(Address::Partition {
-                    hub: "team/hub",
-                    partition: "3",
-                }),
-            ),
+            ("amqps://ns.example/hub/consumergroups/$Default/PARTITIONS/3", consumer),
+            ("team/hub/Partitions/3", Some(Address::Partition { hub: "team/hub", partition: "3" })),
             (
                 "sb://localhost/team/hub/publishers/device-7",
-                Some(Address::Publisher {
-                    hub: "team/hub",
-                    publisher: "device-7",
-                }),
+                Some(Address::Publisher { hub: "team/hub", publisher: "device-7" }),
             ),
             ("hub/Publishers", Some(Address::Hub("hub/Publishers"))),
             ("", None),

@@ -20,9 +20,7 @@ pub(super) fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, St
     for (key, value) in entries {
         match key.as_text() {
             Some("partition_count") => {
-                let count = value
-                    .as_integer()
-                    .and_then(|count| u16::try_from(count).ok());
+                let count = value.as_integer().and_then(|count| u16::try_from(count).ok());
                 let wrong = || "'partition_count' is not a number of partitions.".to_owned();
                 partitions = Some(count.ok_or_else(wrong)?);
             }
@@ -39,10 +37,7 @@ pub(super) fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, St
         }
     }
     let partitions = partitions.ok_or("The attribute 'partition_count' is missing.")?;
-    Ok(HubConfig {
-        consumer_groups,
-        ..HubConfig::new(name, partitions)
-    })
+    Ok(HubConfig { consumer_groups, ..HubConfig::new(name, partitions) })
 }
 
 /// The elements of a list of texts; `None` for everything else.
@@ -56,18 +51,11 @@ pub(super) fn texts(value: &Value) -> Option<Vec<String>> {
 
 /// What a hub is.
 pub(super) fn hub_properties(hub: &Hub) -> Value {
-    let ids = hub
-        .partitions()
-        .iter()
-        .map(|partition| Value::String(partition.id().to_string()))
-        .collect();
+    let ids = hub.partitions().iter().map(|partition| Value::String(partition.id().to_string())).collect();
     map([
         ("name", hub.name().into()),
         ("type", EVENT_HUB.into()),
-        (
-            "created_at",
-            Value::Timestamp(hub.created_at().milliseconds()),
-        ),
+        ("created_at", Value::Timestamp(hub.created_at().milliseconds())),
         ("partition_count", Value::Int(hub.partitions().len() as i32)),
         ("partition_ids", Value::Array(ids)),
         ("georeplication_factor", Value::Int(1)),
@@ -76,48 +64,31 @@ pub(super) fn hub_properties(hub: &Hub) -> Value {
 
 /// What a consumer group is.
 pub(super) fn group_properties(hub: &Hub, group: &str) -> Value {
-    map([
-        ("name", hub.name().into()),
-        ("type", CONSUMER_GROUP.into()),
-        ("consumer_group", group.into()),
-    ])
+    map([("name", hub.name().into()), ("type", CONSUMER_GROUP.into()), ("consumer_group", group.into())])
 }
 
 /// What a partition holds at `now`.
 pub(super) fn partition_properties(hub: &Hub, id: &str, now: SystemTime) -> Option<Value> {
     let stats = hub.partition(id)?.log().stats();
-    let last = stats
-        .last_sequence_number
-        .map_or(-1, |number| number.cast_signed());
+    let last = stats.last_sequence_number.map_or(-1, |number| number.cast_signed());
     let time = stats.last_append_time.map_or(0, UnixTime::milliseconds);
     Some(map([
         ("name", hub.name().into()),
         ("partition", id.into()),
         ("type", PARTITION.into()),
-        (
-            "begin_sequence_number",
-            Value::Long(stats.begin_sequence_number.cast_signed()),
-        ),
+        ("begin_sequence_number", Value::Long(stats.begin_sequence_number.cast_signed())),
         ("last_enqueued_sequence_number", Value::Long(last)),
         ("last_enqueued_sequence_number_epoch", Value::Int(0)),
         ("last_enqueued_offset", Value::String(last.to_string())),
         ("last_enqueued_time_utc", Value::Timestamp(time)),
         ("is_partition_empty", Value::Boolean(stats.is_empty)),
-        (
-            "runtime_info_retrieval_time_utc",
-            Value::Timestamp(UnixTime::from(now).milliseconds()),
-        ),
+        ("runtime_info_retrieval_time_utc", Value::Timestamp(UnixTime::from(now).milliseconds())),
     ]))
 }
 
 /// A map with text keys.
 pub(super) fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
-    Value::Map(
-        entries
-            .into_iter()
-            .map(|(key, value)| (Value::from(key), value))
-            .collect(),
-    )
+    Value::Map(entries.into_iter().map(|(key, value)| (Value::from(key), value)).collect())
 }
 
 /// The type of a hub, as the service calls it.

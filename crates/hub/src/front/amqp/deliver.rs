@@ -72,11 +72,7 @@ pub(super) enum Stopped {
 }
 
 impl DeliverLink {
-    pub(super) fn new(
-        link: LinkId,
-        reading: Reading,
-        metrics: Option<Box<RuntimeMetrics>>,
-    ) -> Self {
+    pub(super) fn new(link: LinkId, reading: Reading, metrics: Option<Box<RuntimeMetrics>>) -> Self {
         Self {
             link,
             reading,
@@ -119,11 +115,7 @@ impl DeliverLink {
                 return Stopped::Blocked;
             }
             let reading = &mut self.reading;
-            let Some(chunk) = reading
-                .partition
-                .log()
-                .read(&mut reading.cursor, READ_BYTES)
-            else {
+            let Some(chunk) = reading.partition.log().read(&mut reading.cursor, READ_BYTES) else {
                 match reading.subscription.arm(&reading.cursor) {
                     Readiness::Ready => continue,
                     Readiness::Waiting => return Stopped::AtEnd,
@@ -166,11 +158,7 @@ impl DeliverLink {
                 break;
             }
             let tag = (number as u32).to_be_bytes();
-            let delivery = NewDelivery {
-                tag: &tag,
-                format: amqp::message::FORMAT_AMQP,
-                settled: true,
-            };
+            let delivery = NewDelivery { tag: &tag, format: amqp::message::FORMAT_AMQP, settled: true };
             // Before the record is taken: the iterator then stands where the link has to go on, and need not be copied
             // for each event in case it has to go back.
             let mut sender = connection.sender(self.link);
@@ -214,10 +202,7 @@ impl DeliverLink {
             writer.put(self.template.of(record));
         } else {
             let own = self.template.entries(record);
-            writer.put(&wide_map_header(
-                own.len() + record.annotations.len(),
-                3 + record.annotation_count,
-            ));
+            writer.put(&wide_map_header(own.len() + record.annotations.len(), 3 + record.annotation_count));
             writer.put(own);
             writer.put(record.annotations);
         }
@@ -263,11 +248,7 @@ impl AnnotationTemplate {
         put(b"\xa3\x13x-opt-enqueued-time\x83");
         put(&[0; 8]);
         put(b"\xa3\x0cx-opt-offset\xa1");
-        let mut template = Self {
-            bytes,
-            number: 0,
-            digits: 0,
-        };
+        let mut template = Self { bytes, number: 0, digits: 0 };
         template.write_digits(0);
         template
     }
@@ -289,8 +270,7 @@ impl AnnotationTemplate {
     fn patch(&mut self, record: &Record<'_>) -> usize {
         let number = record.sequence_number;
         self.bytes[SEQUENCE_AT..SEQUENCE_AT + 8].copy_from_slice(&number.to_be_bytes());
-        self.bytes[TIME_AT..TIME_AT + 8]
-            .copy_from_slice(&record.append_time.milliseconds().to_be_bytes());
+        self.bytes[TIME_AT..TIME_AT + 8].copy_from_slice(&record.append_time.milliseconds().to_be_bytes());
         if number == self.number + 1 {
             self.count_up();
         } else if number != self.number {
@@ -303,10 +283,7 @@ impl AnnotationTemplate {
     #[inline]
     fn count_up(&mut self) {
         self.number += 1;
-        for digit in self.bytes[DIGITS_AT..DIGITS_AT + self.digits]
-            .iter_mut()
-            .rev()
-        {
+        for digit in self.bytes[DIGITS_AT..DIGITS_AT + self.digits].iter_mut().rev() {
             if *digit != b'9' {
                 *digit += 1;
                 return;
@@ -350,10 +327,7 @@ const SEQUENCE_AT: usize = ENTRIES_AT + 2 + 21 + 1;
 const TIME_AT: usize = SEQUENCE_AT + 8 + 2 + 19 + 1;
 const DIGITS_AT: usize = TIME_AT + 8 + 2 + 12 + 2;
 const TEMPLATE_LENGTH: usize = DIGITS_AT + 20;
-const _: () = assert!(
-    TEMPLATE_LENGTH - 5 < 256,
-    "the one-byte size of the map must hold the longest number"
-);
+const _: () = assert!(TEMPLATE_LENGTH - 5 < 256, "the one-byte size of the map must hold the longest number");
 
 /// Log bytes looked at per read: enough that a read's lock does not show.
 const READ_BYTES: usize = 64 * 1024;
@@ -368,20 +342,9 @@ mod tests {
     #[test]
     fn the_template_says_what_each_record_is() {
         let mut template = AnnotationTemplate::new();
-        for number in [
-            0,
-            1,
-            9,
-            10,
-            11,
-            99,
-            100,
-            12_345,
-            12_346,
-            7,
-            u64::from(u32::MAX),
-            i64::MAX.cast_unsigned(),
-        ] {
+        for number in
+            [0, 1, 9, 10, 11, 99, 100, 12_345, 12_346, 7, u64::from(u32::MAX), i64::MAX.cast_unsigned()]
+        {
             let record = Record {
                 sequence_number: number,
                 append_time: UnixTime::from_milliseconds(1_700_000_000_000 + 3),
@@ -390,14 +353,8 @@ mod tests {
                 sections: &[],
             };
             let bytes = template.of(&record).to_vec();
-            let annotations = MessageView::parse(&bytes)
-                .unwrap()
-                .message_annotations()
-                .unwrap();
-            assert_eq!(
-                annotations.find("x-opt-offset").unwrap(),
-                Some(Value::String(number.to_string()))
-            );
+            let annotations = MessageView::parse(&bytes).unwrap().message_annotations().unwrap();
+            assert_eq!(annotations.find("x-opt-offset").unwrap(), Some(Value::String(number.to_string())));
             assert_eq!(
                 annotations.find("x-opt-sequence-number").unwrap(),
                 Some(Value::Long(number.cast_signed()))

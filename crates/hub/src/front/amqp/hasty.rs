@@ -40,10 +40,7 @@ mod tests {
     use super::*;
 
     fn open(product: Value) -> Open {
-        Open {
-            properties: vec![(Symbol::from_static("product"), product)],
-            ..Open::default()
-        }
+        Open { properties: vec![(Symbol::from_static("product"), product)], ..Open::default() }
     }
 
     #[test]

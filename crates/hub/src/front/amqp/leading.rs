@@ -30,22 +30,16 @@ impl<'a> Leading<'a> {
     #[inline]
     pub(super) fn of(sections: &'a [u8]) -> Option<Self> {
         match sections {
-            [
-                code::DESCRIBED,
-                code::SMALL_ULONG,
-                HEADER | DELIVERY_ANNOTATIONS,
-                ..,
-            ] => Some(Self::split(sections)),
+            [code::DESCRIBED, code::SMALL_ULONG, HEADER | DELIVERY_ANNOTATIONS, ..] => {
+                Some(Self::split(sections))
+            }
             _ => None,
         }
     }
 
     #[cold]
     fn split(sections: &'a [u8]) -> Self {
-        let mut leading = Self {
-            rest: sections,
-            ..Self::default()
-        };
+        let mut leading = Self { rest: sections, ..Self::default() };
         for section in Sections::new(sections).map_while(Result::ok) {
             match section.kind {
                 SectionKind::Header => leading.header = Some(section.encoded),
@@ -157,10 +151,8 @@ mod tests {
 
     fn client_section() -> Vec<u8> {
         let mut section = Vec::new();
-        let entries = [
-            (Symbol::from_static("mine"), Value::Int(1)),
-            (Symbol::from_static("theirs"), Value::Int(2)),
-        ];
+        let entries =
+            [(Symbol::from_static("mine"), Value::Int(1)), (Symbol::from_static("theirs"), Value::Int(2))];
         encode::delivery_annotations(&mut section, &entries);
         section
     }
@@ -173,17 +165,12 @@ mod tests {
         assert!(Leading::of(&rest).is_none());
         assert!(Leading::of(&[]).is_none());
 
-        let header = Header {
-            durable: Some(true),
-            ..Header::default()
-        };
+        let header = Header { durable: Some(true), ..Header::default() };
         let header = header.encode();
         let (header, annotations) = (header.as_slice(), client_section());
-        for (header, annotations) in [
-            (Some(header), None),
-            (None, Some(&annotations[..])),
-            (Some(header), Some(&annotations[..])),
-        ] {
+        for (header, annotations) in
+            [(Some(header), None), (None, Some(&annotations[..])), (Some(header), Some(&annotations[..]))]
+        {
             let front = [header.unwrap_or_default(), annotations.unwrap_or_default()].concat();
             let stored = [&front[..], &rest].concat();
             let leading = Leading::of(&stored).unwrap();
@@ -222,10 +209,7 @@ mod tests {
         write::boolean(&mut own, true);
         let mut merged = Vec::new();
         merge_delivery_annotations((1, &own), &client_section(), &["theirs"], &mut merged);
-        let expected = [
-            ("theirs".to_owned(), Value::Boolean(true)),
-            ("mine".to_owned(), Value::Int(1)),
-        ];
+        let expected = [("theirs".to_owned(), Value::Boolean(true)), ("mine".to_owned(), Value::Int(1))];
         assert_eq!(annotations(&merged), expected);
     }
 }

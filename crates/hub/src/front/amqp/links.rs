@@ -19,14 +19,10 @@ use super::idempotent::IdempotentProducers;
 use super::publish::PublishLink;
 use super::requests::{RequestNode, claims_required, not_found};
 use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
-use super::service_bus::{
-    AdmittedEntity, EntityAddress, EntityAdmission, HeldAttach, ReceiveLink, SendLink,
-};
+use super::service_bus::{AdmittedEntity, EntityAddress, EntityAdmission, HeldAttach, ReceiveLink, SendLink};
 use super::start::start_of;
 use crate::log::{PositionError, Start, Subscriber};
-use crate::namespace::{
-    Claims, ConsumerGroup, Hub, Namespace, NewReceiver, Partition, ReceiverRefused,
-};
+use crate::namespace::{Claims, ConsumerGroup, Hub, Namespace, NewReceiver, Partition, ReceiverRefused};
 
 /// An open link.
 #[derive(Debug)]
@@ -163,33 +159,14 @@ impl Admission<'_> {
     ///
     /// # Errors
     /// What the client is told where it is not to have the link.
-    pub(super) fn admit(
-        self,
-        link: LinkId,
-        session: SessionId,
-        attach: &Attach,
-    ) -> Result<Admitted, Error> {
-        if attach
-            .target
-            .as_ref()
-            .is_some_and(|target| target.is_coordinator)
-        {
+    pub(super) fn admit(self, link: LinkId, session: SessionId, attach: &Attach) -> Result<Admitted, Error> {
+        if attach.target.as_ref().is_some_and(|target| target.is_coordinator) {
             let text = "There are no transactions here.";
             return Err(Error::new(ErrorCondition::NOT_IMPLEMENTED, text));
         }
-        let target = attach
-            .target
-            .as_ref()
-            .and_then(|target| target.address.as_deref());
-        let source = attach
-            .source
-            .as_ref()
-            .and_then(|source| source.address.as_deref());
-        if [target, source]
-            .into_iter()
-            .flatten()
-            .any(|address| address.len() > LONGEST_ADDRESS)
-        {
+        let target = attach.target.as_ref().and_then(|target| target.address.as_deref());
+        let source = attach.source.as_ref().and_then(|source| source.address.as_deref());
+        if [target, source].into_iter().flatten().any(|address| address.len() > LONGEST_ADDRESS) {
             let text = format!("An address is longer than {LONGEST_ADDRESS} bytes.");
             return Err(Error::new(ErrorCondition::INVALID_FIELD, text));
         }
@@ -208,10 +185,7 @@ impl Admission<'_> {
             return self.entity_link(link, session, attach, &address, target);
         }
         let address = Address::parse(text).ok_or_else(|| {
-            Error::new(
-                ErrorCondition::INVALID_FIELD,
-                format!("'{text}' is not an address of this service."),
-            )
+            Error::new(ErrorCondition::INVALID_FIELD, format!("'{text}' is not an address of this service."))
         })?;
         let key = link.index() as u64;
         match (attach.role, address) {
@@ -235,14 +209,7 @@ impl Admission<'_> {
                 let link = PublishLink::to_partition(partition, self.subscriber, key);
                 Ok(self.publisher(link, permit, attach))
             }
-            (
-                Role::Receiver,
-                Address::Consumer {
-                    hub,
-                    group,
-                    partition,
-                },
-            ) => {
+            (Role::Receiver, Address::Consumer { hub, group, partition }) => {
                 let permit = self.permit(text, Right::Listen)?;
                 let hub = self.hub(hub)?;
                 let group = hub.consumer_group(group).ok_or_else(|| {
@@ -257,15 +224,8 @@ impl Admission<'_> {
                 if let Address::Hub(hub) = address {
                     self.hub(hub)?;
                 }
-                let doing = if role == Role::Sender {
-                    "sent to"
-                } else {
-                    "received from"
-                };
-                Err(Error::new(
-                    ErrorCondition::NOT_ALLOWED,
-                    format!("'{text}' cannot be {doing}."),
-                ))
+                let doing = if role == Role::Sender { "sent to" } else { "received from" };
+                Err(Error::new(ErrorCondition::NOT_ALLOWED, format!("'{text}' cannot be {doing}.")))
             }
         }
     }
@@ -294,8 +254,7 @@ impl Admission<'_> {
             AdmittedEntity::Receive(link, acceptance) => (Node::Receive(link), Some(acceptance)),
             AdmittedEntity::Held(held) => (Node::Held(held), None),
             AdmittedEntity::Management(entity) => {
-                let mut admitted =
-                    self.request_link(attach, RequestNode::Entity(entity), target)?;
+                let mut admitted = self.request_link(attach, RequestNode::Entity(entity), target)?;
                 if let Some(acceptance) = &mut admitted.acceptance
                     && attach.role == Role::Sender
                 {
@@ -306,11 +265,7 @@ impl Admission<'_> {
                 return Ok(admitted);
             }
         };
-        Ok(Admitted {
-            node,
-            permit,
-            acceptance,
-        })
+        Ok(Admitted { node, permit, acceptance })
     }
 
     fn request_link(
@@ -319,24 +274,21 @@ impl Admission<'_> {
         node: RequestNode,
         target: Option<&str>,
     ) -> Result<Admitted, Error> {
-        let is_for_requests =
-            |entry: &&LinkEntry| matches!(entry.node, Node::Requests(_) | Node::Replies(_));
+        let is_for_requests = |entry: &&LinkEntry| matches!(entry.node, Node::Requests(_) | Node::Replies(_));
         if self.open.iter().flatten().filter(is_for_requests).count() >= REQUEST_LINKS_MAX {
-            let text =
-                format!("The connection has {REQUEST_LINKS_MAX} links for requests already.");
+            let text = format!("The connection has {REQUEST_LINKS_MAX} links for requests already.");
             return Err(Error::new(ErrorCondition::RESOURCE_LIMIT_EXCEEDED, text));
         }
         // As in the service. Clients that find a link left over from an attempt of theirs take it as the sign to connect
         // anew.
         let is_like_it = |entry: &LinkEntry| match &entry.node {
             Node::Requests(RequestNode::Cbs) => attach.role == Role::Sender,
-            Node::Replies(replies) => {
-                replies.node == RequestNode::Cbs && attach.role == Role::Receiver
-            }
+            Node::Replies(replies) => replies.node == RequestNode::Cbs && attach.role == Role::Receiver,
             _ => false,
         };
         if node == RequestNode::Cbs && self.open.iter().flatten().any(is_like_it) {
-            let text = "The connection has a link to or from $cbs already, and may have one pair of them at a time.";
+            let text =
+                "The connection has a link to or from $cbs already, and may have one pair of them at a time.";
             return Err(Error::new(ErrorCondition::NOT_ALLOWED, text));
         }
         let node = match attach.role {
@@ -352,24 +304,15 @@ impl Admission<'_> {
         Ok(Admitted {
             node,
             permit: None,
-            acceptance: Some(LinkAcceptance {
-                max_message_size,
-                ..LinkAcceptance::default()
-            }),
+            acceptance: Some(LinkAcceptance { max_message_size, ..LinkAcceptance::default() }),
         })
     }
 
     fn publisher(self, link: PublishLink, permit: Permit, attach: &Attach) -> Admitted {
-        let mut acceptance = LinkAcceptance {
-            max_message_size: Some(MAX_MESSAGE_SIZE),
-            ..LinkAcceptance::default()
-        };
+        let mut acceptance =
+            LinkAcceptance { max_message_size: Some(MAX_MESSAGE_SIZE), ..LinkAcceptance::default() };
         self.idempotent_producers.answer(attach, &mut acceptance);
-        Admitted {
-            node: Node::Publish(link),
-            permit: Some(permit),
-            acceptance: Some(acceptance),
-        }
+        Admitted { node: Node::Publish(link), permit: Some(permit), acceptance: Some(acceptance) }
     }
 
     fn receiver(
@@ -434,10 +377,7 @@ impl Admission<'_> {
     }
 
     fn permit(self, address: &str, right: Right) -> Result<Permit, Error> {
-        let permit = Permit {
-            address: address.to_owned(),
-            right,
-        };
+        let permit = Permit { address: address.to_owned(), right };
         if self.claims.allows(address, right, self.now) {
             Ok(permit)
         } else {

@@ -62,11 +62,7 @@ pub(super) fn answer(
     let number = |name, default: usize| {
         let value = message.application_properties()?.find(name)?;
         let number = value.as_ref().and_then(Value::as_integer);
-        Ok::<_, DecodeError>(
-            number
-                .and_then(|number| usize::try_from(number).ok())
-                .unwrap_or(default),
-        )
+        Ok::<_, DecodeError>(number.and_then(|number| usize::try_from(number).ok()).unwrap_or(default))
     };
     let operation = text("operation")?.unwrap_or_default();
     // The draft's name for the type that is listed is another one than for the type that is read.
@@ -138,11 +134,7 @@ impl Request<'_> {
                     .namespace
                     .create_hub(&config, UnixTime::from(self.now))
                     .map_err(|error| self.refusal(&error))?;
-                tracing::info!(
-                    hub = hub.name(),
-                    partitions = hub.partitions().len(),
-                    "hub created"
-                );
+                tracing::info!(hub = hub.name(), partitions = hub.partitions().len(), "hub created");
                 Ok(Answer::granted(201, hub_properties(&hub)))
             }
             CONSUMER_GROUP => {
@@ -150,11 +142,7 @@ impl Request<'_> {
                     .namespace
                     .create_consumer_group(&self.name, &self.consumer_group)
                     .map_err(|error| self.refusal(&error))?;
-                tracing::info!(
-                    hub = self.name,
-                    group = group.name(),
-                    "consumer group created"
-                );
+                tracing::info!(hub = self.name, group = group.name(), "consumer group created");
                 let hub = self.namespace.hub(&self.name);
                 // Whoever deletes the hub at this very moment leaves nothing to tell about.
                 let hub = hub.ok_or_else(|| self.not_found(&self.name))?;
@@ -168,20 +156,14 @@ impl Request<'_> {
         self.authorize(&self.name, &[Right::Manage])?;
         match self.kind.as_str() {
             EVENT_HUB => {
-                self.namespace
-                    .delete_hub(&self.name)
-                    .map_err(|error| self.refusal(&error))?;
+                self.namespace.delete_hub(&self.name).map_err(|error| self.refusal(&error))?;
                 tracing::info!(hub = self.name, "hub deleted");
             }
             CONSUMER_GROUP => {
                 self.namespace
                     .delete_consumer_group(&self.name, &self.consumer_group)
                     .map_err(|error| self.refusal(&error))?;
-                tracing::info!(
-                    hub = self.name,
-                    group = self.consumer_group,
-                    "consumer group deleted"
-                );
+                tracing::info!(hub = self.name, group = self.consumer_group, "consumer group deleted");
             }
             _ => return Err(self.unknown_kind()),
         }
@@ -210,10 +192,7 @@ impl Request<'_> {
                 let hub = hub.ok_or_else(|| self.not_found(&self.name))?;
                 let groups = hub.consumer_groups();
                 let page = groups.iter().skip(self.offset).take(self.count);
-                self.page(
-                    page.map(|group| group_properties(&hub, group.name())),
-                    &GROUP_COLUMNS,
-                )
+                self.page(page.map(|group| group_properties(&hub, group.name())), &GROUP_COLUMNS)
             }
             _ => Err(self.unknown_kind()),
         }
@@ -225,18 +204,13 @@ impl Request<'_> {
         let columns: Vec<String> = match named {
             None => columns.iter().copied().map(str::to_owned).collect(),
             Some(None) => {
-                return Err(Answer::error(
-                    400,
-                    "'attributeNames' is not a list of texts.",
-                ));
+                return Err(Answer::error(400, "'attributeNames' is not a list of texts."));
             }
             Some(Some(named)) if named.len() > MOST_COLUMNS => {
                 let text = format!("'attributeNames' has more than {MOST_COLUMNS} names.");
                 return Err(Answer::error(400, text));
             }
-            Some(Some(named)) if named.is_empty() => {
-                columns.iter().copied().map(str::to_owned).collect()
-            }
+            Some(Some(named)) if named.is_empty() => columns.iter().copied().map(str::to_owned).collect(),
             Some(Some(named)) => named,
         };
         let rows: Vec<Value> = entities
@@ -248,10 +222,7 @@ impl Request<'_> {
         let names = columns.into_iter().map(Value::String).collect();
         Ok(Answer::granted(
             200,
-            map([
-                ("attributeNames", Value::List(names)),
-                ("results", Value::List(rows)),
-            ]),
+            map([("attributeNames", Value::List(names)), ("results", Value::List(rows))]),
         ))
     }
 
@@ -300,10 +271,7 @@ impl Request<'_> {
     }
 
     fn unknown_kind(&self) -> Answer {
-        Answer::error(
-            400,
-            format!("The entity type '{}' is not known.", self.kind),
-        )
+        Answer::error(400, format!("The entity type '{}' is not known.", self.kind))
     }
 }
 
@@ -324,22 +292,13 @@ mod tests {
     use crate::namespace::{HubConfig, NamespaceConfig, SignaturePolicy};
 
     /// The answer to a request with these properties and this body.
-    fn ask(
-        claims: &Claims,
-        properties: &[(&str, Value)],
-        body: &Value,
-    ) -> Result<Answer, DecodeError> {
+    fn ask(claims: &Claims, properties: &[(&str, Value)], body: &Value) -> Result<Answer, DecodeError> {
         let config = NamespaceConfig::with_hubs(vec![HubConfig::new("one", 2)]);
         let namespace = Namespace::new(&config, UnixTime::default()).unwrap();
         let mut encoded = Vec::new();
         encode::application_properties(&mut encoded, properties);
         encode::value(&mut encoded, body);
-        answer(
-            &namespace,
-            claims,
-            &MessageView::parse(&encoded).unwrap(),
-            SystemTime::now(),
-        )
+        answer(&namespace, claims, &MessageView::parse(&encoded).unwrap(), SystemTime::now())
     }
 
     fn status(properties: &[(&str, Value)], body: &Value) -> (i32, String) {
@@ -350,43 +309,22 @@ mod tests {
 
     fn text<'a>(pairs: &[(&'a str, &str)]) -> Vec<(&'a str, Value)> {
         let pairs = pairs.iter();
-        pairs
-            .map(|(name, text)| (*name, Value::from(*text)))
-            .collect()
+        pairs.map(|(name, text)| (*name, Value::from(*text))).collect()
     }
 
     #[test]
     fn requests_that_make_no_sense_get_400_and_change_nothing() {
-        let create = text(&[
-            ("operation", "CREATE"),
-            ("type", EVENT_HUB),
-            ("name", "two"),
-        ]);
+        let create = text(&[("operation", "CREATE"), ("type", EVENT_HUB), ("name", "two")]);
         let attributes = |key: &str, value: Value| Value::Map(vec![(Value::from(key), value)]);
         let number = Value::Int(1);
         for (body, reason) in [
             (Value::Null, "'partition_count' is missing"),
             (Value::from("four"), "not a map"),
-            (
-                attributes("partition_count", Value::Int(-1)),
-                "not a number of partitions",
-            ),
-            (
-                attributes("partition_count", Value::Ulong(u64::MAX)),
-                "not a number of partitions",
-            ),
-            (
-                attributes("partitions", number.clone()),
-                "no attribute 'partitions'",
-            ),
-            (
-                attributes("consumer_groups", number.clone()),
-                "not a list of texts",
-            ),
-            (
-                Value::Map(vec![(number.clone(), number.clone())]),
-                "no attribute ''",
-            ),
+            (attributes("partition_count", Value::Int(-1)), "not a number of partitions"),
+            (attributes("partition_count", Value::Ulong(u64::MAX)), "not a number of partitions"),
+            (attributes("partitions", number.clone()), "no attribute 'partitions'"),
+            (attributes("consumer_groups", number.clone()), "not a list of texts"),
+            (Value::Map(vec![(number.clone(), number.clone())]), "no attribute ''"),
         ] {
             let (status, description) = status(&create, &body);
             assert_eq!(status, 400, "{description}");
@@ -394,16 +332,8 @@ mod tests {
         }
         for properties in [
             text(&[]),
-            text(&[
-                ("operation", "UPDATE"),
-                ("type", EVENT_HUB),
-                ("name", "one"),
-            ]),
-            text(&[
-                ("operation", "CREATE"),
-                ("type", PARTITION),
-                ("name", "one"),
-            ]),
+            text(&[("operation", "UPDATE"), ("type", EVENT_HUB), ("name", "one")]),
+            text(&[("operation", "CREATE"), ("type", PARTITION), ("name", "one")]),
             text(&[("operation", "DELETE"), ("type", "x"), ("name", "one")]),
             text(&[("operation", "READ"), ("name", "one")]),
             text(&[("operation", "QUERY")]),
@@ -416,36 +346,23 @@ mod tests {
     fn a_list_has_the_columns_that_are_asked_for_and_a_bound() {
         let mut query = text(&[("operation", "QUERY"), ("entityType", EVENT_HUB)]);
         let claims = Claims::new(SignaturePolicy::AcceptAny);
-        let columns = |names: Vec<Value>| {
-            Value::Map(vec![(Value::from("attributeNames"), Value::List(names))])
-        };
+        let columns =
+            |names: Vec<Value>| Value::Map(vec![(Value::from("attributeNames"), Value::List(names))]);
         let results = |query: &[(&str, Value)], body: &Value| {
             let answer = ask(&claims, query, body).unwrap();
             (answer.status, answer.body.get("results").cloned())
         };
         let row = |cells: Vec<Value>| (200, Some(Value::List(vec![Value::List(cells)])));
-        let named = columns(vec![
-            Value::from("partition_count"),
-            Value::from("unheard_of"),
-        ]);
-        assert_eq!(
-            results(&query, &named),
-            row(vec![Value::Int(2), Value::Null])
-        );
-        assert_eq!(
-            results(&query, &columns(vec![])),
-            results(&query, &Value::Null)
-        );
+        let named = columns(vec![Value::from("partition_count"), Value::from("unheard_of")]);
+        assert_eq!(results(&query, &named), row(vec![Value::Int(2), Value::Null]));
+        assert_eq!(results(&query, &columns(vec![])), results(&query, &Value::Null));
         let too_many = columns(vec![Value::from("name"); MOST_COLUMNS + 1]);
         assert_eq!(results(&query, &too_many).0, 400);
         assert_eq!(results(&query, &columns(vec![Value::Int(1)])).0, 400);
         // Numbers that are none are as good as not there.
         query.push(("offset", Value::Long(-1)));
         query.push(("count", Value::Ulong(u64::MAX)));
-        assert_eq!(
-            results(&query, &columns(vec![Value::from("name")])),
-            row(vec![Value::from("one")])
-        );
+        assert_eq!(results(&query, &columns(vec![Value::from("name")])), row(vec![Value::from("one")]));
         query[2].1 = Value::Long(i64::MAX);
         let nothing = (200, Some(Value::List(vec![])));
         assert_eq!(results(&query, &Value::Null), nothing);

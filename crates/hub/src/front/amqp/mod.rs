@@ -150,9 +150,7 @@ impl AmqpFront {
     /// What went through so far.
     #[must_use]
     pub fn counters(&self) -> AmqpFrontCounterValues {
-        let PartialLimits {
-            unproven, proven, ..
-        } = &*self.partial;
+        let PartialLimits { unproven, proven, .. } = &*self.partial;
         AmqpFrontCounterValues {
             open: self.places.taken(),
             maximum: self.places.maximum(),
@@ -287,9 +285,7 @@ impl AmqpFront {
         let namespace = Arc::clone(&self.namespace);
         let verify = Arc::new(move |credentials: &Credentials| match credentials {
             Credentials::Anonymous => true,
-            Credentials::Plain { username, password } => {
-                namespace.authorize_key(username, password).is_ok()
-            }
+            Credentials::Plain { username, password } => namespace.authorize_key(username, password).is_ok(),
         });
         Connection::server(config, SaslServer { verify }, Instant::now().into_std())
     }
@@ -322,17 +318,11 @@ fn report(ended: Result<(), JoinError>) {
     }
 }
 
-async fn open_stream(
-    socket: TcpStream,
-    transport: Transport,
-    shaper: Option<&Shaper>,
-) -> io::Result<Stream> {
+async fn open_stream(socket: TcpStream, transport: Transport, shaper: Option<&Shaper>) -> io::Result<Stream> {
     let shaper = shaper.filter(|shaper| shaper.shapes_bytes());
     let stream = match (shaper, transport.tls) {
         (None, None) => amqp_tokio::accept(socket)?,
-        (None, Some(config)) => {
-            amqp_tokio::accept_tls(socket, config, TRANSPORT_HANDSHAKE_TIMEOUT).await?
-        }
+        (None, Some(config)) => amqp_tokio::accept_tls(socket, config, TRANSPORT_HANDSHAKE_TIMEOUT).await?,
         // What delays bytes lies beneath everything that takes round trips.
         (Some(shaper), tls) => {
             socket.set_nodelay(true)?;

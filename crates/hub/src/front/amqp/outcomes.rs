@@ -102,12 +102,7 @@ impl Pending {
 impl Outcomes {
     /// None yet; those of durable logs wait for `commits`, those of a service profile for `alarm`.
     pub(super) fn new(commits: Option<CommitWatch>, alarm: Alarm) -> Self {
-        Self {
-            commits,
-            uncommitted: VecDeque::new(),
-            timed: TimedOutcomes::default(),
-            alarm,
-        }
+        Self { commits, uncommitted: VecDeque::new(), timed: TimedOutcomes::default(), alarm }
     }
 
     /// Takes an outcome that has to wait.
@@ -134,11 +129,8 @@ impl Outcomes {
             // Who asked may have another link for the answer.
             Pending::Reply(_) | Pending::Told => true,
         };
-        self.uncommitted
-            .retain(|waiting| is_wanted(&waiting.pending));
-        self.timed
-            .heap
-            .retain(|Reverse(timed)| is_wanted(&timed.pending));
+        self.uncommitted.retain(|waiting| is_wanted(&waiting.pending));
+        self.timed.heap.retain(|Reverse(timed)| is_wanted(&timed.pending));
     }
 
     fn poll_commits(&mut self, cx: &mut Context<'_>, due: &mut Vec<Pending>) {
@@ -197,11 +189,7 @@ impl TimedOutcomes {
     fn push(&mut self, pending: Pending, at: Instant) {
         let number = self.count;
         self.count += 1;
-        self.heap.push(Reverse(Timed {
-            at,
-            number,
-            pending,
-        }));
+        self.heap.push(Reverse(Timed { at, number, pending }));
     }
 
     fn next_at(&self) -> Option<Instant> {

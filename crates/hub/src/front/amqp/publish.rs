@@ -53,11 +53,7 @@ impl PublishLink {
     pub(super) fn to_hub(hub: Arc<Hub>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
         // Partitions go together, so any of them tells of the hub's end.
         let watch = hub.partitions()[0].publishers().watch(subscriber, key);
-        Self {
-            target: PublishTarget::Hub(hub),
-            publisher: Vec::new(),
-            _watch: watch,
-        }
+        Self { target: PublishTarget::Hub(hub), publisher: Vec::new(), _watch: watch }
     }
 
     /// Counts a message that the quota refused.
@@ -72,37 +68,18 @@ impl PublishLink {
     }
 
     /// To one partition.
-    pub(super) fn to_partition(
-        partition: Arc<Partition>,
-        subscriber: &Arc<Subscriber>,
-        key: u64,
-    ) -> Self {
+    pub(super) fn to_partition(partition: Arc<Partition>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
         let watch = partition.publishers().watch(subscriber, key);
-        Self {
-            target: PublishTarget::Partition(partition),
-            publisher: Vec::new(),
-            _watch: watch,
-        }
+        Self { target: PublishTarget::Partition(partition), publisher: Vec::new(), _watch: watch }
     }
 
     /// To the partition of a publisher, whose name every event is given.
-    pub(super) fn of_publisher(
-        hub: &Hub,
-        publisher: &str,
-        subscriber: &Arc<Subscriber>,
-        key: u64,
-    ) -> Self {
+    pub(super) fn of_publisher(hub: &Hub, publisher: &str, subscriber: &Arc<Subscriber>, key: u64) -> Self {
         let partition = Arc::clone(hub.partition_for_key(publisher));
         let mut annotation = Vec::new();
-        write::value(
-            &mut annotation,
-            &Value::Symbol(Symbol::from_static(PUBLISHER)),
-        );
+        write::value(&mut annotation, &Value::Symbol(Symbol::from_static(PUBLISHER)));
         write::value(&mut annotation, &Value::from(publisher));
-        Self {
-            publisher: annotation,
-            ..Self::to_partition(partition, subscriber, key)
-        }
+        Self { publisher: annotation, ..Self::to_partition(partition, subscriber, key) }
     }
 
     /// Whether the hub was deleted.
@@ -163,9 +140,9 @@ fn refused(error: AppendError<PublishError>) -> DeliveryState {
         AppendError::Full { held, bound, .. } => server_busy(&format!(
             "The partition holds {held} of at most {bound} and takes no more until consumers have caught up."
         )),
-        AppendError::Unavailable(reason) => server_busy(&format!(
-            "The partition takes no events at present: {reason}."
-        )),
+        AppendError::Unavailable(reason) => {
+            server_busy(&format!("The partition takes no events at present: {reason}."))
+        }
     }
 }
 
@@ -183,11 +160,7 @@ fn push_batch(
             any = true;
         }
     }
-    if any {
-        Ok(())
-    } else {
-        Err(PublishError::Empty)
-    }
+    if any { Ok(()) } else { Err(PublishError::Empty) }
 }
 
 #[inline]
@@ -223,11 +196,7 @@ fn push_event(
         None => (u32::from(!publisher.is_empty()), publisher),
         Some(map) => own_annotations(map, publisher, scratch)?,
     };
-    encoder.push(&NewRecord {
-        annotation_count,
-        annotations,
-        sections: parts.as_slice(),
-    });
+    encoder.push(&NewRecord { annotation_count, annotations, sections: parts.as_slice() });
     Ok(())
 }
 
@@ -260,10 +229,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     #[inline]
     fn push(&mut self, piece: &'a [u8]) -> Result<(), PublishError> {
-        let slot = self
-            .pieces
-            .get_mut(self.count)
-            .ok_or(PublishError::TooManyParts)?;
+        let slot = self.pieces.get_mut(self.count).ok_or(PublishError::TooManyParts)?;
         *slot = piece;
         self.count += 1;
         Ok(())
@@ -322,11 +288,7 @@ fn own_annotations<'a>(
 /// The partition for a message sent to the hub: by the key of the envelope, else of the first event in it, else in
 /// turn.
 #[cold]
-fn partition_of<'a>(
-    hub: &'a Hub,
-    format: u32,
-    message: &[u8],
-) -> Result<&'a Arc<Partition>, DecodeError> {
+fn partition_of<'a>(hub: &'a Hub, format: u32, message: &[u8]) -> Result<&'a Arc<Partition>, DecodeError> {
     let mut first_event = None;
     for section in Sections::new(message) {
         let section = section?;
@@ -389,12 +351,8 @@ fn rejected_with(condition: ErrorCondition, description: String) -> DeliveryStat
 const PARTITION_KEY: &str = "x-opt-partition-key";
 
 /// Annotations that the service sets on what it delivers, whatever the client wrote.
-const SERVICE_ANNOTATIONS: [&str; 4] = [
-    "x-opt-sequence-number",
-    "x-opt-offset",
-    "x-opt-enqueued-time",
-    PUBLISHER,
-];
+const SERVICE_ANNOTATIONS: [&str; 4] =
+    ["x-opt-sequence-number", "x-opt-offset", "x-opt-enqueued-time", PUBLISHER];
 
 /// Annotation with the name of the publisher, of events that came by its address.
 const PUBLISHER: &str = "x-opt-publisher";

@@ -79,16 +79,8 @@ impl Answer {
     }
 
     /// A refusal of this kind.
-    pub(super) fn failed(
-        status: i32,
-        condition: ErrorCondition,
-        description: impl Into<String>,
-    ) -> Self {
-        Self {
-            condition: Some(condition),
-            body: Value::Map(Vec::new()),
-            ..Self::error(status, description)
-        }
+    pub(super) fn failed(status: i32, condition: ErrorCondition, description: impl Into<String>) -> Self {
+        Self { condition: Some(condition), body: Value::Map(Vec::new()), ..Self::error(status, description) }
     }
 
     /// A success, and what was asked for.
@@ -99,10 +91,7 @@ impl Answer {
             204 => "No Content",
             _ => "OK",
         };
-        Self {
-            body,
-            ..Self::error(status, description)
-        }
+        Self { body, ..Self::error(status, description) }
     }
 
     /// The same, not before this commit is done.
@@ -112,18 +101,12 @@ impl Answer {
 
     fn encode(self, node: &RequestNode, properties: &Properties) -> Reply {
         let mut message = Vec::new();
-        let reply = Properties {
-            correlation_id: properties.message_id.clone(),
-            ..Properties::default()
-        };
+        let reply = Properties { correlation_id: properties.message_id.clone(), ..Properties::default() };
         reply.encode(&mut message);
         let condition = self.condition.or_else(|| usual_condition(self.status));
         let mut entries = vec![
             ("status-code", Value::Int(self.status)),
-            (
-                "status-description",
-                Value::String(self.description.clone()),
-            ),
+            ("status-description", Value::String(self.description.clone())),
         ];
         // Clients of queues look for other spellings, and for the kind of an error.
         if let RequestNode::Entity(_) = node {
@@ -137,10 +120,7 @@ impl Answer {
         }
         encode::application_properties(&mut message, &entries);
         encode::value(&mut message, &self.body);
-        Reply {
-            reply_to: properties.reply_to.clone(),
-            message,
-        }
+        Reply { reply_to: properties.reply_to.clone(), message }
     }
 }
 
@@ -156,36 +136,20 @@ impl RequestNode {
     ) -> Result<Answered, DecodeError> {
         let view = MessageView::parse(request)?;
         let properties = view.properties()?.unwrap_or_default();
-        let RequestContext {
-            namespace,
-            claims,
-            now,
-            session_lock,
-        } = context;
+        let RequestContext { namespace, claims, now, session_lock } = context;
         let answer = match self {
             Self::Cbs => put_token(namespace, claims, &view, now)?,
             Self::Management => management::answer(namespace, claims, &view, now)?,
-            Self::Entity(entity) => service_bus::Request {
-                namespace,
-                claims,
-                entity,
-                now,
-                session_lock,
-            }
-            .answer(&view)
-            .unwrap_or_else(|error| {
-                Answer::error(400, format!("The request is malformed: {error}."))
-            }),
+            Self::Entity(entity) => service_bus::Request { namespace, claims, entity, now, session_lock }
+                .answer(&view)
+                .unwrap_or_else(|error| Answer::error(400, format!("The request is malformed: {error}."))),
         };
         let commit = Some(answer.commit).filter(|commit| !commit.is_done());
         let commit = commit.map(|commit| {
             let text = "The service could not write the change to its storage.";
             (commit, Answer::error(503, text).encode(self, &properties))
         });
-        Ok(Answered {
-            reply: answer.encode(self, &properties),
-            commit,
-        })
+        Ok(Answered { reply: answer.encode(self, &properties), commit })
     }
 }
 
@@ -224,18 +188,13 @@ fn put_token(
         ));
     }
     let Some(audience) = text("name")? else {
-        return Ok(Answer::error(
-            400,
-            "The property 'name' with the audience is missing.",
-        ));
+        return Ok(Answer::error(400, "The property 'name' with the audience is missing."));
     };
     let body = request.value()?;
     let Some(token) = body.as_ref().and_then(Value::as_text) else {
         return Ok(Answer::error(400, "The body is not a token."));
     };
-    let granted = namespace
-        .authorize_token(token, &audience, now)
-        .and_then(|claim| claims.add(&claim, now));
+    let granted = namespace.authorize_token(token, &audience, now).and_then(|claim| claims.add(&claim, now));
     Ok(match granted {
         Ok(()) => Answer::granted(202, Value::Null),
         Err(error) => Answer::error(status_of(&error), description_of(&error)),
@@ -270,18 +229,12 @@ fn status_of(error: &AuthorizationError) -> i32 {
 
 /// The text by which clients tell a missing entity from other errors; part of it is looked for.
 pub(super) fn not_found(namespace: &Namespace, path: &str) -> String {
-    format!(
-        "The messaging entity 'sb://{}/{path}' could not be found.",
-        namespace.host()
-    )
+    format!("The messaging entity 'sb://{}/{path}' could not be found.", namespace.host())
 }
 
 /// What a client is told that lacks all of `rights` on `path`, in the words of the service.
 pub(super) fn claims_required(namespace: &Namespace, rights: &[Right], path: &str) -> String {
-    let names: Vec<String> = rights
-        .iter()
-        .map(|right| format!("'{}'", right.name()))
-        .collect();
+    let names: Vec<String> = rights.iter().map(|right| format!("'{}'", right.name())).collect();
     format!(
         "Unauthorized access. {} claim(s) are required to perform this operation. Resource: 'sb://{}/{path}'.",
         names.join(" or "),
@@ -290,10 +243,7 @@ pub(super) fn claims_required(namespace: &Namespace, rights: &[Right], path: &st
 }
 
 /// An application property that is a text.
-pub(super) fn text_property(
-    request: &MessageView<'_>,
-    name: &str,
-) -> Result<Option<String>, DecodeError> {
+pub(super) fn text_property(request: &MessageView<'_>, name: &str) -> Result<Option<String>, DecodeError> {
     let value = request.application_properties()?.find(name)?;
     Ok(value.as_ref().and_then(Value::as_text).map(str::to_owned))
 }

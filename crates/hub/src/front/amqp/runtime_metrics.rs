@@ -23,12 +23,8 @@ impl RuntimeMetrics {
         let last = stats.last_sequence_number.map_or(-1, u64::cast_signed);
         let timestamp = |time: UnixTime| Value::Timestamp(time.milliseconds());
         let last_time = stats.last_append_time.unwrap_or_default();
-        let values = [
-            Value::Long(last),
-            Value::String(last.to_string()),
-            timestamp(last_time),
-            timestamp(now),
-        ];
+        let values =
+            [Value::Long(last), Value::String(last.to_string()), timestamp(last_time), timestamp(now)];
         let mut metrics = METRICS.map(Symbol::from_static).into_iter().zip(values);
         let entries: [(Symbol, Value); METRICS.len()] =
             std::array::from_fn(|_| metrics.next().expect("each metric has its value"));

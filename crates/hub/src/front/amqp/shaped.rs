@@ -27,31 +27,20 @@ pub(super) enum Breakage {
 impl Told {
     /// Told at once; nothing was stored.
     pub(super) fn now(state: DeliveryState) -> Self {
-        Self {
-            state,
-            commit: CommitNumber::DONE,
-            not_before: None,
-        }
+        Self { state, commit: CommitNumber::DONE, not_before: None }
     }
 
     /// Told once what was stored is committed; if it was refused, at once.
     pub(super) fn stored(stored: Result<CommitNumber, DeliveryState>) -> Self {
         match stored {
-            Ok(commit) => Self {
-                state: DeliveryState::Accepted,
-                commit,
-                not_before: None,
-            },
+            Ok(commit) => Self { state: DeliveryState::Accepted, commit, not_before: None },
             Err(refusal) => Self::now(refusal),
         }
     }
 
     /// The same, not before `at` either.
     pub(super) fn not_before(self, at: Option<Instant>) -> Self {
-        Self {
-            not_before: self.not_before.max(at),
-            ..self
-        }
+        Self { not_before: self.not_before.max(at), ..self }
     }
 }
 
@@ -82,8 +71,5 @@ pub(super) fn shaped(
             return Err(Breakage::Connection);
         }
     };
-    Ok(Told {
-        not_before: ready_at,
-        ..told
-    })
+    Ok(Told { not_before: ready_at, ..told })
 }

@@ -16,11 +16,7 @@ pub(super) struct FilterError(String);
 
 /// The start that `source` asks for; the oldest event without a filter.
 pub(super) fn start_of(source: &Source) -> Result<Start, FilterError> {
-    let selector = source
-        .filter
-        .iter()
-        .find(|(name, _)| *name == SELECTOR)
-        .map(|(_, value)| value);
+    let selector = source.filter.iter().find(|(name, _)| *name == SELECTOR).map(|(_, value)| value);
     let text = match selector {
         None => return Ok(Start::Earliest),
         // The descriptor is a number or a name, depending on the client; both mean this.
@@ -32,19 +28,13 @@ pub(super) fn start_of(source: &Source) -> Result<Start, FilterError> {
 }
 
 fn parse(selector: &str) -> Option<Start> {
-    let (field, rest) = selector
-        .trim()
-        .strip_prefix("amqp.annotation.")?
-        .split_once('>')?;
+    let (field, rest) = selector.trim().strip_prefix("amqp.annotation.")?.split_once('>')?;
     let (edge, rest) = match rest.strip_prefix('=') {
         Some(rest) => (Edge::Inclusive, rest),
         None => (Edge::Exclusive, rest),
     };
     let value = rest.trim();
-    let value = value
-        .strip_prefix('\'')
-        .and_then(|value| value.strip_suffix('\''))
-        .unwrap_or(value);
+    let value = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')).unwrap_or(value);
     match (field.trim(), value) {
         ("x-opt-offset", "@latest") => Some(Start::Latest(edge)),
         // Before the first event, whichever the operator.
@@ -52,10 +42,9 @@ fn parse(selector: &str) -> Option<Start> {
         ("x-opt-offset" | "x-opt-sequence-number", number) => {
             Some(Start::SequenceNumber(number.parse().ok()?, edge))
         }
-        ("x-opt-enqueued-time" | "x-opt-enqueuedtimeutc", milliseconds) => Some(Start::AppendTime(
-            UnixTime::from_milliseconds(milliseconds.parse().ok()?),
-            edge,
-        )),
+        ("x-opt-enqueued-time" | "x-opt-enqueuedtimeutc", milliseconds) => {
+            Some(Start::AppendTime(UnixTime::from_milliseconds(milliseconds.parse().ok()?), edge))
+        }
         _ => None,
     }
 }
@@ -71,26 +60,11 @@ mod tests {
         let time = UnixTime::from_milliseconds(1_700_000_000_123);
         for (selector, expected) in [
             ("amqp.annotation.x-opt-offset > '-1'", Some(Start::Earliest)),
-            (
-                "amqp.annotation.x-opt-offset >= '-1'",
-                Some(Start::Earliest),
-            ),
-            (
-                "amqp.annotation.x-opt-offset > '@latest'",
-                Some(Start::Latest(Edge::Exclusive)),
-            ),
-            (
-                "amqp.annotation.x-opt-offset >= '@latest'",
-                Some(Start::Latest(Edge::Inclusive)),
-            ),
-            (
-                "amqp.annotation.x-opt-offset >'17'",
-                Some(Start::SequenceNumber(17, Edge::Exclusive)),
-            ),
-            (
-                "amqp.annotation.x-opt-sequence-number >= 5",
-                Some(Start::SequenceNumber(5, Edge::Inclusive)),
-            ),
+            ("amqp.annotation.x-opt-offset >= '-1'", Some(Start::Earliest)),
+            ("amqp.annotation.x-opt-offset > '@latest'", Some(Start::Latest(Edge::Exclusive))),
+            ("amqp.annotation.x-opt-offset >= '@latest'", Some(Start::Latest(Edge::Inclusive))),
+            ("amqp.annotation.x-opt-offset >'17'", Some(Start::SequenceNumber(17, Edge::Exclusive))),
+            ("amqp.annotation.x-opt-sequence-number >= 5", Some(Start::SequenceNumber(5, Edge::Inclusive))),
             (
                 "amqp.annotation.x-opt-enqueued-time > '1700000000123'",
                 Some(Start::AppendTime(time, Edge::Exclusive)),

@@ -51,31 +51,18 @@ async fn a_connection_that_presents_no_token_ends_after_a_minute_however_often_i
         panic!("it was closed without a reason")
     };
     assert_eq!(error.condition, ErrorCondition::CONNECTION_FORCED);
-    assert!(
-        error
-            .description
-            .contains("no token within 60000 milliseconds"),
-        "{error}"
-    );
+    assert!(error.description.contains("no token within 60000 milliseconds"), "{error}");
     let patience = PROOF_PATIENCE..PROOF_PATIENCE + Duration::from_secs(1);
-    assert!(
-        patience.contains(&started.elapsed()),
-        "{:?}",
-        started.elapsed()
-    );
+    assert!(patience.contains(&started.elapsed()), "{:?}", started.elapsed());
     assert_eq!(front.counters().unproven, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_knows_a_key_or_needs_none_may_stay_without_a_token() {
-    let key = SaslClient::Plain {
-        username: ROOT_KEY_NAME.into(),
-        password: DEVELOPMENT_KEY_VALUE.into(),
-    };
-    for (signatures, sasl) in [
-        (SignaturePolicy::Verify, key),
-        (SignaturePolicy::AcceptAny, SaslClient::Anonymous),
-    ] {
+    let key = SaslClient::Plain { username: ROOT_KEY_NAME.into(), password: DEVELOPMENT_KEY_VALUE.into() };
+    for (signatures, sasl) in
+        [(SignaturePolicy::Verify, key), (SignaturePolicy::AcceptAny, SaslClient::Anonymous)]
+    {
         let (front, mut client) = connected(signatures, sasl);
         let closed = tokio::time::timeout(PROOF_PATIENCE * 60, close_of(&mut client)).await;
         assert!(closed.is_err(), "{signatures:?}: {closed:?}");

@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use access::storage::{
-    ResponseOverrides, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest,
-    StorageResource, StorageRight, StorageRights, StorageSignature,
+    ResponseOverrides, StorageAccountKey, StorageDenial, StorageLevel, StorageRequest, StorageResource,
+    StorageRight, StorageRights, StorageSignature,
 };
 
 use super::refusal::Refusal;
@@ -33,11 +33,8 @@ impl Granted {
         policy: SignaturePolicy,
         now: SystemTime,
     ) -> Result<Self, Refusal> {
-        let everything = Self {
-            rights: StorageRights::ALL,
-            signature: None,
-            overrides: ResponseOverrides::default(),
-        };
+        let everything =
+            Self { rights: StorageRights::ALL, signature: None, overrides: ResponseOverrides::default() };
         if request.target.account != key.account() {
             return Err(Refusal::Account);
         }
@@ -56,14 +53,8 @@ impl Granted {
             address: Some(request.peer.address),
             is_encrypted: request.peer.is_encrypted,
         };
-        let rights = signature
-            .verify(key, resource, now)
-            .map_err(Refusal::Signature)?;
-        Ok(Self {
-            rights,
-            overrides: signature.overrides(),
-            signature: Some(signature),
-        })
+        let rights = signature.verify(key, resource, now).map_err(Refusal::Signature)?;
+        Ok(Self { rights, overrides: signature.overrides(), signature: Some(signature) })
     }
 
     /// Whether one of `rights` is granted.
@@ -71,10 +62,7 @@ impl Granted {
     /// # Errors
     /// None is.
     pub(super) fn need(&self, level: StorageLevel, rights: &[StorageRight]) -> Result<(), Refusal> {
-        match rights
-            .iter()
-            .any(|right| self.rights.contains(level, *right))
-        {
+        match rights.iter().any(|right| self.rights.contains(level, *right)) {
             true => Ok(()),
             false => {
                 let denial = self.signature.as_ref();
@@ -104,11 +92,8 @@ fn verify_key(
     authorization: &str,
     now: SystemTime,
 ) -> Result<(), Refusal> {
-    let query: Vec<_> = request
-        .query()
-        .iter()
-        .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
-        .collect();
+    let query: Vec<_> =
+        request.query().iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
     let headers: Vec<_> = request
         .parts
         .headers

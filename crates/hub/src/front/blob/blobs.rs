@@ -11,9 +11,7 @@ use units::ByteSize;
 use super::BlobFront;
 use super::authorize::Granted;
 use super::body::ReplyBody;
-use super::checksums::{
-    self, Expected, Md5, crc64_text, set_structured_body, wants_structured_body,
-};
+use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wants_structured_body};
 use super::refusal::Refusal;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
@@ -34,9 +32,7 @@ impl BlobFront {
             Some("PageBlob") => return Err(Refusal::NotImplemented),
             Some(_) => return Err(Refusal::header("x-ms-blob-type")),
             None => {
-                return Err(Refusal::MissingHeader {
-                    name: "x-ms-blob-type",
-                });
+                return Err(Refusal::MissingHeader { name: "x-ms-blob-type" });
             }
         };
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
@@ -62,13 +58,7 @@ impl BlobFront {
                     let own = &mut description.headers.content_md5;
                     *own = own.take().or_else(|| checksums.md5.clone());
                 }
-                let put = PutRequest {
-                    kind,
-                    content,
-                    description,
-                    conditions,
-                    replacing,
-                };
+                let put = PutRequest { kind, content, description, conditions, replacing };
                 let version = store.container(&container)?.put(&name, put, now)?;
                 Ok(Ok((version, checksums)))
             })
@@ -193,9 +183,7 @@ impl BlobFront {
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let (metadata, conditions) = (request.metadata()?, request.conditions()?);
         let version = self
-            .run_in(container, 0, move |container| {
-                container.set_metadata(&name, metadata, &conditions, now)
-            })
+            .run_in(container, 0, move |container| container.set_metadata(&name, metadata, &conditions, now))
             .await?;
         Ok(reply::written(StatusCode::OK, version))
     }
@@ -210,9 +198,7 @@ impl BlobFront {
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let (headers, conditions) = (request.replaced_headers(), request.conditions()?);
         let version = self
-            .run_in(container, 0, move |container| {
-                container.set_headers(&name, headers, &conditions, now)
-            })
+            .run_in(container, 0, move |container| container.set_headers(&name, headers, &conditions, now))
             .await?;
         Ok(reply::written(StatusCode::OK, version))
     }
@@ -226,10 +212,7 @@ impl BlobFront {
         granted.need(StorageLevel::Object, &[StorageRight::Delete])?;
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let conditions = request.conditions()?;
-        self.run_in(container, 0, move |container| {
-            container.delete(&name, &conditions, now)
-        })
-        .await?;
+        self.run_in(container, 0, move |container| container.delete(&name, &conditions, now)).await?;
         Ok(reply::empty(StatusCode::ACCEPTED))
     }
 }
@@ -247,9 +230,8 @@ impl Summed {
     /// # Errors
     /// It asks for more than one.
     fn of(request: &Request, is_structured: bool) -> Result<Option<Self>, Refusal> {
-        let mut asked = [Self::Md5, Self::Crc64]
-            .into_iter()
-            .filter(|kind| request.header(kind.header()) == Some("true"));
+        let mut asked =
+            [Self::Md5, Self::Crc64].into_iter().filter(|kind| request.header(kind.header()) == Some("true"));
         match (asked.next(), asked.next()) {
             (Some(kind), None) if is_structured => Err(Refusal::header(kind.header())),
             (_, Some(second)) => Err(Refusal::header(second.header())),
@@ -281,10 +263,7 @@ impl Summed {
 
 /// What a request wants to be kept with the blob that it writes.
 pub(super) fn described(request: &Request) -> Result<Description, Refusal> {
-    Ok(Description {
-        headers: request.content_headers(),
-        metadata: request.metadata()?,
-    })
+    Ok(Description { headers: request.content_headers(), metadata: request.metadata()? })
 }
 
 /// The range that a request asks for. One that can't be read does not count, as in the service and in HTTP.
@@ -303,9 +282,7 @@ fn range(text: &str) -> Option<(u64, Option<u64>)> {
     let first = number(first)?;
     match last {
         "" => Some((first, None)),
-        last => number(last)
-            .filter(|last| *last >= first)
-            .map(|last| (first, Some(last))),
+        last => number(last).filter(|last| *last >= first).map(|last| (first, Some(last))),
     }
 }
 

@@ -27,10 +27,7 @@ impl BlobFront {
     ) -> Result<Reply, Refusal> {
         granted.writing()?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
-        let id = request
-            .parameter("blockid")
-            .ok_or(Refusal::Parameter { name: "blockid" })?
-            .to_owned();
+        let id = request.parameter("blockid").ok_or(Refusal::Parameter { name: "blockid" })?.to_owned();
         let lease = request.lease_id("x-ms-lease-id")?;
         let expected = Expected::of(request)?;
         self.store.container(&container)?;
@@ -44,9 +41,7 @@ impl BlobFront {
                     Ok(checksums) => checksums,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
-                store
-                    .container(&container)?
-                    .put_block(&name, &id, content, lease, now)?;
+                store.container(&container)?.put_block(&name, &id, content, lease, now)?;
                 Ok(Ok(checksums))
             })
             .await??;
@@ -73,10 +68,7 @@ impl BlobFront {
         description.headers.content_type = own("x-ms-blob-content-type").map(str::to_owned);
         description.headers.content_encoding = own("x-ms-blob-content-encoding").map(str::to_owned);
         description.headers.content_language = own("x-ms-blob-content-language").map(str::to_owned);
-        let arrived = self
-            .bodies
-            .collect(body, ByteSize::from_mebibytes(8), None)
-            .await?;
+        let arrived = self.bodies.collect(body, ByteSize::from_mebibytes(8), None).await?;
         let checksums = Expected::of(request)?.verify(&arrived.bytes, None, Md5::WhenGiven)?;
         let most = BlobLimits::default().blocks + 1;
         let list = xml::read_block_list(&arrived.bytes, most).ok_or(Refusal::Xml)?;
@@ -103,9 +95,7 @@ impl BlobFront {
             "uncommitted" => (false, true),
             "all" => (true, true),
             _ => {
-                return Err(Refusal::Parameter {
-                    name: "blocklisttype",
-                });
+                return Err(Refusal::Parameter { name: "blocklisttype" });
             }
         };
         let container = self.store.container(request.container()?)?;
@@ -128,10 +118,7 @@ impl BlobFront {
         granted: &Granted,
         now: SystemTime,
     ) -> Result<Reply, Refusal> {
-        granted.need(
-            StorageLevel::Object,
-            &[StorageRight::Add, StorageRight::Write],
-        )?;
+        granted.need(StorageLevel::Object, &[StorageRight::Add, StorageRight::Write])?;
         let (container, name) = (request.container()?.to_owned(), request.blob()?.to_owned());
         let conditions = request.conditions()?;
         let position = request.number("x-ms-blob-condition-appendpos")?;
@@ -150,12 +137,7 @@ impl BlobFront {
                     Ok(checksums) => checksums,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
-                let append = AppendRequest {
-                    content,
-                    position,
-                    maximum_length,
-                    conditions,
-                };
+                let append = AppendRequest { content, position, maximum_length, conditions };
                 let container = store.container(&container)?;
                 Ok(Ok((container.append(&name, append, now)?, checksums)))
             })

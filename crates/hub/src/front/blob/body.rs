@@ -40,11 +40,7 @@ impl BodyMemory {
         let kibibytes = limit.bytes().div_ceil(1024).saturating_mul(2);
         Self {
             limit,
-            free: Semaphore::new(
-                usize::try_from(kibibytes)
-                    .unwrap_or(usize::MAX)
-                    .min(u32::MAX as usize),
-            ),
+            free: Semaphore::new(usize::try_from(kibibytes).unwrap_or(usize::MAX).min(u32::MAX as usize)),
         }
     }
 
@@ -61,9 +57,7 @@ impl BodyMemory {
     ) -> Result<Arrived<'_>, Refusal> {
         let limit = self.limit.min(most);
         let hint = body.size_hint();
-        let message_length = hint.exact().ok_or(Refusal::MissingHeader {
-            name: "content-length",
-        })?;
+        let message_length = hint.exact().ok_or(Refusal::MissingHeader { name: "content-length" })?;
         let length = structured.unwrap_or(message_length);
         let longest = structured.map_or(length, longest_message);
         if length > limit.bytes() || message_length > longest {
@@ -92,11 +86,7 @@ impl BodyMemory {
         }
         let crc64 = decoder.map(Decoder::finish).transpose()?;
         match bytes.len() as u64 == length {
-            true => Ok(Arrived {
-                bytes: bytes.into(),
-                crc64,
-                _memory: memory,
-            }),
+            true => Ok(Arrived { bytes: bytes.into(), crc64, _memory: memory }),
             false => Err(Refusal::Body),
         }
     }
@@ -136,10 +126,7 @@ impl ReplyBody {
     }
 
     pub(super) const fn content(reader: ContentReader, length: u64) -> Self {
-        Self::Content {
-            reader: Reader::Idle(Some(reader)),
-            remaining: length,
-        }
+        Self::Content { reader: Reader::Idle(Some(reader)), remaining: length }
     }
 
     pub(super) fn structured(reader: ContentReader, length: u64) -> Self {
@@ -147,12 +134,7 @@ impl ReplyBody {
         let remaining = encoder.message_length();
         let mut ready = VecDeque::new();
         encoder.start(&mut ready);
-        Self::Structured {
-            reader: Reader::Idle(Some(reader)),
-            encoder: Box::new(encoder),
-            ready,
-            remaining,
-        }
+        Self::Structured { reader: Reader::Idle(Some(reader)), encoder: Box::new(encoder), ready, remaining }
     }
 }
 
@@ -187,8 +169,7 @@ impl Reader {
                     }));
                 }
                 Self::Reading(reading) => {
-                    let (reader, chunk) =
-                        ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other)?;
+                    let (reader, chunk) = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other)?;
                     *self = Self::Idle(Some(reader));
                     return Poll::Ready(chunk.map_err(io::Error::other));
                 }
@@ -207,22 +188,15 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Content { reader, remaining } => {
-                Poll::Ready(match ready!(reader.poll_chunk(cx)) {
-                    Ok(Some(chunk)) => {
-                        *remaining = remaining.saturating_sub(chunk.len() as u64);
-                        Some(Ok(Frame::data(chunk)))
-                    }
-                    Ok(None) => None,
-                    Err(error) => Some(Err(error)),
-                })
-            }
-            Self::Structured {
-                reader,
-                encoder,
-                ready,
-                remaining,
-            } => loop {
+            Self::Content { reader, remaining } => Poll::Ready(match ready!(reader.poll_chunk(cx)) {
+                Ok(Some(chunk)) => {
+                    *remaining = remaining.saturating_sub(chunk.len() as u64);
+                    Some(Ok(Frame::data(chunk)))
+                }
+                Ok(None) => None,
+                Err(error) => Some(Err(error)),
+            }),
+            Self::Structured { reader, encoder, ready, remaining } => loop {
                 if let Some(part) = ready.pop_front() {
                     *remaining = remaining.saturating_sub(part.len() as u64);
                     return Poll::Ready(Some(Ok(Frame::data(part))));

@@ -53,21 +53,10 @@ impl Expected {
             structured: structured_length(request)?,
         };
         match expected {
-            Self {
-                crc64: Some(_),
-                md5: Some(_),
-                ..
+            Self { crc64: Some(_), md5: Some(_), .. } | Self { crc64: Some(_), structured: Some(_), .. } => {
+                Err(Refusal::header(CRC64))
             }
-            | Self {
-                crc64: Some(_),
-                structured: Some(_),
-                ..
-            } => Err(Refusal::header(CRC64)),
-            Self {
-                md5: Some(_),
-                structured: Some(_),
-                ..
-            } => Err(Refusal::header(STRUCTURED)),
+            Self { md5: Some(_), structured: Some(_), .. } => Err(Refusal::header(STRUCTURED)),
             expected => Ok(expected),
         }
     }
@@ -89,17 +78,10 @@ impl Expected {
             return Err(Refusal::Checksum);
         }
         let computed_crc64 = decoded.unwrap_or_else(|| crc64(content));
-        if self
-            .crc64
-            .is_some_and(|expected| expected != computed_crc64)
-        {
+        if self.crc64.is_some_and(|expected| expected != computed_crc64) {
             return Err(Refusal::Crc64);
         }
-        Ok(Checksums {
-            md5: computed,
-            crc64: computed_crc64,
-            is_structured: self.structured.is_some(),
-        })
+        Ok(Checksums { md5: computed, crc64: computed_crc64, is_structured: self.structured.is_some() })
     }
 }
 
@@ -138,9 +120,7 @@ fn structured_length(request: &Request) -> Result<Option<u64>, Refusal> {
     let length = request.number(STRUCTURED_LENGTH)?;
     match (wants_structured_body(request)?, length) {
         (true, Some(length)) => Ok(Some(length)),
-        (true, None) => Err(Refusal::MissingHeader {
-            name: STRUCTURED_LENGTH,
-        }),
+        (true, None) => Err(Refusal::MissingHeader { name: STRUCTURED_LENGTH }),
         (false, None) => Ok(None),
         (false, Some(_)) => Err(Refusal::header(STRUCTURED_LENGTH)),
     }

@@ -22,15 +22,10 @@ impl BlobFront {
         granted: &Granted,
         now: SystemTime,
     ) -> Result<Reply, Refusal> {
-        granted.need(
-            StorageLevel::Container,
-            &[StorageRight::Create, StorageRight::Write],
-        )?;
+        granted.need(StorageLevel::Container, &[StorageRight::Create, StorageRight::Write])?;
         let name = request.container()?.to_owned();
         let metadata = request.metadata()?;
-        let container = self
-            .run(0, move |store| store.create_container(&name, metadata, now))
-            .await?;
+        let container = self.run(0, move |store| store.create_container(&name, metadata, now)).await?;
         let mut reply = reply::empty(StatusCode::CREATED);
         let version = container.properties().version();
         reply::set_version(reply.headers_mut(), version);
@@ -65,10 +60,7 @@ impl BlobFront {
         granted.need(StorageLevel::Container, &[StorageRight::Delete])?;
         let name = request.container()?.to_owned();
         let conditions = request.conditions()?;
-        self.run(0, move |store| {
-            store.delete_container(&name, &conditions, now)
-        })
-        .await?;
+        self.run(0, move |store| store.delete_container(&name, &conditions, now)).await?;
         Ok(reply::empty(StatusCode::ACCEPTED))
     }
 
@@ -104,9 +96,7 @@ impl BlobFront {
         let from = unmarked(marker)?;
         let mut containers = self.store.containers(prefix);
         containers.retain(|container| from.as_deref().is_none_or(|from| container.name() >= from));
-        let next = containers
-            .get(maximum)
-            .map(|container| marked(container.name()));
+        let next = containers.get(maximum).map(|container| marked(container.name()));
         containers.truncate(maximum);
         let page = ContainerPage {
             prefix,
@@ -117,11 +107,7 @@ impl BlobFront {
             now,
         };
         let endpoint = self.endpoint(request);
-        Ok(reply::document(xml::containers(
-            &endpoint,
-            &page,
-            &containers,
-        )))
+        Ok(reply::document(xml::containers(&endpoint, &page, &containers)))
     }
 
     pub(super) fn list_blobs(
@@ -188,9 +174,7 @@ fn includes_metadata(request: &Request) -> Result<bool, Refusal> {
             | "immutabilitypolicy"
             | "system" => {}
             "uncommittedblobs" | "permissions" => {
-                return Err(Refusal::UnservedParameter {
-                    name: format!("{name}={word}"),
-                });
+                return Err(Refusal::UnservedParameter { name: format!("{name}={word}") });
             }
             _ => return Err(Refusal::Parameter { name }),
         }

@@ -26,29 +26,17 @@ struct Deadline {
 
 impl<S> Deadlines<S> {
     pub(super) fn new(socket: S, reading: Duration, writing: Duration) -> Self {
-        Self {
-            socket,
-            reading: Deadline::new(reading),
-            writing: Deadline::new(writing),
-        }
+        Self { socket, reading: Deadline::new(reading), writing: Deadline::new(writing) }
     }
 }
 
 impl Deadline {
     fn new(patience: Duration) -> Self {
-        Self {
-            patience,
-            timer: Box::pin(sleep(patience)),
-            is_running: false,
-        }
+        Self { patience, timer: Box::pin(sleep(patience)), is_running: false }
     }
 
     /// What an operation came to, or that it has waited for too long.
-    fn judge<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        outcome: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
+    fn judge<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.is_running = false;
             return outcome;
@@ -77,11 +65,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Deadlines<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Deadlines<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.socket).poll_write(cx, bytes);
         this.writing.judge(cx, outcome)

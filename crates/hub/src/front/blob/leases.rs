@@ -24,9 +24,7 @@ impl BlobFront {
         let (container, name) = (request.container()?, request.blob()?.to_owned());
         let Asked { action, conditions } = asked.clone();
         let done = self
-            .run_in(container, 0, move |container| {
-                container.lease_blob(&name, action, &conditions, now)
-            })
+            .run_in(container, 0, move |container| container.lease_blob(&name, action, &conditions, now))
             .await?;
         Ok(asked.reply(done))
     }
@@ -41,11 +39,8 @@ impl BlobFront {
         granted.need(StorageLevel::Container, asked.rights())?;
         let container = request.container()?;
         let Asked { action, conditions } = asked.clone();
-        let done = self
-            .run_in(container, 0, move |container| {
-                container.lease(action, &conditions, now)
-            })
-            .await?;
+        let done =
+            self.run_in(container, 0, move |container| container.lease(action, &conditions, now)).await?;
         Ok(asked.reply(done))
     }
 }
@@ -66,19 +61,13 @@ impl Asked {
         let needed = |id: Option<LeaseId>, name| id.ok_or(Refusal::MissingHeader { name });
         let action = request.header(ACTION).map(str::to_ascii_lowercase);
         let action = match action.as_deref() {
-            Some("acquire") => LeaseAction::Acquire {
-                duration: duration(request)?,
-                proposed,
-            },
+            Some("acquire") => LeaseAction::Acquire { duration: duration(request)?, proposed },
             Some("renew") => LeaseAction::Renew(needed(id, ID)?),
-            Some("change") => LeaseAction::Change {
-                id: needed(id, ID)?,
-                proposed: needed(proposed, PROPOSED)?,
-            },
+            Some("change") => {
+                LeaseAction::Change { id: needed(id, ID)?, proposed: needed(proposed, PROPOSED)? }
+            }
             Some("release") => LeaseAction::Release(needed(id, ID)?),
-            Some("break") => LeaseAction::Break {
-                period: break_period(request)?,
-            },
+            Some("break") => LeaseAction::Break { period: break_period(request)? },
             Some(_) => return Err(Refusal::header(ACTION)),
             None => return Err(Refusal::MissingHeader { name: ACTION }),
         };
@@ -97,9 +86,7 @@ impl Asked {
         let mut reply = reply::empty(match self.action {
             LeaseAction::Acquire { .. } => StatusCode::CREATED,
             LeaseAction::Break { .. } => StatusCode::ACCEPTED,
-            LeaseAction::Renew(_) | LeaseAction::Change { .. } | LeaseAction::Release(_) => {
-                StatusCode::OK
-            }
+            LeaseAction::Renew(_) | LeaseAction::Change { .. } | LeaseAction::Release(_) => StatusCode::OK,
         });
         let headers = reply.headers_mut();
         reply::set_version(headers, version);

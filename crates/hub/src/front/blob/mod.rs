@@ -127,8 +127,7 @@ impl BlobFront {
     /// What passed through so far.
     #[must_use]
     pub fn counters(&self) -> BlobFrontCounterValues {
-        self.counters
-            .values(self.faults.injected(), self.places.evicted())
+        self.counters.values(self.faults.injected(), self.places.evicted())
     }
 
     /// Serves requests until `stop` becomes true. Those that are under way are answered then.
@@ -175,10 +174,7 @@ impl BlobFront {
         mut stop: watch::Receiver<bool>,
     ) {
         let _open = self.counters.opened();
-        let peer = Peer {
-            address: peer.ip(),
-            is_encrypted: tls.is_some(),
-        };
+        let peer = Peer { address: peer.ip(), is_encrypted: tls.is_some() };
         let stream = match tls {
             None => amqp_tokio::accept(socket),
             Some(tls) => tokio::select! {
@@ -214,18 +210,12 @@ impl BlobFront {
     }
 
     /// The answer to a request, whatever becomes of it.
-    async fn answer(
-        self: Arc<Self>,
-        request: hyper::Request<Incoming>,
-        peer: Peer,
-        place: &Place,
-    ) -> Reply {
+    async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer, place: &Place) -> Reply {
         let request_id = reply::next_request_id();
         let (parts, body) = request.into_parts();
         let is_head = parts.method == Method::HEAD;
         let echoed = Echoed::of(&parts.headers);
-        self.counters
-            .received(body.size_hint().exact().unwrap_or_default());
+        self.counters.received(body.size_hint().exact().unwrap_or_default());
         let answered = match self.faults.pass().await {
             false => Err(Refusal::OnPurpose),
             true => match Request::new(parts, peer) {
@@ -240,17 +230,11 @@ impl BlobFront {
         let headers = reply.headers_mut();
         reply::set(headers, "x-ms-request-id", &request_id);
         echoed.add_to(headers);
-        self.counters
-            .answered(reply.status(), reply.body().size_hint().lower());
+        self.counters.answered(reply.status(), reply.body().size_hint().lower());
         reply
     }
 
-    async fn carry_out(
-        &self,
-        request: &Request,
-        body: Incoming,
-        place: &Place,
-    ) -> Result<Reply, Refusal> {
+    async fn carry_out(&self, request: &Request, body: Incoming, place: &Place) -> Result<Reply, Refusal> {
         let now = SystemTime::now();
         let granted = &Granted::to(request, &self.key, self.policy, now)?;
         place.prove();
@@ -266,9 +250,7 @@ impl BlobFront {
             Operation::CreateContainer => self.create_container(request, granted, now).await,
             Operation::ContainerProperties => self.container_properties(request, granted, now),
             Operation::DeleteContainer => self.delete_container(request, granted, now).await,
-            Operation::SetContainerMetadata => {
-                self.set_container_metadata(request, granted, now).await
-            }
+            Operation::SetContainerMetadata => self.set_container_metadata(request, granted, now).await,
             Operation::LeaseContainer => self.lease_container(request, granted, now).await,
             Operation::ListBlobs => self.list_blobs(request, granted, now),
             Operation::PutBlob => self.put_blob(request, body, granted, now).await,
@@ -312,8 +294,7 @@ impl BlobFront {
         work: impl FnOnce(&Container) -> Result<T, BlobError> + Send + 'static,
     ) -> Result<T, Refusal> {
         let container = container.to_owned();
-        self.run(bytes, move |store| work(&*store.container(&container)?))
-            .await
+        self.run(bytes, move |store| work(&*store.container(&container)?)).await
     }
 }
 

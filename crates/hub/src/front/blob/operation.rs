@@ -90,9 +90,6 @@ impl Operation {
 
     /// Whether contents of this operation may come or go as structured messages.
     pub(super) const fn takes_structured_bodies(self) -> bool {
-        matches!(
-            self,
-            Self::PutBlob | Self::PutBlock | Self::Append | Self::Read
-        )
+        matches!(self, Self::PutBlob | Self::PutBlock | Self::Append | Self::Read)
     }
 }

@@ -120,15 +120,9 @@ impl Refusal {
             Self::NoAuthentication => (StatusCode::UNAUTHORIZED, "NoAuthenticationInformation"),
             Self::Account | Self::SharedKey(_) => (StatusCode::FORBIDDEN, "AuthenticationFailed"),
             Self::Signature(error) => match error {
-                StorageSignatureError::Protocol => {
-                    (StatusCode::FORBIDDEN, "AuthorizationProtocolMismatch")
-                }
-                StorageSignatureError::Address => {
-                    (StatusCode::FORBIDDEN, "AuthorizationSourceIPMismatch")
-                }
-                StorageSignatureError::Service => {
-                    (StatusCode::FORBIDDEN, "AuthorizationServiceMismatch")
-                }
+                StorageSignatureError::Protocol => (StatusCode::FORBIDDEN, "AuthorizationProtocolMismatch"),
+                StorageSignatureError::Address => (StatusCode::FORBIDDEN, "AuthorizationSourceIPMismatch"),
+                StorageSignatureError::Service => (StatusCode::FORBIDDEN, "AuthorizationServiceMismatch"),
                 StorageSignatureError::Repeated { .. }
                 | StorageSignatureError::Missing { .. }
                 | StorageSignatureError::Malformed { .. }
@@ -136,12 +130,8 @@ impl Refusal {
                 | StorageSignatureError::NotNow => (StatusCode::FORBIDDEN, "AuthenticationFailed"),
             },
             Self::Denied(denial) => match denial {
-                StorageDenial::Permission => {
-                    (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch")
-                }
-                StorageDenial::ResourceType => {
-                    (StatusCode::FORBIDDEN, "AuthorizationResourceTypeMismatch")
-                }
+                StorageDenial::Permission => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
+                StorageDenial::ResourceType => (StatusCode::FORBIDDEN, "AuthorizationResourceTypeMismatch"),
                 StorageDenial::Operation => (StatusCode::FORBIDDEN, "AuthorizationFailure"),
             },
             Self::Uri => (StatusCode::BAD_REQUEST, "InvalidUri"),
@@ -166,9 +156,9 @@ impl Refusal {
             Self::Body => (StatusCode::BAD_REQUEST, "InvalidInput"),
             Self::Busy | Self::OnPurpose => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
-            Self::NotImplemented
-            | Self::UnservedHeaders { .. }
-            | Self::UnservedParameter { .. } => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
+            Self::NotImplemented | Self::UnservedHeaders { .. } | Self::UnservedParameter { .. } => {
+                (StatusCode::NOT_IMPLEMENTED, "NotImplemented")
+            }
         }
     }
 }
@@ -183,14 +173,8 @@ const fn code_of(error: &BlobError) -> (StatusCode, &'static str) {
         BlobError::NotModified => (StatusCode::NOT_MODIFIED, "ConditionNotMet"),
         BlobError::MayNotReplace => (StatusCode::FORBIDDEN, "AuthorizationPermissionMismatch"),
         BlobError::InvalidBlobType => (StatusCode::CONFLICT, "InvalidBlobType"),
-        BlobError::AppendPosition => (
-            StatusCode::PRECONDITION_FAILED,
-            "AppendPositionConditionNotMet",
-        ),
-        BlobError::MaximumSize => (
-            StatusCode::PRECONDITION_FAILED,
-            "MaxBlobSizeConditionNotMet",
-        ),
+        BlobError::AppendPosition => (StatusCode::PRECONDITION_FAILED, "AppendPositionConditionNotMet"),
+        BlobError::MaximumSize => (StatusCode::PRECONDITION_FAILED, "MaxBlobSizeConditionNotMet"),
         BlobError::InvalidRange { .. } => (StatusCode::RANGE_NOT_SATISFIABLE, "InvalidRange"),
         BlobError::InvalidBlockList => (StatusCode::BAD_REQUEST, "InvalidBlockList"),
         BlobError::InvalidBlockId => (StatusCode::BAD_REQUEST, "InvalidBlobOrBlock"),
@@ -205,30 +189,22 @@ const fn code_of(error: &BlobError) -> (StatusCode, &'static str) {
 const fn code_of_lease(error: &LeaseError) -> (StatusCode, &'static str) {
     match error {
         LeaseError::IdMissing(_) => (StatusCode::PRECONDITION_FAILED, "LeaseIdMissing"),
-        LeaseError::IdMismatch(Leased::Blob) => (
-            StatusCode::PRECONDITION_FAILED,
-            "LeaseIdMismatchWithBlobOperation",
-        ),
-        LeaseError::IdMismatch(Leased::Container) => (
-            StatusCode::PRECONDITION_FAILED,
-            "LeaseIdMismatchWithContainerOperation",
-        ),
-        LeaseError::NotPresent(Leased::Blob) => (
-            StatusCode::PRECONDITION_FAILED,
-            "LeaseNotPresentWithBlobOperation",
-        ),
-        LeaseError::NotPresent(Leased::Container) => (
-            StatusCode::PRECONDITION_FAILED,
-            "LeaseNotPresentWithContainerOperation",
-        ),
+        LeaseError::IdMismatch(Leased::Blob) => {
+            (StatusCode::PRECONDITION_FAILED, "LeaseIdMismatchWithBlobOperation")
+        }
+        LeaseError::IdMismatch(Leased::Container) => {
+            (StatusCode::PRECONDITION_FAILED, "LeaseIdMismatchWithContainerOperation")
+        }
+        LeaseError::NotPresent(Leased::Blob) => {
+            (StatusCode::PRECONDITION_FAILED, "LeaseNotPresentWithBlobOperation")
+        }
+        LeaseError::NotPresent(Leased::Container) => {
+            (StatusCode::PRECONDITION_FAILED, "LeaseNotPresentWithContainerOperation")
+        }
         LeaseError::Lost(_) => (StatusCode::PRECONDITION_FAILED, "LeaseLost"),
         LeaseError::AlreadyPresent => (StatusCode::CONFLICT, "LeaseAlreadyPresent"),
-        LeaseError::BreakingNotAcquired => {
-            (StatusCode::CONFLICT, "LeaseIsBreakingAndCannotBeAcquired")
-        }
-        LeaseError::BreakingNotChanged => {
-            (StatusCode::CONFLICT, "LeaseIsBreakingAndCannotBeChanged")
-        }
+        LeaseError::BreakingNotAcquired => (StatusCode::CONFLICT, "LeaseIsBreakingAndCannotBeAcquired"),
+        LeaseError::BreakingNotChanged => (StatusCode::CONFLICT, "LeaseIsBreakingAndCannotBeChanged"),
         LeaseError::BrokenNotRenewed => (StatusCode::CONFLICT, "LeaseIsBrokenAndCannotBeRenewed"),
         LeaseError::ActionIdMismatch => (StatusCode::CONFLICT, "LeaseIdMismatchWithLeaseOperation"),
         LeaseError::ActionNotPresent => (StatusCode::CONFLICT, "LeaseNotPresentWithLeaseOperation"),

@@ -46,12 +46,7 @@ impl Request {
     pub(super) fn new(parts: Parts, peer: Peer) -> Result<Self, Refusal> {
         let query = decoded_query(parts.uri.query().unwrap_or_default());
         let target = Target::of(parts.uri.path())?;
-        Ok(Self {
-            parts,
-            peer,
-            query,
-            target,
-        })
+        Ok(Self { parts, peer, query, target })
     }
 
     pub(super) const fn method(&self) -> &Method {
@@ -135,9 +130,7 @@ impl Request {
     pub(super) fn lease_id(&self, name: &'static str) -> Result<Option<LeaseId>, Refusal> {
         match self.header(name).filter(|text| !text.is_empty()) {
             None => Ok(None),
-            Some(text) => LeaseId::parse(text)
-                .map(Some)
-                .ok_or_else(|| Refusal::header(name)),
+            Some(text) => LeaseId::parse(text).map(Some).ok_or_else(|| Refusal::header(name)),
         }
     }
 
@@ -148,9 +141,7 @@ impl Request {
     pub(super) fn conditions(&self) -> Result<Conditions, Refusal> {
         let date = |name| match self.header(name) {
             None => Ok(None),
-            Some(text) => parse_http_date(text)
-                .map(Some)
-                .ok_or_else(|| Refusal::header(name)),
+            Some(text) => parse_http_date(text).map(Some).ok_or_else(|| Refusal::header(name)),
         };
         Ok(Conditions {
             if_match: self.header("if-match").map(EtagCondition::parse),
@@ -205,27 +196,14 @@ impl Target {
     /// Reads a path: account, container, and the rest is the blob's. Clients differ in what they escape, and mean the same.
     fn of(path: &str) -> Result<Self, Refusal> {
         let decoded = |text: &str| {
-            percent_decode_str(text)
-                .decode_utf8()
-                .map(Cow::into_owned)
-                .map_err(|_not_text| Refusal::Uri)
+            percent_decode_str(text).decode_utf8().map(Cow::into_owned).map_err(|_not_text| Refusal::Uri)
         };
         let mut segments = path.strip_prefix('/').unwrap_or(path).splitn(3, '/');
-        let mut next = || {
-            segments
-                .next()
-                .filter(|segment| !segment.is_empty())
-                .map(decoded)
-                .transpose()
-        };
+        let mut next = || segments.next().filter(|segment| !segment.is_empty()).map(decoded).transpose();
         let account = next()?.ok_or(Refusal::Uri)?;
         let container = next()?;
         let blob = next()?.map(|name| name.replace('\\', "/"));
-        Ok(Self {
-            account,
-            container,
-            blob,
-        })
+        Ok(Self { account, container, blob })
     }
 }
 
@@ -288,17 +266,11 @@ mod tests {
             "/acme/box/host\\hub/$Default/ownership%5C0",
         ] {
             let expected = "host/hub/$Default/ownership/0";
-            assert_eq!(
-                target(path),
-                ("acme".into(), Some("box".into()), Some(expected.into()))
-            );
+            assert_eq!(target(path), ("acme".into(), Some("box".into()), Some(expected.into())));
         }
         assert_eq!(target("/acme"), ("acme".into(), None, None));
         assert_eq!(target("/acme/"), ("acme".into(), None, None));
-        assert_eq!(
-            target("/acme/box/"),
-            ("acme".into(), Some("box".into()), None)
-        );
+        assert_eq!(target("/acme/box/"), ("acme".into(), Some("box".into()), None));
         assert!(Target::of("/").is_err());
         assert!(Target::of("/a/b/%ff").is_err());
     }
@@ -312,10 +284,7 @@ mod tests {
         let mut metadata = metadata_of(&headers).unwrap();
         metadata.sort();
         let expected = [("a", "1,2"), ("ownerid", "")];
-        assert_eq!(
-            metadata,
-            expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
-        );
+        assert_eq!(metadata, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
         headers.insert("x-ms-meta-b", "x".repeat(9000).parse().unwrap());
         assert_eq!(metadata_of(&headers), Err(Refusal::MetadataSize));
         headers.insert("x-ms-meta-a-b", "".parse().unwrap());

@@ -25,9 +25,7 @@ pub(super) fn check(operation: Operation, request: &Request) -> Result<(), Refus
         .collect();
     if !names.is_empty() {
         let names: Vec<&str> = names.into_iter().collect();
-        return Err(Refusal::UnservedHeaders {
-            names: names.join(", "),
-        });
+        return Err(Refusal::UnservedHeaders { names: names.join(", ") });
     }
     let own = parameters(operation);
     let unserved = request.query().iter().find(|(name, _)| {
@@ -47,9 +45,7 @@ fn is_served(name: &str, request: &Request) -> bool {
     let mut neutral = NEUTRAL.iter().filter(|(other, _)| *other == name);
     neutral.any(|(_, neutral)| {
         let values = request.parts.headers.get_all(name);
-        values
-            .iter()
-            .all(|value| value.as_bytes().eq_ignore_ascii_case(neutral.as_bytes()))
+        values.iter().all(|value| value.as_bytes().eq_ignore_ascii_case(neutral.as_bytes()))
     })
 }
 
@@ -57,15 +53,9 @@ fn is_served(name: &str, request: &Request) -> bool {
 const fn parameters(operation: Operation) -> &'static [&'static str] {
     match operation {
         Operation::ListContainers => &["prefix", "marker", "maxresults", "include"],
-        Operation::ListBlobs => &[
-            "prefix",
-            "delimiter",
-            "marker",
-            "maxresults",
-            "include",
-            "startfrom",
-            "endbefore",
-        ],
+        Operation::ListBlobs => {
+            &["prefix", "delimiter", "marker", "maxresults", "include", "startfrom", "endbefore"]
+        }
         Operation::PutBlock => &["blockid"],
         Operation::BlockList => &["blocklisttype"],
         Operation::AccountInformation

@@ -7,8 +7,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use units::date::http_date;
 
 use crate::blob::{
-    Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, Lease, LeaseState,
-    ListRequest, Listed, ListedBlock, Listing, state_of,
+    Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, Lease, LeaseState, ListRequest, Listed,
+    ListedBlock, Listing, state_of,
 };
 
 /// What a list of containers was asked for with.
@@ -203,10 +203,8 @@ pub(super) fn read_block_list(document: &[u8], most: usize) -> Option<Vec<BlockC
         rest = after.strip_prefix(name)?.strip_prefix('>')?;
         let id = id.trim();
         // What base64 has, and nothing that XML would escape.
-        let is_id = !id.is_empty()
-            && id
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte));
+        let is_id =
+            !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte));
         if !is_id || list.len() == most {
             return None;
         }
@@ -236,11 +234,7 @@ impl LeaseWords {
             true => "infinite",
             false => "fixed",
         };
-        Self {
-            status,
-            state: state.name(),
-            duration: (state == LeaseState::Leased).then_some(duration),
-        }
+        Self { status, state: state.name(), duration: (state == LeaseState::Leased).then_some(duration) }
     }
 }
 
@@ -320,19 +314,13 @@ mod tests {
             text
         };
         assert_eq!(written(""), "<Name/>");
-        assert_eq!(
-            written("a<b>&\"c\"\r\n"),
-            "<Name>a&lt;b&gt;&amp;&quot;c&quot;&#xD;&#xA;</Name>"
-        );
+        assert_eq!(written("a<b>&\"c\"\r\n"), "<Name>a&lt;b&gt;&amp;&quot;c&quot;&#xD;&#xA;</Name>");
         assert_eq!(written("a\u{1}b"), "<Name Encoded=\"true\">a%01b</Name>");
     }
 
     #[test]
     fn block_lists_are_read_in_every_clients_form() {
-        let choice = |source, id: &str| BlockChoice {
-            source,
-            id: id.to_owned(),
-        };
+        let choice = |source, id: &str| BlockChoice { source, id: id.to_owned() };
         let expected = vec![
             choice(BlockSource::Latest, "QUE="),
             choice(BlockSource::Uncommitted, "QUI="),
@@ -347,10 +335,7 @@ mod tests {
             assert_eq!(read_block_list(text.as_bytes(), 3), Some(expected.clone()));
         }
         assert_eq!(read_block_list(b"<BlockList/>", 3), Some(Vec::new()));
-        assert_eq!(
-            read_block_list(b"<BlockList></BlockList>", 3),
-            Some(Vec::new())
-        );
+        assert_eq!(read_block_list(b"<BlockList></BlockList>", 3), Some(Vec::new()));
         for text in [
             "",
             "<BlockList>",
@@ -363,10 +348,7 @@ mod tests {
         ] {
             assert_eq!(read_block_list(text.as_bytes(), 3), None, "{text}");
         }
-        let many = format!(
-            "<BlockList>{}</BlockList>",
-            "<Latest>QQ==</Latest>".repeat(4)
-        );
+        let many = format!("<BlockList>{}</BlockList>", "<Latest>QQ==</Latest>".repeat(4));
         assert_eq!(read_block_list(many.as_bytes(), 3), None);
     }
 

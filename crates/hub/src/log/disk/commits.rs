@@ -118,11 +118,7 @@ impl Commits {
         };
         waiting.slots[slot] = Some(None);
         drop(waiting);
-        CommitWatch {
-            commits: Arc::clone(self),
-            slot,
-            seen: self.settled(),
-        }
+        CommitWatch { commits: Arc::clone(self), slot, seen: self.settled() }
     }
 
     pub(super) fn settled(&self) -> CommitNumber {
@@ -153,13 +149,7 @@ impl Commits {
             return;
         }
         self.settled.store(number.0, Ordering::Release);
-        let wakers: Vec<Waker> = self
-            .waiting()
-            .slots
-            .iter_mut()
-            .flatten()
-            .filter_map(Option::take)
-            .collect();
+        let wakers: Vec<Waker> = self.waiting().slots.iter_mut().flatten().filter_map(Option::take).collect();
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -198,26 +188,20 @@ impl FailedNumbers {
     }
 
     fn contains(&self, number: u64) -> bool {
-        let after = self
-            .ranges
-            .partition_point(|(first, _last)| *first <= number);
+        let after = self.ranges.partition_point(|(first, _last)| *first <= number);
         after > 0 && number <= self.ranges[after - 1].1
     }
 }
 
 impl fmt::Debug for CommitWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommitWatch")
-            .field("seen", &self.seen)
-            .finish_non_exhaustive()
+        f.debug_struct("CommitWatch").field("seen", &self.seen).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Commits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Commits")
-            .field("settled", &self.settled)
-            .finish_non_exhaustive()
+        f.debug_struct("Commits").field("settled", &self.settled).finish_non_exhaustive()
     }
 }
 
@@ -251,12 +235,7 @@ mod tests {
         commits.settle(CommitNumber(3));
         assert_eq!(
             [state(1), state(2), state(3), state(4)],
-            [
-                CommitState::Done,
-                CommitState::Failed,
-                CommitState::Done,
-                CommitState::Waiting
-            ]
+            [CommitState::Done, CommitState::Failed, CommitState::Done, CommitState::Waiting]
         );
     }
 

@@ -175,10 +175,7 @@ impl Committer {
             is_past_synced: Mutex::default(),
             close_error: Mutex::default(),
         });
-        let committer = Arc::new(Self {
-            shared: Arc::clone(&shared),
-            threads: Mutex::default(),
-        });
+        let committer = Arc::new(Self { shared: Arc::clone(&shared), threads: Mutex::default() });
         committer.spawn("log-committer", rounds::write)?;
         committer.spawn("log-loader", rounds::load)?;
         if let SyncPolicy::Interval(interval) = options.sync {
@@ -260,11 +257,7 @@ impl Committer {
     }
 
     /// Makes a log known, so that it is closed in the end. `readable` is what was recovered.
-    pub(in crate::log) fn register(
-        self: Arc<Self>,
-        log: Weak<PartitionLog>,
-        readable: Watermark,
-    ) -> Durable {
+    pub(in crate::log) fn register(self: Arc<Self>, log: Weak<PartitionLog>, readable: Watermark) -> Durable {
         let mut logs = lock(&self.shared.logs);
         if logs.len() == logs.capacity() {
             logs.retain(|log| log.strong_count() > 0);
@@ -284,10 +277,7 @@ impl Committer {
             self.shared.commits.settle(number);
             return number;
         }
-        queue.entries.push(Entry {
-            log,
-            number: Some(number),
-        });
+        queue.entries.push(Entry { log, number: Some(number) });
         let is_first = queue.entries.len() == 1;
         drop(queue);
         if is_first {
@@ -311,9 +301,7 @@ impl Committer {
 
     fn spawn(&self, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        let thread = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || work(&shared))?;
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared))?;
         lock(&self.threads).push(thread);
         Ok(())
     }
@@ -411,10 +399,7 @@ impl Shared {
     }
 
     /// What has waited for its sync long enough. `None` when it is time to stop.
-    pub(super) fn next_sync(
-        &self,
-        interval: std::time::Duration,
-    ) -> Option<Vec<Weak<PartitionLog>>> {
+    pub(super) fn next_sync(&self, interval: std::time::Duration) -> Option<Vec<Weak<PartitionLog>>> {
         let mut unsynced = lock(&self.unsynced);
         loop {
             if unsynced.stopped {
@@ -496,7 +481,5 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condition
-        .wait(guard)
-        .unwrap_or_else(PoisonError::into_inner)
+    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

@@ -106,19 +106,15 @@ pub enum DamageCause {
 
 impl OpenError {
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::Io {
-            path: path.to_owned(),
-            error,
-        }
+        move |error| Self::Io { path: path.to_owned(), error }
     }
 }
 
 fn named(events: Option<&Range<u64>>) -> String {
     match events {
-        Some(events) if !events.is_empty() => format!(
-            ", with the events from {} to before {}, as its sidecar says",
-            events.start, events.end
-        ),
+        Some(events) if !events.is_empty() => {
+            format!(", with the events from {} to before {}, as its sidecar says", events.start, events.end)
+        }
         _ => ", but its sidecar is there".to_owned(),
     }
 }

@@ -80,9 +80,7 @@ struct SystemFile(File);
 
 impl DiskFiles for SystemFiles {
     fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
-        fs::read_dir(directory)?
-            .map(|entry| entry.map(|entry| entry.file_name()))
-            .collect()
+        fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
     fn create_directory(&self, directory: &Path) -> io::Result<()> {
@@ -177,9 +175,7 @@ impl FileSystem for LinuxFileSystem {
 /// Whether this release of Linux has `syncfs` tell of pages that were lost (5.8) and of a journal that failed (5.17).
 #[cfg(target_os = "linux")]
 fn reports_lost_writes(release: &str) -> bool {
-    let mut numbers = release
-        .split(['.', '-'])
-        .map_while(|part| part.parse::<u32>().ok());
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     version >= (5, 17)
 }
@@ -190,11 +186,7 @@ fn reports_lost_writes(release: &str) -> bool {
 const JOURNALING: [u64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010];
 
 /// Reads until `bytes` is full or the file ends; how many bytes that were.
-pub(super) fn read_fully(
-    file: &dyn DiskFile,
-    bytes: &mut [u8],
-    position: u64,
-) -> io::Result<usize> {
+pub(super) fn read_fully(file: &dyn DiskFile, bytes: &mut [u8], position: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < bytes.len() {
         match file.read_at(&mut bytes[done..], position + done as u64) {

@@ -45,10 +45,7 @@ impl SyncPolicy {
 impl Default for StorageOptions {
     /// Synced every 50 ms, 256 MiB kept in memory.
     fn default() -> Self {
-        Self {
-            sync: SyncPolicy::default(),
-            resident: ByteSize::from_mebibytes(256),
-        }
+        Self { sync: SyncPolicy::default(), resident: ByteSize::from_mebibytes(256) }
     }
 }
 
@@ -69,9 +66,7 @@ impl FromStr for SyncPolicy {
             "interval" => Ok(Self::default()),
             _ => match duration::parse(text) {
                 Ok(interval) if !interval.is_zero() => Ok(Self::Interval(interval)),
-                Ok(_) | Err(_) => Err(SyncPolicyError {
-                    text: text.to_owned(),
-                }),
+                Ok(_) | Err(_) => Err(SyncPolicyError { text: text.to_owned() }),
             },
         }
     }
@@ -114,10 +109,7 @@ mod tests {
                 resident: ByteSize::from_mebibytes(1),
             }
         );
-        assert_eq!(
-            read(r#"{"sync": "always"}"#).unwrap().sync,
-            SyncPolicy::Always
-        );
+        assert_eq!(read(r#"{"sync": "always"}"#).unwrap().sync, SyncPolicy::Always);
         assert_eq!(read(r#"{"sync": "os"}"#).unwrap().sync, SyncPolicy::Os);
         assert!(read(r#"{"sync": "never"}"#).is_err());
         assert!(read(r#"{"fsync": "os"}"#).is_err());

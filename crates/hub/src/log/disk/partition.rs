@@ -5,9 +5,7 @@
 
 use super::commits::CommitNumber;
 use super::committer::Committer;
-use super::directory::{
-    Damage, DamageCause, OpenError, PartitionDirectory, Presence, segment_path,
-};
+use super::directory::{Damage, DamageCause, OpenError, PartitionDirectory, Presence, segment_path};
 use super::fault::Unavailable;
 use super::files::{Access, DiskFile, read_fully};
 use super::recover::{Sync, describe, read_segment, recover};
@@ -104,11 +102,7 @@ impl PartitionDirectory {
 impl PartitionDisk {
     pub(in crate::log) fn new(directory: PartitionDirectory) -> Self {
         let files = SegmentFiles::new(directory.presence, directory.committer.syncs());
-        Self {
-            path: directory.path,
-            committer: directory.committer,
-            files: Mutex::new(files),
-        }
+        Self { path: directory.path, committer: directory.committer, files: Mutex::new(files) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, SegmentFiles> {
@@ -118,11 +112,7 @@ impl PartitionDisk {
 }
 
 impl Durable {
-    pub(super) fn new(
-        committer: Arc<Committer>,
-        log: Weak<PartitionLog>,
-        readable: Watermark,
-    ) -> Self {
+    pub(super) fn new(committer: Arc<Committer>, log: Weak<PartitionLog>, readable: Watermark) -> Self {
         Self {
             committer,
             log,
@@ -239,11 +229,7 @@ impl PartitionLog {
             last_append_time,
             assurance: Assurance::Synced,
         });
-        Some(Work {
-            pieces,
-            removals,
-            marker,
-        })
+        Some(Work { pieces, removals, marker })
     }
 
     /// What `pieces` hold is committed: readers may see it and are woken.
@@ -292,11 +278,7 @@ impl PartitionLog {
     /// A segment is completely on disk and may leave memory.
     pub(super) fn finish_segment(&self, ordinal: u64, storage: Storage) {
         let mut state = self.lock();
-        let State {
-            durable: Some(durable),
-            ..
-        } = &*state
-        else {
+        let State { durable: Some(durable), .. } = &*state else {
             return;
         };
         let (log, residency) = (durable.log.clone(), durable.committer.residency());
@@ -343,12 +325,7 @@ impl PartitionLog {
                 (state.dropped_segments + index as u64, sidecar)
             })
         };
-        state
-            .segments
-            .iter()
-            .enumerate()
-            .filter_map(written)
-            .collect()
+        state.segments.iter().enumerate().filter_map(written).collect()
     }
 
     /// A written segment was synced.
@@ -409,9 +386,8 @@ impl PartitionLog {
         sequence_number: u64,
     ) -> Result<Option<(Vec<u8>, Break, u64)>, OpenError> {
         let state = self.lock();
-        let following = state
-            .segments
-            .partition_point(|segment| segment.first_sequence_number <= sequence_number);
+        let following =
+            state.segments.partition_point(|segment| segment.first_sequence_number <= sequence_number);
         let index = following.saturating_sub(1);
         let (Some(segment), Some(disk)) = (state.segments.get(index), &self.disk) else {
             return Ok(None);
@@ -419,15 +395,11 @@ impl PartitionLog {
         let Some(defect) = segment.defect() else {
             return Ok(None);
         };
-        let from = Break {
-            position: defect.sound_length,
-            expected: defect.sound_until,
-        };
+        let from = Break { position: defect.sound_length, expected: defect.sound_until };
         let end = state.next_number_after(index);
         let path = segment_path(&disk.path, segment.first_sequence_number);
         drop(state);
-        let (bytes, _) =
-            read_segment(disk.committer.files(), &path).map_err(OpenError::io(&path))?;
+        let (bytes, _) = read_segment(disk.committer.files(), &path).map_err(OpenError::io(&path))?;
         Ok(Some((bytes, from, end)))
     }
 
@@ -448,18 +420,10 @@ impl PartitionLog {
     /// The batches of a segment file, those before the damage if there is one. The error is that nothing can be read.
     fn read_segment(&self, disk: &PartitionDisk, loading: &Loading) -> Result<ReadSegment, Damage> {
         let Loading { first, next, .. } = *loading;
-        let damage = |position, cause| Damage {
-            segment: first,
-            position,
-            cause,
-        };
+        let damage = |position, cause| Damage { segment: first, position, cause };
         let unreadable = |error: io::Error| damage(0, DamageCause::Read(error.kind()));
         let path = segment_path(&disk.path, first);
-        let file = disk
-            .committer
-            .files()
-            .open(&path, Access::Read)
-            .map_err(unreadable)?;
+        let file = disk.committer.files().open(&path, Access::Read).map_err(unreadable)?;
         let mut writer = self.pool.take(loading.length.next_power_of_two());
         fill(&*file, &mut writer, loading.length).map_err(unreadable)?;
         writer.publish();
@@ -482,11 +446,7 @@ impl PartitionLog {
         });
         let defect = found.or(loading.known);
         let index = SegmentIndex::of(&batches[..sound_length]);
-        Ok(ReadSegment {
-            writer,
-            index,
-            defect,
-        })
+        Ok(ReadSegment { writer, index, defect })
     }
 }
 

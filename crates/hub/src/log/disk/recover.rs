@@ -15,9 +15,7 @@
 //!
 //! The whole directory is looked at before anything is changed, so a start that is refused changes nothing.
 
-use super::directory::{
-    Damage, DamageCause, Kind, OpenError, parse_name, segment_path, sidecar_path,
-};
+use super::directory::{Damage, DamageCause, Kind, OpenError, parse_name, segment_path, sidecar_path};
 use super::files::{Access, DiskFiles, read_fully, write_fully};
 use super::report::{RecoveryReport, Torn};
 use super::salvage::{self, Break};
@@ -68,20 +66,15 @@ pub(in crate::log) fn recover(
         report: RecoveryReport::default(),
         mending: Vec::new(),
     };
-    for &orphan in sidecars
-        .iter()
-        .filter(|number| segments.binary_search(number).is_err())
-    {
+    for &orphan in sidecars.iter().filter(|number| segments.binary_search(number).is_err()) {
         survey.survey_orphan(orphan)?;
     }
     let testimonies = segments
         .iter()
         .map(|number| survey.testimony(*number, sidecars.contains(number)))
         .collect::<Result<Vec<_>, _>>()?;
-    let sealed = testimonies
-        .iter()
-        .rposition(|testimony| *testimony != Testimony::None)
-        .map_or(0, |last| last + 1);
+    let sealed =
+        testimonies.iter().rposition(|testimony| *testimony != Testimony::None).map_or(0, |last| last + 1);
     for (place, (&number, testimony)) in segments.iter().zip(&testimonies).enumerate() {
         let following = segments.get(place + 1).copied();
         match testimony {
@@ -161,10 +154,7 @@ impl Survey<'_> {
             return Ok(Testimony::None);
         }
         let segment = segment_path(self.directory, number);
-        let length = self
-            .files
-            .length(&segment)
-            .map_err(OpenError::io(&segment))?;
+        let length = self.files.length(&segment).map_err(OpenError::io(&segment))?;
         Ok(match sidecar.length == length {
             true => Testimony::Fits(sidecar),
             // It was an empty segment that kept the next number, and has been written to since.
@@ -176,9 +166,7 @@ impl Survey<'_> {
     fn sidecar(&self, number: u64) -> Result<Result<Sidecar, SidecarError>, OpenError> {
         let path = sidecar_path(self.directory, number);
         match read_sidecar(self.files, &path).map_err(OpenError::io(&path))? {
-            Err(SidecarError::Version { version }) => {
-                Err(OpenError::NewerVersion { path, version })
-            }
+            Err(SidecarError::Version { version }) => Err(OpenError::NewerVersion { path, version }),
             sidecar => Ok(sidecar),
         }
     }
@@ -210,16 +198,12 @@ impl Survey<'_> {
                 });
             }
         };
-        self.mending
-            .push(Mending::Remove(sidecar_path(self.directory, number)));
+        self.mending.push(Mending::Remove(sidecar_path(self.directory, number)));
         self.report.torn.push(Torn {
             path: segment_path(self.directory, number),
             position: 0,
             bytes: lost,
-            cause: TornTail::Batch(BatchError::Incomplete {
-                needed: lost as usize,
-                available: 0,
-            }),
+            cause: TornTail::Batch(BatchError::Incomplete { needed: lost as usize, available: 0 }),
         });
         Ok(())
     }
@@ -265,27 +249,15 @@ impl Survey<'_> {
             sound_length: found.sidecar.length as usize,
             sound_until: found.sidecar.next_sequence_number.min(next),
         };
-        let whole = Sidecar {
-            length: found.file_length,
-            next_sequence_number: next,
-            ..found.sidecar
-        };
-        self.report
-            .damaged
-            .push((segment_path(self.directory, number), damage));
+        let whole = Sidecar { length: found.file_length, next_sequence_number: next, ..found.sidecar };
+        self.report.damaged.push((segment_path(self.directory, number), damage));
         self.keep(whole, true, Some(defect));
     }
 
     /// The number before which the records of the damaged segment at the end came, if it is damaged and not torn.
-    fn end_of_damaged(
-        &mut self,
-        found: &Found,
-        following: Option<u64>,
-    ) -> Result<Option<u64>, OpenError> {
-        let from = Break {
-            position: found.sidecar.length as usize,
-            expected: found.sidecar.next_sequence_number,
-        };
+    fn end_of_damaged(&mut self, found: &Found, following: Option<u64>) -> Result<Option<u64>, OpenError> {
+        let from =
+            Break { position: found.sidecar.length as usize, expected: found.sidecar.next_sequence_number };
         if let Some(following) = following.filter(|number| *number > from.expected) {
             let path = segment_path(self.directory, following);
             let (bytes, _) = read_segment(self.files, &path).map_err(OpenError::io(&path))?;
@@ -303,10 +275,7 @@ impl Survey<'_> {
         let expected = self.expected.unwrap_or(number);
         if self.tail == Tail::Torn || (self.tail == Tail::Whole && expected != number) {
             let bytes = self.files.length(&path).map_err(OpenError::io(&path))?;
-            let cause = TornTail::SequenceNumber {
-                expected,
-                found: number,
-            };
+            let cause = TornTail::SequenceNumber { expected, found: number };
             self.tear(number, 0, bytes, cause);
             return Ok(());
         }
@@ -333,11 +302,9 @@ impl Survey<'_> {
 
     fn expect(&self, number: u64) -> Result<(), OpenError> {
         match self.expected {
-            Some(expected) if expected != number => Err(OpenError::Missing {
-                path: self.directory.to_owned(),
-                expected,
-                found: number,
-            }),
+            Some(expected) if expected != number => {
+                Err(OpenError::Missing { path: self.directory.to_owned(), expected, found: number })
+            }
             _ => Ok(()),
         }
     }
@@ -355,11 +322,7 @@ impl Survey<'_> {
             self.report.segments += 1;
             self.report.bytes += sidecar.length;
             self.report.records += sidecar.records();
-            self.recovered.segments.push(RecoveredSegment {
-                sidecar,
-                is_synced,
-                defect,
-            });
+            self.recovered.segments.push(RecoveredSegment { sidecar, is_synced, defect });
         }
     }
 
@@ -375,12 +338,7 @@ impl Survey<'_> {
             0 if self.expected.is_some() => Mending::Remove(path.clone()),
             _ => Mending::Cut(path.clone(), position),
         });
-        self.report.torn.push(Torn {
-            path,
-            position,
-            bytes,
-            cause,
-        });
+        self.report.torn.push(Torn { path, position, bytes, cause });
     }
 
     fn scan(&mut self, number: u64) -> Result<Found, OpenError> {
@@ -394,12 +352,7 @@ impl Survey<'_> {
             let version = u32::from(version);
             return Err(OpenError::NewerVersion { path, version });
         }
-        Ok(Found {
-            bytes,
-            sidecar,
-            file_length,
-            torn,
-        })
+        Ok(Found { bytes, sidecar, file_length, torn })
     }
 
     fn finish(mut self) -> Result<(Recovered, RecoveryReport), OpenError> {
@@ -446,10 +399,7 @@ impl Survey<'_> {
             (false, Some(boot)) => Assurance::Written(boot),
             (false, None) => return,
         };
-        let sidecar = Sidecar {
-            assurance,
-            ..sidecar
-        };
+        let sidecar = Sidecar { assurance, ..sidecar };
         match write_sidecar(self.files, self.directory, &sidecar) {
             Ok(()) => self.report.rebuilt_sidecars += 1,
             Err(error) => {
@@ -460,11 +410,7 @@ impl Survey<'_> {
 }
 
 /// Writes the file beside a segment.
-pub(super) fn write_sidecar(
-    files: &dyn DiskFiles,
-    directory: &Path,
-    sidecar: &Sidecar,
-) -> io::Result<()> {
+pub(super) fn write_sidecar(files: &dyn DiskFiles, directory: &Path, sidecar: &Sidecar) -> io::Result<()> {
     let path = sidecar_path(directory, sidecar.first_sequence_number);
     let file = files.open(&path, Access::Write)?;
     write_fully(&*file, &sidecar.encode(), 0)?;
@@ -488,10 +434,7 @@ pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar,
         && first != number
     {
         found = scan(&[]);
-        found.torn = Some(TornTail::SequenceNumber {
-            expected: number,
-            found: first,
-        });
+        found.torn = Some(TornTail::SequenceNumber { expected: number, found: first });
     }
     if found.torn.is_none() && (found.valid_length as u64) < file_length {
         found.torn = Some(TornTail::Batch(BatchError::Incomplete {
@@ -500,8 +443,8 @@ pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar,
         }));
     }
     let (first, next) = found.sequence_numbers.unwrap_or((number, number));
-    let first_append_time = BatchHeader::read(&bytes[..found.valid_length])
-        .map_or(UnixTime::MIN, |header| header.append_time);
+    let first_append_time =
+        BatchHeader::read(&bytes[..found.valid_length]).map_or(UnixTime::MIN, |header| header.append_time);
     let sidecar = Sidecar {
         length: found.valid_length as u64,
         first_sequence_number: first,
@@ -513,10 +456,7 @@ pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar,
     (sidecar, found.torn)
 }
 
-pub(super) fn read_sidecar(
-    files: &dyn DiskFiles,
-    path: &Path,
-) -> io::Result<Result<Sidecar, SidecarError>> {
+pub(super) fn read_sidecar(files: &dyn DiskFiles, path: &Path) -> io::Result<Result<Sidecar, SidecarError>> {
     let file = files.open(path, Access::Read)?;
     let mut bytes = [0; LARGEST_SIDECAR];
     let length = read_fully(&*file, &mut bytes, 0)?;

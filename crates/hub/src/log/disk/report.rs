@@ -55,13 +55,7 @@ impl RecoveryReport {
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |bytes| ByteSize::from_bytes(bytes).approximate();
-        write!(
-            f,
-            "kept {} records in {} segments ({})",
-            self.records,
-            self.segments,
-            size(self.bytes)
-        )?;
+        write!(f, "kept {} records in {} segments ({})", self.records, self.segments, size(self.bytes))?;
         if self.scanned_bytes > 0 {
             write!(f, ", scanned {}", size(self.scanned_bytes))?;
         }

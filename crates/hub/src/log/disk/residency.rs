@@ -32,34 +32,18 @@ struct Resident {
 
 impl Residency {
     pub(super) fn new(bound: u64) -> Arc<Self> {
-        Arc::new(Self {
-            bound,
-            bytes: Arc::default(),
-            oldest_first: Mutex::default(),
-        })
+        Arc::new(Self { bound, bytes: Arc::default(), oldest_first: Mutex::default() })
     }
 
     /// Counts a segment of `bytes` bytes.
-    pub(super) fn admit(
-        &self,
-        log: Weak<PartitionLog>,
-        segment: u64,
-        bytes: u64,
-    ) -> Arc<ResidentShare> {
+    pub(super) fn admit(&self, log: Weak<PartitionLog>, segment: u64, bytes: u64) -> Arc<ResidentShare> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let share = Arc::new(ResidentShare {
-            total: Arc::clone(&self.bytes),
-            bytes,
-        });
+        let share = Arc::new(ResidentShare { total: Arc::clone(&self.bytes), bytes });
         let mut segments = self.lock();
         if segments.len() == segments.capacity() {
             segments.retain(|resident| resident.share.strong_count() > 0);
         }
-        segments.push_back(Resident {
-            log,
-            segment,
-            share: Arc::downgrade(&share),
-        });
+        segments.push_back(Resident { log, segment, share: Arc::downgrade(&share) });
         share
     }
 
@@ -89,9 +73,7 @@ impl Residency {
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Resident>> {
         // Locked sections only push, pop and retain.
-        self.oldest_first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.oldest_first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -163,15 +163,9 @@ impl Writer<'_> {
         let work = log.collect()?;
         // After a failure nothing is believed before it was synced.
         let has_failed = files.last_fault.is_some();
-        let syncs_now =
-            self.syncs_now || (has_failed && self.shared.options.sync != SyncPolicy::Os);
+        let syncs_now = self.syncs_now || (has_failed && self.shared.options.sync != SyncPolicy::Os);
         let opened_before = self.shared.open_files.count();
-        let written = files.write(
-            &*self.shared.disk,
-            &disk.path,
-            &self.shared.open_files,
-            &work,
-        );
+        let written = files.write(&*self.shared.disk, &disk.path, &self.shared.open_files, &work);
         drop(files);
         if self.shared.open_files.count() > opened_before {
             self.with_open_files.push_back(Arc::downgrade(&log));
@@ -180,12 +174,7 @@ impl Writer<'_> {
             Ok(bytes) => {
                 count(&self.shared.counters.writes, 1);
                 count(&self.shared.counters.bytes_written, bytes);
-                Some(Written {
-                    log,
-                    number: entry.number,
-                    work,
-                    syncs_now,
-                })
+                Some(Written { log, number: entry.number, work, syncs_now })
             }
             Err(error) => {
                 fail(self.shared, &log, &error, work.removals);
@@ -214,12 +203,8 @@ impl Writer<'_> {
         if work.removals.is_empty() {
             return;
         }
-        let removed = disk.lock().remove(
-            &*self.shared.disk,
-            &disk.path,
-            &work.removals,
-            work.marker.as_ref(),
-        );
+        let removed =
+            disk.lock().remove(&*self.shared.disk, &disk.path, &work.removals, work.marker.as_ref());
         if let Err(error) = removed {
             tracing::warn!(directory = %disk.path.display(), %error, "files of dropped segments can't be removed");
             written.log.postpone(work.removals.clone());
@@ -261,10 +246,7 @@ impl Writer<'_> {
         entries.extend(
             logs.iter()
                 .filter(|log| !listed.contains(&Arc::as_ptr(log)) && log.is_unfinished())
-                .map(|log| Entry {
-                    log: Arc::downgrade(log),
-                    number: None,
-                }),
+                .map(|log| Entry { log: Arc::downgrade(log), number: None }),
         );
         self.round(&entries);
         for log in &logs {
@@ -280,11 +262,7 @@ impl Writer<'_> {
             if let (Some(reason), Some(disk)) = (failed, &log.disk) {
                 let mut error = lock(&self.shared.close_error);
                 let count = error.as_ref().map_or(0, |error| error.count) + 1;
-                *error = Some(CloseError {
-                    count,
-                    path: disk.path.clone(),
-                    reason,
-                });
+                *error = Some(CloseError { count, path: disk.path.clone(), reason });
             }
         }
     }
@@ -319,21 +297,13 @@ fn finish(shared: &Shared, log: &PartitionLog, storage: Storage) {
 }
 
 /// A sidecar that can't be written costs time at the next start and nothing else.
-fn write_finished_sidecar(
-    shared: &Shared,
-    disk: &PartitionDisk,
-    sidecar: Sidecar,
-    storage: Storage,
-) {
+fn write_finished_sidecar(shared: &Shared, disk: &PartitionDisk, sidecar: Sidecar, storage: Storage) {
     let assurance = match (storage, shared.boot) {
         (Storage::Synced, _) => Assurance::Synced,
         (Storage::Written, Some(boot)) => Assurance::Written(boot),
         (Storage::Written | Storage::Unfinished, _) => return,
     };
-    let sidecar = Sidecar {
-        assurance,
-        ..sidecar
-    };
+    let sidecar = Sidecar { assurance, ..sidecar };
     if let Err(error) = write_sidecar(&*shared.disk, &disk.path, &sidecar) {
         tracing::warn!(
             directory = %disk.path.display(),
@@ -359,10 +329,7 @@ fn fail(shared: &Shared, log: &Arc<PartitionLog>, error: &io::Error, removals: V
     drop(files);
     log.fail(Unavailable::from(error), removals);
     if !awaits_retry {
-        shared.retry(
-            Instant::now() + pause.min(LONGEST_PAUSE),
-            Arc::downgrade(log),
-        );
+        shared.retry(Instant::now() + pause.min(LONGEST_PAUSE), Arc::downgrade(log));
     }
 }
 

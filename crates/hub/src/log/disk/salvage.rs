@@ -33,15 +33,9 @@ pub(in crate::log) struct Stretch {
 }
 
 /// All sound batches behind a break in the bytes of a segment that ends before the number `end`.
-pub(in crate::log) fn stretches(
-    bytes: &[u8],
-    from: Break,
-    end: u64,
-) -> impl Iterator<Item = Stretch> {
+pub(in crate::log) fn stretches(bytes: &[u8], from: Break, end: u64) -> impl Iterator<Item = Stretch> {
     let first = next_stretch(bytes, from, Some(end));
-    std::iter::successors(first, move |stretch| {
-        next_stretch(bytes, stretch.behind(), Some(end))
-    })
+    std::iter::successors(first, move |stretch| next_stretch(bytes, stretch.behind(), Some(end)))
 }
 
 /// The first sound batches behind a break in the bytes of a segment, whose last record comes before `end`, if that is
@@ -102,10 +96,7 @@ fn end_of_whole(bytes: &[u8], from: Break) -> Option<u64> {
 
 impl Stretch {
     fn behind(&self) -> Break {
-        Break {
-            position: self.bytes.end,
-            expected: self.next_sequence_number,
-        }
+        Break { position: self.bytes.end, expected: self.next_sequence_number }
     }
 }
 
@@ -135,9 +126,7 @@ fn stretch(bytes: &[u8], position: usize, end: Option<u64>) -> Option<Stretch> {
 fn has_unwritten_sector(bytes: &[u8], range: Range<usize>) -> bool {
     let first = range.start.next_multiple_of(SECTOR);
     let sectors = bytes.get(first..range.end).unwrap_or_default();
-    sectors
-        .chunks_exact(SECTOR)
-        .any(|sector| sector.iter().all(|byte| *byte == 0))
+    sectors.chunks_exact(SECTOR).any(|sector| sector.iter().all(|byte| *byte == 0))
 }
 
 /// Bytes of a record of nothing: its three lengths.
@@ -176,19 +165,13 @@ mod tests {
     #[test]
     fn whichever_byte_of_a_batch_is_changed_the_batches_behind_it_are_found() {
         let (bytes, begins) = four([b"one", b"two", b"three", b"four"]);
-        let from = Break {
-            position: begins[1],
-            expected: 11,
-        };
+        let from = Break { position: begins[1], expected: 11 };
         for position in begins[1]..begins[2] {
             let mut damaged = bytes.clone();
             damaged[position] ^= 0x10;
             let found = next_stretch(&damaged, from, Some(14)).unwrap();
             assert_eq!(found.bytes, begins[2]..bytes.len(), "at {position}");
-            assert_eq!(
-                (found.first_sequence_number, found.next_sequence_number),
-                (12, 14)
-            );
+            assert_eq!((found.first_sequence_number, found.next_sequence_number), (12, 14));
             assert_eq!(end_beyond(&damaged, from), Some(14));
         }
     }
@@ -198,10 +181,7 @@ mod tests {
         let (mut bytes, begins) = four([b"one", b"two", b"three", b"four"]);
         *bytes.last_mut().unwrap() ^= 1;
         bytes[begins[1] + 36] ^= 1;
-        let from = Break {
-            position: begins[1],
-            expected: 11,
-        };
+        let from = Break { position: begins[1], expected: 11 };
         let found = next_stretch(&bytes, from, Some(14)).unwrap();
         assert_eq!(found.bytes, begins[2]..begins[3]);
         assert_eq!(found.next_sequence_number, 13);
@@ -213,10 +193,7 @@ mod tests {
         let (mut bytes, begins) = four([b"one", &inner, b"three", b"four"]);
         // The length, so that the next batch has to be searched for.
         bytes[begins[1]] ^= 0x40;
-        let from = Break {
-            position: begins[1],
-            expected: 11,
-        };
+        let from = Break { position: begins[1], expected: 11 };
         let found = next_stretch(&bytes, from, Some(14)).unwrap();
         assert_eq!(found.bytes.start, begins[2]);
     }
@@ -225,10 +202,7 @@ mod tests {
     fn a_tear_is_not_taken_for_damage() {
         let long = [7; 2000];
         let (mut bytes, begins) = four([b"one", &long, b"three", b"four"]);
-        let from = Break {
-            position: begins[1],
-            expected: 11,
-        };
+        let from = Break { position: begins[1], expected: 11 };
         assert_eq!(end_beyond(&bytes[..begins[2] - 1], from), None);
         bytes[begins[1] + 100..begins[2]].fill(0);
         assert_eq!(end_beyond(&bytes, from), None);

@@ -102,11 +102,7 @@ impl SegmentFiles {
     ) -> io::Result<u64> {
         let mut count = 0;
         for piece in &work.pieces {
-            let place = match self
-                .files
-                .iter()
-                .position(|file| file.ordinal == piece.ordinal)
-            {
+            let place = match self.files.iter().position(|file| file.ordinal == piece.ordinal) {
                 Some(place) => place,
                 None => {
                     self.files.push_back(SegmentFile {
@@ -167,11 +163,7 @@ impl SegmentFiles {
 
     /// A job was done.
     pub(super) fn synced(&mut self, job: &SyncJob) {
-        if let Some(file) = self
-            .files
-            .iter_mut()
-            .find(|file| file.ordinal == job.ordinal)
-        {
+        if let Some(file) = self.files.iter_mut().find(|file| file.ordinal == job.ordinal) {
             file.synced = file.synced.max(job.written);
             file.written = file.written.max(file.synced);
         }
@@ -270,10 +262,7 @@ impl SegmentFiles {
         let number = self.files[place].sidecar.first_sequence_number;
         let file = disk.open(&segment_path(path, number), Access::Write)?;
         self.entries_made += u64::from(is_new);
-        self.files[place].open = Some(OpenFile {
-            file: Arc::clone(&file),
-            _count: open_files.clone(),
-        });
+        self.files[place].open = Some(OpenFile { file: Arc::clone(&file), _count: open_files.clone() });
         Ok(file)
     }
 }

@@ -132,8 +132,7 @@ impl Sidecar {
     /// How many records the segment has.
     #[must_use]
     pub fn records(&self) -> u64 {
-        self.next_sequence_number
-            .saturating_sub(self.first_sequence_number)
+        self.next_sequence_number.saturating_sub(self.first_sequence_number)
     }
 
     fn is_plausible(&self) -> bool {
@@ -208,10 +207,8 @@ mod tests {
         let bytes = sidecar().encode();
         assert_eq!(&bytes[..4], b"PSIX");
         assert_eq!(bytes[8..16], [1, 0, 0, 0, 0, 0, 0, 0]);
-        let fields: Vec<u64> = bytes[16..56]
-            .chunks(8)
-            .map(|part| u64::from_le_bytes(part.try_into().unwrap()))
-            .collect();
+        let fields: Vec<u64> =
+            bytes[16..56].chunks(8).map(|part| u64::from_le_bytes(part.try_into().unwrap())).collect();
         assert_eq!(fields, [45, 7, 9, 1000, 1001]);
         assert_eq!(bytes[56..], [0; 16]);
         assert_eq!(Sidecar::decode(&bytes), Ok(sidecar()));
@@ -220,14 +217,8 @@ mod tests {
     #[test]
     fn the_run_of_the_system_is_kept() {
         let boot = BootId::parse("01020304-0506-0708-090a-0b0c0d0e0f10\n").unwrap();
-        assert_eq!(
-            boot.0,
-            [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
-        );
-        let written = Sidecar {
-            assurance: Assurance::Written(boot),
-            ..sidecar()
-        };
+        assert_eq!(boot.0, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+        let written = Sidecar { assurance: Assurance::Written(boot), ..sidecar() };
         assert_eq!(Sidecar::decode(&written.encode()), Ok(written));
         for text in ["", "0102", "00000000-0000-0000-0000-000000000000"] {
             assert_eq!(BootId::parse(text), None, "{text:?}");
@@ -238,10 +229,7 @@ mod tests {
     fn damage_is_found_at_any_bit_and_any_length() {
         let bytes = sidecar().encode();
         for length in 0..bytes.len() {
-            assert!(
-                Sidecar::decode(&bytes[..length]).is_err(),
-                "cut at {length}"
-            );
+            assert!(Sidecar::decode(&bytes[..length]).is_err(), "cut at {length}");
         }
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
@@ -256,10 +244,7 @@ mod tests {
             let mut bytes = sidecar().encode().to_vec();
             bytes.resize(length, 0);
             bytes[8] = 2;
-            assert_eq!(
-                Sidecar::decode(&with_checksum(bytes)),
-                Err(SidecarError::Version { version: 2 })
-            );
+            assert_eq!(Sidecar::decode(&with_checksum(bytes)), Err(SidecarError::Version { version: 2 }));
         }
     }
 

@@ -98,9 +98,7 @@ fn sync_log(shared: &Shared, log: &PartitionLog) -> io::Result<()> {
     let Some(disk) = &log.disk else {
         return Ok(());
     };
-    let jobs = disk
-        .lock()
-        .sync_jobs(&*shared.disk, &disk.path, &shared.open_files)?;
+    let jobs = disk.lock().sync_jobs(&*shared.disk, &disk.path, &shared.open_files)?;
     for job in jobs {
         // Without the lock: with the policy `interval` writing goes on meanwhile.
         job.run()?;
@@ -112,11 +110,7 @@ fn sync_log(shared: &Shared, log: &PartitionLog) -> io::Result<()> {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self {
-            of_a_file: EXPECTED,
-            of_the_file_system: Duration::ZERO,
-            again_at: None,
-        }
+        Self { of_a_file: EXPECTED, of_the_file_system: Duration::ZERO, again_at: None }
     }
 }
 
@@ -137,8 +131,7 @@ impl Pace {
     }
 
     fn of(&self, files: usize) -> Duration {
-        self.of_a_file
-            .saturating_mul(u32::try_from(files).unwrap_or(u32::MAX))
+        self.of_a_file.saturating_mul(u32::try_from(files).unwrap_or(u32::MAX))
     }
 }
 

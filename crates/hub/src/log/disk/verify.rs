@@ -79,9 +79,7 @@ pub fn verify(directory: &Path) -> io::Result<Verification> {
         segments.sort_unstable();
         sidecars.sort_unstable();
         sidecars.retain(|number| segments.binary_search(number).is_err());
-        let orphans = sidecars
-            .iter()
-            .map(|number| sidecar_path(&directory, *number));
+        let orphans = sidecars.iter().map(|number| sidecar_path(&directory, *number));
         let orphans = orphans.map(|path| (path, Problem::MissingSegment));
         verification.problems.extend(orphans);
         verification.add_partition(&directory, &segments)?;
@@ -96,8 +94,7 @@ impl Verification {
             let path = segment_path(directory, number);
             if number != expected {
                 let found = number;
-                self.problems
-                    .push((path.clone(), Problem::Gap { expected, found }));
+                self.problems.push((path.clone(), Problem::Gap { expected, found }));
             }
             let (bytes, file_length) = read_segment(&SystemFiles, &path)?;
             let (found, torn) = describe(&bytes, number, file_length);
@@ -107,8 +104,7 @@ impl Verification {
             expected = found.next_sequence_number;
             if let Some(cause) = torn {
                 let position = found.length;
-                self.problems
-                    .push((path, Problem::Batch { position, cause }));
+                self.problems.push((path, Problem::Batch { position, cause }));
             }
             self.add_sidecar(sidecar_path(directory, number), &found)?;
         }
@@ -122,10 +118,7 @@ impl Verification {
             Ok(Err(error)) => Problem::Sidecar(error),
             // How far it vouches does not matter here, nor do the times of a segment without records.
             Ok(Ok(sidecar)) => {
-                let described = Sidecar {
-                    assurance: found.assurance,
-                    ..sidecar
-                };
+                let described = Sidecar { assurance: found.assurance, ..sidecar };
                 if described == *found || (found.length == 0 && described.length == 0) {
                     return Ok(());
                 }

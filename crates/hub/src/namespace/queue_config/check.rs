@@ -18,10 +18,8 @@ pub(in crate::namespace) fn check<'a>(
     queues: &[QueueConfig],
     topics: &[TopicConfig],
 ) -> Result<(), QueueConfigError> {
-    let mut names: HashMap<String, Kind> = hubs
-        .into_iter()
-        .map(|name| (name.to_ascii_lowercase(), Kind::Hub))
-        .collect();
+    let mut names: HashMap<String, Kind> =
+        hubs.into_iter().map(|name| (name.to_ascii_lowercase(), Kind::Hub)).collect();
     let mut check_name = |path: String, name: &str, kind: Kind| {
         if !is_name(name, MAXIMUM_NAME_LENGTH, b"_.-/") || has_reserved_part(name) {
             let reason = format!(
@@ -32,10 +30,9 @@ pub(in crate::namespace) fn check<'a>(
             return Err(QueueConfigError { path, reason });
         }
         match names.insert(name.to_ascii_lowercase(), kind) {
-            Some(there) => Err(QueueConfigError {
-                path,
-                reason: format!("there is a {there} with the name {name:?}"),
-            }),
+            Some(there) => {
+                Err(QueueConfigError { path, reason: format!("there is a {there} with the name {name:?}") })
+            }
             None => Ok(()),
         }
     };
@@ -60,16 +57,8 @@ fn check_topic(
     topic: &TopicConfig,
     names: &HashMap<String, Kind>,
 ) -> Result<(), QueueConfigError> {
-    check_positive(
-        place,
-        "default_time_to_live",
-        topic.options.default_time_to_live,
-    )?;
-    check_positive(
-        place,
-        "duplicate_detection",
-        topic.options.duplicate_detection,
-    )?;
+    check_positive(place, "default_time_to_live", topic.options.default_time_to_live)?;
+    check_positive(place, "duplicate_detection", topic.options.duplicate_detection)?;
     if topic.options.size_limit == ByteSize::ZERO {
         return Err(QueueConfigError {
             path: format!("{place}.size_limit"),
@@ -80,10 +69,8 @@ fn check_topic(
     for (index, subscription) in topic.subscriptions.iter().enumerate() {
         let place = format!("{place}.subscriptions[{index}]");
         let name = &subscription.name;
-        let mistake = |field: &str, reason: String| QueueConfigError {
-            path: format!("{place}.{field}"),
-            reason,
-        };
+        let mistake =
+            |field: &str, reason: String| QueueConfigError { path: format!("{place}.{field}"), reason };
         if !is_name(name, MAXIMUM_SUBSCRIPTION_NAME_LENGTH, b"_.-") {
             let reason = format!(
                 "{name:?} is not a name for a subscription; allowed are 1 to {MAXIMUM_SUBSCRIPTION_NAME_LENGTH} letters \
@@ -91,10 +78,7 @@ fn check_topic(
             );
             return Err(mistake("name", reason));
         }
-        if subscriptions
-            .insert(name.to_ascii_lowercase(), index)
-            .is_some()
-        {
+        if subscriptions.insert(name.to_ascii_lowercase(), index).is_some() {
             let reason = format!("the topic has another subscription with the name {name:?}");
             return Err(mistake("name", reason));
         }
@@ -121,10 +105,7 @@ fn check_options(
     check_positive(place, "lock_duration", Some(options.lock_duration))?;
     check_positive(place, "default_time_to_live", options.default_time_to_live)?;
     check_positive(place, "duplicate_detection", options.duplicate_detection)?;
-    let mistake = |field: &str, reason: String| QueueConfigError {
-        path: format!("{place}.{field}"),
-        reason,
-    };
+    let mistake = |field: &str, reason: String| QueueConfigError { path: format!("{place}.{field}"), reason };
     if options.maximum_delivery_count == 0 {
         let reason = "0 is not from 1 on: a message is delivered at least once".to_owned();
         return Err(mistake("maximum_delivery_count", reason));
@@ -135,17 +116,11 @@ fn check_options(
     }
     for (field, target) in [
         ("forward_to", &options.forward_to),
-        (
-            "forward_dead_lettered_messages_to",
-            &options.forward_dead_lettered_messages_to,
-        ),
+        ("forward_dead_lettered_messages_to", &options.forward_dead_lettered_messages_to),
     ] {
         let Some(target) = target else { continue };
         if target.eq_ignore_ascii_case(name) {
-            return Err(mistake(
-                field,
-                format!("{target:?} would forward to itself"),
-            ));
+            return Err(mistake(field, format!("{target:?} would forward to itself")));
         }
         match names.get(&target.to_ascii_lowercase()) {
             Some(Kind::Queue | Kind::Topic) => {}
@@ -162,11 +137,7 @@ fn check_options(
     Ok(())
 }
 
-fn check_positive(
-    place: &str,
-    field: &str,
-    duration: Option<Duration>,
-) -> Result<(), QueueConfigError> {
+fn check_positive(place: &str, field: &str, duration: Option<Duration>) -> Result<(), QueueConfigError> {
     match duration {
         Some(given) if given < SHORTEST || given > LONGEST => Err(QueueConfigError {
             path: format!("{place}.{field}"),
@@ -179,19 +150,15 @@ fn check_positive(
 /// Letters and digits, with any of `between` except at either end.
 fn is_name(name: &str, longest: usize, between: &[u8]) -> bool {
     let bytes = name.as_bytes();
-    let ends_well = [bytes.first(), bytes.last()]
-        .into_iter()
-        .all(|end| end.is_some_and(u8::is_ascii_alphanumeric));
+    let ends_well =
+        [bytes.first(), bytes.last()].into_iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric));
     ends_well
         && bytes.len() <= longest
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || between.contains(byte))
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || between.contains(byte))
 }
 
 fn has_reserved_part(name: &str) -> bool {
-    name.split('/')
-        .any(|part| part.is_empty() || part.eq_ignore_ascii_case("Subscriptions"))
+    name.split('/').any(|part| part.is_empty() || part.eq_ignore_ascii_case("Subscriptions"))
 }
 
 /// What a name belongs to.
@@ -247,24 +214,14 @@ mod tests {
 
     #[test]
     fn names_that_addresses_could_not_tell_from_their_own_words_are_refused() {
-        for name in [
-            "",
-            "a//b",
-            "a/subscriptions/b",
-            "-a",
-            "a$",
-            &"a".repeat(261),
-        ] {
+        for name in ["", "a//b", "a/subscriptions/b", "-a", "a$", &"a".repeat(261)] {
             let mistake = mistake(&[QueueConfig::new(name)], &[]);
             assert!(mistake.starts_with("queues[0].name: "), "{mistake}");
         }
         check([], &[QueueConfig::new("team/orders_1.x-y")], &[]).unwrap();
         for name in ["", "a/b", &"a".repeat(51)] {
             let mistake = mistake(&[], &[TopicConfig::new("news", [name])]);
-            assert!(
-                mistake.starts_with("topics[0].subscriptions[0].name: "),
-                "{mistake}"
-            );
+            assert!(mistake.starts_with("topics[0].subscriptions[0].name: "), "{mistake}");
         }
     }
 
@@ -294,10 +251,7 @@ mod tests {
     fn options_and_rules_out_of_range_are_told_with_their_place() {
         let mut queue = QueueConfig::new("orders");
         queue.options.lock_duration = Duration::ZERO;
-        assert_eq!(
-            mistake(&[queue], &[]),
-            "queues[0].lock_duration: 0 s is not from 1 ms to 100 years"
-        );
+        assert_eq!(mistake(&[queue], &[]), "queues[0].lock_duration: 0 s is not from 1 ms to 100 years");
         let mut topic = TopicConfig::new("news", ["all"]);
         topic.subscriptions[0].options.maximum_delivery_count = 0;
         assert!(

@@ -107,10 +107,7 @@ fn mistake(circle: &[&Step<'_>]) -> QueueConfigError {
     }
     QueueConfigError {
         path: circle[0].path.clone(),
-        reason: format!(
-            "messages would go round in a circle: {text}{}",
-            circle[0].from
-        ),
+        reason: format!("messages would go round in a circle: {text}{}", circle[0].from),
     }
 }
 
@@ -139,12 +136,7 @@ mod tests {
 
     #[test]
     fn a_circle_is_told_with_its_steps_whatever_leads_into_it() {
-        let queues = [
-            queue("way", "A"),
-            queue("a", "b"),
-            queue("b", "C"),
-            queue("c", "a"),
-        ];
+        let queues = [queue("way", "A"), queue("a", "b"), queue("b", "C"), queue("c", "a")];
         assert_eq!(
             circle(&queues, &[]),
             "queues[1].forward_to: messages would go round in a circle: a -> b -> c -> a"
@@ -174,9 +166,7 @@ mod tests {
     #[test]
     fn ten_thousand_steps_are_gone_through_without_going_deep() {
         let name = |number: usize| format!("queue{number}");
-        let mut queues: Vec<_> = (0..10_000)
-            .map(|number| queue(&name(number), &name(number + 1)))
-            .collect();
+        let mut queues: Vec<_> = (0..10_000).map(|number| queue(&name(number), &name(number + 1))).collect();
         queues.push(queue(&name(10_000), ""));
         check_for_circles(&queues, &[]).unwrap();
     }

@@ -169,14 +169,8 @@ mod tests {
         check([], &[], std::slice::from_ref(&topic)).unwrap();
         let red = topic.subscriptions[1].rule_set().unwrap();
         assert_eq!(red.rules().len(), 3);
-        assert_eq!(
-            red.rules()[0].filter,
-            Filter::Sql(SqlFilter::parse("color = 'red'").unwrap())
-        );
-        assert_eq!(
-            topic.subscriptions[0].rule_set().unwrap(),
-            RuleSet::default()
-        );
+        assert_eq!(red.rules()[0].filter, Filter::Sql(SqlFilter::parse("color = 'red'").unwrap()));
+        assert_eq!(topic.subscriptions[0].rule_set().unwrap(), RuleSet::default());
         let text = serde_json::to_string(&(&queue, &topic)).unwrap();
         let read: (QueueConfig, TopicConfig) = serde_json::from_str(&text).unwrap();
         assert_eq!(read, (queue, topic));

@@ -62,26 +62,17 @@ pub struct QueueConfigError {
 impl QueueConfig {
     /// A queue with the default options.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            options: QueueOptions::default(),
-        }
+        Self { name: name.into(), options: QueueOptions::default() }
     }
 }
 
 impl TopicConfig {
     /// A topic with the default options and these subscriptions, which get everything.
-    pub fn new<'a>(
-        name: impl Into<String>,
-        subscriptions: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
+    pub fn new<'a>(name: impl Into<String>, subscriptions: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
             name: name.into(),
             options: TopicOptions::default(),
-            subscriptions: subscriptions
-                .into_iter()
-                .map(SubscriptionConfig::new)
-                .collect(),
+            subscriptions: subscriptions.into_iter().map(SubscriptionConfig::new).collect(),
         }
     }
 }
@@ -89,11 +80,7 @@ impl TopicConfig {
 impl SubscriptionConfig {
     /// A subscription with the default options, which gets everything.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            options: QueueOptions::default(),
-            rules: None,
-        }
+        Self { name: name.into(), options: QueueOptions::default(), rules: None }
     }
 
     /// Its rules as one: those that are listed, or the one that lets everything through.

@@ -123,33 +123,26 @@ impl DataDirectory {
     /// Someone else has it, it is not ours, or the system refuses.
     pub(super) fn open(path: &Path) -> Result<Self, DataDirectoryError> {
         let unusable = unusable(path);
-        owner_only::create_directories(path)
-            .map_err(|error| unusable("it can't be made", &error))?;
+        owner_only::create_directories(path).map_err(|error| unusable("it can't be made", &error))?;
         // Before anything is put into it.
         if !is_ours(path).map_err(|error| unusable("it can't be listed", &error))? {
             return Err(match Manifest::read(path) {
                 Ok(Some(_)) => missing(path, VERSION_FILE, FILE),
-                _ => DataDirectoryError::Foreign {
-                    path: path.to_owned(),
-                },
+                _ => DataDirectoryError::Foreign { path: path.to_owned() },
             });
         }
         let lock = take(path)?;
-        let manifest = Manifest::read(path)
-            .map_err(|error| unusable(&format!("{FILE} can't be read"), &error))?;
+        let manifest =
+            Manifest::read(path).map_err(|error| unusable(&format!("{FILE} can't be read"), &error))?;
         let version = version(path).map_err(|error| unusable("VERSION can't be read", &error))?;
         let (manifest, is_old) = match (version, manifest) {
             (Some(version), _) if version > VERSION => {
-                return Err(DataDirectoryError::Newer {
-                    path: path.to_owned(),
-                    version,
-                });
+                return Err(DataDirectoryError::Newer { path: path.to_owned(), version });
             }
             (Some(version), Some(manifest)) => (manifest, version < VERSION),
             (Some(VERSION), None) => return Err(missing(path, FILE, VERSION_FILE)),
             (Some(_), None) => {
-                let kept = kept_hub_folder(path)
-                    .map_err(|error| unusable("hubs can't be listed", &error))?;
+                let kept = kept_hub_folder(path).map_err(|error| unusable("hubs can't be listed", &error))?;
                 match kept {
                     Some(folder) => return Err(missing(path, FILE, &folder)),
                     // The first form had a manifest only once there were hubs.
@@ -162,20 +155,13 @@ impl DataDirectory {
                 manifest
                     .write(path)
                     .map_err(|error| unusable(&format!("{FILE} can't be written"), &error))?;
-                write_version(path)
-                    .map_err(|error| unusable("VERSION can't be written", &error))?;
+                write_version(path).map_err(|error| unusable("VERSION can't be written", &error))?;
                 (manifest, false)
             }
         };
         let hubs = path.join(HUBS);
-        owner_only::create_directories(&hubs)
-            .map_err(|error| unusable("hubs can't be made", &error))?;
-        Ok(Self {
-            path: path.to_owned(),
-            manifest,
-            is_old,
-            _lock: lock,
-        })
+        owner_only::create_directories(&hubs).map_err(|error| unusable("hubs can't be made", &error))?;
+        Ok(Self { path: path.to_owned(), manifest, is_old, _lock: lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -235,8 +221,7 @@ impl DataDirectory {
             let folder = self.path.join(HUBS).join(name);
             let original = name.strip_prefix(DELETED).unwrap_or(name);
             // What else someone put there is theirs.
-            let Some(number) = KeptHub::number_of_folder(original).filter(|_| folder.is_dir())
-            else {
+            let Some(number) = KeptHub::number_of_folder(original).filter(|_| folder.is_dir()) else {
                 continue;
             };
             if name.starts_with(DELETED) || manifest.is_deleted(number) {
@@ -290,9 +275,8 @@ impl DataDirectory {
             if known.contains(&name) || !folder.is_dir() {
                 continue;
             }
-            let is_empty = is_empty(&folder).map_err(|error| {
-                self.unusable(&format!("{QUEUES}/{name} can't be listed"), &error)
-            })?;
+            let is_empty = is_empty(&folder)
+                .map_err(|error| self.unusable(&format!("{QUEUES}/{name} can't be listed"), &error))?;
             if !is_empty {
                 return Err(DataDirectoryError::Unnamed {
                     folder,
@@ -325,8 +309,7 @@ impl DataDirectory {
             self.manifest = self.save(manifest)?;
         }
         if self.is_old {
-            write_version(&self.path)
-                .map_err(|error| self.unusable("VERSION can't be written", &error))?;
+            write_version(&self.path).map_err(|error| self.unusable("VERSION can't be written", &error))?;
             self.is_old = false;
         }
         Ok(())
@@ -362,11 +345,7 @@ impl DataDirectory {
 }
 
 fn missing(path: &Path, file: &'static str, found: &str) -> DataDirectoryError {
-    DataDirectoryError::Missing {
-        path: path.to_owned(),
-        file,
-        found: found.to_owned(),
-    }
+    DataDirectoryError::Missing { path: path.to_owned(), file, found: found.to_owned() }
 }
 
 /// A folder of a hub in which there is something, by its path in the directory.
@@ -413,13 +392,10 @@ pub(super) fn is_marked(path: &Path) -> io::Result<bool> {
 fn is_ours(path: &Path) -> io::Result<bool> {
     let harmless = [LOCK, NEW_VERSION_FILE, NEW_FILE, LOST_AND_FOUND, TLS];
     // The manifest of a start that was cut short before it had made the directory ours.
-    let is_first = |name: &str| {
-        name == FILE && Manifest::read(path).is_ok_and(|it| it == Some(Manifest::default()))
-    };
+    let is_first =
+        |name: &str| name == FILE && Manifest::read(path).is_ok_and(|it| it == Some(Manifest::default()));
     Ok(is_marked(path)?
-        || names_in(path)?
-            .iter()
-            .all(|name| harmless.contains(&name.as_str()) || is_first(name)))
+        || names_in(path)?.iter().all(|name| harmless.contains(&name.as_str()) || is_first(name)))
 }
 
 /// Locks the directory, and says who has it where that can't be done.
@@ -474,8 +450,7 @@ fn write_version(path: &Path) -> io::Result<()> {
 
 /// The names in a directory that are text; ours all are.
 fn names_in(directory: &Path) -> io::Result<Vec<String>> {
-    let name =
-        |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+    let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
     fs::read_dir(directory)?.map(name).collect()
 }
 

@@ -141,9 +141,7 @@ impl Manifest {
     pub(super) fn merged_topics(&self, declared: &[TopicConfig]) -> Vec<TopicConfig> {
         let mut topics = declared.to_vec();
         for kept in &self.topics {
-            let known = topics
-                .iter_mut()
-                .find(|topic| topic.name.eq_ignore_ascii_case(&kept.name));
+            let known = topics.iter_mut().find(|topic| topic.name.eq_ignore_ascii_case(&kept.name));
             let Some(topic) = known else {
                 topics.push(kept.clone());
                 continue;
@@ -232,10 +230,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(Manifest::read(directory.path()).unwrap(), None);
         let mut manifest = Manifest::default();
-        let config = HubConfig {
-            consumer_groups: vec!["billing".into()],
-            ..HubConfig::new("Orders", 32)
-        };
+        let config = HubConfig { consumer_groups: vec!["billing".into()], ..HubConfig::new("Orders", 32) };
         let kept = manifest.add(&config, UnixTime::from_milliseconds(77));
         assert_eq!(kept.config(), config);
         assert_eq!(kept.created_at().milliseconds(), 77);
@@ -247,11 +242,7 @@ mod tests {
     #[test]
     fn no_two_hubs_ever_have_one_folder() {
         let mut manifest = Manifest::default();
-        let mut folder = |name: &str| {
-            manifest
-                .add(&HubConfig::new(name, 1), UnixTime::default())
-                .folder(0)
-        };
+        let mut folder = |name: &str| manifest.add(&HubConfig::new(name, 1), UnixTime::default()).folder(0);
         assert_eq!(folder("Orders/2026"), "orders+2026~1.0");
         let long = "x".repeat(256);
         assert_eq!(folder(&long).len(), 204);

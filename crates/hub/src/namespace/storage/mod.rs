@@ -90,10 +90,7 @@ impl Storage {
         let directory = DataDirectory::open(&config.directory)?;
         let committer = Committer::start(config.options, Arc::new(SystemFiles))
             .map_err(|error| directory.unusable("the committer can't be started", &error))?;
-        Ok(Self {
-            directory,
-            committer,
-        })
+        Ok(Self { directory, committer })
     }
 
     /// All queues and topics: those that are declared, and those that are kept besides.
@@ -103,10 +100,7 @@ impl Storage {
         topics: &[TopicConfig],
     ) -> (Vec<QueueConfig>, Vec<TopicConfig>) {
         let manifest = &self.directory.manifest;
-        (
-            manifest.merged_queues(queues),
-            manifest.merged_topics(topics),
-        )
+        (manifest.merged_queues(queues), manifest.merged_topics(topics))
     }
 
     /// The names of the hubs that are kept.
@@ -142,32 +136,20 @@ impl Storage {
                 None => drop(manifest.add(config, now)),
             }
         }
-        let place_of = |name: &str| {
-            declared
-                .iter()
-                .position(|config| config.name.eq_ignore_ascii_case(name))
-        };
+        let place_of = |name: &str| declared.iter().position(|config| config.name.eq_ignore_ascii_case(name));
         let of_directory = |error| (None, DeclarationError::DataDirectory(error));
         let folders = self.directory.folders().map_err(of_directory)?;
         let leftovers = self.directory.leftovers(&manifest, &folders);
         let leftovers = leftovers.map_err(of_directory)?;
         let queue_names = queues.iter().map(|queue| queue.name.as_str());
         let topic_names = topics.iter().map(|topic| topic.name.as_str());
-        self.directory
-            .check_queue_folders(queue_names.chain(topic_names))
-            .map_err(of_directory)?;
-        let directories = manifest
-            .hubs()
-            .iter()
-            .flat_map(|kept| self.directories(kept, &folders))
-            .collect();
+        self.directory.check_queue_folders(queue_names.chain(topic_names)).map_err(of_directory)?;
+        let directories = manifest.hubs().iter().flat_map(|kept| self.directories(kept, &folders)).collect();
         let mut opened = opening::open_logs(directories, pool).into_iter();
         let mut hubs = Vec::with_capacity(manifest.hubs().len());
         for kept in manifest.hubs() {
             let logs = opened.by_ref().take(kept.partitions.into());
-            let (hub, report) = self
-                .assemble(kept, logs)
-                .map_err(|error| (place_of(&kept.name), error))?;
+            let (hub, report) = self.assemble(kept, logs).map_err(|error| (place_of(&kept.name), error))?;
             if is_worth_telling(&report) {
                 tracing::info!(hub = kept.name, "{report}");
             }
@@ -198,10 +180,7 @@ impl Storage {
         let directories = self.directories(&kept, &HashSet::new());
         let logs = opening::open_logs(directories, pool);
         let (hub, _report) = self.assemble(&kept, logs.into_iter())?;
-        self.directory.manifest = self
-            .directory
-            .save(manifest)
-            .map_err(DeclarationError::DataDirectory)?;
+        self.directory.manifest = self.directory.save(manifest).map_err(DeclarationError::DataDirectory)?;
         Ok(hub)
     }
 
@@ -217,9 +196,7 @@ impl Storage {
     pub(super) fn remove_files(&mut self, hub: &KeptHub) {
         if self.directory.remove_folders(hub) {
             // It is on disk with the next change.
-            self.directory
-                .manifest
-                .forget_deleted(|number| number == hub.number());
+            self.directory.manifest.forget_deleted(|number| number == hub.number());
         }
     }
 
@@ -230,11 +207,7 @@ impl Storage {
     }
 
     /// Forgets a consumer group of a hub.
-    pub(super) fn forget_consumer_group(
-        &mut self,
-        hub: &str,
-        group: &str,
-    ) -> Result<(), DataDirectoryError> {
+    pub(super) fn forget_consumer_group(&mut self, hub: &str, group: &str) -> Result<(), DataDirectoryError> {
         self.change_consumer_groups(hub, |kept| {
             kept.retain(|kept| !kept.eq_ignore_ascii_case(group));
         })
@@ -257,19 +230,9 @@ impl Storage {
     ///
     /// # Errors
     /// The system does not let it be.
-    pub(super) fn open_queues(
-        &self,
-        pool: &Arc<BlockPool>,
-    ) -> Result<Arc<QueueStore>, DataDirectoryError> {
-        QueueStore::open(
-            &self.directory.queues(),
-            Arc::clone(&self.committer),
-            Arc::clone(pool),
-        )
-        .map_err(|error| {
-            self.directory
-                .unusable("the queues can't be opened", &error)
-        })
+    pub(super) fn open_queues(&self, pool: &Arc<BlockPool>) -> Result<Arc<QueueStore>, DataDirectoryError> {
+        QueueStore::open(&self.directory.queues(), Arc::clone(&self.committer), Arc::clone(pool))
+            .map_err(|error| self.directory.unusable("the queues can't be opened", &error))
     }
 
     /// The committer of all logs.
@@ -298,11 +261,7 @@ impl Storage {
     }
 
     /// Where the logs of a hub are kept, some of whose folders are among `folders`.
-    fn directories(
-        &self,
-        kept: &KeptHub,
-        folders: &HashSet<String>,
-    ) -> Vec<(LogLimits, PartitionDirectory)> {
+    fn directories(&self, kept: &KeptHub, folders: &HashSet<String>) -> Vec<(LogLimits, PartitionDirectory)> {
         let directory = |id| {
             let directory = PartitionDirectory {
                 path: self.directory.folder(kept, id),
@@ -337,20 +296,13 @@ impl Storage {
             report.add(log.report);
             logs.push(log.log);
         }
-        let hub =
-            Hub::with_logs(&config, logs, kept.created_at()).map_err(DeclarationError::Hub)?;
+        let hub = Hub::with_logs(&config, logs, kept.created_at()).map_err(DeclarationError::Hub)?;
         Ok((Arc::new(hub), report))
     }
 }
 
 /// Whether the process that had the hub before did not come to a good end, or the disk did not keep what it was given.
 fn is_worth_telling(report: &RecoveryReport) -> bool {
-    let RecoveryReport {
-        scanned_bytes,
-        rebuilt_sidecars,
-        torn,
-        damaged,
-        ..
-    } = report;
+    let RecoveryReport { scanned_bytes, rebuilt_sidecars, torn, damaged, .. } = report;
     *scanned_bytes > 0 || *rebuilt_sidecars > 0 || !torn.is_empty() || !damaged.is_empty()
 }

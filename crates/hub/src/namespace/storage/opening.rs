@@ -28,11 +28,7 @@ pub(super) fn open_logs(
     };
     let is_present =
         |(_, directory): &&(LogLimits, PartitionDirectory)| directory.presence == Presence::Present;
-    let threads = directories
-        .iter()
-        .filter(is_present)
-        .take(MOST_THREADS)
-        .count();
+    let threads = directories.iter().filter(is_present).take(MOST_THREADS).count();
     if threads <= 1 {
         return directories.iter().map(open).collect();
     }
@@ -53,9 +49,8 @@ pub(super) fn open_logs(
             .filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
             .collect();
         let own = work();
-        let others = workers
-            .into_iter()
-            .flat_map(|worker| worker.join().expect("opening a log does not panic"));
+        let others =
+            workers.into_iter().flat_map(|worker| worker.join().expect("opening a log does not panic"));
         own.into_iter().chain(others).collect()
     });
     opened.sort_unstable_by_key(|(place, _)| *place);

@@ -31,12 +31,7 @@ pub(super) struct Burst {
 }
 
 impl Lane {
-    pub(super) fn new(
-        now: Instant,
-        round_trip: Option<Distribution>,
-        random: Random,
-        alarm: Alarm,
-    ) -> Self {
+    pub(super) fn new(now: Instant, round_trip: Option<Distribution>, random: Random, alarm: Alarm) -> Self {
         Self {
             bytes: VecDeque::new(),
             due: 0,
@@ -51,11 +46,7 @@ impl Lane {
 
     /// How many bytes may come.
     pub(super) fn room(&self) -> usize {
-        if self.bursts.len() < BURSTS_MAX {
-            BYTES_MAX.saturating_sub(self.bytes.len())
-        } else {
-            0
-        }
+        if self.bursts.len() < BURSTS_MAX { BYTES_MAX.saturating_sub(self.bytes.len()) } else { 0 }
     }
 
     pub(super) fn push(&mut self, now: Instant, bytes: &[u8]) {
@@ -63,10 +54,7 @@ impl Lane {
         self.bytes.extend(bytes);
         match self.bursts.back_mut() {
             Some(last) if last.due == due => last.length += bytes.len(),
-            _ => self.bursts.push_back(Burst {
-                due,
-                length: bytes.len(),
-            }),
+            _ => self.bursts.push_back(Burst { due, length: bytes.len() }),
         }
     }
 

@@ -65,14 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> DelayLine<S> {
     fn new(socket: S, shaper: &Shaper) -> Self {
         let config = shaper.profile().config();
         let now = Instant::now();
-        let lane = |concern| {
-            Lane::new(
-                now,
-                config.round_trip,
-                shaper.random(concern),
-                shaper.alarm(),
-            )
-        };
+        let lane = |concern| Lane::new(now, config.round_trip, shaper.random(concern), shaper.alarm());
         let mut inbound = lane(Concern::Arriving);
         // TCP's handshake.
         let handshake = inbound.one_way() + inbound.one_way();
@@ -182,11 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for DelayLine<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for DelayLine<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let line = self.get_mut();
         line.check_intact()?;
         let now = Instant::now();

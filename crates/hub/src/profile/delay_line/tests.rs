@@ -14,16 +14,11 @@ use crate::profile::{FailureConfig, ProfileConfig};
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
 fn profile(config: &ProfileConfig) -> Arc<ServiceProfile> {
-    ServiceProfile::new(config, "localhost")
-        .unwrap()
-        .expect("the profile is not off")
+    ServiceProfile::new(config, "localhost").unwrap().expect("the profile is not off")
 }
 
 fn round_trip(round_trip: Distribution) -> ProfileConfig {
-    ProfileConfig {
-        round_trip: Some(round_trip),
-        ..ProfileConfig::default()
-    }
+    ProfileConfig { round_trip: Some(round_trip), ..ProfileConfig::default() }
 }
 
 /// A client's socket and the service's end of the line. The socket holds more than a line may.
@@ -34,11 +29,7 @@ fn line(config: &ProfileConfig) -> (DuplexStream, DelayLine<DuplexStream>) {
 }
 
 fn virtual_time() -> Runtime {
-    Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
 
 /// Sends back what it reads, at once.
@@ -73,10 +64,8 @@ async fn an_answer_takes_a_round_trip_and_the_first_one_the_handshake_as_well() 
 #[tokio::test(start_paused = true)]
 async fn the_service_thinks_before_its_first_byte_and_not_before_its_second() {
     let setup = Duration::from_millis(50);
-    let config = ProfileConfig {
-        connection_setup: Some(Distribution::Constant(setup)),
-        ..ProfileConfig::default()
-    };
+    let config =
+        ProfileConfig { connection_setup: Some(Distribution::Constant(setup)), ..ProfileConfig::default() };
     let (mut client, line) = line(&config);
     tokio::spawn(echo(line));
     for expected in [setup, Duration::ZERO] {
@@ -120,9 +109,7 @@ async fn what_is_under_way_is_bounded_in_both_directions() {
     client.write_all(&bytes).await.unwrap();
     let mut one = [0; 1];
     assert!(
-        poll_once(|cx| Pin::new(&mut line).poll_read(cx, &mut ReadBuf::new(&mut one)))
-            .await
-            .is_pending()
+        poll_once(|cx| Pin::new(&mut line).poll_read(cx, &mut ReadBuf::new(&mut one))).await.is_pending()
     );
     assert_eq!(line.inbound.bytes.len(), BYTES_MAX);
     // And nothing is lost.

@@ -53,12 +53,7 @@ impl Journal {
     }
 
     /// Goes on with cleaning while nothing else happens.
-    pub(super) fn tidy(
-        &mut self,
-        now: i64,
-        queues: &mut [QueueState],
-        rules: &[SubscriptionRules],
-    ) {
+    pub(super) fn tidy(&mut self, now: i64, queues: &mut [QueueState], rules: &[SubscriptionRules]) {
         // If the disk does not take it, it is done another time.
         let _ = self.clean(now, queues, rules);
         let is_quiet = self.seen == self.next_record;
@@ -102,10 +97,7 @@ impl Journal {
             renew(queue, end);
         }
         self.bytes -= segment.bytes;
-        self.cleaned.push_back(Cleaned {
-            end,
-            copied: self.next_record,
-        });
+        self.cleaned.push_back(Cleaned { end, copied: self.next_record });
         Ok(Some(segment.bytes))
     }
 
@@ -152,15 +144,8 @@ impl Journal {
                 }
             }
             let history = queue.ledger.history.as_ref();
-            for (time, digest, sequence_number) in
-                history.into_iter().flat_map(|history| history.entries())
-            {
-                changes.push(Change::Seen {
-                    queue: place,
-                    time,
-                    digest,
-                    sequence_number,
-                });
+            for (time, digest, sequence_number) in history.into_iter().flat_map(|history| history.entries()) {
+                changes.push(Change::Seen { queue: place, time, digest, sequence_number });
             }
         }
     }
@@ -187,12 +172,8 @@ fn put_again(queue: &QueueState, end: u64, again: &mut Vec<Change>) {
 
 /// Looks again for the oldest record of the pages that had one before `end`.
 fn renew(queue: &mut QueueState, end: u64) {
-    let pages: Vec<u64> = queue
-        .pages
-        .from(0)
-        .filter(|(_, page)| page.oldest_record < end)
-        .map(|(number, _)| number)
-        .collect();
+    let pages: Vec<u64> =
+        queue.pages.from(0).filter(|(_, page)| page.oldest_record < end).map(|(number, _)| number).collect();
     for number in pages {
         if let Some(page) = queue.pages.page_mut(number) {
             page.renew_oldest_record();

@@ -131,9 +131,8 @@ impl Journal {
         let mut progress = Progress::default();
         while progress.change < changes.len() {
             let mut end = progress;
-            let appended = self.log.append::<std::convert::Infallible>(
-                UnixTime::from_milliseconds(now),
-                |encoder| {
+            let appended =
+                self.log.append::<std::convert::Infallible>(UnixTime::from_milliseconds(now), |encoder| {
                     let mut encoding = Encoding {
                         encoder,
                         ids: &self.ids,
@@ -147,8 +146,7 @@ impl Journal {
                         end.change += usize::from(end.sequence_number.is_none());
                     }
                     Ok(())
-                },
-            );
+                });
             match appended {
                 Ok(appended) => {
                     self.next_record += u64::from(appended.record_count);
@@ -174,12 +172,7 @@ impl Journal {
 
 impl Encoding<'_, '_> {
     /// Adds the records of a change, from a number on if it is a range; the number to go on with, if it became too long.
-    fn change(
-        &mut self,
-        queues: &mut [QueueState],
-        change: &Change,
-        from: Option<u64>,
-    ) -> Option<u64> {
+    fn change(&mut self, queues: &mut [QueueState], change: &Change, from: Option<u64>) -> Option<u64> {
         match change {
             Change::Put { queue, first, last } => {
                 let id = self.id(*queue);
@@ -201,28 +194,18 @@ impl Encoding<'_, '_> {
                     }
                 }
             }
-            Change::Removed { queue, first, last } => self.push(&Record::Removed {
-                queue: self.id(*queue),
-                first: *first,
-                last: *last,
-            }),
-            Change::Changed {
-                queue,
-                sequence_number,
-                stage,
-                delivery_count,
-            } => self.push(&Record::Changed {
-                queue: self.id(*queue),
-                sequence_number: *sequence_number,
-                stage: *stage,
-                delivery_count: *delivery_count,
-            }),
-            Change::SessionState {
-                queue,
-                id,
-                state,
-                set_at,
-            } => {
+            Change::Removed { queue, first, last } => {
+                self.push(&Record::Removed { queue: self.id(*queue), first: *first, last: *last })
+            }
+            Change::Changed { queue, sequence_number, stage, delivery_count } => {
+                self.push(&Record::Changed {
+                    queue: self.id(*queue),
+                    sequence_number: *sequence_number,
+                    stage: *stage,
+                    delivery_count: *delivery_count,
+                })
+            }
+            Change::SessionState { queue, id, state, set_at } => {
                 let record = Record::SessionState {
                     queue: self.id(*queue),
                     session: id,
@@ -231,36 +214,25 @@ impl Encoding<'_, '_> {
                 };
                 self.push_with(&record, state.as_deref().unwrap_or_default());
             }
-            Change::Seen {
-                queue,
-                time,
-                digest,
-                sequence_number,
-            } => self.push(&Record::Identifier {
+            Change::Seen { queue, time, digest, sequence_number } => self.push(&Record::Identifier {
                 queue: self.id(*queue),
                 seen: *time,
                 digest: *digest,
                 sequence_number: *sequence_number,
             }),
-            Change::NextNumber {
-                queue,
-                sequence_number,
-            } => self.push(&Record::NextNumber {
-                queue: self.id(*queue),
-                sequence_number: *sequence_number,
-            }),
-            Change::RulesKept { queue, configured } => self.push(&Record::RulesKept {
-                queue: self.id(*queue),
-                configured: *configured,
-            }),
+            Change::NextNumber { queue, sequence_number } => {
+                self.push(&Record::NextNumber { queue: self.id(*queue), sequence_number: *sequence_number })
+            }
+            Change::RulesKept { queue, configured } => {
+                self.push(&Record::RulesKept { queue: self.id(*queue), configured: *configured })
+            }
             Change::RulePut { queue, rule } => {
                 let queue = self.id(*queue);
                 self.push_with(&Record::RulePut { queue }, rule);
             }
-            Change::RuleRemoved { queue, name } => self.push(&Record::RuleRemoved {
-                queue: self.id(*queue),
-                name,
-            }),
+            Change::RuleRemoved { queue, name } => {
+                self.push(&Record::RuleRemoved { queue: self.id(*queue), name })
+            }
             Change::Queues(queues) => self.push(&Record::Queues(queues.clone())),
         }
         None
@@ -297,11 +269,7 @@ impl Encoding<'_, '_> {
     fn push_with(&mut self, record: &Record<'_>, bytes: &[u8]) {
         self.head.clear();
         record.encode(&mut self.head);
-        self.encoder.push(&NewRecord {
-            annotation_count: 0,
-            annotations: &self.head,
-            sections: &[bytes],
-        });
+        self.encoder.push(&NewRecord { annotation_count: 0, annotations: &self.head, sections: &[bytes] });
         self.length += self.head.len() + bytes.len();
         self.next_record += 1;
     }

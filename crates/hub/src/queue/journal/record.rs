@@ -26,21 +26,11 @@ use crate::queue::subscription_rules::RulesDigest;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Record<'a> {
     /// A message as it stands.
-    Message {
-        queue: u32,
-        sequence_number: u64,
-        head: MessageHead,
-        session: Option<&'a str>,
-    },
+    Message { queue: u32, sequence_number: u64, head: MessageHead, session: Option<&'a str> },
     /// Messages of these numbers, the last one included, are gone, or never were.
     Removed { queue: u32, first: u64, last: u64 },
     /// A message stands otherwise.
-    Changed {
-        queue: u32,
-        sequence_number: u64,
-        stage: Stage,
-        delivery_count: u32,
-    },
+    Changed { queue: u32, sequence_number: u64, stage: Stage, delivery_count: u32 },
     /// The state of a session is set, or removed.
     SessionState {
         queue: u32,
@@ -50,19 +40,11 @@ pub(super) enum Record<'a> {
         set_at: i64,
     },
     /// An identifier was seen.
-    Identifier {
-        queue: u32,
-        seen: i64,
-        digest: MessageIdDigest,
-        sequence_number: u64,
-    },
+    Identifier { queue: u32, seen: i64, digest: MessageIdDigest, sequence_number: u64 },
     /// No number before this one is given again.
     NextNumber { queue: u32, sequence_number: u64 },
     /// The rules of a subscription are kept from here on, or not any longer.
-    RulesKept {
-        queue: u32,
-        configured: Option<RulesDigest>,
-    },
+    RulesKept { queue: u32, configured: Option<RulesDigest> },
     /// A subscription has a rule.
     RulePut { queue: u32 },
     /// It has none of this name any longer.
@@ -98,12 +80,7 @@ impl Record<'_> {
     /// Adds the bytes of this record to `out`.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Message {
-                queue,
-                sequence_number,
-                head,
-                session,
-            } => {
+            Self::Message { queue, sequence_number, head, session } => {
                 let mut fixed = [0; MESSAGE_LENGTH];
                 let mut rest = &mut fixed[..];
                 let mut put = |bytes: &[u8]| {
@@ -134,46 +111,28 @@ impl Record<'_> {
                 out.extend_from_slice(&first.to_le_bytes());
                 out.extend_from_slice(&last.to_le_bytes());
             }
-            Self::Changed {
-                queue,
-                sequence_number,
-                stage,
-                delivery_count,
-            } => {
+            Self::Changed { queue, sequence_number, stage, delivery_count } => {
                 out.push(CHANGED);
                 out.extend_from_slice(&queue.to_le_bytes());
                 out.extend_from_slice(&sequence_number.to_le_bytes());
                 out.push(*stage as u8);
                 out.extend_from_slice(&delivery_count.to_le_bytes());
             }
-            Self::SessionState {
-                queue,
-                session,
-                is_there,
-                set_at,
-            } => {
+            Self::SessionState { queue, session, is_there, set_at } => {
                 out.push(SESSION_STATE_SET);
                 out.extend_from_slice(&queue.to_le_bytes());
                 put_text(out, session);
                 out.push(u8::from(*is_there));
                 out.extend_from_slice(&set_at.to_le_bytes());
             }
-            Self::Identifier {
-                queue,
-                seen,
-                digest,
-                sequence_number,
-            } => {
+            Self::Identifier { queue, seen, digest, sequence_number } => {
                 out.push(IDENTIFIER);
                 out.extend_from_slice(&queue.to_le_bytes());
                 out.extend_from_slice(&seen.to_le_bytes());
                 out.extend_from_slice(digest);
                 out.extend_from_slice(&sequence_number.to_le_bytes());
             }
-            Self::NextNumber {
-                queue,
-                sequence_number,
-            } => {
+            Self::NextNumber { queue, sequence_number } => {
                 out.push(NEXT_NUMBER);
                 out.extend_from_slice(&queue.to_le_bytes());
                 out.extend_from_slice(&sequence_number.to_le_bytes());
@@ -230,18 +189,9 @@ impl<'a> Record<'a> {
                     true => Some(reader.text()?),
                     false => None,
                 };
-                Self::Message {
-                    queue,
-                    sequence_number,
-                    head,
-                    session,
-                }
+                Self::Message { queue, sequence_number, head, session }
             }
-            REMOVED => Self::Removed {
-                queue: reader.u32()?,
-                first: reader.u64()?,
-                last: reader.u64()?,
-            },
+            REMOVED => Self::Removed { queue: reader.u32()?, first: reader.u64()?, last: reader.u64()? },
             CHANGED => Self::Changed {
                 queue: reader.u32()?,
                 sequence_number: reader.u64()?,
@@ -266,10 +216,7 @@ impl<'a> Record<'a> {
                 digest: reader.take()?,
                 sequence_number: reader.u64()?,
             },
-            NEXT_NUMBER => Self::NextNumber {
-                queue: reader.u32()?,
-                sequence_number: reader.u64()?,
-            },
+            NEXT_NUMBER => Self::NextNumber { queue: reader.u32()?, sequence_number: reader.u64()? },
             RULES_KEPT => Self::RulesKept {
                 queue: reader.u32()?,
                 configured: match reader.flag()? {
@@ -277,13 +224,8 @@ impl<'a> Record<'a> {
                     false => None,
                 },
             },
-            RULE_PUT => Self::RulePut {
-                queue: reader.u32()?,
-            },
-            RULE_REMOVED => Self::RuleRemoved {
-                queue: reader.u32()?,
-                name: reader.text()?,
-            },
+            RULE_PUT => Self::RulePut { queue: reader.u32()? },
+            RULE_REMOVED => Self::RuleRemoved { queue: reader.u32()?, name: reader.text()? },
             QUEUES => {
                 let is_topic = reader.flag()?;
                 let next_id = reader.u32()?;
@@ -291,11 +233,7 @@ impl<'a> Record<'a> {
                 for _ in 0..reader.u32()? {
                     ids.push((reader.u32()?, reader.text()?.to_owned()));
                 }
-                Self::Queues(Queues {
-                    is_topic,
-                    next_id,
-                    ids,
-                })
+                Self::Queues(Queues { is_topic, next_id, ids })
             }
             _ => return None,
         };
@@ -410,56 +348,20 @@ mod tests {
             annotations_length: 7,
             annotation_count: 8,
         };
-        let message = |session| Record::Message {
-            queue: 1,
-            sequence_number: 2,
-            head,
-            session,
-        };
+        let message = |session| Record::Message { queue: 1, sequence_number: 2, head, session };
         vec![
             message(None),
             message(Some("")),
             message(Some("session")),
-            Record::Removed {
-                queue: 1,
-                first: 2,
-                last: 3,
-            },
-            Record::Changed {
-                queue: 1,
-                sequence_number: 2,
-                stage: Stage::Deferred,
-                delivery_count: 9,
-            },
-            Record::SessionState {
-                queue: 1,
-                session: "s",
-                is_there: true,
-                set_at: -2,
-            },
-            Record::Identifier {
-                queue: 1,
-                seen: -1,
-                digest: [7; 16],
-                sequence_number: 8,
-            },
-            Record::NextNumber {
-                queue: 1,
-                sequence_number: 2,
-            },
-            Record::RulesKept {
-                queue: 1,
-                configured: None,
-            },
-            Record::RulesKept {
-                queue: 1,
-                configured: Some([7; 16]),
-            },
+            Record::Removed { queue: 1, first: 2, last: 3 },
+            Record::Changed { queue: 1, sequence_number: 2, stage: Stage::Deferred, delivery_count: 9 },
+            Record::SessionState { queue: 1, session: "s", is_there: true, set_at: -2 },
+            Record::Identifier { queue: 1, seen: -1, digest: [7; 16], sequence_number: 8 },
+            Record::NextNumber { queue: 1, sequence_number: 2 },
+            Record::RulesKept { queue: 1, configured: None },
+            Record::RulesKept { queue: 1, configured: Some([7; 16]) },
             Record::RulePut { queue: 1 },
-            Record::RuleRemoved {
-                queue: 1,
-                name: "$Default",
-            },
+            Record::RuleRemoved { queue: 1, name: "$Default" },
             Record::Queues(Queues {
                 is_topic: true,
                 next_id: 4,
@@ -483,23 +385,14 @@ mod tests {
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
             for length in 0..bytes.len() {
-                assert_eq!(
-                    Record::decode(&bytes[..length]),
-                    None,
-                    "{record:?} at {length}"
-                );
+                assert_eq!(Record::decode(&bytes[..length]), None, "{record:?} at {length}");
             }
             bytes.push(0);
             assert_eq!(Record::decode(&bytes), None, "{record:?}");
         }
         assert_eq!(Record::decode(&[99]), None);
         let old = [SESSION_STATE, 1, 0, 0, 0, 1, 0, 0, 0, b's', 1];
-        let state = Record::SessionState {
-            queue: 1,
-            session: "s",
-            is_there: true,
-            set_at: 0,
-        };
+        let state = Record::SessionState { queue: 1, session: "s", is_there: true, set_at: 0 };
         assert_eq!(Record::decode(&old), Some(state));
         // A count that nothing follows reserves nothing.
         let endless = [QUEUES, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];

@@ -3,12 +3,10 @@
 use super::Journal;
 use super::record::{MessageHead, Queues, Record};
 use crate::log::disk::{
-    CommitNumber, Committer, Damage, DamageCause, OpenError, PartitionDirectory, Presence,
-    RecoveryReport,
+    CommitNumber, Committer, Damage, DamageCause, OpenError, PartitionDirectory, Presence, RecoveryReport,
 };
 use crate::log::{
-    BlockPool, Cursor, Edge, LogLimits, PartitionLog, PositionError, Readiness, Start, Subscriber,
-    WhenFull,
+    BlockPool, Cursor, Edge, LogLimits, PartitionLog, PositionError, Readiness, Start, Subscriber, WhenFull,
 };
 use crate::queue::changes::Effects;
 use crate::queue::entity::QUEUES_OF_ONE;
@@ -145,11 +143,8 @@ impl Journal {
         };
         let path = place.path.clone();
         let is_present = place.presence == Presence::Present;
-        let directory = PartitionDirectory {
-            path: place.path,
-            presence: place.presence,
-            committer: place.committer,
-        };
+        let directory =
+            PartitionDirectory { path: place.path, presence: place.presence, committer: place.committer };
         let (log, mut report) = PartitionLog::open(limits, place.pool, directory)?;
         let mut told = Told::default();
         let damaged = read(&log, &path, &mut told)?;
@@ -157,10 +152,7 @@ impl Journal {
         if let Some(kept) = &told.queues
             && kept.is_topic != is_topic
         {
-            return Err(JournalError::OtherKind {
-                path,
-                is_topic: kept.is_topic,
-            });
+            return Err(JournalError::OtherKind { path, is_topic: kept.is_topic });
         }
         if !told.names_all(is_topic) {
             return Err(JournalError::NoAccount { path });
@@ -169,25 +161,19 @@ impl Journal {
         let is_unknown = is_present && told.queues.is_none();
         let queues = declared(told.queues.take().unwrap_or_default(), names, is_topic);
         let id_of = |place: usize| {
-            queues.ids[place / QUEUES_OF_ONE].0 * QUEUES_OF_ONE as u32
-                + (place % QUEUES_OF_ONE) as u32
+            queues.ids[place / QUEUES_OF_ONE].0 * QUEUES_OF_ONE as u32 + (place % QUEUES_OF_ONE) as u32
         };
         let ids: Vec<u32> = (0..states.len()).map(id_of).collect();
         for (place, (state, id)) in states.iter_mut().zip(&ids).enumerate() {
             let told = told.of_queues.remove(id);
             if let Some(mut told) = told.or_else(|| is_unknown.then(ToldOfQueue::default)) {
                 // The first three are the topic's own.
-                let rules = (place / QUEUES_OF_ONE)
-                    .checked_sub(1)
-                    .and_then(|place| rules.get_mut(place));
+                let rules = (place / QUEUES_OF_ONE).checked_sub(1).and_then(|place| rules.get_mut(place));
                 if let (Some(rules), Some(kept)) = (rules, told.rules.take()) {
                     rules.restore(kept);
                 }
                 told.restore(state)
-                    .map_err(|number| JournalError::NoSession {
-                        path: path.clone(),
-                        number,
-                    })?;
+                    .map_err(|number| JournalError::NoSession { path: path.clone(), number })?;
             }
         }
         let stats = log.stats();
@@ -224,11 +210,7 @@ fn declared(kept: Queues, names: &[String], is_topic: bool) -> Queues {
         (id, name.clone())
     });
     let ids = ids.collect();
-    Queues {
-        is_topic,
-        next_id,
-        ids,
-    }
+    Queues { is_topic, next_id, ids }
 }
 
 /// Reads all records. Those that are damaged are left out and reported, and those behind them read all the same: they say
@@ -244,16 +226,12 @@ fn read(
     let mut cursor = log.position(Start::Earliest)?;
     let mut next = log.stats().begin_sequence_number;
     let mut damaged = Vec::new();
-    let unknown = |record| JournalError::Record {
-        path: path.to_owned(),
-        record,
-    };
+    let unknown = |record| JournalError::Record { path: path.to_owned(), record };
     while next < end {
         if let Some(chunk) = log.read(&mut cursor, usize::MAX) {
             for record in chunk.records() {
                 let number = record.sequence_number;
-                told.read(record.annotations, record.sections, number)
-                    .ok_or_else(|| unknown(number))?;
+                told.read(record.annotations, record.sections, number).ok_or_else(|| unknown(number))?;
                 next = number + 1;
             }
             // It was the whole rest of a segment.
@@ -266,18 +244,12 @@ fn read(
             Readiness::Waiting => wait(&subscriber),
             // It may be read another time: what it tells must not be forgotten.
             Readiness::Damaged(damage) if matches!(damage.cause, DamageCause::Read(_)) => {
-                return Err(JournalError::Damaged {
-                    path: path.to_owned(),
-                    damage,
-                });
+                return Err(JournalError::Damaged { path: path.to_owned(), damage });
             }
             Readiness::Damaged(damage) => {
                 let mut refused = None;
                 let beyond = log.read_beyond_damage(next, |number, record| {
-                    if told
-                        .read(record.annotations, record.sections, number)
-                        .is_none()
-                    {
+                    if told.read(record.annotations, record.sections, number).is_none() {
                         refused.get_or_insert(number);
                     }
                 })?;
@@ -323,10 +295,7 @@ fn wait(subscriber: &Subscriber) {
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
-    while subscriber
-        .poll_ready(&mut context, &mut Vec::new())
-        .is_pending()
-    {
+    while subscriber.poll_ready(&mut context, &mut Vec::new()).is_pending() {
         thread::park();
     }
 }
@@ -353,12 +322,7 @@ impl Told {
     /// Notes what a record tells; `None` if that makes no sense.
     fn apply(&mut self, record: Record<'_>, bytes: &[u8], number: u64) -> Option<()> {
         match record {
-            Record::Message {
-                queue,
-                sequence_number,
-                head,
-                session,
-            } => {
+            Record::Message { queue, sequence_number, head, session } => {
                 let queue = self.queue(queue);
                 queue.used(sequence_number);
                 let message = ToldMessage {
@@ -376,23 +340,13 @@ impl Told {
                     queue.messages.remove(&found);
                 }
             }
-            Record::Changed {
-                queue,
-                sequence_number,
-                stage,
-                delivery_count,
-            } => {
+            Record::Changed { queue, sequence_number, stage, delivery_count } => {
                 if let Some(message) = self.queue(queue).messages.get_mut(&sequence_number) {
                     message.head.stage = stage;
                     message.head.delivery_count = delivery_count;
                 }
             }
-            Record::SessionState {
-                queue,
-                session,
-                is_there,
-                set_at,
-            } => {
+            Record::SessionState { queue, session, is_there, set_at } => {
                 let states = &mut self.queue(queue).session_states;
                 match is_there {
                     true => {
@@ -403,19 +357,11 @@ impl Told {
                     }
                 }
             }
-            Record::Identifier {
-                queue,
-                seen,
-                digest,
-                sequence_number,
-            } => {
+            Record::Identifier { queue, seen, digest, sequence_number } => {
                 let identifiers = &mut self.queue(queue).identifiers;
                 identifiers.push((seen, digest, sequence_number));
             }
-            Record::NextNumber {
-                queue,
-                sequence_number,
-            } => {
+            Record::NextNumber { queue, sequence_number } => {
                 if let Some(last) = sequence_number.checked_sub(1) {
                     self.queue(queue).used(last);
                 }
@@ -424,10 +370,7 @@ impl Told {
                 let rules = &mut self.queue(queue).rules;
                 // An account says again what is known.
                 if rules.as_ref().map(|kept| kept.configured) != configured {
-                    *rules = configured.map(|configured| KeptRules {
-                        configured,
-                        set: RuleSet::empty(),
-                    });
+                    *rules = configured.map(|configured| KeptRules { configured, set: RuleSet::empty() });
                 }
             }
             Record::RulePut { queue } => {
@@ -481,9 +424,7 @@ impl ToldOfQueue {
             }
             let is_ready = slot.stage == Stage::Ready && slot.session == NO_SESSION;
             let payload = Payload::Whole(&message.bytes);
-            state
-                .pages
-                .push_at(sequence_number, slot, payload, is_ready);
+            state.pages.push_at(sequence_number, slot, payload, is_ready);
             let (stage, session) = (slot.stage, slot.session);
             let size = message.bytes.len() as u64 + crate::queue::MESSAGE_OVERHEAD;
             state.ledger.added(stage, size);

@@ -63,9 +63,7 @@ impl CorrelationFilter {
             &self.reply_to_session_id,
             &self.content_type,
         ];
-        let texts = texts
-            .iter()
-            .map(|text| text.as_ref().map_or(0, String::len));
+        let texts = texts.iter().map(|text| text.as_ref().map_or(0, String::len));
         let mut properties = Vec::new();
         for (name, value) in &self.properties {
             write::string(&mut properties, name);
@@ -79,34 +77,24 @@ impl CorrelationFilter {
     pub fn matches(&self, message: &MessageProperties) -> bool {
         let standard = &message.standard;
         let is_id = |wanted: &Option<String>, found: &Option<Value>| {
-            wanted.as_ref().is_none_or(|wanted| {
-                found
-                    .as_ref()
-                    .is_some_and(|found| text_of_id(found) == wanted.as_str())
-            })
+            wanted
+                .as_ref()
+                .is_none_or(|wanted| found.as_ref().is_some_and(|found| text_of_id(found) == wanted.as_str()))
         };
-        let is_text = |wanted: &Option<String>, found: Option<&str>| {
-            wanted.is_none() || wanted.as_deref() == found
-        };
+        let is_text =
+            |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
         is_id(&self.correlation_id, &standard.correlation_id)
             && is_id(&self.message_id, &standard.message_id)
             && is_text(&self.to, standard.to.as_deref())
             && is_text(&self.reply_to, standard.reply_to.as_deref())
             && is_text(&self.label, standard.subject.as_deref())
             && is_text(&self.session_id, standard.group_id.as_deref())
-            && is_text(
-                &self.reply_to_session_id,
-                standard.reply_to_group_id.as_deref(),
-            )
-            && is_text(
-                &self.content_type,
-                standard.content_type.as_ref().map(|text| text.as_str()),
-            )
-            && self.properties.iter().all(|(name, wanted)| {
-                message
-                    .find(name)
-                    .is_some_and(|found| is_same_value(found, wanted))
-            })
+            && is_text(&self.reply_to_session_id, standard.reply_to_group_id.as_deref())
+            && is_text(&self.content_type, standard.content_type.as_ref().map(|text| text.as_str()))
+            && self
+                .properties
+                .iter()
+                .all(|(name, wanted)| message.find(name).is_some_and(|found| is_same_value(found, wanted)))
     }
 }
 
@@ -180,10 +168,7 @@ mod tests {
                 reply_to: Some("johndoe@contoso.com".into()),
                 ..Properties::default()
             },
-            application: vec![
-                ("color".into(), "Red".into()),
-                ("size".into(), Value::Int(10)),
-            ],
+            application: vec![("color".into(), "Red".into()), ("size".into(), Value::Int(10))],
             ..MessageProperties::default()
         }
     }
@@ -201,15 +186,9 @@ mod tests {
             ..CorrelationFilter::default()
         };
         assert!(both.matches(&message()));
-        let one_wrong = CorrelationFilter {
-            correlation_id: Some("low".into()),
-            ..both.clone()
-        };
+        let one_wrong = CorrelationFilter { correlation_id: Some("low".into()), ..both.clone() };
         assert!(!one_wrong.matches(&message()));
-        let one_absent = CorrelationFilter {
-            session_id: Some("s".into()),
-            ..both
-        };
+        let one_absent = CorrelationFilter { session_id: Some("s".into()), ..both };
         assert!(!one_absent.matches(&message()));
     }
 
@@ -260,16 +239,9 @@ mod tests {
         assert!(text.starts_with(
             r#"{"label":"red","properties":{"color":"Red","size":-10,"weight":0.5,"urgent":true,"key":{"amqp":"98"#
         ));
-        assert_eq!(
-            serde_json::from_str::<CorrelationFilter>(&text).unwrap(),
-            filter
-        );
+        assert_eq!(serde_json::from_str::<CorrelationFilter>(&text).unwrap(), filter);
         let refused = |text| serde_json::from_str::<CorrelationFilter>(text).unwrap_err();
-        assert!(
-            refused(r#"{"subject": "red"}"#)
-                .to_string()
-                .contains("subject")
-        );
+        assert!(refused(r#"{"subject": "red"}"#).to_string().contains("subject"));
         let list = refused(r#"{"properties": {"a": [1]}}"#).to_string();
         assert!(list.contains("a text, a number or a boolean"), "{list}");
     }
@@ -277,26 +249,16 @@ mod tests {
     #[test]
     fn identifiers_that_are_no_texts_are_compared_by_their_texts() {
         let matches = |id: Value, text: &str| {
-            let filter = CorrelationFilter {
-                message_id: Some(text.to_owned()),
-                ..CorrelationFilter::default()
-            };
+            let filter =
+                CorrelationFilter { message_id: Some(text.to_owned()), ..CorrelationFilter::default() };
             filter.matches(&MessageProperties {
-                standard: Properties {
-                    message_id: Some(id),
-                    ..Properties::default()
-                },
+                standard: Properties { message_id: Some(id), ..Properties::default() },
                 ..MessageProperties::default()
             })
         };
-        let uuid = [
-            0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd,
-            0xee, 0xff,
-        ];
-        assert!(matches(
-            Value::Uuid(uuid),
-            "00112233-4455-6677-8899-aabbccddeeff"
-        ));
+        let uuid =
+            [0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
+        assert!(matches(Value::Uuid(uuid), "00112233-4455-6677-8899-aabbccddeeff"));
         assert!(matches(Value::Ulong(7), "7"));
         assert!(matches(Value::Binary(b"seven".to_vec()), "seven"));
         assert!(!matches(Value::Ulong(7), "8"));

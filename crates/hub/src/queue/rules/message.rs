@@ -44,9 +44,7 @@ impl MessageProperties {
         let annotations = view.message_annotations()?;
         let timestamp = |key| -> Result<Option<UnixTime>, DecodeError> {
             let value = annotations.find(key)?;
-            Ok(value
-                .and_then(|value| value.as_integer())
-                .map(UnixTime::from_milliseconds))
+            Ok(value.and_then(|value| value.as_integer()).map(UnixTime::from_milliseconds))
         };
         Ok(Self {
             standard: view.properties()?.unwrap_or_default(),
@@ -103,22 +101,18 @@ impl MessageProperties {
             let section = section?;
             match section.kind {
                 SectionKind::Properties | SectionKind::ApplicationProperties => {}
-                SectionKind::Header
-                | SectionKind::DeliveryAnnotations
-                | SectionKind::MessageAnnotations => out.extend_from_slice(section.encoded),
-                SectionKind::Data
-                | SectionKind::Sequence
-                | SectionKind::Value
-                | SectionKind::Footer => rest.push(section.encoded),
+                SectionKind::Header | SectionKind::DeliveryAnnotations | SectionKind::MessageAnnotations => {
+                    out.extend_from_slice(section.encoded)
+                }
+                SectionKind::Data | SectionKind::Sequence | SectionKind::Value | SectionKind::Footer => {
+                    rest.push(section.encoded)
+                }
             }
         }
         self.standard.encode(&mut out);
         if !self.application.is_empty() {
-            let entries: Vec<(&str, Value)> = self
-                .application
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.clone()))
-                .collect();
+            let entries: Vec<(&str, Value)> =
+                self.application.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
             encode::application_properties(&mut out, &entries);
         }
         for section in rest {
@@ -129,11 +123,7 @@ impl MessageProperties {
 
     fn position(&self, name: &str) -> Option<usize> {
         let exactly = self.application.iter().position(|(found, _)| found == name);
-        exactly.or_else(|| {
-            self.application
-                .iter()
-                .position(|(found, _)| is_same_name(found, name))
-        })
+        exactly.or_else(|| self.application.iter().position(|(found, _)| is_same_name(found, name)))
     }
 }
 
@@ -141,10 +131,7 @@ impl MessageProperties {
 pub(super) fn is_same_name(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
         || (!(one.is_ascii() && other.is_ascii())
-            && one
-                .chars()
-                .flat_map(char::to_lowercase)
-                .eq(other.chars().flat_map(char::to_lowercase)))
+            && one.chars().flat_map(char::to_lowercase).eq(other.chars().flat_map(char::to_lowercase)))
 }
 
 const SCHEDULED_ENQUEUE_TIME: &str = "x-opt-scheduled-enqueue-time";
@@ -163,10 +150,7 @@ mod tests {
             &mut bytes,
             &[
                 (PARTITION_KEY.into(), "p".into()),
-                (
-                    SCHEDULED_ENQUEUE_TIME.into(),
-                    Value::Timestamp(1_700_000_000_000),
-                ),
+                (SCHEDULED_ENQUEUE_TIME.into(), Value::Timestamp(1_700_000_000_000)),
             ],
         );
         let standard = Properties {
@@ -175,10 +159,7 @@ mod tests {
             ..Properties::default()
         };
         standard.encode(&mut bytes);
-        encode::application_properties(
-            &mut bytes,
-            &[("color", "red".into()), ("Quantity", Value::Int(7))],
-        );
+        encode::application_properties(&mut bytes, &[("color", "red".into()), ("Quantity", Value::Int(7))]);
         encode::data(&mut bytes, b"payload");
         bytes
     }
@@ -191,9 +172,7 @@ mod tests {
         assert_eq!(properties.find("COLOR"), Some(&"blue".into()));
         assert_eq!(properties.find("coloR"), Some(&"red".into()));
         assert_eq!(properties.find("shape"), None);
-        properties
-            .application
-            .push(("Größe".into(), Value::Boolean(true)));
+        properties.application.push(("Größe".into(), Value::Boolean(true)));
         assert_eq!(properties.find("GRÖßE"), Some(&Value::Boolean(true)));
     }
 
@@ -210,22 +189,11 @@ mod tests {
     #[test]
     fn the_time_to_live_is_read_from_the_header() {
         // list8 of three fields: durable true, priority null, ttl 60,000 ms.
-        let header = [
-            0x00, 0x53, 0x70, 0xc0, 0x08, 0x03, 0x41, 0x40, 0x70, 0, 0, 0xea, 0x60,
-        ];
+        let header = [0x00, 0x53, 0x70, 0xc0, 0x08, 0x03, 0x41, 0x40, 0x70, 0, 0, 0xea, 0x60];
         let bytes = [&header[..], &message()].concat();
         let properties = MessageProperties::decode(&bytes).unwrap();
-        assert_eq!(
-            properties.broker.time_to_live,
-            Some(Duration::from_secs(60))
-        );
-        assert_eq!(
-            MessageProperties::decode(&message())
-                .unwrap()
-                .broker
-                .time_to_live,
-            None
-        );
+        assert_eq!(properties.broker.time_to_live, Some(Duration::from_secs(60)));
+        assert_eq!(MessageProperties::decode(&message()).unwrap().broker.time_to_live, None);
     }
 
     #[test]
@@ -241,10 +209,7 @@ mod tests {
         assert_eq!(MessageProperties::decode(&bytes).unwrap(), properties);
         assert_eq!(
             properties.application,
-            [
-                ("Quantity".to_owned(), Value::Int(3)),
-                ("new".to_owned(), Value::Boolean(true))
-            ]
+            [("Quantity".to_owned(), Value::Int(3)), ("new".to_owned(), Value::Boolean(true))]
         );
         let view = MessageView::parse(&bytes).unwrap();
         assert_eq!(view.data().unwrap(), Some(&b"payload"[..]));

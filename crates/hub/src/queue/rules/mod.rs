@@ -33,6 +33,6 @@ pub use property_list::PropertyList;
 pub use rule::{DEFAULT_RULE_NAME, Filter, MAXIMUM_RULE_NAME_LENGTH, Rule};
 pub use rule_set::{Copies, MAXIMUM_RULES, RuleError, RuleSet};
 pub use sql::{
-    MAXIMUM_DEPTH, MAXIMUM_STATEMENTS, MAXIMUM_TEXT_LENGTH, SqlAction, SqlError, SqlErrorKind,
-    SqlFilter, check_any_text,
+    MAXIMUM_DEPTH, MAXIMUM_STATEMENTS, MAXIMUM_TEXT_LENGTH, SqlAction, SqlError, SqlErrorKind, SqlFilter,
+    check_any_text,
 };

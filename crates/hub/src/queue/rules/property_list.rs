@@ -120,9 +120,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         };
         match (encoded, access.next_key::<String>()?) {
             (Some(value), None) => Ok(value),
-            _ => Err(A::Error::custom(
-                "is not one encoded value under the key `amqp`",
-            )),
+            _ => Err(A::Error::custom("is not one encoded value under the key `amqp`")),
         }
     }
 }

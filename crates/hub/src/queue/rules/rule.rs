@@ -40,11 +40,7 @@ impl Rule {
     /// The rule that a new subscription has: everything, as it is.
     #[must_use]
     pub fn match_all() -> Self {
-        Self {
-            name: DEFAULT_RULE_NAME.to_owned(),
-            filter: Filter::True,
-            action: None,
-        }
+        Self { name: DEFAULT_RULE_NAME.to_owned(), filter: Filter::True, action: None }
     }
 }
 

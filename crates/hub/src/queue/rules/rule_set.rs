@@ -46,9 +46,7 @@ pub enum RuleError {
         name: String,
     },
     /// Its correlation filter is longer than conditions may be. `com.microsoft:argument-error`.
-    #[error(
-        "The correlation filter of rule '{name}' has {bytes} bytes; it may have {MAXIMUM_TEXT_LENGTH}"
-    )]
+    #[error("The correlation filter of rule '{name}' has {bytes} bytes; it may have {MAXIMUM_TEXT_LENGTH}")]
     Filter {
         /// The name of the rule.
         name: String,
@@ -92,15 +90,10 @@ impl RuleSet {
             && let bytes = filter.length()
             && bytes > MAXIMUM_TEXT_LENGTH
         {
-            return Err(RuleError::Filter {
-                name: rule.name,
-                bytes,
-            });
+            return Err(RuleError::Filter { name: rule.name, bytes });
         }
         if let Some(there) = self.find(&rule.name) {
-            return Err(RuleError::Exists {
-                name: there.name.clone(),
-            });
+            return Err(RuleError::Exists { name: there.name.clone() });
         }
         if self.rules.len() >= MAXIMUM_RULES {
             return Err(RuleError::TooMany);
@@ -114,24 +107,17 @@ impl RuleSet {
     /// # Errors
     /// There is none.
     pub fn remove(&mut self, name: &str) -> Result<Rule, RuleError> {
-        let position = self
-            .rules
-            .iter()
-            .position(|rule| rule.name.eq_ignore_ascii_case(name));
+        let position = self.rules.iter().position(|rule| rule.name.eq_ignore_ascii_case(name));
         match position {
             Some(position) => Ok(self.rules.remove(position)),
-            None => Err(RuleError::NotFound {
-                name: name.to_owned(),
-            }),
+            None => Err(RuleError::NotFound { name: name.to_owned() }),
         }
     }
 
     /// The rule of this name, whatever the letter case.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Rule> {
-        self.rules
-            .iter()
-            .find(|rule| rule.name.eq_ignore_ascii_case(name))
+        self.rules.iter().find(|rule| rule.name.eq_ignore_ascii_case(name))
     }
 
     /// All rules.
@@ -184,9 +170,7 @@ impl RuleSet {
 impl Default for RuleSet {
     /// What a new subscription has: the one rule that matches everything.
     fn default() -> Self {
-        Self {
-            rules: vec![Rule::match_all()],
-        }
+        Self { rules: vec![Rule::match_all()] }
     }
 }
 
@@ -220,10 +204,7 @@ mod tests {
 
     fn red() -> MessageProperties {
         MessageProperties {
-            application: vec![
-                ("color".into(), "red".into()),
-                ("quantity".into(), Value::Int(10)),
-            ],
+            application: vec![("color".into(), "red".into()), ("quantity".into(), Value::Int(10))],
             ..MessageProperties::default()
         }
     }
@@ -247,16 +228,9 @@ mod tests {
                 ("quantity".to_owned(), Value::Int(5)),
                 ("RuleName".to_owned(), "two".into()),
             ],
-            vec![
-                ("quantity".to_owned(), Value::Int(10)),
-                ("RuleName".to_owned(), "four".into()),
-            ],
+            vec![("quantity".to_owned(), Value::Int(10)), ("RuleName".to_owned(), "four".into())],
         ];
-        let changed: Vec<_> = copies
-            .changed
-            .into_iter()
-            .map(|copy| copy.application)
-            .collect();
+        let changed: Vec<_> = copies.changed.into_iter().map(|copy| copy.application).collect();
         assert_eq!(changed, expected);
     }
 
@@ -273,10 +247,7 @@ mod tests {
         assert_eq!(RuleSet::empty().constant(), Some(false));
         let of = |rules: Vec<Rule>| RuleSet::of(rules).unwrap().constant();
         assert_eq!(of(vec![rule("a", "1=0", Some("REMOVE a"))]), Some(false));
-        assert_eq!(
-            of(vec![rule("a", "1=0", None), rule("b", "1=1", None)]),
-            Some(true)
-        );
+        assert_eq!(of(vec![rule("a", "1=0", None), rule("b", "1=1", None)]), Some(true));
         assert_eq!(of(vec![rule("a", "1=1", Some("REMOVE a"))]), None);
         assert_eq!(of(vec![rule("a", "color = 'red'", None)]), None);
     }
@@ -286,27 +257,17 @@ mod tests {
         let mut set = RuleSet::default();
         assert_eq!(
             set.add(rule("$default", "1=1", None)),
-            Err(RuleError::Exists {
-                name: "$Default".into()
-            })
+            Err(RuleError::Exists { name: "$Default".into() })
         );
         assert_eq!(set.remove("$DEFAULT").unwrap(), Rule::match_all());
-        assert_eq!(
-            set.remove("$Default"),
-            Err(RuleError::NotFound {
-                name: "$Default".into()
-            })
-        );
+        assert_eq!(set.remove("$Default"), Err(RuleError::NotFound { name: "$Default".into() }));
     }
 
     #[test]
     fn names_have_from_1_to_50_characters() {
         let mut set = RuleSet::empty();
         for name in ["", "a/b", &"ä".repeat(51)] {
-            assert!(matches!(
-                set.add(rule(name, "1=1", None)),
-                Err(RuleError::Name { .. })
-            ));
+            assert!(matches!(set.add(rule(name, "1=1", None)), Err(RuleError::Name { .. })));
         }
         set.add(rule(&"ä".repeat(50), "1=1", None)).unwrap();
     }
@@ -317,9 +278,6 @@ mod tests {
         for number in 0..MAXIMUM_RULES {
             set.add(rule(&number.to_string(), "1=1", None)).unwrap();
         }
-        assert_eq!(
-            set.add(rule("further", "1=1", None)),
-            Err(RuleError::TooMany)
-        );
+        assert_eq!(set.add(rule("further", "1=1", None)), Err(RuleError::TooMany));
     }
 }

@@ -4,24 +4,13 @@ use super::*;
 
 #[test]
 fn each_thing_that_happens_is_counted_once() {
-    let (_store, queue) = queue(QueueOptions {
-        maximum_delivery_count: 2,
-        ..QueueOptions::default()
-    });
-    send(
-        &queue,
-        0,
-        &["completed", "abandoned", "deferred", "lost", "hopeless"],
-    );
+    let (_store, queue) = queue(QueueOptions { maximum_delivery_count: 2, ..QueueOptions::default() });
+    send(&queue, 0, &["completed", "abandoned", "deferred", "lost", "hopeless"]);
     let received = receive(&queue, 0, 5);
     settle(&queue, 0, &received[..1], &Settlement::Complete);
     settle(&queue, 0, &received[1..2], &ABANDON);
     settle(&queue, 0, &received[2..3], &DEFER);
-    let hopeless = Settlement::DeadLetter {
-        reason: None,
-        description: None,
-        properties: &[],
-    };
+    let hopeless = Settlement::DeadLetter { reason: None, description: None, properties: &[] };
     settle(&queue, 0, &received[4..], &hopeless);
     // The lock of one message ends, and both are delivered once more, which is once too often.
     let again = receive(&queue, LOCK, 5);

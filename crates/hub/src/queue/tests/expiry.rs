@@ -3,19 +3,13 @@
 use super::*;
 
 fn lasting(milliseconds: u64) -> impl Fn(NewMessage<'static>) -> NewMessage<'static> {
-    move |message| NewMessage {
-        time_to_live: Some(Duration::from_millis(milliseconds)),
-        ..message
-    }
+    move |message| NewMessage { time_to_live: Some(Duration::from_millis(milliseconds)), ..message }
 }
 
 #[test]
 fn an_expired_message_is_dropped_or_becomes_a_dead_letter() {
     for dead_lettering_on_expiration in [false, true] {
-        let (store, queue) = queue(QueueOptions {
-            dead_lettering_on_expiration,
-            ..QueueOptions::default()
-        });
+        let (store, queue) = queue(QueueOptions { dead_lettering_on_expiration, ..QueueOptions::default() });
         send_with(&queue, 0, &["short"], lasting(10)).unwrap();
         send_with(&queue, 0, &["long"], lasting(20)).unwrap();
         let deliveries = peek(&queue, 9);
@@ -49,10 +43,8 @@ fn the_queue_bounds_the_time_to_live() {
 
 #[test]
 fn a_locked_message_does_not_expire_before_its_lock_ends() {
-    let (_store, queue) = queue(QueueOptions {
-        dead_lettering_on_expiration: true,
-        ..QueueOptions::default()
-    });
+    let (_store, queue) =
+        queue(QueueOptions { dead_lettering_on_expiration: true, ..QueueOptions::default() });
     send_with(&queue, 0, &["completed", "lost"], lasting(10)).unwrap();
     let received = receive(&queue, 0, 2);
     settle(&queue, 20, &received[..1], &Settlement::Complete);

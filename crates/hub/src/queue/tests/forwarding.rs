@@ -7,19 +7,14 @@ use std::task::{Context, Poll, Waker};
 use units::ByteSize;
 
 fn forwarding(to: &str) -> QueueOptions {
-    QueueOptions {
-        forward_to: Some(to.to_owned()),
-        ..QueueOptions::default()
-    }
+    QueueOptions { forward_to: Some(to.to_owned()), ..QueueOptions::default() }
 }
 
 #[test]
 fn messages_go_on_with_all_that_they_have() {
     let store = QueueStore::in_memory();
     let source = store.create_queue("source", forwarding("Target")).unwrap();
-    let target = store
-        .create_queue("target", QueueOptions::default())
-        .unwrap();
+    let target = store.create_queue("target", QueueOptions::default()).unwrap();
     store.advance(at(0));
     send_with(&source, 0, &["a", "b"], |message| NewMessage {
         annotation_count: 1,
@@ -45,10 +40,8 @@ fn what_is_not_taken_waits_and_is_tried_again() {
     let source = store.create_queue("source", forwarding("target")).unwrap();
     send(&source, 0, &["a"]);
     assert_eq!(store.advance(at(0)), Some(at(1_000)), "there is no target");
-    let options = QueueOptions {
-        size_limit: ByteSize::from_bytes(MESSAGE_OVERHEAD + 20),
-        ..QueueOptions::default()
-    };
+    let options =
+        QueueOptions { size_limit: ByteSize::from_bytes(MESSAGE_OVERHEAD + 20), ..QueueOptions::default() };
     let target = store.create_queue("target", options).unwrap();
     store.advance(at(1_000));
     send(&source, 1_000, &["b"]);
@@ -56,12 +49,7 @@ fn what_is_not_taken_waits_and_is_tried_again() {
     assert_eq!(target.counts().active, 1, "there is room for one");
     assert_eq!(source.counts().active, 1);
     assert_eq!(seen(&peek(&source, 2_000))[0].count, 0);
-    settle(
-        &target,
-        2_000,
-        &receive(&target, 2_000, 1),
-        &Settlement::Complete,
-    );
+    settle(&target, 2_000, &receive(&target, 2_000, 1), &Settlement::Complete);
     store.advance(at(3_000));
     assert_eq!(texts(&receive(&target, 3_000, 1)), ["b"]);
 }
@@ -70,22 +58,12 @@ fn what_is_not_taken_waits_and_is_tried_again() {
 fn sessions_of_the_target_come_from_the_messages_themselves() {
     let store = QueueStore::in_memory();
     let source = store.create_queue("source", forwarding("target")).unwrap();
-    let options = QueueOptions {
-        requires_session: true,
-        ..QueueOptions::default()
-    };
+    let options = QueueOptions { requires_session: true, ..QueueOptions::default() };
     let target = store.create_queue("target", options).unwrap();
     let mut sections = Vec::new();
-    Properties {
-        group_id: Some("one".into()),
-        ..Properties::default()
-    }
-    .encode(&mut sections);
+    Properties { group_id: Some("one".into()), ..Properties::default() }.encode(&mut sections);
     sections.extend_from_slice(&body("a"));
-    let message = NewMessage {
-        sections: &[&sections],
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
     source.enqueue(at(0), &[message]).unwrap();
     store.advance(at(0));
     assert_eq!(target.sessions(0, 9), ["one"]);
@@ -94,45 +72,28 @@ fn sessions_of_the_target_come_from_the_messages_themselves() {
 #[test]
 fn subscriptions_and_dead_letters_go_on_as_well() {
     let store = QueueStore::in_memory();
-    let subscription = NewSubscription {
-        name: "s".to_owned(),
-        options: forwarding("target"),
-        rules: RuleSet::default(),
-    };
+    let subscription =
+        NewSubscription { name: "s".to_owned(), options: forwarding("target"), rules: RuleSet::default() };
     let options = TopicOptions::default();
-    let topic = store
-        .create_topic("news", options, vec![subscription])
-        .unwrap();
+    let topic = store.create_topic("news", options, vec![subscription]).unwrap();
     let target = QueueOptions {
         forward_dead_lettered_messages_to: Some("graveyard".to_owned()),
         ..QueueOptions::default()
     };
     let target = store.create_queue("target", target).unwrap();
-    let graveyard = store
-        .create_queue("graveyard", QueueOptions::default())
-        .unwrap();
+    let graveyard = store.create_queue("graveyard", QueueOptions::default()).unwrap();
     let sections = body("a");
-    let message = NewMessage {
-        sections: &[&sections],
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
     topic.enqueue(at(0), &[message]).unwrap();
     store.advance(at(0));
     let received = receive(&target, 0, 1);
     assert_eq!(texts(&received), ["a"]);
-    let hopeless = Settlement::DeadLetter {
-        reason: Some("no"),
-        description: None,
-        properties: &[],
-    };
+    let hopeless = Settlement::DeadLetter { reason: Some("no"), description: None, properties: &[] };
     settle(&target, 0, &received, &hopeless);
     store.advance(at(0));
     let deliveries = peek(&graveyard, 0);
     let buried = deliveries.iter().next().unwrap();
-    assert_eq!(
-        property(buried.sections, "DeadLetterReason"),
-        Some("no".into())
-    );
+    assert_eq!(property(buried.sections, "DeadLetterReason"), Some("no".into()));
     assert_eq!(target.counts().dead_letters, 0);
 }
 
@@ -146,10 +107,7 @@ fn stranded(queue: &Queue) -> Vec<(String, String)> {
     let deliveries = peek(queue.transfer_dead_letters().unwrap(), 0);
     let one = |delivery: Delivery<'_>| {
         let reason = property(delivery.sections, "DeadLetterReason").unwrap();
-        (
-            text(delivery.sections),
-            reason.as_text().unwrap().to_owned(),
-        )
+        (text(delivery.sections), reason.as_text().unwrap().to_owned())
     };
     deliveries.iter().map(one).collect()
 }
@@ -187,12 +145,8 @@ fn a_chain_of_four_steps_ends_where_it_leads() {
         let options = forwarding(&chain(from + 1));
         store.create_queue(&chain(from), options).unwrap();
     }
-    let end = store
-        .create_queue(&chain(4), QueueOptions::default())
-        .unwrap();
-    let Some(Entity::Queue(first)) = store.entity("queue0") else {
-        panic!("it was created")
-    };
+    let end = store.create_queue(&chain(4), QueueOptions::default()).unwrap();
+    let Some(Entity::Queue(first)) = store.entity("queue0") else { panic!("it was created") };
     send(&first, 0, &["a"]);
     settle_down(&store);
     assert_eq!(texts(&receive(&end, 0, 1)), ["a"]);
@@ -211,14 +165,9 @@ fn dead_letters_that_come_back_as_dead_letters_end_as_well() {
         rules: RuleSet::default(),
     };
     let options = TopicOptions::default();
-    let topic = store
-        .create_topic("news", options, vec![subscription])
-        .unwrap();
+    let topic = store.create_topic("news", options, vec![subscription]).unwrap();
     let sections = body("of no session");
-    let message = NewMessage {
-        sections: &[&sections],
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
     topic.enqueue(at(0), &[message]).unwrap();
     settle_down(&store);
     let queue = topic.subscription("s").unwrap().queue();
@@ -231,23 +180,13 @@ fn dead_letters_that_come_back_as_dead_letters_end_as_well() {
 fn a_message_that_never_will_be_taken_holds_up_no_other() {
     let store = QueueStore::in_memory();
     let source = store.create_queue("source", forwarding("target")).unwrap();
-    let options = QueueOptions {
-        requires_session: true,
-        ..QueueOptions::default()
-    };
+    let options = QueueOptions { requires_session: true, ..QueueOptions::default() };
     let target = store.create_queue("target", options).unwrap();
     let mut with_session = Vec::new();
-    Properties {
-        group_id: Some("one".into()),
-        ..Properties::default()
-    }
-    .encode(&mut with_session);
+    Properties { group_id: Some("one".into()), ..Properties::default() }.encode(&mut with_session);
     with_session.extend_from_slice(&body("good"));
     let without = body("bad");
-    let message = |sections| NewMessage {
-        sections,
-        ..NewMessage::default()
-    };
+    let message = |sections| NewMessage { sections, ..NewMessage::default() };
     let (good, bad): ([&[u8]; 1], [&[u8]; 1]) = ([&with_session], [&without]);
     let batch = [&good, &good, &bad, &good].map(|sections| message(&sections[..]));
     source.enqueue(at(0), &batch).unwrap();

@@ -15,10 +15,7 @@ fn held(queue: &Queue) -> (usize, usize) {
 fn send_many(queue: &Queue, count: usize, text: &str) {
     let sections = body(text);
     let pieces = [&sections[..]];
-    let message = NewMessage {
-        sections: &pieces,
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &pieces, ..NewMessage::default() };
     for _ in 0..count / 1000 {
         queue.enqueue(at(0), &[message; 1000]).unwrap();
     }
@@ -50,16 +47,10 @@ fn a_few_that_stay_everywhere_keep_little_more_than_themselves() {
     let (_store, queue) = queue(QueueOptions::default());
     send_many(&queue, 50_000, &"x".repeat(300));
     let received = receive(&queue, 0, usize::MAX);
-    let (stay, go): (Vec<_>, Vec<_>) = received
-        .into_iter()
-        .partition(|seen| seen.number % 100 == 0);
+    let (stay, go): (Vec<_>, Vec<_>) = received.into_iter().partition(|seen| seen.number % 100 == 0);
     settle(&queue, 0, &go, &Settlement::Complete);
     let (slots, bytes) = held(&queue);
-    assert!(
-        slots <= stay.len() + 3 * 128,
-        "{slots} slots for {}",
-        stay.len()
-    );
+    assert!(slots <= stay.len() + 3 * 128, "{slots} slots for {}", stay.len());
     assert!(bytes <= 2 * 310 * stay.len() + 128 * 1024, "{bytes} bytes");
     settle(&queue, 0, &stay, &ABANDON);
     assert_eq!(receive(&queue, 0, usize::MAX).len(), stay.len());

@@ -50,13 +50,8 @@ fn send_with<'a>(
 ) -> Result<Enqueued, QueueError> {
     let bodies: Vec<_> = texts.iter().map(|text| body(text)).collect();
     let pieces: Vec<[&[u8]; 1]> = bodies.iter().map(|body| [&body[..]]).collect();
-    let messages: Vec<_> = pieces
-        .iter()
-        .map(|sections| NewMessage {
-            sections,
-            ..with(NewMessage::default())
-        })
-        .collect();
+    let messages: Vec<_> =
+        pieces.iter().map(|sections| NewMessage { sections, ..with(NewMessage::default()) }).collect();
     queue.enqueue(at(now), &messages)
 }
 
@@ -66,12 +61,7 @@ fn send(queue: &Queue, now: i64, texts: &[&str]) {
 }
 
 fn request(mode: ReceiveMode, messages: usize) -> ReceiveRequest<'static> {
-    ReceiveRequest {
-        mode,
-        session: None,
-        messages,
-        bytes: usize::MAX,
-    }
+    ReceiveRequest { mode, session: None, messages, bytes: usize::MAX }
 }
 
 /// A message as a receiver has it.

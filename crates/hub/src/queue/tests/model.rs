@@ -43,14 +43,8 @@ pub(super) enum How {
 enum Standing {
     Ready,
     Deferred,
-    Locked {
-        token: LockToken,
-        until: i64,
-        was_deferred: bool,
-    },
-    Scheduled {
-        at: i64,
-    },
+    Locked { token: LockToken, until: i64, was_deferred: bool },
+    Scheduled { at: i64 },
 }
 
 #[derive(Clone, Debug)]
@@ -76,12 +70,7 @@ const TIME_TO_LIVE: i64 = 700;
 
 impl Model {
     pub(super) fn new() -> Self {
-        Self {
-            now: 0,
-            next_number: 1,
-            messages: Vec::new(),
-            dead_letters: Vec::new(),
-        }
+        Self { now: 0, next_number: 1, messages: Vec::new(), dead_letters: Vec::new() }
     }
 
     /// The process has ended: nobody has locked anything, and numbers go on later.
@@ -95,13 +84,7 @@ impl Model {
     }
 
     fn push(&mut self, text: String, expires_at: i64, standing: Standing) {
-        self.messages.push(Message {
-            number: self.next_number,
-            text,
-            count: 0,
-            expires_at,
-            standing,
-        });
+        self.messages.push(Message { number: self.next_number, text, count: 0, expires_at, standing });
         self.next_number += 1;
     }
 
@@ -137,17 +120,13 @@ impl Model {
         }
         let now = self.now;
         let expired = self.messages.extract_if(.., |message| {
-            matches!(message.standing, Standing::Ready | Standing::Deferred)
-                && message.expires_at <= now
+            matches!(message.standing, Standing::Ready | Standing::Deferred) && message.expires_at <= now
         });
         let expired = expired.map(|message| (message.text, "TTLExpiredException".to_owned()));
         self.dead_letters.extend(expired);
         let mut due: Vec<_> = self
             .messages
-            .extract_if(
-                ..,
-                |message| matches!(message.standing, Standing::Scheduled { at } if at <= now),
-            )
+            .extract_if(.., |message| matches!(message.standing, Standing::Scheduled { at } if at <= now))
             .collect();
         due.sort_by_key(|message| match message.standing {
             Standing::Scheduled { at } => (at, message.number),
@@ -163,15 +142,13 @@ impl Model {
     }
 
     fn index(&self, number: u64) -> Option<usize> {
-        self.messages
-            .iter()
-            .position(|message| message.number == number)
+        self.messages.iter().position(|message| message.number == number)
     }
 
     fn held(&self, token: LockToken) -> Option<usize> {
-        self.messages.iter().position(|message| {
-            matches!(message.standing, Standing::Locked { token: held, .. } if held == token)
-        })
+        self.messages.iter().position(
+            |message| matches!(message.standing, Standing::Locked { token: held, .. } if held == token),
+        )
     }
 }
 
@@ -213,15 +190,9 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
     let now = model.now;
     match *step {
         Step::Wait(time) => model.now += time,
-        Step::Send {
-            count,
-            time_to_live,
-            delay,
-        } => {
-            let names: Vec<String> = (model.next_number..)
-                .take(count)
-                .map(|number| format!("message {number}"))
-                .collect();
+        Step::Send { count, time_to_live, delay } => {
+            let names: Vec<String> =
+                (model.next_number..).take(count).map(|number| format!("message {number}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             send_with(queue, now, &names, |message| NewMessage {
                 time_to_live: time_to_live.map(|time| Duration::from_millis(time as u64)),
@@ -244,17 +215,10 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
                 true => ReceiveMode::ReceiveAndDelete,
                 false => ReceiveMode::PeekLock,
             };
-            queue
-                .receive(at(now), &request(mode, count), &mut deliveries)
-                .unwrap();
+            queue.receive(at(now), &request(mode, count), &mut deliveries).unwrap();
             let received = seen(&deliveries);
             let ready = |message: &&mut Message| message.standing == Standing::Ready;
-            let expected: Vec<_> = model
-                .messages
-                .iter_mut()
-                .filter(ready)
-                .take(count)
-                .collect();
+            let expected: Vec<_> = model.messages.iter_mut().filter(ready).take(count).collect();
             assert_eq!(expected.len(), received.len());
             for (expected, received) in expected.into_iter().zip(&received) {
                 assert_eq!(expected.number, received.number);
@@ -262,16 +226,12 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
                 assert_eq!(expected.count, received.count);
                 if let Some(token) = received.token {
                     tokens.push(token);
-                    expected.standing = Standing::Locked {
-                        token,
-                        until: now + LOCK_DURATION,
-                        was_deferred: false,
-                    };
+                    expected.standing =
+                        Standing::Locked { token, until: now + LOCK_DURATION, was_deferred: false };
                 }
             }
             if deletes {
-                let is_gone =
-                    |message: &Message| received.iter().any(|seen| seen.number == message.number);
+                let is_gone = |message: &Message| received.iter().any(|seen| seen.number == message.number);
                 model.messages.retain(|message| !is_gone(message));
             }
         }
@@ -283,11 +243,9 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
                 How::Abandon => ABANDON,
                 How::Defer => DEFER,
                 How::Release => Settlement::Release,
-                How::DeadLetter => Settlement::DeadLetter {
-                    reason: Some("test"),
-                    description: None,
-                    properties: &[],
-                },
+                How::DeadLetter => {
+                    Settlement::DeadLetter { reason: Some("test"), description: None, properties: &[] }
+                }
             };
             let settled = queue.settle(at(now), &these, &settlement).unwrap();
             let mut refused = Vec::new();
@@ -326,11 +284,8 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
             }
         }
         Step::ReceiveDeferred(which) => {
-            let deferred: Vec<_> = model
-                .messages
-                .iter_mut()
-                .filter(|message| message.standing == Standing::Deferred)
-                .collect();
+            let deferred: Vec<_> =
+                model.messages.iter_mut().filter(|message| message.standing == Standing::Deferred).collect();
             if deferred.is_empty() {
                 return;
             }
@@ -338,16 +293,10 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
             let message = deferred.into_iter().nth(which).unwrap();
             let mut deliveries = Deliveries::new();
             let request = request(ReceiveMode::PeekLock, 1);
-            queue
-                .receive_deferred(at(now), &[message.number], &request, &mut deliveries)
-                .unwrap();
+            queue.receive_deferred(at(now), &[message.number], &request, &mut deliveries).unwrap();
             let token = seen(&deliveries)[0].token.unwrap();
             tokens.push(token);
-            message.standing = Standing::Locked {
-                token,
-                until: now + LOCK_DURATION,
-                was_deferred: true,
-            };
+            message.standing = Standing::Locked { token, until: now + LOCK_DURATION, was_deferred: true };
         }
         Step::Cancel(which) => {
             let number = match model.messages.len() {
@@ -355,9 +304,9 @@ pub(super) fn run(queue: &Queue, model: &mut Model, tokens: &mut Vec<LockToken>,
                 // Of one that is there, or was a short while ago.
                 there => model.messages[which % there].number + which as u64 % 2,
             };
-            let is_scheduled = model.index(number).is_some_and(|index| {
-                matches!(model.messages[index].standing, Standing::Scheduled { .. })
-            });
+            let is_scheduled = model
+                .index(number)
+                .is_some_and(|index| matches!(model.messages[index].standing, Standing::Scheduled { .. }));
             let cancelled = queue.cancel_scheduled(at(now), &[number]);
             assert_eq!(cancelled.is_ok(), is_scheduled);
             if is_scheduled {
@@ -373,10 +322,7 @@ pub(super) fn compare(queue: &Queue, model: &mut Model) {
     assert_eq!(shown.len(), model.messages.len());
     for (shown, message) in shown.iter().zip(&model.messages) {
         let state = match message.standing {
-            Standing::Deferred
-            | Standing::Locked {
-                was_deferred: true, ..
-            } => MessageState::Deferred,
+            Standing::Deferred | Standing::Locked { was_deferred: true, .. } => MessageState::Deferred,
             Standing::Ready | Standing::Locked { .. } => MessageState::Active,
             Standing::Scheduled { .. } => MessageState::Scheduled,
         };
@@ -390,26 +336,12 @@ pub(super) fn compare(queue: &Queue, model: &mut Model) {
     model.dead_letters.sort();
     assert_eq!(letters, model.dead_letters);
     let size = |text: &str| body(text).len() as u64 + MESSAGE_OVERHEAD;
-    let expected: u64 = model
-        .messages
-        .iter()
-        .map(|message| size(&message.text))
-        .sum();
+    let expected: u64 = model.messages.iter().map(|message| size(&message.text)).sum();
     let counts = queue.counts();
     assert!(counts.bytes >= expected);
-    let locked = |message: &&Message| {
-        matches!(
-            message.standing,
-            Standing::Locked {
-                was_deferred: false,
-                ..
-            }
-        )
-    };
-    assert_eq!(
-        counts.locked as usize,
-        model.messages.iter().filter(locked).count()
-    );
+    let locked =
+        |message: &&Message| matches!(message.standing, Standing::Locked { was_deferred: false, .. });
+    assert_eq!(counts.locked as usize, model.messages.iter().filter(locked).count());
     assert_eq!(counts.dead_letters as usize, model.dead_letters.len());
 }
 

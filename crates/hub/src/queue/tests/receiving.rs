@@ -21,21 +21,14 @@ fn a_lock_tells_until_when_and_no_two_tokens_are_the_same() {
     let mut deliveries = Deliveries::new();
     let request = request(ReceiveMode::PeekLock, 10);
     queue.receive(at(7), &request, &mut deliveries).unwrap();
-    let locks: Vec<_> = deliveries
-        .iter()
-        .filter_map(|delivery| delivery.lock)
-        .collect();
+    let locks: Vec<_> = deliveries.iter().filter_map(|delivery| delivery.lock).collect();
     assert!(locks.iter().all(|lock| lock.until == at(7 + LOCK)));
     assert_ne!(locks[0].token, locks[1].token);
     let first = seen(&deliveries);
     settle(&queue, 8, &first, &Settlement::Release);
     let second = receive(&queue, 9, 10);
     assert_eq!(texts(&second), ["a", "b"]);
-    assert!(
-        first
-            .iter()
-            .all(|one| second.iter().all(|two| one.token != two.token))
-    );
+    assert!(first.iter().all(|one| second.iter().all(|two| one.token != two.token)));
 }
 
 #[test]
@@ -45,10 +38,7 @@ fn bytes_are_bounded_and_yet_one_message_is_given() {
     send(&queue, 0, &[&long, "a", "b", &long, "c"]);
     let receive = |bytes| {
         let mut deliveries = Deliveries::new();
-        let request = ReceiveRequest {
-            bytes,
-            ..request(ReceiveMode::PeekLock, 10)
-        };
+        let request = ReceiveRequest { bytes, ..request(ReceiveMode::PeekLock, 10) };
         queue.receive(at(0), &request, &mut deliveries).unwrap();
         deliveries.len()
     };
@@ -85,10 +75,8 @@ fn peeking_shows_every_state_and_changes_none() {
     .unwrap();
     let received = receive(&queue, 0, 2);
     settle(&queue, 0, &received[1..], &DEFER);
-    let states: Vec<_> = seen(&peek(&queue, 1))
-        .iter()
-        .map(|seen| (seen.text.clone(), seen.state, seen.token))
-        .collect();
+    let states: Vec<_> =
+        seen(&peek(&queue, 1)).iter().map(|seen| (seen.text.clone(), seen.state, seen.token)).collect();
     let expected = [
         ("locked".to_owned(), MessageState::Active, None),
         ("deferred".to_owned(), MessageState::Deferred, None),
@@ -130,10 +118,7 @@ fn deferred_messages_are_received_by_number_all_or_none_and_stay_deferred_until_
     settle(&queue, 0, &again[..1], &Settlement::Complete);
     // The other lock ends, and the message is as deferred as before, one failure more.
     let again = receive_deferred(&[1], ReceiveMode::PeekLock, LOCK).unwrap();
-    assert_eq!(
-        (again[0].count, again[0].state),
-        (1, MessageState::Deferred)
-    );
+    assert_eq!((again[0].count, again[0].state), (1, MessageState::Deferred));
     settle(&queue, LOCK, &again, &ABANDON);
     let last = receive_deferred(&[1], ReceiveMode::ReceiveAndDelete, LOCK).unwrap();
     assert_eq!(last[0].count, 2);
@@ -149,21 +134,10 @@ fn nothing_is_received_from_what_is_switched_off_or_forwards() {
         queue.receive(at(0), &request, &mut Deliveries::new())
     };
     let status = EntityStatus::ReceiveDisabled;
-    let off = create(
-        "off",
-        QueueOptions {
-            status,
-            ..QueueOptions::default()
-        },
-    );
+    let off = create("off", QueueOptions { status, ..QueueOptions::default() });
     assert_eq!(received(&off), Err(QueueError::Disabled(status)));
-    let forwarding = create(
-        "forwarding",
-        QueueOptions {
-            forward_to: Some("off".to_owned()),
-            ..QueueOptions::default()
-        },
-    );
+    let forwarding =
+        create("forwarding", QueueOptions { forward_to: Some("off".to_owned()), ..QueueOptions::default() });
     assert_eq!(received(&forwarding), Err(QueueError::ReceivingNotAllowed));
     assert!(received(forwarding.dead_letters().unwrap()).is_ok());
     assert!(received(forwarding.transfer_dead_letters().unwrap()).is_ok());

@@ -60,20 +60,15 @@ fn annotations_longer_than_any_client_has_are_left_out() {
     queue.enqueue(at(0), &[message]).unwrap();
     let deliveries = peek(&queue, 0);
     let delivery = deliveries.iter().next().unwrap();
-    assert_eq!(
-        (delivery.annotation_count, delivery.annotations),
-        (0, &b""[..])
-    );
+    assert_eq!((delivery.annotation_count, delivery.annotations), (0, &b""[..]));
     assert_eq!(delivery.sections, b"x");
 }
 
 #[test]
 fn a_batch_that_does_not_fit_leaves_everything_as_it_was() {
     let one = body("a").len() as u64 + MESSAGE_OVERHEAD;
-    let (_store, queue) = queue(QueueOptions {
-        size_limit: ByteSize::from_bytes(3 * one),
-        ..QueueOptions::default()
-    });
+    let (_store, queue) =
+        queue(QueueOptions { size_limit: ByteSize::from_bytes(3 * one), ..QueueOptions::default() });
     send(&queue, 0, &["a", "b"]);
     let full = send_with(&queue, 0, &["c", "d"], |message| message);
     assert_eq!(
@@ -90,11 +85,7 @@ fn a_batch_that_does_not_fit_leaves_everything_as_it_was() {
     let received = receive(&queue, 0, 10);
     assert_eq!(texts(&received), ["a", "b", "e"]);
     // Dead letters still take room, settled messages do not.
-    let hopeless = Settlement::DeadLetter {
-        reason: None,
-        description: None,
-        properties: &[],
-    };
+    let hopeless = Settlement::DeadLetter { reason: None, description: None, properties: &[] };
     settle(&queue, 0, &received[..1], &hopeless);
     assert!(send_with(&queue, 0, &["f"], |message| message).is_err());
     settle(&queue, 0, &received[1..], &Settlement::Complete);
@@ -105,10 +96,7 @@ fn a_batch_that_does_not_fit_leaves_everything_as_it_was() {
 fn a_batch_beyond_any_bound_is_refused() {
     let (_store, queue) = queue(QueueOptions::default());
     let sections = vec![0; 33 << 20];
-    let message = NewMessage {
-        sections: &[&sections],
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
     let refused = queue.enqueue(at(0), &[message]);
     assert_eq!(refused.unwrap_err(), QueueError::TooLong);
 }
@@ -120,10 +108,7 @@ fn duplicates_are_dropped_within_the_window_and_within_a_batch() {
         ..QueueOptions::default()
     });
     let id = |id: &'static [u8]| {
-        move |message: NewMessage<'static>| NewMessage {
-            message_id: Some(id),
-            ..message
-        }
+        move |message: NewMessage<'static>| NewMessage { message_id: Some(id), ..message }
     };
     let count = |enqueued: Result<Enqueued, QueueError>| {
         let enqueued = enqueued.unwrap();
@@ -145,10 +130,7 @@ fn a_history_of_identifiers_counts_and_is_given_back() {
         duplicate_detection: Some(Duration::from_millis(100)),
         ..QueueOptions::default()
     });
-    let with_id = |message| NewMessage {
-        message_id: Some(&b"1"[..]),
-        ..message
-    };
+    let with_id = |message| NewMessage { message_id: Some(&b"1"[..]), ..message };
     send_with(&queue, 0, &["a"], with_id).unwrap();
     let received = receive(&queue, 0, 1);
     settle(&queue, 0, &received, &Settlement::Complete);
@@ -162,10 +144,7 @@ fn a_history_of_identifiers_counts_and_is_given_back() {
 fn scheduled_messages_are_available_at_their_time_in_its_order() {
     let (store, queue) = queue(QueueOptions::default());
     let later = |time| {
-        move |message: NewMessage<'static>| NewMessage {
-            scheduled_enqueue_time: Some(at(time)),
-            ..message
-        }
+        move |message: NewMessage<'static>| NewMessage { scheduled_enqueue_time: Some(at(time)), ..message }
     };
     send_with(&queue, 0, &["late"], later(300)).unwrap();
     send_with(&queue, 0, &["soon"], later(200)).unwrap();
@@ -188,11 +167,8 @@ fn scheduled_messages_are_available_at_their_time_in_its_order() {
 fn scheduled_messages_are_cancelled_all_or_none() {
     let (_store, queue) = queue(QueueOptions::default());
     let sections = body("x");
-    let message = NewMessage {
-        sections: &[&sections],
-        scheduled_enqueue_time: Some(at(100)),
-        ..NewMessage::default()
-    };
+    let message =
+        NewMessage { sections: &[&sections], scheduled_enqueue_time: Some(at(100)), ..NewMessage::default() };
     let scheduled = queue.schedule(at(0), &[message; 3]).unwrap();
     assert_eq!(scheduled.sequence_numbers, [1, 2, 3]);
     for wrong in [&[1, 4][..], &[2, 2], &[0]] {
@@ -203,10 +179,7 @@ fn scheduled_messages_are_cancelled_all_or_none() {
     assert_eq!(queue.counts().scheduled, 1);
     // Then it is too late.
     let refused = queue.cancel_scheduled(at(100), &[2]);
-    assert_eq!(
-        refused,
-        Err(QueueError::MessageNotFound { sequence_number: 2 })
-    );
+    assert_eq!(refused, Err(QueueError::MessageNotFound { sequence_number: 2 }));
     assert_eq!(receive(&queue, 100, 10).len(), 1);
 }
 
@@ -218,10 +191,7 @@ fn nothing_is_sent_to_dead_letter_queues_or_what_is_switched_off() {
     let refused = send_with(dead_letters, 0, &["a"], |message| message);
     assert_eq!(refused, Err(QueueError::SendingNotAllowed));
     for status in [EntityStatus::Disabled, EntityStatus::SendDisabled] {
-        let options = QueueOptions {
-            status,
-            ..QueueOptions::default()
-        };
+        let options = QueueOptions { status, ..QueueOptions::default() };
         let queue = store.create_queue(&format!("{status:?}"), options).unwrap();
         let refused = send_with(&queue, 0, &["a"], |message| message);
         assert_eq!(refused, Err(QueueError::Disabled(status)));
@@ -231,24 +201,12 @@ fn nothing_is_sent_to_dead_letter_queues_or_what_is_switched_off() {
 #[test]
 fn names_are_unique_whatever_the_letter_case_and_options_make_sense() {
     let (store, queue) = queue(QueueOptions::default());
-    assert!(matches!(
-        store.create_queue("Orders", QueueOptions::default()),
-        Err(CreateError::Exists { .. })
-    ));
+    assert!(matches!(store.create_queue("Orders", QueueOptions::default()), Err(CreateError::Exists { .. })));
     let Some(Entity::Queue(found)) = store.entity("ORDERS") else {
         panic!("it is there");
     };
     assert!(Arc::ptr_eq(&found, &queue));
-    assert!(matches!(
-        store.create_queue("", QueueOptions::default()),
-        Err(CreateError::Name { .. })
-    ));
-    let options = QueueOptions {
-        maximum_delivery_count: 0,
-        ..QueueOptions::default()
-    };
-    assert!(matches!(
-        store.create_queue("new", options),
-        Err(CreateError::Option { .. })
-    ));
+    assert!(matches!(store.create_queue("", QueueOptions::default()), Err(CreateError::Name { .. })));
+    let options = QueueOptions { maximum_delivery_count: 0, ..QueueOptions::default() };
+    assert!(matches!(store.create_queue("new", options), Err(CreateError::Option { .. })));
 }

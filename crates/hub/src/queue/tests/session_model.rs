@@ -6,21 +6,11 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Send {
-        session: usize,
-        count: usize,
-    },
+    Send { session: usize, count: usize },
     AcceptNext,
     Accept(usize),
-    Receive {
-        holder: usize,
-        count: usize,
-    },
-    Settle {
-        holder: usize,
-        count: usize,
-        how: How,
-    },
+    Receive { holder: usize, count: usize },
+    Settle { holder: usize, count: usize, how: How },
     Renew(usize),
     Release(usize),
     Wait(i64),
@@ -97,10 +87,7 @@ impl Model {
         for (name, session) in &mut self.sessions {
             if session.locked_until.is_some_and(|until| until <= self.now) {
                 self.dead_letters += session.end_lock(true);
-                let lost = self
-                    .holders
-                    .iter_mut()
-                    .filter(|holder| holder.lock.id() == *name);
+                let lost = self.holders.iter_mut().filter(|holder| holder.lock.id() == *name);
                 lost.for_each(|holder| holder.holds = false);
             }
         }
@@ -143,20 +130,14 @@ fn run(queue: &Queue, model: &mut Model, step: &Step) {
         Step::Send { session, count } => {
             let name = NAMES[session];
             let messages = vec!["x"; count];
-            let with = |message| NewMessage {
-                session_id: Some(name),
-                ..message
-            };
+            let with = |message| NewMessage { session_id: Some(name), ..message };
             send_with(queue, now, &messages, with).unwrap();
             let mut all = Deliveries::new();
             queue.peek(at(now), 0, usize::MAX, usize::MAX, Some(name), &mut all);
             let numbers = seen(&all).into_iter().map(|seen| seen.number);
             let session = model.sessions.entry(name).or_default();
-            let new = numbers.skip(session.messages.len()).map(|number| Message {
-                number,
-                count: 0,
-                token: None,
-            });
+            let new =
+                numbers.skip(session.messages.len()).map(|number| Message { number, count: 0, token: None });
             session.messages.extend(new);
         }
         Step::AcceptNext => match queue.accept_session(at(now), None).unwrap() {
@@ -175,16 +156,10 @@ fn run(queue: &Queue, model: &mut Model, step: &Step) {
                 false => model.accepted(accepted.unwrap().unwrap()),
             }
         }
-        Step::Receive {
-            holder: which,
-            count,
-        } => {
+        Step::Receive { holder: which, count } => {
             let Some(which) = holder(which) else { return };
             let Holder { lock, holds } = &model.holders[which];
-            let request = ReceiveRequest {
-                session: Some(lock),
-                ..request(ReceiveMode::PeekLock, count)
-            };
+            let request = ReceiveRequest { session: Some(lock), ..request(ReceiveMode::PeekLock, count) };
             let mut deliveries = Deliveries::new();
             let received = queue.receive(at(now), &request, &mut deliveries);
             if !holds {
@@ -192,35 +167,21 @@ fn run(queue: &Queue, model: &mut Model, step: &Step) {
                 return;
             }
             let session = model.sessions.get_mut(lock.id()).unwrap();
-            let ready = session
-                .messages
-                .iter_mut()
-                .filter(|message| message.token.is_none());
+            let ready = session.messages.iter_mut().filter(|message| message.token.is_none());
             let expected: Vec<_> = ready.take(count).collect();
             let received = seen(&deliveries);
             assert_eq!(received.len(), expected.len());
             for (message, received) in expected.into_iter().zip(received) {
-                assert_eq!(
-                    (message.number, message.count),
-                    (received.number, received.count)
-                );
+                assert_eq!((message.number, message.count), (received.number, received.count));
                 message.token = received.token;
             }
         }
-        Step::Settle {
-            holder: which,
-            count,
-            how,
-        } => {
+        Step::Settle { holder: which, count, how } => {
             let Some(which) = holder(which) else { return };
             let lock = &model.holders[which].lock;
             let session = model.sessions.get_mut(lock.id()).unwrap();
-            let tokens: Vec<_> = session
-                .messages
-                .iter()
-                .filter_map(|message| message.token)
-                .take(count)
-                .collect();
+            let tokens: Vec<_> =
+                session.messages.iter().filter_map(|message| message.token).take(count).collect();
             let settlement = match how {
                 How::Complete => Settlement::Complete,
                 How::Abandon => ABANDON,

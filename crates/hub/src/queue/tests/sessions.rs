@@ -3,35 +3,20 @@
 use super::*;
 
 fn sessions() -> (Arc<QueueStore>, Arc<Queue>) {
-    queue(QueueOptions {
-        requires_session: true,
-        ..QueueOptions::default()
-    })
+    queue(QueueOptions { requires_session: true, ..QueueOptions::default() })
 }
 
 fn send_to(queue: &Queue, now: i64, session: &'static str, texts: &[&str]) {
-    send_with(queue, now, texts, |message| NewMessage {
-        session_id: Some(session),
-        ..message
-    })
-    .unwrap();
+    send_with(queue, now, texts, |message| NewMessage { session_id: Some(session), ..message }).unwrap();
 }
 
 fn accept(queue: &Queue, now: i64, session: Option<&str>) -> SessionLock {
     queue.accept_session(at(now), session).unwrap().unwrap()
 }
 
-fn receive_in(
-    queue: &Queue,
-    now: i64,
-    lock: &SessionLock,
-    messages: usize,
-) -> Result<Vec<Seen>, QueueError> {
+fn receive_in(queue: &Queue, now: i64, lock: &SessionLock, messages: usize) -> Result<Vec<Seen>, QueueError> {
     let mut deliveries = Deliveries::new();
-    let request = ReceiveRequest {
-        session: Some(lock),
-        ..request(ReceiveMode::PeekLock, messages)
-    };
+    let request = ReceiveRequest { session: Some(lock), ..request(ReceiveMode::PeekLock, messages) };
     queue.receive(at(now), &request, &mut deliveries)?;
     Ok(seen(&deliveries))
 }
@@ -65,22 +50,14 @@ fn a_session_is_locked_by_one_receiver_until_released() {
     send_to(&queue, 0, "empty", &["a"]);
     let received = receive_in(&queue, 0, &lock, 1).unwrap();
     queue.release_session(at(0), &lock);
-    assert_eq!(
-        receive_in(&queue, 0, &lock, 1),
-        Err(QueueError::SessionLockLost)
-    );
-    let settled = queue
-        .settle(at(0), &tokens(&received), &Settlement::Complete)
-        .unwrap();
+    assert_eq!(receive_in(&queue, 0, &lock, 1), Err(QueueError::SessionLockLost));
+    let settled = queue.settle(at(0), &tokens(&received), &Settlement::Complete).unwrap();
     assert_eq!(settled.refused, tokens(&received));
     // What was locked with it is available at once, as if never received.
     let next = accept(&queue, 0, None);
     assert_eq!(receive_in(&queue, 0, &next, 1).unwrap()[0].count, 0);
     queue.release_session(at(0), &lock);
-    assert!(
-        receive_in(&queue, 0, &next, 1).is_ok(),
-        "not released by another"
-    );
+    assert!(receive_in(&queue, 0, &next, 1).is_ok(), "not released by another");
 }
 
 #[test]
@@ -90,10 +67,7 @@ fn the_end_of_a_session_lock_is_a_failed_delivery_of_what_was_locked() {
     let lock = accept(&queue, 0, None);
     let received = receive_in(&queue, 0, &lock, 1).unwrap();
     // Messages have no lock of their own.
-    assert_eq!(
-        queue.renew_session_lock(at(LOCK - 1), "one"),
-        Ok(at(2 * LOCK - 1))
-    );
+    assert_eq!(queue.renew_session_lock(at(LOCK - 1), "one"), Ok(at(2 * LOCK - 1)));
     let renewed = queue.renew_locks(at(LOCK), &tokens(&received));
     assert_eq!(renewed, [Ok(at(2 * LOCK - 1))]);
     assert_eq!(store.advance(at(LOCK)), Some(at(2 * LOCK - 1)));
@@ -152,18 +126,12 @@ fn deferred_messages_belong_to_their_session() {
     let (_store, queue) = sessions();
     send_to(&queue, 0, "one", &["a"]);
     send_to(&queue, 0, "two", &["b"]);
-    let (one, two) = (
-        accept(&queue, 0, Some("one")),
-        accept(&queue, 0, Some("two")),
-    );
+    let (one, two) = (accept(&queue, 0, Some("one")), accept(&queue, 0, Some("two")));
     let received = receive_in(&queue, 0, &one, 1).unwrap();
     settle(&queue, 0, &received, &DEFER);
     let receive_deferred = |lock: &SessionLock| {
         let mut deliveries = Deliveries::new();
-        let request = ReceiveRequest {
-            session: Some(lock),
-            ..request(ReceiveMode::PeekLock, 0)
-        };
+        let request = ReceiveRequest { session: Some(lock), ..request(ReceiveMode::PeekLock, 0) };
         let result = queue.receive_deferred(at(0), &[1], &request, &mut deliveries);
         result.map(|_| seen(&deliveries))
     };
@@ -171,20 +139,10 @@ fn deferred_messages_belong_to_their_session() {
     let received = receive_deferred(&one).unwrap();
     queue.release_session(at(0), &one);
     let one = accept(&queue, 0, Some("one"));
-    assert!(
-        receive_in(&queue, 0, &one, 9).unwrap().is_empty(),
-        "still deferred"
-    );
-    let settled = queue
-        .settle(at(0), &tokens(&received), &Settlement::Complete)
-        .unwrap();
+    assert!(receive_in(&queue, 0, &one, 9).unwrap().is_empty(), "still deferred");
+    let settled = queue.settle(at(0), &tokens(&received), &Settlement::Complete).unwrap();
     assert_eq!(settled.count, 0);
-    settle(
-        &queue,
-        0,
-        &receive_deferred(&one).unwrap(),
-        &Settlement::Complete,
-    );
+    settle(&queue, 0, &receive_deferred(&one).unwrap(), &Settlement::Complete);
 }
 
 #[test]
@@ -203,11 +161,7 @@ fn sessions_and_queues_without_them_do_not_mix() {
     assert_eq!(receive_in(&other, 0, &lock, 1), Err(QueueError::NoSessions));
     // Dead letters have none.
     let received = receive_in(&queue, 0, &lock, 1).unwrap();
-    let hopeless = Settlement::DeadLetter {
-        reason: None,
-        description: None,
-        properties: &[],
-    };
+    let hopeless = Settlement::DeadLetter { reason: None, description: None, properties: &[] };
     settle(&queue, 0, &received, &hopeless);
     assert_eq!(receive(queue.dead_letters().unwrap(), 0, 1).len(), 1);
 }

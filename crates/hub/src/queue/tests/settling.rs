@@ -8,13 +8,8 @@ fn a_completed_message_is_gone_and_can_be_completed_once() {
     send(&queue, 0, &["a", "b"]);
     let received = receive(&queue, 0, 2);
     settle(&queue, 0, &received[..1], &Settlement::Complete);
-    let settled = queue
-        .settle(at(0), &tokens(&received), &Settlement::Complete)
-        .unwrap();
-    assert_eq!(
-        (settled.count, settled.refused),
-        (1, tokens(&received[..1]))
-    );
+    let settled = queue.settle(at(0), &tokens(&received), &Settlement::Complete).unwrap();
+    assert_eq!((settled.count, settled.refused), (1, tokens(&received[..1])));
     assert_eq!(queue.counts(), QueueCounts::default());
     assert_eq!(receive(&queue, LOCK, 10), []);
 }
@@ -22,9 +17,7 @@ fn a_completed_message_is_gone_and_can_be_completed_once() {
 #[test]
 fn foreign_and_malformed_tokens_settle_nothing() {
     let (store, queue) = queue(QueueOptions::default());
-    let other = store
-        .create_queue("other", QueueOptions::default())
-        .unwrap();
+    let other = store.create_queue("other", QueueOptions::default()).unwrap();
     send(&queue, 0, &["a"]);
     send(&other, 0, &["a"]);
     let (own, foreign) = (receive(&queue, 0, 1), receive(&other, 0, 1));
@@ -32,14 +25,8 @@ fn foreign_and_malformed_tokens_settle_nothing() {
         foreign[0].token.unwrap(),
         LockToken::from_bytes([0; 16]),
         LockToken::from_bytes([0xff; 16]),
-        LockToken {
-            nonce: 0,
-            ..own[0].token.unwrap()
-        },
-        LockToken {
-            sequence_number: 2,
-            ..own[0].token.unwrap()
-        },
+        LockToken { nonce: 0, ..own[0].token.unwrap() },
+        LockToken { sequence_number: 2, ..own[0].token.unwrap() },
     ];
     let settled = queue.settle(at(0), &wrong, &Settlement::Complete).unwrap();
     assert_eq!((settled.count, &settled.refused[..]), (0, &wrong[..]));
@@ -54,9 +41,7 @@ fn an_abandoned_message_comes_back_before_younger_ones_with_its_count_and_proper
     send(&queue, 0, &["a", "b"]);
     let received = receive(&queue, 0, 1);
     let properties = [("why".to_owned(), Value::Int(1))];
-    let abandon = Settlement::Abandon {
-        properties: &properties,
-    };
+    let abandon = Settlement::Abandon { properties: &properties };
     settle(&queue, 0, &received, &abandon);
     let mut deliveries = Deliveries::new();
     let request = request(ReceiveMode::PeekLock, 10);
@@ -104,10 +89,7 @@ fn a_dead_letter_has_reason_description_properties_and_where_it_comes_from() {
     assert_eq!(letter.dead_letter_source, Some("orders"));
     let property = |name| property(letter.sections, name);
     assert_eq!(property("DeadLetterReason"), Some("hopeless".into()));
-    assert_eq!(
-        property("DeadLetterErrorDescription"),
-        Some("nobody can read it".into())
-    );
+    assert_eq!(property("DeadLetterErrorDescription"), Some("nobody can read it".into()));
     assert_eq!(property("more"), Some(Value::Boolean(true)));
     // There it is received and settled as anywhere, and can't go further. Failures are not counted any more.
     let abandon = Settlement::Abandon { properties: &[] };
@@ -120,22 +102,14 @@ fn a_dead_letter_has_reason_description_properties_and_where_it_comes_from() {
     let after_its_lock = 6 + LOCK;
     let received = receive(dead_letters, after_its_lock, 1);
     assert_eq!(received[0].count, 0);
-    settle(
-        dead_letters,
-        after_its_lock,
-        &received,
-        &Settlement::Complete,
-    );
+    settle(dead_letters, after_its_lock, &received, &Settlement::Complete);
     assert_eq!(queue.counts().dead_letters, 0);
     assert!(peek(queue.transfer_dead_letters().unwrap(), after_its_lock).is_empty());
 }
 
 #[test]
 fn after_the_last_failed_delivery_a_message_is_a_dead_letter() {
-    let (_store, queue) = queue(QueueOptions {
-        maximum_delivery_count: 3,
-        ..QueueOptions::default()
-    });
+    let (_store, queue) = queue(QueueOptions { maximum_delivery_count: 3, ..QueueOptions::default() });
     send(&queue, 0, &["abandoned", "expired"]);
     for _ in 0..3 {
         let received = receive(&queue, 0, 1);
@@ -147,10 +121,7 @@ fn after_the_last_failed_delivery_a_message_is_a_dead_letter() {
     assert_eq!(receive(&queue, 2 * LOCK, 1)[0].count, 2);
     assert_eq!(receive(&queue, 3 * LOCK, 1), []);
     let reason = "MaxDeliveryCountExceeded".to_owned();
-    let expected = [
-        ("abandoned".to_owned(), reason.clone()),
-        ("expired".to_owned(), reason),
-    ];
+    let expected = [("abandoned".to_owned(), reason.clone()), ("expired".to_owned(), reason)];
     assert_eq!(dead_letters(&queue, 3 * LOCK), expected);
     assert_eq!(peek(queue.dead_letters().unwrap(), 0).iter().count(), 2);
 }
@@ -164,9 +135,7 @@ fn a_lock_is_lost_at_its_end_and_not_before() {
     assert_eq!(receive(&queue, LOCK - 1, 1), []);
     let second = receive(&queue, LOCK, 1);
     assert_eq!(second[0].count, 1);
-    let settled = queue
-        .settle(at(LOCK), &tokens(&first), &Settlement::Complete)
-        .unwrap();
+    let settled = queue.settle(at(LOCK), &tokens(&first), &Settlement::Complete).unwrap();
     assert_eq!((settled.count, settled.refused), (0, tokens(&first)));
     settle(&queue, LOCK, &second, &Settlement::Complete);
 }
@@ -208,9 +177,7 @@ fn many_messages_are_settled_in_any_order_and_any_pieces() {
     let mut received = receive(&queue, 0, 1000);
     assert_eq!(texts(&received), names);
     // Every seventh first, backwards; then the rest.
-    let mut sevenths: Vec<_> = received
-        .extract_if(.., |seen| seen.number % 7 == 0)
-        .collect();
+    let mut sevenths: Vec<_> = received.extract_if(.., |seen| seen.number % 7 == 0).collect();
     sevenths.reverse();
     settle(&queue, 0, &sevenths, &Settlement::Complete);
     settle(&queue, 0, &received[..400], &Settlement::Release);

@@ -13,17 +13,10 @@ fn sql(name: &str, filter: &str, action: Option<&str>) -> Rule {
 }
 
 fn subscription(name: &str, rules: RuleSet) -> NewSubscription {
-    NewSubscription {
-        name: name.to_owned(),
-        options: QueueOptions::default(),
-        rules,
-    }
+    NewSubscription { name: name.to_owned(), options: QueueOptions::default(), rules }
 }
 
-fn topic(
-    options: TopicOptions,
-    subscriptions: Vec<NewSubscription>,
-) -> (Arc<QueueStore>, Arc<Topic>) {
+fn topic(options: TopicOptions, subscriptions: Vec<NewSubscription>) -> (Arc<QueueStore>, Arc<Topic>) {
     let store = QueueStore::in_memory();
     let topic = store.create_topic("news", options, subscriptions).unwrap();
     (store, topic)
@@ -39,13 +32,8 @@ fn colored(text: &str, color: &str) -> Vec<u8> {
 
 fn publish(topic: &Topic, now: i64, sections: &[Vec<u8>]) -> Result<Enqueued, QueueError> {
     let pieces: Vec<[&[u8]; 1]> = sections.iter().map(|sections| [&sections[..]]).collect();
-    let messages: Vec<_> = pieces
-        .iter()
-        .map(|sections| NewMessage {
-            sections,
-            ..NewMessage::default()
-        })
-        .collect();
+    let messages: Vec<_> =
+        pieces.iter().map(|sections| NewMessage { sections, ..NewMessage::default() }).collect();
     topic.enqueue(at(now), &messages)
 }
 
@@ -65,11 +53,7 @@ fn each_subscription_gets_what_its_rules_say_and_settles_for_itself() {
         ],
     );
     let long = "long".repeat(1000);
-    let batch = [
-        colored("a", "blue"),
-        colored("b", "red"),
-        colored(&long, "red"),
-    ];
+    let batch = [colored("a", "blue"), colored("b", "red"), colored(&long, "red")];
     let enqueued = publish(&topic, 0, &batch).unwrap();
     assert_eq!(enqueued.count, 3);
     let all = received(&topic, "ALL", 0);
@@ -81,20 +65,13 @@ fn each_subscription_gets_what_its_rules_say_and_settles_for_itself() {
     let queue = topic.subscription("red").unwrap().queue();
     assert_eq!(queue.name(), "news/Subscriptions/red");
     let deliveries = peek(queue, 0);
-    let numbers: Vec<_> = deliveries
-        .iter()
-        .map(|delivery| delivery.enqueue_sequence_number)
-        .collect();
+    let numbers: Vec<_> = deliveries.iter().map(|delivery| delivery.enqueue_sequence_number).collect();
     assert_eq!(numbers, [2, 3]);
     assert_eq!(received(&topic, "none", 0), []);
     settle(queue, 0, &red, &Settlement::Complete);
     let all_queue = topic.subscription("all").unwrap().queue();
     assert_eq!(all_queue.counts().locked, 3);
-    let hopeless = Settlement::DeadLetter {
-        reason: Some("no"),
-        description: None,
-        properties: &[],
-    };
+    let hopeless = Settlement::DeadLetter { reason: Some("no"), description: None, properties: &[] };
     settle(all_queue, 0, &all[..1], &hopeless);
     let letters = peek(all_queue.dead_letters().unwrap(), 0);
     let letter = letters.iter().next().unwrap();
@@ -103,17 +80,12 @@ fn each_subscription_gets_what_its_rules_say_and_settles_for_itself() {
 
 #[test]
 fn actions_change_copies_and_leave_the_message_alone() {
-    let rules = RuleSet::of([
-        sql("plain", "1=1", None),
-        sql("paint", "color = 'red'", Some("SET color = 'green'")),
-    ])
-    .unwrap();
+    let rules =
+        RuleSet::of([sql("plain", "1=1", None), sql("paint", "color = 'red'", Some("SET color = 'green'"))])
+            .unwrap();
     let (_store, topic) = topic(
         TopicOptions::default(),
-        vec![
-            subscription("painted", rules),
-            subscription("plain", RuleSet::default()),
-        ],
+        vec![subscription("painted", rules), subscription("plain", RuleSet::default())],
     );
     publish(&topic, 0, &[colored("a", "red"), colored("b", "blue")]).unwrap();
     let colors = |name: &str| -> Vec<_> {
@@ -138,17 +110,12 @@ fn actions_change_copies_and_leave_the_message_alone() {
 
 #[test]
 fn rules_come_and_go_for_what_is_sent_from_then_on() {
-    let (_store, topic) = topic(
-        TopicOptions::default(),
-        vec![subscription("s", RuleSet::default())],
-    );
+    let (_store, topic) = topic(TopicOptions::default(), vec![subscription("s", RuleSet::default())]);
     let subscription = topic.subscription("s").unwrap();
     publish(&topic, 0, &[colored("a", "blue")]).unwrap();
     subscription.remove_rule(at(0), "$Default").unwrap();
     publish(&topic, 0, &[colored("b", "blue")]).unwrap();
-    subscription
-        .add_rule(at(0), sql("red", "color = 'red'", None))
-        .unwrap();
+    subscription.add_rule(at(0), sql("red", "color = 'red'", None)).unwrap();
     assert_eq!(subscription.rules().len(), 1);
     publish(&topic, 0, &[colored("c", "red"), colored("d", "blue")]).unwrap();
     assert_eq!(texts(&received(&topic, "s", 0)), ["a", "c"]);
@@ -159,14 +126,8 @@ fn a_batch_that_does_not_fit_reaches_no_subscription() {
     let sections = colored("a", "red");
     let one = sections.len() as u64 + MESSAGE_OVERHEAD;
     let (_store, topic) = topic(
-        TopicOptions {
-            size_limit: ByteSize::from_bytes(3 * one),
-            ..TopicOptions::default()
-        },
-        vec![
-            subscription("x", RuleSet::default()),
-            subscription("y", RuleSet::default()),
-        ],
+        TopicOptions { size_limit: ByteSize::from_bytes(3 * one), ..TopicOptions::default() },
+        vec![subscription("x", RuleSet::default()), subscription("y", RuleSet::default())],
     );
     publish(&topic, 0, std::slice::from_ref(&sections)).unwrap();
     let full = publish(&topic, 0, std::slice::from_ref(&sections));
@@ -174,22 +135,14 @@ fn a_batch_that_does_not_fit_reaches_no_subscription() {
     assert_eq!(topic.bytes(), 2 * one);
     let x = received(&topic, "x", 0);
     assert_eq!(x.len(), 1);
-    settle(
-        topic.subscription("x").unwrap().queue(),
-        0,
-        &x,
-        &Settlement::Complete,
-    );
+    settle(topic.subscription("x").unwrap().queue(), 0, &x, &Settlement::Complete);
     publish(&topic, 0, &[sections]).unwrap();
     assert_eq!(received(&topic, "y", 0).len(), 2);
 }
 
 #[test]
 fn what_is_scheduled_waits_in_the_topic_and_is_judged_at_its_time() {
-    let (_store, topic) = topic(
-        TopicOptions::default(),
-        vec![subscription("s", RuleSet::default())],
-    );
+    let (_store, topic) = topic(TopicOptions::default(), vec![subscription("s", RuleSet::default())]);
     let sections = colored("a", "red");
     let message = NewMessage {
         sections: &[&sections],
@@ -200,9 +153,7 @@ fn what_is_scheduled_waits_in_the_topic_and_is_judged_at_its_time() {
         ..NewMessage::default()
     };
     let scheduled = topic.schedule(at(0), &[message, message]).unwrap();
-    topic
-        .cancel_scheduled(at(0), &scheduled.sequence_numbers[1..])
-        .unwrap();
+    topic.cancel_scheduled(at(0), &scheduled.sequence_numbers[1..]).unwrap();
     assert_eq!(topic.scheduled(), 1);
     let queue = topic.subscription("s").unwrap().queue();
     assert!(peek(queue, 9).is_empty());
@@ -223,15 +174,11 @@ fn the_shortest_time_to_live_counts() {
         ..subscription("short", RuleSet::default())
     };
     let (_store, topic) = topic(
-        TopicOptions {
-            default_time_to_live: Some(Duration::from_millis(20)),
-            ..TopicOptions::default()
-        },
+        TopicOptions { default_time_to_live: Some(Duration::from_millis(20)), ..TopicOptions::default() },
         vec![short, subscription("long", RuleSet::default())],
     );
     publish(&topic, 0, &[colored("a", "red")]).unwrap();
-    let is_there =
-        |name: &str, now| !peek(topic.subscription(name).unwrap().queue(), now).is_empty();
+    let is_there = |name: &str, now| !peek(topic.subscription(name).unwrap().queue(), now).is_empty();
     assert!(is_there("short", 9) && !is_there("short", 10));
     assert!(is_there("long", 19) && !is_there("long", 20));
 }
@@ -239,10 +186,7 @@ fn the_shortest_time_to_live_counts() {
 #[test]
 fn a_message_without_session_is_a_dead_letter_where_sessions_are_required() {
     let with_sessions = NewSubscription {
-        options: QueueOptions {
-            requires_session: true,
-            ..QueueOptions::default()
-        },
+        options: QueueOptions { requires_session: true, ..QueueOptions::default() },
         ..subscription("sessions", RuleSet::default())
     };
     let (_store, topic) = topic(TopicOptions::default(), vec![with_sessions]);
@@ -251,11 +195,7 @@ fn a_message_without_session_is_a_dead_letter_where_sessions_are_required() {
     let expected = [("a".to_owned(), "Session ID is null".to_owned())];
     assert_eq!(dead_letters(queue, 0), expected);
     let sections = colored("b", "red");
-    let message = NewMessage {
-        sections: &[&sections],
-        session_id: Some("one"),
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[&sections], session_id: Some("one"), ..NewMessage::default() };
     topic.enqueue(at(0), &[message]).unwrap();
     let lock = queue.accept_session(at(0), None).unwrap().unwrap();
     assert_eq!(lock.id(), "one");
@@ -264,18 +204,11 @@ fn a_message_without_session_is_a_dead_letter_where_sessions_are_required() {
 #[test]
 fn the_topic_drops_duplicates_for_all() {
     let (_store, topic) = topic(
-        TopicOptions {
-            duplicate_detection: Some(Duration::from_secs(1)),
-            ..TopicOptions::default()
-        },
+        TopicOptions { duplicate_detection: Some(Duration::from_secs(1)), ..TopicOptions::default() },
         vec![subscription("s", RuleSet::default())],
     );
     let sections = colored("a", "red");
-    let message = NewMessage {
-        sections: &[&sections],
-        message_id: Some(b"1"),
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[&sections], message_id: Some(b"1"), ..NewMessage::default() };
     let enqueued = topic.enqueue(at(0), &[message, message]).unwrap();
     assert_eq!((enqueued.count, enqueued.duplicates), (1, 1));
     let enqueued = topic.enqueue(at(1), &[message]).unwrap();
@@ -285,10 +218,7 @@ fn the_topic_drops_duplicates_for_all() {
 
 #[test]
 fn nothing_is_sent_to_a_subscription() {
-    let (_store, topic) = topic(
-        TopicOptions::default(),
-        vec![subscription("s", RuleSet::default())],
-    );
+    let (_store, topic) = topic(TopicOptions::default(), vec![subscription("s", RuleSet::default())]);
     let queue = topic.subscription("s").unwrap().queue();
     let refused = send_with(queue, 0, &["a"], |message| message);
     assert_eq!(refused, Err(QueueError::SendingNotAllowed));
@@ -308,14 +238,8 @@ fn schedule(topic: &Topic, now: i64, text: &str) -> Result<Scheduled, QueueError
 fn what_is_scheduled_takes_the_room_of_all_its_copies_from_the_start() {
     let one = colored("a", "red").len() as u64 + MESSAGE_OVERHEAD;
     let (_store, topic) = topic(
-        TopicOptions {
-            size_limit: ByteSize::from_bytes(5 * one),
-            ..TopicOptions::default()
-        },
-        vec![
-            subscription("x", RuleSet::default()),
-            subscription("y", RuleSet::default()),
-        ],
+        TopicOptions { size_limit: ByteSize::from_bytes(5 * one), ..TopicOptions::default() },
+        vec![subscription("x", RuleSet::default()), subscription("y", RuleSet::default())],
     );
     schedule(&topic, 0, "a").unwrap();
     assert_eq!(topic.bytes(), 2 * one);
@@ -331,15 +255,9 @@ fn what_is_scheduled_takes_the_room_of_all_its_copies_from_the_start() {
 #[test]
 fn a_scheduled_message_of_which_rules_make_too_much_waits_until_there_is_room() {
     let one = colored("a", "red").len() as u64 + MESSAGE_OVERHEAD;
-    let rules = RuleSet::of([
-        sql("one", "1=1", Some("SET a = 1")),
-        sql("two", "1=1", Some("SET a = 2")),
-    ]);
+    let rules = RuleSet::of([sql("one", "1=1", Some("SET a = 1")), sql("two", "1=1", Some("SET a = 2"))]);
     let (store, topic) = topic(
-        TopicOptions {
-            size_limit: ByteSize::from_bytes(one + 60),
-            ..TopicOptions::default()
-        },
+        TopicOptions { size_limit: ByteSize::from_bytes(one + 60), ..TopicOptions::default() },
         vec![subscription("s", rules.unwrap())],
     );
     schedule(&topic, 0, "a").unwrap();

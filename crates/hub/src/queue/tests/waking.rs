@@ -40,11 +40,8 @@ fn a_waiter_is_told_of_what_time_brings() {
     let (store, queue) = queue(QueueOptions::default());
     let subscriber = Subscriber::new();
     let mut waiter = queue.waiter(&subscriber, 1);
-    send_with(&queue, 0, &["a"], |message| NewMessage {
-        scheduled_enqueue_time: Some(at(10)),
-        ..message
-    })
-    .unwrap();
+    send_with(&queue, 0, &["a"], |message| NewMessage { scheduled_enqueue_time: Some(at(10)), ..message })
+        .unwrap();
     assert_eq!(waiter.arm(at(0), Awaited::Message), Found::Nothing);
     store.advance(at(10));
     assert_eq!(keys(&subscriber), [1]);
@@ -61,27 +58,16 @@ fn dead_letters_wake_those_who_wait_for_them() {
     let mut waiter = queue.dead_letters().unwrap().waiter(&subscriber, 3);
     assert_eq!(waiter.arm(at(0), Awaited::Message), Found::Nothing);
     send(&queue, 0, &["a"]);
-    let hopeless = Settlement::DeadLetter {
-        reason: None,
-        description: None,
-        properties: &[],
-    };
+    let hopeless = Settlement::DeadLetter { reason: None, description: None, properties: &[] };
     settle(&queue, 0, &receive(&queue, 0, 1), &hopeless);
     assert_eq!(keys(&subscriber), [3]);
 }
 
 #[test]
 fn sessions_wake_those_who_wait_for_one_and_those_who_have_it() {
-    let (store, queue) = queue(QueueOptions {
-        requires_session: true,
-        ..QueueOptions::default()
-    });
+    let (store, queue) = queue(QueueOptions { requires_session: true, ..QueueOptions::default() });
     let send_to = |session: &'static str| {
-        send_with(&queue, 0, &["x"], |message| NewMessage {
-            session_id: Some(session),
-            ..message
-        })
-        .unwrap();
+        send_with(&queue, 0, &["x"], |message| NewMessage { session_id: Some(session), ..message }).unwrap();
     };
     let subscriber = Subscriber::new();
     let mut next = queue.waiter(&subscriber, 1);
@@ -93,19 +79,12 @@ fn sessions_wake_those_who_wait_for_one_and_those_who_have_it() {
     assert_eq!(next.arm(at(0), Awaited::NextSession), Found::Nothing);
     let in_session = Awaited::InSession(&lock);
     assert_eq!(holder.arm(at(0), in_session), Found::Something);
-    let request = ReceiveRequest {
-        session: Some(&lock),
-        ..request(ReceiveMode::PeekLock, 1)
-    };
-    queue
-        .receive(at(0), &request, &mut Deliveries::new())
-        .unwrap();
+    let request = ReceiveRequest { session: Some(&lock), ..request(ReceiveMode::PeekLock, 1) };
+    queue.receive(at(0), &request, &mut Deliveries::new()).unwrap();
     assert_eq!(holder.arm(at(0), in_session), Found::Nothing);
     send_to("one");
     assert_eq!(keys(&subscriber), [2], "it is locked for others");
-    queue
-        .receive(at(0), &request, &mut Deliveries::new())
-        .unwrap();
+    queue.receive(at(0), &request, &mut Deliveries::new()).unwrap();
     assert_eq!(holder.arm(at(0), in_session), Found::Nothing);
     // The holder loses it, and others may have it.
     store.advance(at(LOCK));
@@ -127,11 +106,8 @@ fn whoever_drives_the_store_is_told_of_earlier_deadlines() {
     assert_eq!(store.poll_earlier(&mut context), Poll::Ready(()));
     assert_eq!(store.advance(at(1)), Some(at(LOCK)));
     assert_eq!(store.poll_earlier(&mut context), Poll::Pending);
-    send_with(&queue, 1, &["b"], |message| NewMessage {
-        scheduled_enqueue_time: Some(at(100)),
-        ..message
-    })
-    .unwrap();
+    send_with(&queue, 1, &["b"], |message| NewMessage { scheduled_enqueue_time: Some(at(100)), ..message })
+        .unwrap();
     assert_eq!(store.poll_earlier(&mut context), Poll::Ready(()));
     assert_eq!(store.advance(at(1)), Some(at(100)));
 }

@@ -39,10 +39,7 @@ impl BarChart<'_> {
         let bars = || self.groups.iter().flat_map(|group| &group.bars);
         bars().next()?;
         let scale = Scale::from_zero(bars().map(|bar| bar.value.max));
-        let heights = self
-            .groups
-            .iter()
-            .map(|group| LABEL + group.bars.len() as f64 * BAR + GROUP_GAP);
+        let heights = self.groups.iter().map(|group| LABEL + group.bars.len() as f64 * BAR + GROUP_GAP);
         let height = heights.sum::<f64>();
         let mut drawing = Drawing::new(WIDTH, height, self.caption, &self.description());
         let mut y = 0.0;
@@ -58,10 +55,7 @@ impl BarChart<'_> {
         let mut legend: Vec<LegendEntry> = Vec::new();
         for bar in bars() {
             if legend.iter().all(|entry| entry.name != bar.name) {
-                legend.push(LegendEntry {
-                    class: bar.class.to_owned(),
-                    name: bar.name.to_owned(),
-                });
+                legend.push(LegendEntry { class: bar.class.to_owned(), name: bar.name.to_owned() });
             }
         }
         Some(drawing.figure(self.caption, self.unit, &legend))
@@ -72,38 +66,21 @@ impl BarChart<'_> {
         let middle = y + BAR / 2.0;
         let text = (self.value_format)(bar.value.median);
         let hint = if bar.value.has_spread() {
-            let (min, max) = (
-                (self.value_format)(bar.value.min),
-                (self.value_format)(bar.value.max),
-            );
+            let (min, max) = ((self.value_format)(bar.value.min), (self.value_format)(bar.value.max));
             format!("{}: {text} [{min}–{max}]", bar.name)
         } else {
             format!("{}: {text}", bar.name)
         };
         // A bar that is too short to see is still there.
-        let area = Area {
-            x: 0.0,
-            y: y + 2.0,
-            width: x(bar.value.median).max(1.5),
-            height: BAR - 4.0,
-        };
+        let area = Area { x: 0.0, y: y + 2.0, width: x(bar.value.median).max(1.5), height: BAR - 4.0 };
         drawing.rectangle(&format!("bar {}", bar.class), area, &hint);
         if bar.value.has_spread() {
-            drawing.line(
-                "whisker",
-                (x(bar.value.min), middle),
-                (x(bar.value.max), middle),
-            );
+            drawing.line("whisker", (x(bar.value.min), middle), (x(bar.value.max), middle));
             for end in [bar.value.min, bar.value.max] {
                 drawing.line("whisker", (x(end), middle - 3.5), (x(end), middle + 3.5));
             }
         }
-        drawing.text(
-            "value",
-            (x(bar.value.max) + 7.0, middle + 4.5),
-            Anchor::Start,
-            &text,
-        );
+        drawing.text("value", (x(bar.value.max) + 7.0, middle + 4.5), Anchor::Start, &text);
     }
 
     fn description(&self) -> String {
@@ -134,25 +111,14 @@ mod tests {
         let bar = |median, min, max| Bar {
             name: "forwarded",
             class: "s1",
-            value: Summary {
-                median,
-                min,
-                max,
-                interval: None,
-            },
+            value: Summary { median, min, max, interval: None },
         };
-        let group = |name: &str, bar| Group {
-            name: name.to_owned(),
-            bars: vec![bar],
-        };
+        let group = |name: &str, bar| Group { name: name.to_owned(), bars: vec![bar] };
         let chart = BarChart {
             caption: "Throughput",
             unit: "events/s",
             value_format: |value| value.to_string(),
-            groups: vec![
-                group("one", bar(5.0, 4.0, 6.0)),
-                group("two", bar(0.0, 0.0, 0.0)),
-            ],
+            groups: vec![group("one", bar(5.0, 4.0, 6.0)), group("two", bar(0.0, 0.0, 0.0))],
         };
         let figure = chart.figure().unwrap();
         assert!(figure.contains("<title>forwarded: 5 [4–6]</title>"));
@@ -162,12 +128,7 @@ mod tests {
 
     #[test]
     fn a_chart_without_bars_is_no_chart() {
-        let chart = BarChart {
-            caption: "",
-            unit: "",
-            value_format: |_| String::new(),
-            groups: Vec::new(),
-        };
+        let chart = BarChart { caption: "", unit: "", value_format: |_| String::new(), groups: Vec::new() };
         assert_eq!(chart.figure(), None);
     }
 }

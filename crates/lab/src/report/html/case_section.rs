@@ -9,8 +9,8 @@ use super::relay_section::RelaySection;
 use super::scale::Scale;
 use crate::figure;
 use crate::results::{
-    Bounds, Carried, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Role,
-    RoleUsage, Trial,
+    Bounds, Carried, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Role, RoleUsage,
+    Trial,
 };
 
 /// Everything about one case, ready to be shown.
@@ -53,34 +53,24 @@ impl CaseSection {
     /// The section of the case with this index.
     pub(super) fn of((index, case): (usize, &Case)) -> Self {
         let typical = typical_trial(case);
-        let mut courses: Vec<Course> = case
-            .trials
+        let mut courses: Vec<Course> =
+            case.trials.iter().filter_map(|trial| Course::of(case, trial)).collect();
+        let first = courses
             .iter()
-            .filter_map(|trial| Course::of(case, trial))
-            .collect();
-        let first = courses.iter().position(|course| {
-            typical.is_some_and(|trial| course.title == Course::title(case, trial))
-        });
+            .position(|course| typical.is_some_and(|trial| course.title == Course::title(case, trial)));
         let course = match first {
             Some(position) => Some(courses.remove(position)),
             None => (!courses.is_empty()).then(|| courses.remove(0)),
         };
-        let stages: Vec<(String, &LatencySummary)> = case
-            .stages
-            .iter()
-            .map(|(stage, summary)| (stage.to_string(), summary))
-            .collect();
+        let stages: Vec<(String, &LatencySummary)> =
+            case.stages.iter().map(|(stage, summary)| (stage.to_string(), summary)).collect();
         let carried = Carried::of(&case.params);
         let about = |grid: Option<Grid>| grid.map(|grid| grid.about(carried));
         Self {
             anchor: format!("case-{}", index + 1),
             name: case.name.clone(),
             status: case.status.name(),
-            parameters: case
-                .params
-                .iter()
-                .map(|(path, value)| (path.clone(), parameter(value)))
-                .collect(),
+            parameters: case.params.iter().map(|(path, value)| (path.clone(), parameter(value))).collect(),
             search: case.capacity.as_ref().map(SearchSection::of),
             trials: trials(case),
             course,
@@ -103,51 +93,30 @@ impl CaseSection {
 impl Course {
     fn of(case: &Case, trial: &Trial) -> Option<Self> {
         let carried = Carried::of(&case.params);
-        let charts: Vec<String> = [
-            throughput(trial, carried),
-            lag(trial, carried),
-            cpu(trial),
-            memory(trial),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        (!charts.is_empty()).then(|| Self {
-            title: Self::title(case, trial),
-            charts,
-        })
+        let charts: Vec<String> =
+            [throughput(trial, carried), lag(trial, carried), cpu(trial), memory(trial)]
+                .into_iter()
+                .flatten()
+                .collect();
+        (!charts.is_empty()).then(|| Self { title: Self::title(case, trial), charts })
     }
 
     fn title(case: &Case, trial: &Trial) -> String {
-        let interrupted = if trial.interrupted {
-            ", interrupted"
-        } else {
-            ""
-        };
-        format!(
-            "Trial {} of {}{interrupted}",
-            trial.number, case.planned_trials
-        )
+        let interrupted = if trial.interrupted { ", interrupted" } else { "" };
+        format!("Trial {} of {}{interrupted}", trial.number, case.planned_trials)
     }
 }
 
 /// The trial whose throughput is the median, or the lower of the middle two.
 fn typical_trial(case: &Case) -> Option<&Trial> {
-    let rate = |trial: &Trial| {
-        trial
-            .forwarded_per_s
-            .or(trial.received_per_s)
-            .unwrap_or(0.0)
-    };
+    let rate = |trial: &Trial| trial.forwarded_per_s.or(trial.received_per_s).unwrap_or(0.0);
     let mut trials: Vec<&Trial> = case.completed_trials().collect();
     trials.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
     trials.get(trials.len().saturating_sub(1) / 2).copied()
 }
 
 fn parameter(value: &serde_json::Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn trials(case: &Case) -> Option<Grid> {
@@ -168,8 +137,7 @@ fn trials(case: &Case) -> Option<Grid> {
     for trial in &case.trials {
         let usage = trial.roles.get(&case.measured_role);
         let latency = trial.latency_us.as_ref();
-        let time =
-            |figure: fn(&LatencySummary) -> Option<u64>| latency.and_then(figure).map(duration);
+        let time = |figure: fn(&LatencySummary) -> Option<u64>| latency.and_then(figure).map(duration);
         let cells = [
             Some(format!("{:.0} s", trial.duration_s)),
             trial.offered_per_s.map(figure::rate),
@@ -184,11 +152,7 @@ fn trials(case: &Case) -> Option<Grid> {
         ];
         grid.push(trial.number.to_string(), cells);
         if let (true, Some(row)) = (trial.interrupted, grid.rows.last_mut()) {
-            *row = GridRow {
-                remark: "interrupted".to_owned(),
-                class: "incomplete",
-                ..std::mem::take(row)
-            };
+            *row = GridRow { remark: "interrupted".to_owned(), class: "incomplete", ..std::mem::take(row) };
         }
     }
     grid.without_empty_columns()
@@ -196,24 +160,18 @@ fn trials(case: &Case) -> Option<Grid> {
 
 fn latencies(case: &Case) -> Option<Grid> {
     let headings = [
-        "time of", "samples", "minimum", "mean", "p50", "within", "p75", "p95", "p99", "within",
-        "p99.9", "maximum", "negative",
+        "time of", "samples", "minimum", "mean", "p50", "within", "p75", "p95", "p99", "within", "p99.9",
+        "maximum", "negative",
     ];
     let mut grid = Grid::new(headings);
     let whole = [
         ("event, from its intended instant", case.latency_us.as_ref()),
-        (
-            "event, from its real send",
-            case.uncorrected_latency_us.as_ref(),
-        ),
+        ("event, from its real send", case.uncorrected_latency_us.as_ref()),
     ];
     let whole = whole
         .into_iter()
         .filter_map(|(name, summary)| Some((Carried::of(&case.params).reworded(name), summary?)));
-    let stages = case
-        .stages
-        .iter()
-        .map(|(stage, summary)| (stage.to_string(), summary));
+    let stages = case.stages.iter().map(|(stage, summary)| (stage.to_string(), summary));
     for (name, summary) in whole.chain(stages) {
         let within = |bounds: fn(&LatencyPrecision) -> Option<Bounds>| {
             let Bounds { low, high } = bounds(summary.precision.as_ref()?)?;
@@ -231,13 +189,9 @@ fn latencies(case: &Case) -> Option<Grid> {
             within(|precision| precision.p99),
             summary.p999.map(duration),
             summary.max.map(duration),
-            summary.negative.map(|negative| {
-                format!(
-                    "{}, down to {} µs",
-                    figure::count(negative.count),
-                    negative.min
-                )
-            }),
+            summary
+                .negative
+                .map(|negative| format!("{}, down to {} µs", figure::count(negative.count), negative.min)),
         ];
         grid.push(name, cells);
     }
@@ -261,23 +215,14 @@ fn delivery(case: &Case) -> Option<Grid> {
         "dead-lettered",
     ];
     let mut grid = Grid::new(headings);
-    let trials = case
-        .trials
-        .iter()
-        .map(|trial| (trial.number.to_string(), trial.delivery));
+    let trials = case.trials.iter().map(|trial| (trial.number.to_string(), trial.delivery));
     let all = (case.planned_trials > 1).then(|| ("all".to_owned(), case.delivery));
     for (name, counts) in trials.chain(all) {
         let Some(counts) = counts else { continue };
         grid.push(name, delivery_cells(&counts));
-        let damage = [
-            (3, counts.lost),
-            (6, counts.corrupted),
-            (8, counts.unexpected.unwrap_or(0)),
-        ];
+        let damage = [(3, counts.lost), (6, counts.corrupted), (8, counts.unexpected.unwrap_or(0))];
         if let Some(row) = grid.rows.last_mut() {
-            damage
-                .into_iter()
-                .for_each(|(column, count)| row.cells[column].alarming = count > 0);
+            damage.into_iter().for_each(|(column, count)| row.cells[column].alarming = count > 0);
         }
     }
     grid.without_empty_columns()
@@ -319,14 +264,7 @@ fn generator(case: &Case) -> Option<Grid> {
         };
         let lateness = health.lateness_us.as_ref();
         let cells = [
-            Some(
-                if health.healthy {
-                    "kept up"
-                } else {
-                    "fell behind"
-                }
-                .to_owned(),
-            ),
+            Some(if health.healthy { "kept up" } else { "fell behind" }.to_owned()),
             health.late_events.map(figure::count),
             health.never_sent_events.map(figure::count),
             lateness.and_then(|summary| summary.p50).map(duration),
@@ -379,21 +317,13 @@ fn resource_cells(usage: &RoleUsage) -> [Option<String>; 12] {
         Some(figure::duration_us(usage.cpu_seconds * 1e6)),
         costs.map(|costs| format!("{:.0} ns", costs.cpu_seconds * 1e3)),
         Some(figure::bytes(usage.memory_peak_bytes as f64)),
-        usage
-            .memory_average_bytes
-            .map(|bytes| figure::bytes(bytes as f64)),
+        usage.memory_average_bytes.map(|bytes| figure::bytes(bytes as f64)),
         costs.and_then(|costs| costs.bytes_received).map(per_event),
         costs.and_then(|costs| costs.bytes_sent).map(per_event),
         costs.and_then(|costs| costs.system_calls).map(rounded),
         costs.map(|costs| rounded(costs.context_switches)),
-        limit.map(|limit| {
-            limit
-                .cores
-                .map_or_else(|| "all".to_owned(), |cores| cores.to_string())
-        }),
-        limit
-            .and_then(|limit| limit.memory_bytes)
-            .map(|bytes| figure::bytes(bytes as f64)),
+        limit.map(|limit| limit.cores.map_or_else(|| "all".to_owned(), |cores| cores.to_string())),
+        limit.and_then(|limit| limit.memory_bytes).map(|bytes| figure::bytes(bytes as f64)),
         limit.map(|limit| limit.mechanism.to_string()),
     ]
 }
@@ -407,8 +337,7 @@ fn own_figures(case: &Case) -> Option<Grid> {
         };
         let cells = [
             own.allocated_bytes_per_event.map(bytes),
-            own.collecting_percent
-                .map(|share| format!("{} % of the time", figure::percent(share))),
+            own.collecting_percent.map(|share| format!("{} % of the time", figure::percent(share))),
             own.heap_bytes.map(|heap| bytes(heap as f64)),
         ];
         grid.push(trial.number.to_string(), cells);
@@ -448,17 +377,11 @@ fn counters(trial: &Trial) -> Option<Grid> {
 
 fn throughput(trial: &Trial, carried: Carried) -> Option<String> {
     let series = [
-        (
-            "offered",
-            "s0 dashed",
-            (|interval| interval.offered_per_s) as fn(&Interval) -> Option<f64>,
-        ),
+        ("offered", "s0 dashed", (|interval| interval.offered_per_s) as fn(&Interval) -> Option<f64>),
         ("received", "s2", |interval| interval.received_per_s),
         ("forwarded", "s1", |interval| interval.forwarded_per_s),
     ];
-    let series = series
-        .into_iter()
-        .map(|(name, class, figure)| over_time(trial, name, class, figure));
+    let series = series.into_iter().map(|(name, class, figure)| over_time(trial, name, class, figure));
     time_chart(
         trial,
         "Throughput",
@@ -470,9 +393,7 @@ fn throughput(trial: &Trial, carried: Carried) -> Option<String> {
 }
 
 fn lag(trial: &Trial, carried: Carried) -> Option<String> {
-    let lag = over_time(trial, "lag", "s3", |interval| {
-        interval.lag_events.map(|events| events as f64)
-    });
+    let lag = over_time(trial, "lag", "s3", |interval| interval.lag_events.map(|events| events as f64));
     let whole = |events: f64| figure::count(events as u64);
     time_chart(
         trial,
@@ -486,41 +407,21 @@ fn lag(trial: &Trial, carried: Carried) -> Option<String> {
 
 fn cpu(trial: &Trial) -> Option<String> {
     let series = Role::ALL.into_iter().map(|role| {
-        over_time(trial, role.name(), colour(role), |interval| {
-            interval.cpu_percent.get(&role).copied()
-        })
+        over_time(trial, role.name(), colour(role), |interval| interval.cpu_percent.get(&role).copied())
     });
     let format = |value: f64| format!("{} %", figure::compact(value));
-    time_chart(
-        trial,
-        "CPU",
-        "of what each role may use",
-        format,
-        format,
-        series.collect(),
-    )
+    time_chart(trial, "CPU", "of what each role may use", format, format, series.collect())
 }
 
 fn memory(trial: &Trial) -> Option<String> {
     let series = Role::ALL.into_iter().map(|role| {
-        let memory = |interval: &Interval| {
-            interval
-                .memory_bytes
-                .get(&role)
-                .map(|bytes| *bytes as f64 / MEBIBYTE)
-        };
+        let memory =
+            |interval: &Interval| interval.memory_bytes.get(&role).map(|bytes| *bytes as f64 / MEBIBYTE);
         over_time(trial, role.name(), colour(role), memory)
     });
     // In MiB, so that ticks at powers of ten are round numbers of something.
     let full = |mebibytes: f64| figure::bytes(mebibytes * MEBIBYTE);
-    time_chart(
-        trial,
-        "Memory",
-        "resident, MiB",
-        figure::compact,
-        full,
-        series.collect(),
-    )
+    time_chart(trial, "Memory", "resident, MiB", figure::compact, full, series.collect())
 }
 
 /// The same colour for a role wherever it is drawn.
@@ -533,21 +434,9 @@ fn colour(role: Role) -> &'static str {
     }
 }
 
-fn over_time(
-    trial: &Trial,
-    name: &str,
-    class: &str,
-    value: impl Fn(&Interval) -> Option<f64>,
-) -> Series {
-    let points = trial
-        .intervals
-        .iter()
-        .filter_map(|interval| Some((interval.at_s, value(interval)?)));
-    Series {
-        name: name.to_owned(),
-        class: class.to_owned(),
-        points: points.collect(),
-    }
+fn over_time(trial: &Trial, name: &str, class: &str, value: impl Fn(&Interval) -> Option<f64>) -> Series {
+    let points = trial.intervals.iter().filter_map(|interval| Some((interval.at_s, value(interval)?)));
+    Series { name: name.to_owned(), class: class.to_owned(), points: points.collect() }
 }
 
 fn time_chart(
@@ -564,19 +453,10 @@ fn time_chart(
         caption,
         unit,
         horizontal,
-        horizontal_ticks: horizontal
-            .ticks()
-            .into_iter()
-            .map(|tick| (tick, figure::compact(tick)))
-            .collect(),
+        horizontal_ticks: horizontal.ticks().into_iter().map(|tick| (tick, figure::compact(tick))).collect(),
         horizontal_unit: "seconds",
         place_format: |second| format!("{} s", figure::compact(second)),
-        vertical: Scale::from_zero(
-            series
-                .iter()
-                .flat_map(|series| &series.points)
-                .map(|(_, value)| *value),
-        ),
+        vertical: Scale::from_zero(series.iter().flat_map(|series| &series.points).map(|(_, value)| *value)),
         axis_format,
         value_format,
         series,

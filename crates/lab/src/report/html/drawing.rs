@@ -116,9 +116,7 @@ impl Drawing {
     }
 
     fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
-        self.svg
-            .write_fmt(arguments)
-            .expect("writing to a String cannot fail");
+        self.svg.write_fmt(arguments).expect("writing to a String cannot fail");
     }
 }
 
@@ -148,29 +146,10 @@ mod tests {
     fn texts_of_users_stay_texts() {
         let mut drawing = Drawing::new(10.0, 10.0, "<script>", "a & b");
         drawing.text("label", (0.0, 0.0), Anchor::Middle, "\"</text><script>'");
-        drawing.rectangle(
-            "bar",
-            Area {
-                x: 0.0,
-                y: 0.0,
-                width: 1.0,
-                height: 1.0,
-            },
-            "<b>\u{1b}",
-        );
-        let entry = LegendEntry {
-            class: "s1".to_owned(),
-            name: "<i>".to_owned(),
-        };
+        drawing.rectangle("bar", Area { x: 0.0, y: 0.0, width: 1.0, height: 1.0 }, "<b>\u{1b}");
+        let entry = LegendEntry { class: "s1".to_owned(), name: "<i>".to_owned() };
         let figure = drawing.figure("<caption>", "<unit>", &[entry]);
-        for markup in [
-            "<script>",
-            "<b>",
-            "<caption>",
-            "<unit>",
-            "\u{1b}",
-            "</i><i>",
-        ] {
+        for markup in ["<script>", "<b>", "<caption>", "<unit>", "\u{1b}", "</i><i>"] {
             assert!(!figure.contains(markup), "{markup} in {figure}");
         }
     }

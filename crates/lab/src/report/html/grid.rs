@@ -40,10 +40,7 @@ pub(super) struct GridCell {
 impl Grid {
     /// A table with these headings and no rows.
     pub(super) fn new<'a>(headings: impl IntoIterator<Item = &'a str>) -> Self {
-        Self {
-            headings: headings.into_iter().map(str::to_owned).collect(),
-            rows: Vec::new(),
-        }
+        Self { headings: headings.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
     }
 
     /// The same about what is carried, in its headings.
@@ -55,20 +52,10 @@ impl Grid {
     }
 
     /// Adds a row of plain figures; an absent one is an empty cell.
-    pub(super) fn push(
-        &mut self,
-        name: impl Into<String>,
-        cells: impl IntoIterator<Item = Option<String>>,
-    ) {
-        let cells = cells.into_iter().map(|cell| GridCell {
-            value: cell.unwrap_or_default(),
-            ..GridCell::default()
-        });
-        self.rows.push(GridRow {
-            name: name.into(),
-            cells: cells.collect(),
-            ..GridRow::default()
-        });
+    pub(super) fn push(&mut self, name: impl Into<String>, cells: impl IntoIterator<Item = Option<String>>) {
+        let cells =
+            cells.into_iter().map(|cell| GridCell { value: cell.unwrap_or_default(), ..GridCell::default() });
+        self.rows.push(GridRow { name: name.into(), cells: cells.collect(), ..GridRow::default() });
     }
 
     /// The table without the columns in which no row has a figure; `None` if it has no rows.
@@ -77,11 +64,7 @@ impl Grid {
             return None;
         }
         for column in (1..self.headings.len()).rev() {
-            let empty = |row: &GridRow| {
-                row.cells
-                    .get(column - 1)
-                    .is_none_or(|cell| cell.value.is_empty())
-            };
+            let empty = |row: &GridRow| row.cells.get(column - 1).is_none_or(|cell| cell.value.is_empty());
             if self.rows.iter().all(empty) {
                 self.headings.remove(column);
                 for row in self.rows.iter_mut().filter(|row| row.cells.len() >= column) {
@@ -100,10 +83,7 @@ mod tests {
     #[test]
     fn columns_that_no_row_fills_are_left_out() {
         let mut grid = Grid::new(["role", "CPU", "memory", "limit"]);
-        grid.push(
-            "relay",
-            [Some("97".to_owned()), None, Some("1 core".to_owned())],
-        );
+        grid.push("relay", [Some("97".to_owned()), None, Some("1 core".to_owned())]);
         grid.push("hub", [None, None, None]);
         let grid = grid.without_empty_columns().unwrap();
         assert_eq!(grid.headings, ["role", "CPU", "limit"]);

@@ -49,11 +49,7 @@ impl LineChart<'_> {
         let mut drawing = Drawing::new(WIDTH, HEIGHT, self.caption, &self.description());
         self.draw_axes(&mut drawing);
         for series in &self.series {
-            let points: Vec<(f64, f64)> = series
-                .points
-                .iter()
-                .map(|point| self.place(*point))
-                .collect();
+            let points: Vec<(f64, f64)> = series.points.iter().map(|point| self.place(*point)).collect();
             drawing.polyline(&format!("line {}", series.class), &points);
             if let Some(last) = points.last() {
                 drawing.circle(&format!("end {}", series.class), *last, 2.5);
@@ -77,12 +73,7 @@ impl LineChart<'_> {
         for tick in self.vertical.ticks() {
             let y = PLOT.y + (1.0 - self.vertical.position(tick)) * PLOT.height;
             drawing.line("grid", (PLOT.x, y), (PLOT.x + PLOT.width, y));
-            drawing.text(
-                "tick",
-                (PLOT.x - 7.0, y + 4.0),
-                Anchor::End,
-                &(self.axis_format)(tick),
-            );
+            drawing.text("tick", (PLOT.x - 7.0, y + 4.0), Anchor::End, &(self.axis_format)(tick));
         }
         let bottom = PLOT.y + PLOT.height;
         for (value, label) in &self.horizontal_ticks {
@@ -91,12 +82,7 @@ impl LineChart<'_> {
             drawing.text("tick", (x, bottom + 17.0), Anchor::Middle, label);
         }
         drawing.line("axis", (PLOT.x, bottom), (PLOT.x + PLOT.width, bottom));
-        drawing.text(
-            "tick",
-            (PLOT.x + PLOT.width, HEIGHT - 2.0),
-            Anchor::End,
-            self.horizontal_unit,
-        );
+        drawing.text("tick", (PLOT.x + PLOT.width, HEIGHT - 2.0), Anchor::End, self.horizontal_unit);
     }
 
     /// Invisible bands around the points of the longest series, which tell all values at that place.
@@ -126,12 +112,7 @@ impl LineChart<'_> {
             let values = || series.points.iter().map(|(_, value)| *value);
             let low = values().fold(f64::INFINITY, f64::min);
             let high = values().fold(f64::NEG_INFINITY, f64::max);
-            format!(
-                "{} from {} to {}",
-                series.name,
-                (self.value_format)(low),
-                (self.value_format)(high)
-            )
+            format!("{} from {} to {}", series.name, (self.value_format)(low), (self.value_format)(high))
         });
         ranges.collect::<Vec<_>>().join("; ")
     }
@@ -139,21 +120,13 @@ impl LineChart<'_> {
 
 impl Series {
     fn legend_entry(&self) -> LegendEntry {
-        LegendEntry {
-            class: self.class.clone(),
-            name: self.name.clone(),
-        }
+        LegendEntry { class: self.class.clone(), name: self.name.clone() }
     }
 }
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 222.0;
-const PLOT: Area = Area {
-    x: 66.0,
-    y: 10.0,
-    width: 398.0,
-    height: 178.0,
-};
+const PLOT: Area = Area { x: 66.0, y: 10.0, width: 398.0, height: 178.0 };
 
 /// Beyond this many points the bands would be too narrow to hit and the page too heavy.
 const MAXIMUM_HINTS: usize = 150;
@@ -178,11 +151,7 @@ mod tests {
     }
 
     fn series(name: &str, points: &[(f64, f64)]) -> Series {
-        Series {
-            name: name.to_owned(),
-            class: "s1".to_owned(),
-            points: points.to_vec(),
-        }
+        Series { name: name.to_owned(), class: "s1".to_owned(), points: points.to_vec() }
     }
 
     #[test]

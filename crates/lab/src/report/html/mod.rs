@@ -64,14 +64,10 @@ struct Page<'a> {
 impl<'a> Page<'a> {
     fn of(results: &'a Results) -> Self {
         let verdict = Verdict::on(results);
-        let (objections, remarks) = remarks(results)
-            .into_iter()
-            .partition(|remark| remark.severity <= Severity::Invalid);
-        let mut sources: Vec<&str> = results
-            .cases
-            .iter()
-            .filter_map(|case| case.published.as_ref()?.source.as_deref())
-            .collect();
+        let (objections, remarks) =
+            remarks(results).into_iter().partition(|remark| remark.severity <= Severity::Invalid);
+        let mut sources: Vec<&str> =
+            results.cases.iter().filter_map(|case| case.published.as_ref()?.source.as_deref()).collect();
         sources.dedup();
         Self {
             status: verdict.status.name(),
@@ -88,12 +84,7 @@ impl<'a> Page<'a> {
             basis: basis(results),
             sources,
             charts: overview::charts(results),
-            sections: results
-                .cases
-                .iter()
-                .enumerate()
-                .map(CaseSection::of)
-                .collect(),
+            sections: results.cases.iter().enumerate().map(CaseSection::of).collect(),
             environment: environment(results),
             results,
         }
@@ -107,9 +98,7 @@ fn environment(results: &Results) -> Vec<(&'static str, String)> {
     });
     let limits = environment.limits.as_ref().map(|limits| {
         let cores = limits.cores.map(|cores| format!("{cores} cores"));
-        let memory = limits
-            .memory_bytes
-            .map(|bytes| format!("{} of memory", figure::bytes(bytes as f64)));
+        let memory = limits.memory_bytes.map(|bytes| format!("{} of memory", figure::bytes(bytes as f64)));
         let bounds: Vec<String> = cores.into_iter().chain(memory).collect();
         bounds.join(", ")
     });
@@ -123,10 +112,7 @@ fn environment(results: &Results) -> Vec<(&'static str, String)> {
         ("Finished", environment.finished.clone()),
         ("Processor", Some(environment.cpu_model.clone())),
         ("Cores", Some(environment.cores.to_string())),
-        (
-            "Memory",
-            Some(figure::bytes(environment.memory_bytes as f64)),
-        ),
+        ("Memory", Some(figure::bytes(environment.memory_bytes as f64))),
         ("System", Some(environment.kernel.clone())),
         ("Limits of the whole run", limits),
         ("Huge pages", environment.huge_pages.clone()),
@@ -171,11 +157,7 @@ mod tests {
         for results in sample::all() {
             let page = render(&results);
             for broken in ["NaN", "inf\"", ">inf<", "None", "Some("] {
-                assert!(
-                    !page.contains(broken),
-                    "{broken} in the page of {}",
-                    results.scenario
-                );
+                assert!(!page.contains(broken), "{broken} in the page of {}", results.scenario);
             }
         }
     }
@@ -183,9 +165,7 @@ mod tests {
     #[test]
     fn the_page_loads_nothing() {
         let page = render(&sample::complete());
-        for loading in [
-            "http:", "https:", "src=", "url(", "@import", "<link", "<script",
-        ] {
+        for loading in ["http:", "https:", "src=", "url(", "@import", "<link", "<script"] {
             assert!(!page.contains(loading), "{loading}");
         }
     }
@@ -209,10 +189,7 @@ mod tests {
             "Environment",
             "parshall run fan-out --set load.seed=7",
         ]
-        .map(|part| {
-            text.find(part)
-                .unwrap_or_else(|| panic!("{part} is missing"))
-        });
+        .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing")));
         assert!(places.is_sorted(), "{places:?}");
     }
 
@@ -220,11 +197,7 @@ mod tests {
     fn a_failed_run_says_so_before_any_figure() {
         let text = text(&render(&sample::failed()));
         let lost = text.find("1,204 events of").expect("the loss is told");
-        assert!(
-            text.find("2 of 4 cases passed, 1 failed, 1 invalid")
-                .expect("the verdict is told")
-                < lost
-        );
+        assert!(text.find("2 of 4 cases passed, 1 failed, 1 invalid").expect("the verdict is told") < lost);
         assert!(lost < text.find("Results").expect("there is a table"));
         assert!(text.contains("run as root"), "hints are shown");
     }
@@ -232,10 +205,7 @@ mod tests {
     #[test]
     fn a_partial_page_says_what_is_missing() {
         let text = text(&render(&sample::interrupted()));
-        assert!(
-            text.contains("2 cases did not run: fan_out=64, fan_out=100"),
-            "{text}"
-        );
+        assert!(text.contains("2 cases did not run: fan_out=64, fan_out=100"), "{text}");
         assert!(text.contains("fan_out=32 has 0 of 2 trials"), "{text}");
     }
 
@@ -257,11 +227,7 @@ mod tests {
                 published.source = Some(attack.to_owned());
             }
             for trial in &mut case.trials {
-                trial.hub = trial
-                    .hub
-                    .values()
-                    .map(|counters| (attack.to_owned(), *counters))
-                    .collect();
+                trial.hub = trial.hub.values().map(|counters| (attack.to_owned(), *counters)).collect();
                 for usage in trial.roles.values_mut() {
                     if let Some(limit) = &mut usage.limit {
                         limit.note = Some(attack.to_owned());

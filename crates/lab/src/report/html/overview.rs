@@ -24,13 +24,11 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
     // Only figures that can be believed are put into such large letters.
     let passed = || cases.iter().filter(|case| case.passed);
     let fastest = passed().filter_map(|case| Some((case, throughput(case)?.median)));
-    let fastest = fastest
-        .max_by(|one, other| one.1.total_cmp(&other.1))
-        .map(|(case, rate)| Card {
-            value: figure::compact(rate),
-            label: format!("{things}/s in the fastest case, {}", case.name),
-            class: "",
-        });
+    let fastest = fastest.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(case, rate)| Card {
+        value: figure::compact(rate),
+        label: format!("{things}/s in the fastest case, {}", case.name),
+        class: "",
+    });
     let ratios = Summary::of(passed().filter_map(Case::ratio_to_published)).map(|ratios| Card {
         value: match (figure::ratio(ratios.min), figure::ratio(ratios.max)) {
             (min, max) if min == max => max,
@@ -42,43 +40,25 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
     let delivery = Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()));
     let lost = delivery.map(|delivery| Card {
         value: figure::count(delivery.lost + delivery.corrupted),
-        label: format!(
-            "{things} lost or corrupted of {}",
-            figure::compact(delivery.sent as f64)
-        ),
-        class: if delivery.lost + delivery.corrupted == 0 {
-            "good"
-        } else {
-            "bad"
-        },
+        label: format!("{things} lost or corrupted of {}", figure::compact(delivery.sent as f64)),
+        class: if delivery.lost + delivery.corrupted == 0 { "good" } else { "bad" },
     });
-    let generators = || {
-        cases
-            .iter()
-            .flat_map(Case::completed_trials)
-            .filter_map(|trial| trial.generator.as_ref())
-    };
+    let generators =
+        || cases.iter().flat_map(Case::completed_trials).filter_map(|trial| trial.generator.as_ref());
     let kept_up = generators().all(|health| health.healthy);
     let generator = generators().next().map(|_| Card {
         value: if kept_up { "kept up" } else { "fell behind" }.to_owned(),
         label: "the load generator".to_owned(),
         class: if kept_up { "good" } else { "bad" },
     });
-    [fastest, ratios, lost, generator]
-        .into_iter()
-        .flatten()
-        .collect()
+    [fastest, ratios, lost, generator].into_iter().flatten().collect()
 }
 
 /// The result table; `None` before the first case.
 pub(super) fn table(results: &Results) -> Option<Grid> {
     let columns = columns(results);
     let titles: Vec<String> = columns.iter().map(|column| column.title()).collect();
-    let mut grid = Grid::new(
-        ["case"]
-            .into_iter()
-            .chain(titles.iter().map(String::as_str)),
-    );
+    let mut grid = Grid::new(["case"].into_iter().chain(titles.iter().map(String::as_str)));
     let begins = table_begins(results);
     for (index, case) in results.cases.iter().enumerate() {
         let cells = columns.iter().map(|column| {
@@ -92,11 +72,7 @@ pub(super) fn table(results: &Results) -> Option<Grid> {
         });
         grid.rows.push(GridRow {
             name: case.name.clone(),
-            remark: if case.passed {
-                String::new()
-            } else {
-                case.status.name().to_owned()
-            },
+            remark: if case.passed { String::new() } else { case.status.name().to_owned() },
             class: case.status.name(),
             begins: begins[index],
             cells: cells.collect(),
@@ -107,10 +83,7 @@ pub(super) fn table(results: &Results) -> Option<Grid> {
 
 /// Throughput beside the published figures, and the percentile curves.
 pub(super) fn charts(results: &Results) -> Vec<String> {
-    [throughput_chart(results), curve_chart(results)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [throughput_chart(results), curve_chart(results)].into_iter().flatten().collect()
 }
 
 /// What a case moved per second: what it forwarded, or what it received if it forwards nothing.
@@ -120,24 +93,13 @@ fn throughput(case: &Case) -> Option<Summary> {
 
 fn throughput_chart(results: &Results) -> Option<String> {
     let groups = results.cases.iter().map(|case| {
-        let measured = throughput(case).map(|value| Bar {
-            name: "measured",
-            class: "s1",
-            value,
-        });
+        let measured = throughput(case).map(|value| Bar { name: "measured", class: "s1", value });
         let published = case.published.as_ref().and_then(|figures| {
             let value = figures.forwarded_per_s.or(figures.received_per_s)?;
             let value = Summary::of_one(value);
-            Some(Bar {
-                name: "published",
-                class: "s0",
-                value,
-            })
+            Some(Bar { name: "published", class: "s0", value })
         });
-        Group {
-            name: case.name.clone(),
-            bars: measured.into_iter().chain(published).collect(),
-        }
+        Group { name: case.name.clone(), bars: measured.into_iter().chain(published).collect() }
     });
     BarChart {
         caption: "Throughput",
@@ -153,11 +115,7 @@ fn throughput_chart(results: &Results) -> Option<String> {
 
 fn curve_chart(results: &Results) -> Option<String> {
     let series = results.cases.iter().enumerate().map(|(index, case)| {
-        curve(
-            case.name.clone(),
-            format!("s{}", index % COLOURS + 1),
-            &case.latency_curve,
-        )
+        curve(case.name.clone(), format!("s{}", index % COLOURS + 1), &case.latency_curve)
     });
     curve_figure(series.collect())
 }
@@ -165,28 +123,14 @@ fn curve_chart(results: &Results) -> Option<String> {
 /// The percentile curves of one case: from the intended instants, and from the real sends.
 pub(super) fn case_curve_chart(case: &Case) -> Option<String> {
     curve_figure(vec![
-        curve(
-            "from the intended instant".to_owned(),
-            "s1".to_owned(),
-            &case.latency_curve,
-        ),
-        curve(
-            "from the real send".to_owned(),
-            "s0 dashed".to_owned(),
-            &case.uncorrected_latency_curve,
-        ),
+        curve("from the intended instant".to_owned(), "s1".to_owned(), &case.latency_curve),
+        curve("from the real send".to_owned(), "s0 dashed".to_owned(), &case.uncorrected_latency_curve),
     ])
 }
 
 fn curve(name: String, class: String, points: &[CurvePoint]) -> Series {
-    let points = points
-        .iter()
-        .map(|point| (nines(point.percentile), (point.latency_us as f64).max(1.0)));
-    Series {
-        name,
-        class,
-        points: points.collect(),
-    }
+    let points = points.iter().map(|point| (nines(point.percentile), (point.latency_us as f64).max(1.0)));
+    Series { name, class, points: points.collect() }
 }
 
 fn curve_figure(series: Vec<Series>) -> Option<String> {
@@ -218,9 +162,7 @@ fn nines(percentile: f64) -> f64 {
 /// The percentile with so many nines, with as many decimals as it takes.
 fn percentile_name(nines: f64) -> String {
     let percentile = 100.0 - 100.0 * 10_f64.powf(-nines);
-    let decimals = (nines.ceil() as usize)
-        .saturating_sub(2)
-        .max(usize::from(nines.fract() != 0.0));
+    let decimals = (nines.ceil() as usize).saturating_sub(2).max(usize::from(nines.fract() != 0.0));
     format!("{percentile:.decimals$}")
 }
 
@@ -233,10 +175,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_named_with_their_nines() {
-        assert_eq!(
-            [0.0, 1.0, 2.0, 3.0, 4.0].map(percentile_name),
-            ["0", "90", "99", "99.9", "99.99"]
-        );
+        assert_eq!([0.0, 1.0, 2.0, 3.0, 4.0].map(percentile_name), ["0", "90", "99", "99.9", "99.99"]);
         assert_eq!(percentile_name(nines(50.0)), "50.0");
         assert!((nines(99.0) - 2.0).abs() < 1e-9);
     }

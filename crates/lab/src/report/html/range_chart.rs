@@ -30,12 +30,8 @@ pub(super) fn range_figure(caption: &str, rows: &[(String, &LatencySummary)]) ->
         if let Some(median) = summary.p50 {
             let median = x(median as f64);
             if let Some(p99) = summary.p99 {
-                let area = Area {
-                    x: median,
-                    y: y - 6.0,
-                    width: (x(p99 as f64) - median).max(1.0),
-                    height: 12.0,
-                };
+                let area =
+                    Area { x: median, y: y - 6.0, width: (x(p99 as f64) - median).max(1.0), height: 12.0 };
                 drawing.rectangle("bar s1", area, &hint(name, summary));
             }
             drawing.line("median", (median, y - 9.0), (median, y + 9.0));
@@ -45,22 +41,13 @@ pub(super) fn range_figure(caption: &str, rows: &[(String, &LatencySummary)]) ->
 }
 
 fn hint(name: &str, summary: &LatencySummary) -> String {
-    let time = |value: Option<u64>| {
-        value.map_or_else(|| "–".to_owned(), |value| figure::duration_us(value as f64))
-    };
-    format!(
-        "{name}: p50 {}, p99 {}, max {}",
-        time(summary.p50),
-        time(summary.p99),
-        time(summary.max)
-    )
+    let time =
+        |value: Option<u64>| value.map_or_else(|| "–".to_owned(), |value| figure::duration_us(value as f64));
+    format!("{name}: p50 {}, p99 {}, max {}", time(summary.p50), time(summary.p99), time(summary.max))
 }
 
 fn description(rows: &[(&String, &LatencySummary, u64, u64)]) -> String {
-    rows.iter()
-        .map(|(name, summary, ..)| hint(name, summary))
-        .collect::<Vec<_>>()
-        .join("; ")
+    rows.iter().map(|(name, summary, ..)| hint(name, summary)).collect::<Vec<_>>().join("; ")
 }
 
 const LEFT: f64 = 96.0;

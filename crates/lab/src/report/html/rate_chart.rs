@@ -17,11 +17,7 @@ pub(super) struct SearchSection {
 
 impl SearchSection {
     pub(super) fn of(capacity: &Capacity) -> Self {
-        Self {
-            sentence: capacity.sentence(),
-            chart: chart(capacity),
-            probes: probes(capacity),
-        }
+        Self { sentence: capacity.sentence(), chart: chart(capacity), probes: probes(capacity) }
     }
 }
 
@@ -30,9 +26,7 @@ fn chart(capacity: &Capacity) -> Option<String> {
     probes.sort_by(|one, other| one.rate_per_s.total_cmp(&other.rate_per_s));
     let points = |figure: fn(&Probe) -> Option<u64>| -> Vec<(f64, f64)> {
         let points = probes.iter();
-        points
-            .filter_map(|probe| Some((probe.rate_per_s, (figure(probe)? as f64).max(1.0))))
-            .collect()
+        points.filter_map(|probe| Some((probe.rate_per_s, (figure(probe)? as f64).max(1.0)))).collect()
     };
     let (p50, p99) = (points(|probe| probe.p50_us), points(|probe| probe.p99_us));
     let ends = p50.iter().chain(&p99).map(|(rate, _)| *rate);
@@ -41,22 +35,14 @@ fn chart(capacity: &Capacity) -> Option<String> {
         Some((low.min(rate), high.max(rate)))
     })?;
     let bound = (capacity.bound_us as f64).max(1.0);
-    let series = |name: String, class: &str, points| Series {
-        name,
-        class: class.to_owned(),
-        points,
-    };
+    let series = |name: String, class: &str, points| Series { name, class: class.to_owned(), points };
     let values = p50.iter().chain(&p99).map(|(_, latency)| *latency);
     let vertical = Scale::logarithmic(values.chain([bound]).collect::<Vec<_>>());
     let horizontal = Scale::logarithmic([lowest, highest]);
     LineChart {
         caption: "Latency over rate",
         unit: "end to end; both axes logarithmic; every rate tried",
-        horizontal_ticks: horizontal
-            .ticks()
-            .into_iter()
-            .map(|tick| (tick, figure::compact(tick)))
-            .collect(),
+        horizontal_ticks: horizontal.ticks().into_iter().map(|tick| (tick, figure::compact(tick))).collect(),
         horizontal,
         horizontal_unit: "events/s offered",
         place_format: |rate| format!("{}/s", figure::rate(rate)),
@@ -79,10 +65,7 @@ fn chart(capacity: &Capacity) -> Option<String> {
 fn probes(capacity: &Capacity) -> Option<Grid> {
     let mut grid = Grid::new(HEADINGS.into_iter().chain(["verdict"]));
     for row in rows(capacity) {
-        let plain = |value: &String| GridCell {
-            value: value.clone(),
-            ..GridCell::default()
-        };
+        let plain = |value: &String| GridCell { value: value.clone(), ..GridCell::default() };
         let verdict = GridCell {
             value: row.verdict.to_owned(),
             spread: row.reason.clone(),

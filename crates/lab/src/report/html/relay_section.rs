@@ -38,9 +38,7 @@ impl RelaySection {
 
 /// The trials with what their relays did.
 fn activities(case: &Case) -> impl Iterator<Item = (String, &RelayActivity)> {
-    case.trials
-        .iter()
-        .filter_map(|trial| Some((trial.number.to_string(), trial.relay.as_ref()?)))
+    case.trials.iter().filter_map(|trial| Some((trial.number.to_string(), trial.relay.as_ref()?)))
 }
 
 fn work(case: &Case) -> Option<Grid> {
@@ -87,9 +85,8 @@ fn partitions(all: &RelayActivity) -> Option<Grid> {
     let mut row = |name: &str, reasons: &[(&str, u64)], whole: Option<u64>| {
         let total: u64 = reasons.iter().map(|(_, count)| count).sum();
         let occurred = reasons.iter().filter(|(_, count)| *count > 0);
-        let occurred: Vec<String> = occurred
-            .map(|(reason, count)| format!("{reason} {}", figure::count(*count)))
-            .collect();
+        let occurred: Vec<String> =
+            occurred.map(|(reason, count)| format!("{reason} {}", figure::count(*count))).collect();
         if total > 0 || whole.is_some_and(|whole| whole > 0) {
             let cells = [
                 Some(figure::count(total)),
@@ -112,9 +109,7 @@ fn partitions(all: &RelayActivity) -> Option<Grid> {
 }
 
 fn sizes(all: &RelayActivity) -> Option<Grid> {
-    let mut grid = Grid::new([
-        "size", "number", "minimum", "mean", "p50", "p95", "p99", "maximum",
-    ]);
+    let mut grid = Grid::new(["size", "number", "minimum", "mean", "p50", "p95", "p99", "maximum"]);
     for (size, summary) in &all.sizes {
         grid.push(size.name(), size_cells(*size, summary));
     }
@@ -156,9 +151,7 @@ fn findings(case: &Case) -> Vec<(String, String)> {
 
 /// One bar per trial: the shares of the time in which the loop slept, by cause. The rest it had something to do.
 fn waiting(case: &Case) -> Option<String> {
-    let rows: Vec<_> = activities(case)
-        .filter(|(_, relay)| relay.watched_us > 0)
-        .collect();
+    let rows: Vec<_> = activities(case).filter(|(_, relay)| relay.watched_us > 0).collect();
     if rows.is_empty() {
         return None;
     }
@@ -169,10 +162,7 @@ fn waiting(case: &Case) -> Option<String> {
     });
     let description = description.collect::<Vec<_>>().join("; ");
     let chart = RowChart::new(Scale::exactly(0.0, 100.0), LEFT);
-    let names: Vec<String> = rows
-        .iter()
-        .map(|(trial, _)| format!("trial {trial}"))
-        .collect();
+    let names: Vec<String> = rows.iter().map(|(trial, _)| format!("trial {trial}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let label = |percent: f64| format!("{percent:.0} %");
     let mut drawing = chart.drawing(CAPTION, &description, &names, label);
@@ -192,26 +182,13 @@ fn waiting(case: &Case) -> Option<String> {
             }
         }
     }
-    let legend = CAUSES.map(|(cause, class)| LegendEntry {
-        class: class.to_owned(),
-        name: cause.to_owned(),
-    });
-    Some(drawing.figure(
-        CAPTION,
-        "of the time; the rest it had something to do",
-        &legend,
-    ))
+    let legend = CAUSES.map(|(cause, class)| LegendEntry { class: class.to_owned(), name: cause.to_owned() });
+    Some(drawing.figure(CAPTION, "of the time; the rest it had something to do", &legend))
 }
 
 /// Cause, class and percent, in the order of [`CAUSES`].
 fn shares(relay: &RelayActivity) -> [(&'static str, &'static str, f64); 5] {
-    let WaitingTimes {
-        source,
-        sends,
-        destination,
-        memory,
-        partitions,
-    } = relay.waiting_us;
+    let WaitingTimes { source, sends, destination, memory, partitions } = relay.waiting_us;
     let mut times = [source, sends, destination, memory, partitions].into_iter();
     CAUSES.map(|(cause, class)| {
         let slept = times.next().unwrap_or(0);
@@ -249,10 +226,7 @@ mod tests {
         assert!(work.headings.iter().all(|heading| heading != "timed out"));
         let partitions = section.partitions.expect("partitions were opened");
         let names: Vec<&str> = partitions.rows.iter().map(|row| &*row.name).collect();
-        assert_eq!(
-            names,
-            ["opened", "closed", "gained", "lost", "rounds of renewal"]
-        );
+        assert_eq!(names, ["opened", "closed", "gained", "lost", "rounds of renewal"]);
         assert_eq!(partitions.rows[2].cells[1].value, "stolen 9");
         assert_eq!(partitions.rows[2].cells[2].value, "9");
         assert_eq!(section.sizes.expect("sizes were recorded").rows.len(), 2);

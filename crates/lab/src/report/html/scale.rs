@@ -18,43 +18,25 @@ enum Kind {
 impl Scale {
     /// From zero to a round number at or above every value.
     pub(super) fn from_zero(values: impl IntoIterator<Item = f64>) -> Self {
-        let highest = values
-            .into_iter()
-            .filter(|value| value.is_finite())
-            .fold(0.0, f64::max);
+        let highest = values.into_iter().filter(|value| value.is_finite()).fold(0.0, f64::max);
         let step = nice_step(if highest > 0.0 { highest } else { 1.0 });
         let max = ((highest / step).ceil() * step).max(step);
-        Self {
-            kind: Kind::Linear,
-            min: 0.0,
-            max,
-        }
+        Self { kind: Kind::Linear, min: 0.0, max }
     }
 
     /// From and to exactly these values.
     pub(super) fn exactly(min: f64, max: f64) -> Self {
         let max = if max > min { max } else { min + 1.0 };
-        Self {
-            kind: Kind::Linear,
-            min,
-            max,
-        }
+        Self { kind: Kind::Linear, min, max }
     }
 
     /// Logarithmic, from a tick at or below the lowest positive value to one at or above the highest.
     pub(super) fn logarithmic(values: impl IntoIterator<Item = f64>) -> Self {
-        let positive = values
-            .into_iter()
-            .filter(|value| value.is_finite() && *value > 0.0);
-        let (lowest, highest) = positive.fold((f64::INFINITY, 0.0), |(low, high), value| {
-            (low.min(value), f64::max(high, value))
-        });
+        let positive = values.into_iter().filter(|value| value.is_finite() && *value > 0.0);
+        let (lowest, highest) =
+            positive.fold((f64::INFINITY, 0.0), |(low, high), value| (low.min(value), f64::max(high, value)));
         if highest == 0.0 {
-            return Self {
-                kind: Kind::Logarithmic,
-                min: 1.0,
-                max: 10.0,
-            };
+            return Self { kind: Kind::Logarithmic, min: 1.0, max: 10.0 };
         }
         let below = LOGARITHMIC_TICKS
             .map(|factor| factor * decade(lowest))
@@ -67,11 +49,7 @@ impl Scale {
             .find(|tick| *tick >= highest * (1.0 - ROUNDING));
         let min = below.unwrap_or(lowest);
         let max = above.unwrap_or(highest);
-        Self {
-            kind: Kind::Logarithmic,
-            min,
-            max: if max > min { max } else { min * 10.0 },
-        }
+        Self { kind: Kind::Logarithmic, min, max: if max > min { max } else { min * 10.0 } }
     }
 
     /// Where a value lies, 0 at the start of the axis and 1 at its end; values beyond lie at the ends.
@@ -81,11 +59,7 @@ impl Scale {
             Kind::Logarithmic if value <= 0.0 => 0.0,
             Kind::Logarithmic => (value / self.min).log10() / (self.max / self.min).log10(),
         };
-        if share.is_finite() {
-            share.clamp(0.0, 1.0)
-        } else {
-            0.0
-        }
+        if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
     /// Round values along the axis, about as many as five.
@@ -99,18 +73,11 @@ impl Scale {
             }
             Kind::Logarithmic => {
                 let decades = (self.max / self.min).log10();
-                let factors: &[f64] = if decades > 2.0 {
-                    &[1.0]
-                } else {
-                    &LOGARITHMIC_TICKS
-                };
+                let factors: &[f64] = if decades > 2.0 { &[1.0] } else { &LOGARITHMIC_TICKS };
                 let first = self.min.log10().floor() as i32;
                 let last = self.max.log10().ceil() as i32;
-                let ticks = (first..=last).flat_map(|exponent| {
-                    factors
-                        .iter()
-                        .map(move |factor| factor * 10_f64.powi(exponent))
-                });
+                let ticks = (first..=last)
+                    .flat_map(|exponent| factors.iter().map(move |factor| factor * 10_f64.powi(exponent)));
                 let (min, max) = (self.min * (1.0 - ROUNDING), self.max * (1.0 + ROUNDING));
                 ticks.filter(|tick| *tick >= min && *tick <= max).collect()
             }
@@ -122,9 +89,7 @@ impl Scale {
 fn nice_step(range: f64) -> f64 {
     let rough = range / 5.0;
     let unit = decade(rough);
-    let factor = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .find(|factor| factor * unit >= rough * (1.0 - ROUNDING));
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * unit >= rough * (1.0 - ROUNDING));
     factor.unwrap_or(10.0) * unit
 }
 
@@ -146,10 +111,7 @@ mod tests {
     fn a_scale_from_zero_ends_at_a_round_number_with_round_ticks() {
         let scale = Scale::from_zero([3.0, 2_904_000.0]);
         assert_eq!(scale.ticks(), [0.0, 1_000_000.0, 2_000_000.0, 3_000_000.0]);
-        assert_eq!(
-            Scale::from_zero([97.0]).ticks(),
-            [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
-        );
+        assert_eq!(Scale::from_zero([97.0]).ticks(), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(scale.position(1_500_000.0), 0.5);
     }
 
@@ -175,16 +137,9 @@ mod tests {
             Scale::logarithmic([1000.0, 1000.0]),
         ] {
             for value in [0.0, -3.0, 5.0, 1e18, f64::NAN, f64::INFINITY] {
-                assert!(
-                    (0.0..=1.0).contains(&scale.position(value)),
-                    "{scale:?} at {value}"
-                );
+                assert!((0.0..=1.0).contains(&scale.position(value)), "{scale:?} at {value}");
             }
-            assert!(
-                (2..=12).contains(&scale.ticks().len()),
-                "{scale:?}: {:?}",
-                scale.ticks()
-            );
+            assert!((2..=12).contains(&scale.ticks().len()), "{scale:?}: {:?}", scale.ticks());
         }
     }
 }

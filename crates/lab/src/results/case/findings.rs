@@ -2,9 +2,7 @@
 
 use super::{CasePlan, OrderExpectation};
 use crate::figure;
-use crate::results::{
-    Carried, Finding, FindingKind, Role, Settings, Severity, Subject, Trial, examine,
-};
+use crate::results::{Carried, Finding, FindingKind, Role, Settings, Severity, Subject, Trial, examine};
 
 /// The runner's findings of every trial, and those that follow from the figures: counts of deliveries, clocks, and what
 /// [`examine`] reads from all of them.
@@ -13,10 +11,7 @@ pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
     let subject = Subject::of(plan.system.as_ref());
     let mut findings = Vec::new();
     for trial in trials {
-        let of_trial = |finding: Finding| Finding {
-            trial: Some(trial.number),
-            ..finding
-        };
+        let of_trial = |finding: Finding| Finding { trial: Some(trial.number), ..finding };
         findings.extend(trial.findings.iter().cloned().map(of_trial));
         findings.extend(delivery_findings(plan, trial).into_iter().map(of_trial));
         findings.extend(dead_letter_finding(plan, trial).map(of_trial));
@@ -56,11 +51,7 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
         Carried::Events => delivery.reordered,
         Carried::Messages => 0,
     };
-    let missing = if trial.interrupted {
-        Severity::Note
-    } else {
-        Severity::Failure
-    };
+    let missing = if trial.interrupted { Severity::Note } else { Severity::Failure };
     let of_sent = |what: &str| format!("of {} sent {what}", figure::count(delivery.sent));
     [
         (
@@ -104,11 +95,7 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
     .into_iter()
     .filter(|(count, ..)| *count > 0)
     .map(|(count, severity, kind, text)| {
-        Finding::new(
-            severity,
-            kind,
-            format!("{} {text}", figure::counted(count, "event", "events")),
-        )
+        Finding::new(severity, kind, format!("{} {text}", figure::counted(count, "event", "events")))
     })
     .collect()
 }
@@ -171,11 +158,7 @@ fn dead_letter_finding(plan: &CasePlan, trial: &Trial) -> Option<Finding> {
         figure::count(delivery.sent),
         figure::counted(most, "delivery", "deliveries")
     );
-    Some(Finding::new(
-        severity,
-        FindingKind::EventsDeadLettered,
-        message,
-    ))
+    Some(Finding::new(severity, FindingKind::EventsDeadLettered, message))
 }
 
 fn clock_finding(trial: &Trial) -> Option<Finding> {
@@ -185,9 +168,5 @@ fn clock_finding(trial: &Trial) -> Option<Finding> {
         figure::count(negative.count),
         negative.min
     );
-    Some(Finding::new(
-        Severity::Warning,
-        FindingKind::NegativeLatency,
-        message,
-    ))
+    Some(Finding::new(Severity::Warning, FindingKind::NegativeLatency, message))
 }

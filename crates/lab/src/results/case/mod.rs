@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use self::findings::findings;
 use super::{
     Capacity, CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary,
-    MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity, Size,
-    Stage, Summary, Trial, TrialRecord,
+    MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Summary,
+    Trial, TrialRecord,
 };
 
 /// A case with its trials, its figures and its verdict.
@@ -152,12 +152,7 @@ impl Case {
             Summary::of(complete.iter().filter_map(|trial| figure(trial)))
         };
         let over_usages = |figure: fn(&RoleUsage) -> f64| {
-            Summary::of(
-                complete
-                    .iter()
-                    .filter_map(|trial| trial.roles.get(&plan.measured_role))
-                    .map(figure),
-            )
+            Summary::of(complete.iter().filter_map(|trial| trial.roles.get(&plan.measured_role)).map(figure))
         };
         let recorded = || {
             let complete = records.iter().filter(|record| !record.trial.interrupted);
@@ -204,10 +199,7 @@ impl Case {
             uncorrected_latency_us: uncorrected_latency.summary(),
             latency_curve: latency.curve(),
             uncorrected_latency_curve: uncorrected_latency.curve(),
-            stages: stages
-                .iter()
-                .filter_map(|(stage, each)| Some((*stage, each.summary()?)))
-                .collect(),
+            stages: stages.iter().filter_map(|(stage, each)| Some((*stage, each.summary()?))).collect(),
             relay,
             delivery,
             published: plan.published.clone(),
@@ -236,8 +228,7 @@ impl Case {
         if let Some(capacity) = &self.capacity {
             return capacity.is_complete();
         }
-        self.status == Status::Skipped
-            || self.completed_trials().count() >= self.planned_trials as usize
+        self.status == Status::Skipped || self.completed_trials().count() >= self.planned_trials as usize
     }
 
     /// The trials that the figures come from.

@@ -18,24 +18,14 @@ fn plan(trials: u32) -> CasePlan {
     }
 }
 
-fn record(
-    number: u32,
-    forwarded_per_s: f64,
-    latencies: impl IntoIterator<Item = i64>,
-) -> TrialRecord {
+fn record(number: u32, forwarded_per_s: f64, latencies: impl IntoIterator<Item = i64>) -> TrialRecord {
     let mut distributions = Distributions::default();
-    latencies
-        .into_iter()
-        .for_each(|latency| distributions.latency.record(latency));
+    latencies.into_iter().for_each(|latency| distributions.latency.record(latency));
     let trial = Trial {
         number,
         duration_s: 10.0,
         forwarded_per_s: Some(forwarded_per_s),
-        delivery: Some(Delivery {
-            sent: 100,
-            received: 100,
-            ..Delivery::default()
-        }),
+        delivery: Some(Delivery { sent: 100, received: 100, ..Delivery::default() }),
         ..Trial::default()
     };
     TrialRecord::new(trial, distributions)
@@ -43,36 +33,19 @@ fn record(
 
 #[test]
 fn percentiles_of_a_case_come_from_all_samples_and_not_from_the_trials_percentiles() {
-    let case = Case::from_trials(
-        &plan(2),
-        &[record(1, 1.0, 1..=900), record(2, 1.0, [5_000; 100])],
-    );
+    let case = Case::from_trials(&plan(2), &[record(1, 1.0, 1..=900), record(2, 1.0, [5_000; 100])]);
     let latency = case.latency_us.unwrap();
     assert_eq!((latency.count, latency.p50), (1_000, Some(500)));
-    assert!(
-        latency.p999.is_some(),
-        "together the trials support what neither does alone"
-    );
-    assert!(
-        case.trials
-            .iter()
-            .all(|trial| trial.latency_us.as_ref().unwrap().p999.is_none())
-    );
+    assert!(latency.p999.is_some(), "together the trials support what neither does alone");
+    assert!(case.trials.iter().all(|trial| trial.latency_us.as_ref().unwrap().p999.is_none()));
 }
 
 #[test]
 fn rates_have_their_spread_and_the_ratio_is_of_the_median() {
-    let records = [
-        record(1, 3_000.0, []),
-        record(2, 1_000.0, []),
-        record(3, 2_000.0, []),
-    ];
+    let records = [record(1, 3_000.0, []), record(2, 1_000.0, []), record(3, 2_000.0, [])];
     let case = Case::from_trials(&plan(3), &records);
     let summary = case.forwarded_per_s.unwrap();
-    assert_eq!(
-        (summary.median, summary.min, summary.max),
-        (2_000.0, 1_000.0, 3_000.0)
-    );
+    assert_eq!((summary.median, summary.min, summary.max), (2_000.0, 1_000.0, 3_000.0));
     assert_eq!(case.ratio_to_published(), Some(2.0));
     assert_eq!(case.status, Status::Passed);
 }
@@ -84,10 +57,7 @@ fn an_event_lost_in_one_trial_fails_the_case() {
     let case = Case::from_trials(&plan(2), &records);
     assert_eq!(case.status, Status::Failed);
     assert_eq!(case.delivery.unwrap().lost, 1);
-    assert_eq!(
-        (case.findings[0].kind, case.findings[0].trial),
-        (FindingKind::EventsLost, Some(2))
-    );
+    assert_eq!((case.findings[0].kind, case.findings[0].trial), (FindingKind::EventsLost, Some(2)));
 }
 
 #[test]
@@ -103,11 +73,7 @@ fn a_tenth_of_sends_without_an_outcome_fails_a_case_and_less_does_not() {
 #[test]
 fn a_throttled_case_says_so_by_what_its_clients_counted_and_advises_to_raise_nothing() {
     let mut throttled = record(1, 1.0, []);
-    let refusals = |refused| Refusals {
-        refused,
-        throttled: refused,
-        total: Some(1_000),
-    };
+    let refusals = |refused| Refusals { refused, throttled: refused, total: Some(1_000) };
     throttled.trial.refusals.insert(Role::Load, refusals(50));
     throttled.trial.refusals.insert(Role::Relay, refusals(99));
     throttled.trial.relay = Some(RelayActivity::default());
@@ -115,15 +81,8 @@ fn a_throttled_case_says_so_by_what_its_clients_counted_and_advises_to_raise_not
     assert_eq!(case.status, Status::Passed);
     let quota = &case.findings[0];
     assert_eq!(quota.kind, FindingKind::LimitedByQuota);
-    assert!(
-        quota.message.contains("load: 50, relay: 99"),
-        "{}",
-        quota.message
-    );
-    let hints = case
-        .findings
-        .iter()
-        .filter_map(|finding| finding.hint.as_deref());
+    assert!(quota.message.contains("load: 50, relay: 99"), "{}", quota.message);
+    let hints = case.findings.iter().filter_map(|finding| finding.hint.as_deref());
     assert!(hints.clone().all(|hint| !hint.contains("raise")));
 
     throttled.trial.refusals.insert(Role::Relay, refusals(100));
@@ -155,16 +114,10 @@ fn events_that_retention_took_fail_a_case_and_are_not_the_relays_loss() {
 fn disorder_fails_a_case_only_if_order_was_promised() {
     let mut disordered = record(1, 1.0, []);
     disordered.trial.delivery.as_mut().unwrap().reordered = 3;
-    let unordered = CasePlan {
-        order: OrderExpectation::NotPromised,
-        ..plan(1)
-    };
+    let unordered = CasePlan { order: OrderExpectation::NotPromised, ..plan(1) };
     let records = [disordered];
     assert_eq!(Case::from_trials(&plan(1), &records).status, Status::Failed);
-    assert_eq!(
-        Case::from_trials(&unordered, &records).status,
-        Status::Passed
-    );
+    assert_eq!(Case::from_trials(&unordered, &records).status, Status::Passed);
 }
 
 #[test]
@@ -177,15 +130,9 @@ fn an_unhealthy_generator_makes_the_case_invalid_and_a_loss_outweighs_it() {
         lateness_us: None,
         sink_lag_peak_events: None,
     });
-    assert_eq!(
-        Case::from_trials(&plan(1), &[unhealthy.clone()]).status,
-        Status::Invalid
-    );
+    assert_eq!(Case::from_trials(&plan(1), &[unhealthy.clone()]).status, Status::Invalid);
     unhealthy.trial.delivery.as_mut().unwrap().lost = 1;
-    assert_eq!(
-        Case::from_trials(&plan(1), &[unhealthy]).status,
-        Status::Failed
-    );
+    assert_eq!(Case::from_trials(&plan(1), &[unhealthy]).status, Status::Failed);
 }
 
 #[test]
@@ -205,13 +152,7 @@ fn a_case_without_trials_has_no_figures_and_is_incomplete() {
     let case = Case::from_trials(&plan(3), &[]);
     assert_eq!(case.status, Status::Incomplete);
     let json = serde_json::to_value(&case).unwrap();
-    for absent in [
-        "received_per_s",
-        "latency_us",
-        "delivery",
-        "stages",
-        "memory_peak_bytes",
-    ] {
+    for absent in ["received_per_s", "latency_us", "delivery", "stages", "memory_peak_bytes"] {
         assert!(json.get(absent).is_none(), "{absent} was not measured");
     }
 }

@@ -32,15 +32,11 @@ pub(super) fn bound_by_concurrency(
         // Its garbage collector and its compiler leave no process quite idle.
         false => LOW_CPU_PERCENT,
     };
-    let is_accounted_for = occupancy
-        .off_percent()
-        .is_none_or(|off| off <= LITTLE_PERCENT);
-    (usage.cpu_percent < most_cpu_percent && is_accounted_for).then(|| {
-        Symptom::BoundByConcurrency {
-            subject: subject.clone(),
-            cpu_percent: usage.cpu_percent,
-            occupancy,
-            prefetch: settings.prefetch,
-        }
+    let is_accounted_for = occupancy.off_percent().is_none_or(|off| off <= LITTLE_PERCENT);
+    (usage.cpu_percent < most_cpu_percent && is_accounted_for).then(|| Symptom::BoundByConcurrency {
+        subject: subject.clone(),
+        cpu_percent: usage.cpu_percent,
+        occupancy,
+        prefetch: settings.prefetch,
     })
 }

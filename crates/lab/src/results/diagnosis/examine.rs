@@ -4,22 +4,15 @@ use super::concurrency::bound_by_concurrency;
 use super::thresholds::{
     BUSY_MACHINE_PERCENT, BUSY_SERVICE_PERCENT, CARRIED_PERCENT, CHECKPOINT_ERRORS_PERCENT,
     FULL_BATCH_PERCENT, LAG_BATCHES_PER_PARTITION, LEAST_COUNT, LEAST_TAIL_US, LOW_CPU_PERCENT,
-    NEAR_MEMORY_PERCENT, REQUESTS_PER_RENEWAL, SEND_ERRORS_PERCENT, SHARED_MACHINE_PERCENT,
-    STARVED_PERCENT, TAIL_RATIO, WAITING_PERCENT,
+    NEAR_MEMORY_PERCENT, REQUESTS_PER_RENEWAL, SEND_ERRORS_PERCENT, SHARED_MACHINE_PERCENT, STARVED_PERCENT,
+    TAIL_RATIO, WAITING_PERCENT,
 };
 use super::{Settings, Symptom, WaitingFor};
-use crate::results::{
-    FindingKind, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Subject, Trial,
-};
+use crate::results::{FindingKind, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Subject, Trial};
 
 /// What stands out in the figures of a trial of `subject`. An interrupted one has figures of nothing but its generator.
 #[must_use]
-pub fn examine(
-    settings: &Settings,
-    subject: &Subject,
-    measured_role: Role,
-    trial: &Trial,
-) -> Vec<Symptom> {
+pub fn examine(settings: &Settings, subject: &Subject, measured_role: Role, trial: &Trial) -> Vec<Symptom> {
     let mut symptoms: Vec<Symptom> = generator_unhealthy(trial).into_iter().collect();
     if trial.interrupted {
         return symptoms;
@@ -60,10 +53,7 @@ pub fn examine(
 /// Unless the runner has already said why the figures are void.
 fn generator_unhealthy(trial: &Trial) -> Option<Symptom> {
     let health = trial.generator.as_ref().filter(|health| !health.healthy)?;
-    let is_explained = trial
-        .findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Invalid);
+    let is_explained = trial.findings.iter().any(|finding| finding.severity == Severity::Invalid);
     (!is_explained).then_some(Symptom::GeneratorUnhealthy {
         late: health.late_events,
         never_sent: health.never_sent_events,
@@ -109,14 +99,8 @@ fn low_utilisation(
         return None;
     }
     let waiting_for = waiting_for(settings, usage, trial);
-    let is_explained = trial
-        .findings
-        .iter()
-        .any(|finding| finding.kind == FindingKind::LimitedByGenerator)
-        && matches!(
-            waiting_for,
-            WaitingFor::Generator { .. } | WaitingFor::Unknown
-        );
+    let is_explained = trial.findings.iter().any(|finding| finding.kind == FindingKind::LimitedByGenerator)
+        && matches!(waiting_for, WaitingFor::Generator { .. } | WaitingFor::Unknown);
     (!is_explained).then_some(Symptom::LowUtilisation {
         subject: subject.clone(),
         cpu_percent: usage.cpu_percent,
@@ -139,9 +123,7 @@ fn has_more(settings: &Settings, trial: &Trial) -> bool {
 pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> WaitingFor {
     let machine = || machine(trial);
     let Some(relay) = trial.relay.as_ref().filter(|relay| relay.watched_us > 0) else {
-        return machine()
-            .or_else(|| service(trial))
-            .unwrap_or(WaitingFor::Unknown);
+        return machine().or_else(|| service(trial)).unwrap_or(WaitingFor::Unknown);
     };
     let waits = relay.waiting_us;
     let slept: u64 = waits.named().iter().map(|(_, slept)| slept).sum();
@@ -163,47 +145,31 @@ pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial)
         "source" => waiting_for_source(settings, trial, percent),
         "sends" => WaitingFor::Sends {
             percent,
-            p50_us: trial
-                .stages
-                .get(&Stage::BatchSend)
-                .and_then(|send| send.p50),
+            p50_us: trial.stages.get(&Stage::BatchSend).and_then(|send| send.p50),
             ahead: settings.ahead(),
         },
         "destination" => WaitingFor::Destination { percent },
         "memory" => WaitingFor::Memory { percent },
-        _ if relay.closed.checkpoint > relay.closed.batch => WaitingFor::Checkpoints {
-            percent,
-            closings: relay.closed.checkpoint,
-        },
-        _ => WaitingFor::Partitions {
-            percent,
-            restarts: relay.opened.rest,
-        },
+        _ if relay.closed.checkpoint > relay.closed.batch => {
+            WaitingFor::Checkpoints { percent, closings: relay.closed.checkpoint }
+        }
+        _ => WaitingFor::Partitions { percent, restarts: relay.opened.rest },
     }
 }
 
 /// Whether events lay in the source decides what was missing: events, or the credit to send them.
 fn waiting_for_source(settings: &Settings, trial: &Trial, percent: f64) -> WaitingFor {
     match lag_events(trial) {
-        Some(lag_events) if lag_events > usual_lag(settings) => WaitingFor::Credit {
-            percent,
-            lag_events,
-            ahead: settings.ahead(),
-        },
-        lag_events => WaitingFor::Generator {
-            percent,
-            lag_events: lag_events.unwrap_or(0),
-        },
+        Some(lag_events) if lag_events > usual_lag(settings) => {
+            WaitingFor::Credit { percent, lag_events, ahead: settings.ahead() }
+        }
+        lag_events => WaitingFor::Generator { percent, lag_events: lag_events.unwrap_or(0) },
     }
 }
 
 /// The lag in the middle of the seconds.
 pub(super) fn lag_events(trial: &Trial) -> Option<u64> {
-    let mut lags: Vec<u64> = trial
-        .intervals
-        .iter()
-        .filter_map(|interval| interval.lag_events)
-        .collect();
+    let mut lags: Vec<u64> = trial.intervals.iter().filter_map(|interval| interval.lag_events).collect();
     lags.sort_unstable();
     lags.get(lags.len() / 2).copied()
 }
@@ -220,8 +186,7 @@ fn machine(trial: &Trial) -> Option<WaitingFor> {
     let cores = cores(trial)?;
     let used: f64 = trial.roles.values().map(|usage| usage.cpu_seconds).sum();
     let used_cores = (used + trial.other_cpu_seconds.unwrap_or(0.0)) / trial.duration_s;
-    (used_cores >= cores * BUSY_MACHINE_PERCENT / 100.0)
-        .then_some(WaitingFor::Machine { used_cores, cores })
+    (used_cores >= cores * BUSY_MACHINE_PERCENT / 100.0).then_some(WaitingFor::Machine { used_cores, cores })
 }
 
 /// How many cores the machine has; older results say it only by a role that may use all of them.
@@ -233,10 +198,7 @@ fn cores(trial: &Trial) -> Option<f64> {
         return Some(f64::from(cores));
     }
     trial.roles.values().find_map(|usage| {
-        let has_all = usage
-            .limit
-            .as_ref()
-            .is_none_or(|limit| limit.cores.is_none());
+        let has_all = usage.limit.as_ref().is_none_or(|limit| limit.cores.is_none());
         let share = usage.cpu_percent / 100.0;
         // From little CPU time the number of cores cannot be told exactly enough.
         (has_all && share > 0.02).then(|| (usage.cpu_seconds / trial.duration_s / share).round())
@@ -290,10 +252,7 @@ fn send_errors(relay: &RelayActivity) -> Option<Symptom> {
 
 /// A scenario that injects failures has asked for them; each is one batch at most.
 fn processing_errors(relay: &RelayActivity) -> Option<Symptom> {
-    let failed = relay
-        .batches
-        .failed
-        .saturating_sub(relay.sends.failed_on_purpose);
+    let failed = relay.batches.failed.saturating_sub(relay.sends.failed_on_purpose);
     (failed > 0).then_some(Symptom::ProcessingErrors {
         failed,
         batches: relay.batches.completed + relay.batches.failed,
@@ -311,13 +270,11 @@ fn slow_checkpoints(relay: &RelayActivity, trial: &Trial) -> Option<Symptom> {
     let checkpoint = p99(Stage::Checkpoint);
     let renewal = p99(Stage::Ownership).map(|round| round / ROUND_REQUESTS);
     let p99_us = checkpoint.into_iter().chain(renewal).max()?;
-    (p99_us.saturating_mul(REQUESTS_PER_RENEWAL) >= ownership.renew_us).then_some(
-        Symptom::SlowCheckpoints {
-            p99_us,
-            renew_us: ownership.renew_us,
-            expire_us: ownership.expire_us,
-        },
-    )
+    (p99_us.saturating_mul(REQUESTS_PER_RENEWAL) >= ownership.renew_us).then_some(Symptom::SlowCheckpoints {
+        p99_us,
+        renew_us: ownership.renew_us,
+        expire_us: ownership.expire_us,
+    })
 }
 
 fn checkpoint_errors(relay: &RelayActivity) -> Option<Symptom> {
@@ -331,10 +288,8 @@ fn checkpoint_errors(relay: &RelayActivity) -> Option<Symptom> {
 fn duplicates_after_loss(relay: &RelayActivity, trial: &Trial) -> Option<Symptom> {
     let duplicated = trial.delivery.as_ref()?.duplicated;
     let lost_partitions = relay.whole_trial.lost_partitions;
-    (duplicated > 0 && lost_partitions > 0).then_some(Symptom::DuplicatesAfterLoss {
-        duplicated,
-        lost_partitions,
-    })
+    (duplicated > 0 && lost_partitions > 0)
+        .then_some(Symptom::DuplicatesAfterLoss { duplicated, lost_partitions })
 }
 
 /// A round of renewal reads once and writes once.

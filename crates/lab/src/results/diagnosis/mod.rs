@@ -263,7 +263,6 @@ impl Symptom {
 
 impl From<Symptom> for Finding {
     fn from(symptom: Symptom) -> Self {
-        Self::new(symptom.severity(), symptom.kind(), symptom.sentence())
-            .with_hint(symptom.advice())
+        Self::new(symptom.severity(), symptom.kind(), symptom.sentence()).with_hint(symptom.advice())
     }
 }

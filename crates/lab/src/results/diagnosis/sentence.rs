@@ -8,14 +8,9 @@ impl Symptom {
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
-            Self::LowUtilisation {
-                subject,
-                cpu_percent,
-                forwarded_per_s,
-                waiting_for,
-            } => {
-                let forwarded = forwarded_per_s
-                    .map(|forwarded| format!(" and forwarded {} events/s", rate(forwarded)));
+            Self::LowUtilisation { subject, cpu_percent, forwarded_per_s, waiting_for } => {
+                let forwarded =
+                    forwarded_per_s.map(|forwarded| format!(" and forwarded {} events/s", rate(forwarded)));
                 format!(
                     "{subject} used {} % of its CPU{}, with more to be carried: {}",
                     percent(*cpu_percent),
@@ -23,12 +18,7 @@ impl Symptom {
                     waiting_for.clause()
                 )
             }
-            Self::BoundByConcurrency {
-                subject,
-                cpu_percent,
-                occupancy,
-                ..
-            } => match &occupancy.parts {
+            Self::BoundByConcurrency { subject, cpu_percent, occupancy, .. } => match &occupancy.parts {
                 Some(parts) => format!(
                     "concurrency is the bound: {subject} works on {} at once, and each takes its place for {} ({}); by \
                      Little's law {}",
@@ -64,32 +54,20 @@ impl Symptom {
                 *p99_us as f64 / *p50_us as f64,
                 time(*p50_us)
             ),
-            Self::SendErrors {
-                failed,
-                made,
-                timed_out,
-            } => format!(
+            Self::SendErrors { failed, made, timed_out } => format!(
                 "{} of {} sends failed ({} %), {} of them without an outcome in time",
                 count(*failed),
                 count(*made),
                 percent(*failed as f64 * 100.0 / *made as f64),
                 count(*timed_out)
             ),
-            Self::ProcessingErrors {
-                failed,
-                batches,
-                restarts,
-            } => format!(
+            Self::ProcessingErrors { failed, batches, restarts } => format!(
                 "{} of {} failed, and partitions stood still until they were opened again {}",
                 count(*failed),
                 counted(*batches, "batch", "batches"),
                 counted(*restarts, "time", "times")
             ),
-            Self::SlowCheckpoints {
-                p99_us,
-                renew_us,
-                expire_us,
-            } => format!(
+            Self::SlowCheckpoints { p99_us, renew_us, expire_us } => format!(
                 "one request in a hundred to the checkpoint store took {} or more, and claims are renewed there every {} \
                  and expire after {}",
                 time(*p99_us),
@@ -102,20 +80,13 @@ impl Symptom {
                 count(*attempts),
                 percent(*failed as f64 * 100.0 / *attempts as f64)
             ),
-            Self::MemoryNearLimit {
-                subject,
-                peak_bytes,
-                limit_bytes,
-            } => format!(
+            Self::MemoryNearLimit { subject, peak_bytes, limit_bytes } => format!(
                 "the memory of {subject} reached {} of {} ({} %)",
                 bytes(*peak_bytes as f64),
                 bytes(*limit_bytes as f64),
                 percent(*peak_bytes as f64 * 100.0 / *limit_bytes as f64)
             ),
-            Self::DuplicatesAfterLoss {
-                duplicated,
-                lost_partitions,
-            } => format!(
+            Self::DuplicatesAfterLoss { duplicated, lost_partitions } => format!(
                 "{} came more than once, and {} changed hands while their batches were under way",
                 counted(*duplicated, "event", "events"),
                 counted(*lost_partitions, "partition", "partitions")
@@ -127,10 +98,7 @@ impl Symptom {
             Self::GeneratorUnhealthy { late, never_sent } => format!(
                 "the generator did not keep to its plan ({} too late, {} never sent): the figures are not those of the \
                  pipeline",
-                late.map_or_else(
-                    || "some".to_owned(),
-                    |late| counted(late, "event", "events")
-                ),
+                late.map_or_else(|| "some".to_owned(), |late| counted(late, "event", "events")),
                 count(never_sent.unwrap_or(0))
             ),
             Self::EventsMissed { missed } => format!(
@@ -138,15 +106,10 @@ impl Symptom {
                 counted(*missed, "event", "events"),
                 if *missed == 1 { "it" } else { "them" }
             ),
-            Self::BoundByQuota {
-                throttled,
-                duration_s,
-                full_log_throttles,
-            } => {
+            Self::BoundByQuota { throttled, duration_s, full_log_throttles } => {
                 let all = throttled.iter().map(|(_, throttled)| throttled).sum();
-                let places = throttled
-                    .iter()
-                    .map(|(name, throttled)| format!("{name}: {}", count(*throttled)));
+                let places =
+                    throttled.iter().map(|(name, throttled)| format!("{name}: {}", count(*throttled)));
                 format!(
                     "the service throttled {} in {duration_s:.0} s ({}): {} limits the figures",
                     counted(all, "send", "sends"),
@@ -175,28 +138,17 @@ impl WaitingFor {
                 "it waited for the embedded service, which used {} % of its CPU",
                 percent(*cpu_percent)
             ),
-            Self::Generator {
-                percent: share,
-                lag_events,
-            } => format!(
+            Self::Generator { percent: share, lag_events } => format!(
                 "for {} % of the time nothing had come, and only {} lay in the source",
                 percent(*share),
                 counted(*lag_events, "event", "events")
             ),
-            Self::Credit {
-                percent: share,
-                lag_events,
-                ..
-            } => format!(
+            Self::Credit { percent: share, lag_events, .. } => format!(
                 "for {} % of the time nothing had come, though {} lay in the source",
                 percent(*share),
                 counted(*lag_events, "event", "events")
             ),
-            Self::Sends {
-                percent: share,
-                p50_us,
-                ahead,
-            } => {
+            Self::Sends { percent: share, p50_us, ahead } => {
                 let took = p50_us.map(|p50_us| format!(", {} per batch", time(p50_us)));
                 let most = match *ahead {
                     Ahead::Events(events) => Some(format!(
@@ -212,26 +164,18 @@ impl WaitingFor {
                     most.unwrap_or_default()
                 )
             }
-            Self::Destination { percent: share } => format!(
-                "for {} % of the time the destination took no more",
-                percent(*share)
-            ),
-            Self::Memory { percent: share } => format!(
-                "for {} % of the time it held as many bytes as it may",
-                percent(*share)
-            ),
-            Self::Partitions {
-                percent: share,
-                restarts,
-            } => format!(
+            Self::Destination { percent: share } => {
+                format!("for {} % of the time the destination took no more", percent(*share))
+            }
+            Self::Memory { percent: share } => {
+                format!("for {} % of the time it held as many bytes as it may", percent(*share))
+            }
+            Self::Partitions { percent: share, restarts } => format!(
                 "for {} % of the time no partition was open; {} were opened again after a rest",
                 percent(*share),
                 count(*restarts)
             ),
-            Self::Checkpoints {
-                percent: share,
-                closings,
-            } => format!(
+            Self::Checkpoints { percent: share, closings } => format!(
                 "for {} % of the time no partition was open; {} were closed because a checkpoint could not be written",
                 percent(*share),
                 count(*closings)

@@ -6,10 +6,8 @@ use crate::results::{Case, Finding, FindingKind, Occupancy, Settings, Severity, 
 
 /// Which cases of a sweep are bound by their concurrency, by what times, and which others are not.
 pub(super) fn finding(sweep: &str, cases: &[&Case]) -> Option<JointFinding> {
-    let known: Vec<(&Case, Occupancy)> = cases
-        .iter()
-        .filter_map(|case| Some((*case, occupancy(case)?)))
-        .collect();
+    let known: Vec<(&Case, Occupancy)> =
+        cases.iter().filter_map(|case| Some((*case, occupancy(case)?))).collect();
     if known.len() < 2 {
         return None;
     }
@@ -43,10 +41,7 @@ pub(super) fn finding(sweep: &str, cases: &[&Case]) -> Option<JointFinding> {
 /// The shortest time that a message takes a place, where cases have different numbers of places.
 fn shortest_us(known: &[(&Case, Occupancy)]) -> Option<f64> {
     let places = |(_, occupancy): &(&Case, Occupancy)| occupancy.places;
-    let (least, most) = (
-        known.iter().map(places).min()?,
-        known.iter().map(places).max()?,
-    );
+    let (least, most) = (known.iter().map(places).min()?, known.iter().map(places).max()?);
     let times = known.iter().map(|(_, occupancy)| occupancy.each_us());
     times.reduce(f64::min).filter(|_| least < most)
 }
@@ -57,9 +52,7 @@ fn law(bound: &[(&Case, Occupancy)]) -> String {
         true => "is",
         false => "may be",
     };
-    let equations = bound
-        .iter()
-        .map(|(case, occupancy)| format!("{}: {}", case.name, occupancy.equation()));
+    let equations = bound.iter().map(|(case, occupancy)| format!("{}: {}", case.name, occupancy.equation()));
     format!(
         "concurrency {is} the bound, by Little's law (messages at once / the time that each takes its place): {}",
         equations.collect::<Vec<_>>().join("; ")
@@ -77,9 +70,7 @@ fn not_bound(free: &[(&Case, Occupancy)], shortest_us: Option<f64>) -> Option<St
     let others = free.iter().map(|(case, occupancy)| {
         let times = shortest_us.map(|least| occupancy.each_us() / least);
         let times = times.map(|times| format!("{times:.1} times as long for each"));
-        let cpu = case
-            .cpu_percent
-            .map(|cpu| format!("{} % CPU", percent(cpu.median)));
+        let cpu = case.cpu_percent.map(|cpu| format!("{} % CPU", percent(cpu.median)));
         let figures: Vec<String> = times.into_iter().chain(cpu).collect();
         format!("{} ({})", case.name, figures.join(", "))
     });
@@ -132,12 +123,8 @@ fn published(known: &[(&Case, Occupancy)]) -> Option<String> {
         ))
     });
     let of_study: Vec<String> = of_study.collect();
-    (!of_study.is_empty()).then(|| {
-        format!(
-            "In the published study each took its place for {}",
-            of_study.join(", ")
-        )
-    })
+    (!of_study.is_empty())
+        .then(|| format!("In the published study each took its place for {}", of_study.join(", ")))
 }
 
 /// A message that takes its place for longer than this many times the shortest time waits for others.
@@ -153,12 +140,9 @@ mod tests {
     use crate::results::{Published, Stage, Summary};
 
     fn case(concurrency: u64, forwarded: f64, is_bound: bool) -> Case {
-        let params = [
-            ("queues.source.name", json!("queue1")),
-            ("relay.concurrency", json!(concurrency)),
-        ];
-        let bound = Finding::new(Severity::Note, FindingKind::LimitedByConcurrency, "it is")
-            .with_hint("raise it");
+        let params = [("queues.source.name", json!("queue1")), ("relay.concurrency", json!(concurrency))];
+        let bound =
+            Finding::new(Severity::Note, FindingKind::LimitedByConcurrency, "it is").with_hint("raise it");
         Case {
             name: format!("concurrency={concurrency}"),
             sweep: Some("concurrency".to_owned()),
@@ -213,11 +197,7 @@ mod tests {
         let cases = [case(8, 980.0, true), case(16, 1_960.0, true)];
         let found = finding("s", &cases.iter().collect::<Vec<_>>()).expect("both are");
         assert_eq!(found.hint.as_deref(), Some("raise it"));
-        assert!(
-            !found.message.contains("something else"),
-            "{}",
-            found.message
-        );
+        assert!(!found.message.contains("something else"), "{}", found.message);
     }
 
     #[test]

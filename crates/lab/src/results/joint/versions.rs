@@ -57,12 +57,7 @@ struct Side<'a> {
 impl<'a> Side<'a> {
     fn of(case: &'a Case) -> Option<Self> {
         let system = case.system.as_ref().filter(|system| !system.ours)?;
-        let largest: ByteSize = case
-            .params
-            .get("queues.largest_message")?
-            .as_str()?
-            .parse()
-            .ok()?;
+        let largest: ByteSize = case.params.get("queues.largest_message")?.as_str()?.parse().ok()?;
         let own = |figure: fn(&crate::results::OwnFigures) -> Option<f64>| {
             let over_trials = case.over_trials(|trial| figure(trial.own_figures.as_ref()?))?;
             Some(over_trials.median)
@@ -95,16 +90,9 @@ impl<'a> Side<'a> {
 
 /// The system to hold it against: one of the study, if it is of the study as well, or else the fastest.
 fn counterpart<'a>(heavy: &Side<'a>, sides: &[Side<'a>]) -> Option<&'a str> {
-    let light = sides
-        .iter()
-        .filter(|side| side.is_light() && is_alike(side, heavy));
+    let light = sides.iter().filter(|side| side.is_light() && is_alike(side, heavy));
     let is_published = |side: &Side<'_>| side.case.published.is_some();
-    let rank = |side: &Side<'_>| {
-        (
-            is_published(side) && is_published(heavy),
-            side.forwarded_per_s,
-        )
-    };
+    let rank = |side: &Side<'_>| (is_published(side) && is_published(heavy), side.forwarded_per_s);
     let best = light.max_by(|one, other| {
         let (one, other) = (rank(one), rank(other));
         one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
@@ -126,9 +114,7 @@ fn finding(sweep: &str, pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<JointFinding
         light.system,
         places.collect::<Vec<_>>().join("; ")
     );
-    let cases = pairs
-        .iter()
-        .flat_map(|(heavy, light)| [heavy.case.name.clone(), light.case.name.clone()]);
+    let cases = pairs.iter().flat_map(|(heavy, light)| [heavy.case.name.clone(), light.case.name.clone()]);
     Some(JointFinding {
         severity: Severity::Note,
         kind: FindingKind::BufferPerSend,
@@ -150,15 +136,9 @@ fn cause(pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<String> {
         Some((heavy.median, light.median))
     };
     let (much, little) = median(|side| side.collecting_percent)?;
-    let collecting = format!(
-        "{} % of its time ({} % of the other's)",
-        percent(much),
-        percent(little)
-    );
+    let collecting = format!("{} % of its time ({} % of the other's)", percent(much), percent(little));
     if much >= MUCH_COLLECTING_PERCENT && much >= 2.0 * little {
-        return Some(format!(
-            "garbage collection, which takes {collecting}, is what that costs"
-        ));
+        return Some(format!("garbage collection, which takes {collecting}, is what that costs"));
     }
     let (heavy_us, light_us) = median(|side| side.cpu_us)?;
     Some(match heavy_us >= MUCH_CPU * light_us {
@@ -192,11 +172,7 @@ fn place(heavy: &Side<'_>, light: &Side<'_>) -> String {
             .map(|(light, heavy)| format!("{} % CPU ({} %)", percent(light), percent(heavy))),
     );
     parts.extend(both(|side| side.cpu_us).map(|(light, heavy)| {
-        format!(
-            "{} of it for each message ({})",
-            duration_us(light),
-            duration_us(heavy)
-        )
+        format!("{} of it for each message ({})", duration_us(light), duration_us(heavy))
     }));
     let published = |side: &Side<'_>| side.case.published.as_ref()?.forwarded_per_s;
     let of_study = published(light)
@@ -241,11 +217,8 @@ mod tests {
         let mut case = sample::quick().cases.swap_remove(0);
         case.name = format!("sut={system},memory={memory}");
         case.sweep = Some("version".to_owned());
-        case.system = Some(MeasuredSystem {
-            name: system.to_owned(),
-            ours: false,
-            transport: "tls".to_owned(),
-        });
+        case.system =
+            Some(MeasuredSystem { name: system.to_owned(), ours: false, transport: "tls".to_owned() });
         case.params = [("queues.largest_message".to_owned(), json!("256 KiB"))].into();
         case.forwarded_per_s = Some(Summary::of_one(forwarded));
         case.published = Some(Published {
@@ -285,11 +258,7 @@ mod tests {
             "29.3 KiB (283 KiB) allocated for each message, of at most 256 KiB",
             "memory=6 GiB: 2.00× as many messages (2,000/s against 1,000/s, published 2.00×)",
         ] {
-            assert!(
-                found[0].message.contains(part),
-                "{part}\n{}",
-                found[0].message
-            );
+            assert!(found[0].message.contains(part), "{part}\n{}", found[0].message);
         }
     }
 
@@ -301,9 +270,7 @@ mod tests {
         ];
         let found = findings("version", &cases.iter().collect::<Vec<_>>());
         assert!(
-            found[0]
-                .message
-                .contains("so that the buffers do not make the difference here"),
+            found[0].message.contains("so that the buffers do not make the difference here"),
             "{}",
             found[0].message
         );
@@ -318,10 +285,7 @@ mod tests {
         for (case, seconds) in cases.iter_mut().zip([9.0, 4.0]) {
             for trial in &mut case.trials {
                 (trial.forwarded_per_s, trial.duration_s) = (Some(1_000.0), 10.0);
-                let usage = trial
-                    .roles
-                    .get_mut(&case.measured_role)
-                    .expect("it is measured");
+                let usage = trial.roles.get_mut(&case.measured_role).expect("it is measured");
                 usage.cpu_seconds = seconds;
             }
         }

@@ -29,9 +29,7 @@ use self::output::copy_output;
 use super::{
     RoleError,
     channel::RoleChannel,
-    protocol::{
-        Command, Counted, Counters, ExternalConfig, ExternalReading, Outcome, Ready, Report,
-    },
+    protocol::{Command, Counted, Counters, ExternalConfig, ExternalReading, Outcome, Ready, Report},
 };
 use crate::{probe::descendants, scenario::Readiness};
 
@@ -71,10 +69,7 @@ pub enum CommandError {
 }
 
 /// Runs the command until it is told to stop.
-pub(super) async fn run(
-    config: ExternalConfig,
-    channel: &mut RoleChannel,
-) -> Result<Report, RoleError> {
+pub(super) async fn run(config: ExternalConfig, channel: &mut RoleChannel) -> Result<Report, RoleError> {
     // Of this program alone: what the command leaves behind becomes a child of this process.
     if let Err(error) = set_child_subreaper(Some(rustix::process::getpid())) {
         tracing::warn!(%error, "children that leave the command are not followed");
@@ -100,14 +95,8 @@ struct Running {
 
 impl Running {
     fn start(config: &ExternalConfig) -> Result<Self, CommandError> {
-        let (program, arguments) = config
-            .command
-            .split_first()
-            .expect("a scenario's command has a program");
-        let environment = config
-            .environment
-            .iter()
-            .map(|(name, value)| (name, value.reveal()));
+        let (program, arguments) = config.command.split_first().expect("a scenario's command has a program");
+        let environment = config.environment.iter().map(|(name, value)| (name, value.reveal()));
         let mut child = Program::new(program)
             .args(arguments)
             .envs(environment)
@@ -124,9 +113,7 @@ impl Running {
                 program: program.clone(),
                 source,
             })?;
-        let group = child
-            .id()
-            .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let line = match &config.ready {
             Readiness::Line(text) => Some(text.clone()),
             Readiness::FirstEvent | Readiness::After(_) => None,
@@ -139,13 +126,7 @@ impl Running {
             let at = clock.now();
             tell.send_replace(Some(ExternalReading { at, figures }));
         });
-        Ok(Self {
-            child,
-            group,
-            output: Some(tokio::spawn(output)),
-            told,
-            seen,
-        })
+        Ok(Self { child, group, output: Some(tokio::spawn(output)), told, seen })
     }
 
     async fn carry(
@@ -188,9 +169,7 @@ impl Running {
     /// Asks it to end, and makes it end if it does not.
     async fn stop(&mut self, config: &ExternalConfig) -> Report {
         self.signal(Signal::TERM);
-        let was_killed = timeout(config.stop_within, self.child.wait())
-            .await
-            .is_err();
+        let was_killed = timeout(config.stop_within, self.child.wait()).await.is_err();
         Report::Finished {
             counted: self.counted(config),
             outcome: Box::new(Outcome::External { was_killed }),
@@ -205,10 +184,8 @@ impl Running {
         }
         for _ in 0..KILL_TRIES {
             // Children may have left its group. What is a zombie has ended.
-            let alive: Vec<_> = descendants(std::process::id())
-                .into_iter()
-                .filter(|stat| stat.state != 'Z')
-                .collect();
+            let alive: Vec<_> =
+                descendants(std::process::id()).into_iter().filter(|stat| stat.state != 'Z').collect();
             if alive.is_empty() {
                 break;
             }
@@ -256,27 +233,17 @@ async fn until_ready(
                     std::future::pending::<()>().await;
                 }
             };
-            timeout(config.ready_within, is_seen)
-                .await
-                .map_err(|_| CommandError::NotReady {
-                    name: config.name.clone(),
-                    line: line.clone(),
-                    within: config.ready_within,
-                })
+            timeout(config.ready_within, is_seen).await.map_err(|_| CommandError::NotReady {
+                name: config.name.clone(),
+                line: line.clone(),
+                within: config.ready_within,
+            })
         }
     }
 }
 
-fn ended(
-    config: &ExternalConfig,
-    moment: &'static str,
-    status: std::io::Result<ExitStatus>,
-) -> CommandError {
-    CommandError::Ended {
-        name: config.name.clone(),
-        moment,
-        status: status.unwrap_or_default(),
-    }
+fn ended(config: &ExternalConfig, moment: &'static str, status: std::io::Result<ExitStatus>) -> CommandError {
+    CommandError::Ended { name: config.name.clone(), moment, status: status.unwrap_or_default() }
 }
 
 /// A killed process ends within moments, and can fork meanwhile.

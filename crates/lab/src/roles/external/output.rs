@@ -62,13 +62,7 @@ mod tests {
     #[tokio::test]
     async fn an_output_without_the_line_ends_without_a_sign() {
         let (see, seen) = oneshot::channel();
-        copy_output(
-            &b"almost list\nening\n"[..],
-            Some("listening".to_owned()),
-            see,
-            |_| {},
-        )
-        .await;
+        copy_output(&b"almost list\nening\n"[..], Some("listening".to_owned()), see, |_| {}).await;
         assert!(seen.await.is_err());
     }
 

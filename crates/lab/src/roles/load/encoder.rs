@@ -26,10 +26,7 @@ pub(super) struct Encoder<C> {
 
 #[derive(Debug)]
 enum Content {
-    Stamped {
-        writer: PayloadWriter,
-        payload: Vec<u8>,
-    },
+    Stamped { writer: PayloadWriter, payload: Vec<u8> },
     Replayed(Replay),
 }
 
@@ -67,8 +64,7 @@ impl<C: MessageCodec> Encoder<C> {
             Content::Stamped { payload, .. } => self.codec.encode(None, payload, &mut message),
             Content::Replayed(replay) => {
                 let longest = vec![0; replay.longest()];
-                self.codec
-                    .encode(Some(&[0; Header::DETACHED_LENGTH]), &longest, &mut message);
+                self.codec.encode(Some(&[0; Header::DETACHED_LENGTH]), &longest, &mut message);
             }
         }
         message.len()
@@ -81,12 +77,7 @@ impl<C: MessageCodec> Encoder<C> {
         let mut ends = std::mem::take(&mut self.indices);
         ends.clear();
         for (sequence, intended) in run.events() {
-            let header = Header {
-                run: self.run,
-                stream: run.stream,
-                sequence,
-                intended,
-            };
+            let header = Header { run: self.run, stream: run.stream, sequence, intended };
             match &mut self.content {
                 Content::Stamped { writer, payload } => {
                     writer.write(header, sent, payload);
@@ -94,11 +85,9 @@ impl<C: MessageCodec> Encoder<C> {
                 }
                 Content::Replayed(replay) => {
                     // Streams take turns in the file, so that together they send it in its order.
-                    let number =
-                        u64::from(sequence) * u64::from(self.streams) + u64::from(run.stream);
+                    let number = u64::from(sequence) * u64::from(self.streams) + u64::from(run.stream);
                     let payload = replay.payload(number);
-                    self.codec
-                        .encode(Some(&header.to_detached(payload)), payload, &mut self.chunk);
+                    self.codec.encode(Some(&header.to_detached(payload)), payload, &mut self.chunk);
                 }
             }
             ends.push(u32::try_from(self.chunk.len()).expect("a send is far below 4 GiB"));

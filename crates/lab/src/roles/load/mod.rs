@@ -8,9 +8,7 @@ use super::{
     RoleError,
     channel::RoleChannel,
     fabric::Fabric,
-    protocol::{
-        Command, Counted, Counters, Edge, LoadConfig, LoadCounters, Outcome, Ready, Report,
-    },
+    protocol::{Command, Counted, Counters, Edge, LoadConfig, LoadCounters, Outcome, Ready, Report},
     workers::{Answer, Workers},
 };
 use crate::{
@@ -28,9 +26,8 @@ pub(super) async fn run<F: Fabric>(
     let clock = config.clock;
     let count = usize::from(config.workers.max(1));
     let mut books = Books::new(clock, count, usize::from(config.plan.streams));
-    let mut workers = Workers::start(count, move |channel| {
-        worker::work(fabric.clone(), config.clone(), channel)
-    })?;
+    let mut workers =
+        Workers::start(count, move |channel| worker::work(fabric.clone(), config.clone(), channel))?;
     loop {
         tokio::select! {
             command = channel.next() => match command {
@@ -110,9 +107,7 @@ impl Books {
                 // One report per round of all workers.
                 if self.progress_heard >= self.ended.iter().filter(|ended| !**ended).count() {
                     self.progress_heard = 0;
-                    channel
-                        .reporter
-                        .send(&Report::Progress(counted(at, sum(&self.latest))));
+                    channel.reporter.send(&Report::Progress(counted(at, sum(&self.latest))));
                 }
             }
             Said::Marked(edge, at, counters) => {
@@ -126,19 +121,13 @@ impl Books {
     }
 
     fn begin_mark(&mut self, edge: Edge) {
-        self.mark = Some(PendingMark {
-            edge,
-            answers: vec![None; self.latest.len()],
-        });
+        self.mark = Some(PendingMark { edge, answers: vec![None; self.latest.len()] });
     }
 
     /// Reports the mark once every worker that lives has answered.
     fn report_mark(&mut self, channel: &RoleChannel) {
         let is_complete = self.mark.as_ref().is_some_and(|mark| {
-            mark.answers
-                .iter()
-                .zip(&self.ended)
-                .all(|(answer, ended)| answer.is_some() || *ended)
+            mark.answers.iter().zip(&self.ended).all(|(answer, ended)| answer.is_some() || *ended)
         });
         if !is_complete {
             return;
@@ -172,8 +161,7 @@ impl Books {
             (_, None) => {}
             (None, recordings) => self.recordings = recordings,
             (Some(own), Some(recordings)) => {
-                own.merge(recordings)
-                    .expect("workers of this process write recordings that can be read");
+                own.merge(recordings).expect("workers of this process write recordings that can be read");
             }
         }
     }
@@ -200,13 +188,11 @@ fn counted(at: RunTime, counters: LoadCounters) -> Counted {
 }
 
 fn sum(workers: &[LoadCounters]) -> LoadCounters {
-    workers
-        .iter()
-        .fold(LoadCounters::default(), |mut sum, worker| {
-            sum.events += worker.events;
-            sum.overdue += worker.overdue;
-            // Held as a whole for as long as the one that was held longest.
-            sum.held_us = sum.held_us.max(worker.held_us);
-            sum
-        })
+    workers.iter().fold(LoadCounters::default(), |mut sum, worker| {
+        sum.events += worker.events;
+        sum.overdue += worker.overdue;
+        // Held as a whole for as long as the one that was held longest.
+        sum.held_us = sum.held_us.max(worker.held_us);
+        sum
+    })
 }

@@ -61,38 +61,21 @@ pub(super) async fn work<F: Fabric>(
     config: LoadConfig,
     mut channel: Channel,
 ) -> Result<Done, RoleError> {
-    let sink = fabric
-        .open_sink(&config.source)
-        .await
-        .map_err(RoleError::connect("connecting the load"))?;
+    let sink = fabric.open_sink(&config.source).await.map_err(RoleError::connect("connecting the load"))?;
     let plan = config.plan;
-    let encoder = Encoder::new(
-        fabric.codec(),
-        &config.payload,
-        plan.seed,
-        config.run,
-        plan.streams,
-    )?;
-    let needed = sink
-        .encoded_len(encoder.longest_message())
-        .saturating_mul(plan.batch as usize);
+    let encoder = Encoder::new(fabric.codec(), &config.payload, plan.seed, config.run, plan.streams)?;
+    let needed = sink.encoded_len(encoder.longest_message()).saturating_mul(plan.batch as usize);
     let limit = sink.max_batch_bytes(0);
     if needed > limit {
-        return Err(RoleError::BatchTooLarge {
-            events: plan.batch,
-            needed,
-            limit,
-        });
+        return Err(RoleError::BatchTooLarge { events: plan.batch, needed, limit });
     }
     channel.say(Said::Ready);
     let start = loop {
         match channel.asks.recv().await {
             Some(Ask::Start(start)) => break start,
-            Some(Ask::Mark(edge)) => channel.say(Said::Marked(
-                edge,
-                config.clock.now(),
-                LoadCounters::default(),
-            )),
+            Some(Ask::Mark(edge)) => {
+                channel.say(Said::Marked(edge, config.clock.now(), LoadCounters::default()))
+            }
             Some(Ask::Allow(_)) => {}
             Some(Ask::Stop) | None => {
                 return Ok(Done {
@@ -104,21 +87,12 @@ pub(super) async fn work<F: Fabric>(
             }
         }
     };
-    let worker = Worker {
-        index: u16::try_from(channel.index).unwrap_or(u16::MAX),
-        count: config.workers,
-    };
-    let timer = Timer::new().map_err(|source| RoleError::System {
-        what: "a timer",
-        source,
-    })?;
+    let worker = Worker { index: u16::try_from(channel.index).unwrap_or(u16::MAX), count: config.workers };
+    let timer = Timer::new().map_err(|source| RoleError::System { what: "a timer", source })?;
     let mut generator = Generator {
         clock: config.clock,
         schedule: Schedule::new(plan, worker, start),
-        accounting: Accounting::new(
-            &plan,
-            u64::try_from(LATE_AFTER.as_micros()).unwrap_or(u64::MAX),
-        ),
+        accounting: Accounting::new(&plan, u64::try_from(LATE_AFTER.as_micros()).unwrap_or(u64::MAX)),
         encoder,
         sink,
         channel,
@@ -173,15 +147,11 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
             while self.ticks.poll_tick(context).is_ready() {
                 self.accounting.tick(now);
                 if let Some(error) = self.sink.outage() {
-                    self.causes
-                        .tell(&error.condition, error, "there is no connection");
+                    self.causes.tell(&error.condition, error, "there is no connection");
                 }
                 self.channel.say(Said::Progress(now, self.counters(now)));
             }
-            if self
-                .answers_until
-                .is_some_and(|until| Instant::now() >= until)
-            {
+            if self.answers_until.is_some_and(|until| Instant::now() >= until) {
                 self.give_up_answers();
             }
             let sent = self.send(context, now)?;
@@ -212,8 +182,7 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
                         Edge::Begin => {}
                         Edge::End => self.accounting.end_measurement(now),
                     }
-                    self.channel
-                        .say(Said::Marked(edge, now, self.counters(now)));
+                    self.channel.say(Said::Marked(edge, now, self.counters(now)));
                 }
                 Some(Ask::Stop) if self.overdue_at_stop.is_none() => {
                     self.overdue_at_stop = Some(self.overdue(self.clock.now()));
@@ -229,16 +198,12 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
 
     /// Sends what is due. Returns whether anything left.
     fn send(&mut self, context: &mut Context<'_>, now: RunTime) -> Result<bool, RoleError> {
-        if self
-            .paused_until
-            .is_some_and(|until| Instant::now() >= until)
-        {
+        if self.paused_until.is_some_and(|until| Instant::now() >= until) {
             self.paused_until = None;
         }
         let may_release = self.overdue_at_stop.is_none() && self.paused_until.is_none();
         if may_release && self.waiting.is_empty() {
-            self.schedule
-                .release(now, EVENTS_PER_ROUND, &mut self.released);
+            self.schedule.release(now, EVENTS_PER_ROUND, &mut self.released);
             self.waiting.extend(self.released.drain(..));
         }
         let mut sent = false;
@@ -250,11 +215,7 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
             });
             let destination = u32::from(run.stream) % self.sink.destinations();
             let (batch, events) = self.encoder.encode(&run, now);
-            let outgoing = OutgoingBatch {
-                destination,
-                batch,
-                events,
-            };
+            let outgoing = OutgoingBatch { destination, batch, events };
             if self.sink.send(SendToken(token as u64), outgoing).is_ok() {
                 self.pending[token] = Some(self.accounting.sent(run, now));
                 sent = true;
@@ -292,8 +253,7 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
                     if is_throttled && !self.schedule.has_plan() {
                         self.paused_until = Some(Instant::now() + THROTTLED_PAUSE);
                     }
-                    self.causes
-                        .tell(&error.condition, &error, "sends are refused");
+                    self.causes.tell(&error.condition, &error, "sends are refused");
                 }
             }
         }
@@ -302,10 +262,7 @@ impl<S: Sink, C: MessageCodec> Generator<S, C> {
 
     /// `Pending` until the next event is due or something else wakes the task.
     fn sleep(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, RoleError> {
-        let failed = |source| RoleError::System {
-            what: "a timer",
-            source,
-        };
+        let failed = |source| RoleError::System { what: "a timer", source };
         if self.overdue_at_stop.is_some() || !self.waiting.is_empty() {
             return Ok(Poll::Pending);
         }

@@ -12,9 +12,7 @@ use std::{
 use connect::{
     event::{EventBatch, PartitionId},
     fakes::MemorySource,
-    sink::{
-        ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError,
-    },
+    sink::{ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError},
     source::{ByCheckpoint, Source, SourceError, SourceEvent, SourceOptions, StartPosition},
 };
 use tokio::time::{Instant, Sleep};
@@ -86,16 +84,9 @@ impl Sink for MemorySink {
         if hits(self.faults.ignore_every) {
             return Ok(());
         }
-        let outcome = SendOutcome {
-            token,
-            result: if is_refused {
-                Err(Box::new(refusal()))
-            } else {
-                Ok(())
-            },
-        };
-        self.outcomes
-            .push_back((Instant::now() + self.faults.answer_after, outcome));
+        let outcome =
+            SendOutcome { token, result: if is_refused { Err(Box::new(refusal())) } else { Ok(()) } };
+        self.outcomes.push_back((Instant::now() + self.faults.answer_after, outcome));
         Ok(())
     }
 
@@ -205,9 +196,7 @@ impl Source for CountedSource {
         let event = self.source.poll_batch(context);
         if let Poll::Ready(Ok(SourceEvent::Batch(batch))) = &event {
             self.given = self.hub.clock.now();
-            self.hub
-                .outgoing
-                .fetch_add(batch.len() as u64, Ordering::SeqCst);
+            self.hub.outgoing.fetch_add(batch.len() as u64, Ordering::SeqCst);
         }
         event
     }

@@ -26,18 +26,13 @@ impl RoleLauncher for ThreadLauncher {
         std::fs::write(log, format!("log of the {name}\n")).expect("the folder of logs is there");
         let (their_input, our_input) = std::io::pipe().expect("a pipe");
         let (our_output, their_output) = std::io::pipe().expect("a pipe");
-        let fabrics = Fabrics {
-            hubs: self.fabric.clone(),
-            queues: self.fabric.clone(),
-        };
+        let fabrics = Fabrics { hubs: self.fabric.clone(), queues: self.fabric.clone() };
         let thread = thread::spawn(move || {
             // What went wrong has been reported.
             let _ = run_role(role, fabrics, BufReader::new(their_input), their_output);
         });
-        let input =
-            pipe::Sender::from_owned_fd(OwnedFd::from(our_input)).expect("our end of a pipe");
-        let output =
-            pipe::Receiver::from_owned_fd(OwnedFd::from(our_output)).expect("our end of a pipe");
+        let input = pipe::Sender::from_owned_fd(OwnedFd::from(our_input)).expect("our end of a pipe");
+        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(our_output)).expect("our end of a pipe");
         Ok(RoleHandle {
             input: Box::new(input),
             output: Box::new(output),
@@ -64,10 +59,7 @@ impl RoleControl for ThreadControl {
         Box::pin(async move {
             let thread = self.thread.take();
             let _ = tokio::task::spawn_blocking(move || thread.map(thread::JoinHandle::join)).await;
-            RoleExit {
-                end: RoleEnd::Exited(None),
-                last_log_lines: vec![self.last_line.clone()],
-            }
+            RoleExit { end: RoleEnd::Exited(None), last_log_lines: vec![self.last_line.clone()] }
         })
     }
 }

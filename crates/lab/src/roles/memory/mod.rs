@@ -101,9 +101,7 @@ impl Faults {
     /// What `counter` tells where it should tell `truth`.
     fn told(&self, counter: Counter, truth: u64) -> u64 {
         match self.miscount {
-            Some(miscount) if miscount.counter == counter => {
-                truth.saturating_add_signed(miscount.by)
-            }
+            Some(miscount) if miscount.counter == counter => truth.saturating_add_signed(miscount.by),
             _ => truth,
         }
     }
@@ -141,12 +139,7 @@ impl MemoryFabric {
     /// A world without hubs, which the service makes when it starts.
     #[must_use]
     pub fn new(faults: Faults) -> Self {
-        Self {
-            faults,
-            hubs: Arc::default(),
-            tally: Arc::default(),
-            observed: Arc::default(),
-        }
+        Self { faults, hubs: Arc::default(), tally: Arc::default(), observed: Arc::default() }
     }
 
     /// What was done to events so far.
@@ -165,9 +158,7 @@ impl MemoryFabric {
     }
 
     fn hubs(&self) -> MutexGuard<'_, BTreeMap<String, MemoryHub>> {
-        self.hubs
-            .lock()
-            .expect("no test panics while it holds the hubs")
+        self.hubs.lock().expect("no test panics while it holds the hubs")
     }
 
     fn hub(&self, endpoint: &Endpoint) -> Result<MemoryHub, SinkError> {
@@ -175,10 +166,7 @@ impl MemoryFabric {
             condition: "amqp:not-found".to_owned(),
             description: format!("there is no hub {}", endpoint.entity.name()),
         };
-        self.hubs()
-            .get(endpoint.entity.name())
-            .cloned()
-            .ok_or_else(unknown)
+        self.hubs().get(endpoint.entity.name()).cloned().ok_or_else(unknown)
     }
 }
 
@@ -197,10 +185,7 @@ impl Fabric for MemoryFabric {
     async fn start_hub(&self, config: &HubConfig) -> Result<MemoryService, SinkError> {
         let mut hubs = self.hubs();
         hubs.clear();
-        let of_hubs = config
-            .hubs
-            .iter()
-            .map(|entity| (&entity.hub.name, entity.hub.partitions));
+        let of_hubs = config.hubs.iter().map(|entity| (&entity.hub.name, entity.hub.partitions));
         // A queue that nobody abandons anything in does what a log of one partition does.
         let dead_letters = |queue: &QueueEntity| format!("{}/$DeadLetterQueue", queue.name);
         let dead_letters: Vec<String> = config.queues.iter().map(dead_letters).collect();
@@ -216,22 +201,16 @@ impl Fabric for MemoryFabric {
             hubs.insert(name.clone(), hub);
         }
         drop(hubs);
-        Ok(MemoryService {
-            fabric: self.clone(),
-        })
+        Ok(MemoryService { fabric: self.clone() })
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<MemoryRelay, SinkError> {
         let options = SourceOptions {
-            batch: BatchOptions {
-                max_events: config.relay.batch.events as usize,
-                max_wait: Duration::ZERO,
-            },
+            batch: BatchOptions { max_events: config.relay.batch.events as usize, max_wait: Duration::ZERO },
             prefetch: prefetch_of(&config.relay),
         };
-        let OpenedSource { source, positions } = self
-            .open_source(&config.source, options, config.read_from)
-            .await?;
+        let OpenedSource { source, positions } =
+            self.open_source(&config.source, options, config.read_from).await?;
         Ok(MemoryRelay {
             faults: self.faults,
             tally: Arc::clone(&self.tally),
@@ -239,10 +218,7 @@ impl Fabric for MemoryFabric {
             source,
             positions,
             destination: self.hub(&config.destination)?,
-            fan_out: config
-                .relay
-                .fan_out
-                .min(config.destination.entity.partitions()),
+            fan_out: config.relay.fan_out.min(config.destination.entity.partitions()),
             reading: Rc::default(),
             kept: Kept::new(self.faults.delay),
             free_at: RunTime::EPOCH,
@@ -251,11 +227,7 @@ impl Fabric for MemoryFabric {
     }
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<MemorySink, SinkError> {
-        Ok(MemorySink::new(
-            self.hub(endpoint)?,
-            endpoint.entity.partitions(),
-            self.faults,
-        ))
+        Ok(MemorySink::new(self.hub(endpoint)?, endpoint.entity.partitions(), self.faults))
     }
 
     async fn open_source(
@@ -265,15 +237,10 @@ impl Fabric for MemoryFabric {
         _: ReadFrom,
     ) -> Result<OpenedSource<CountedSource>, SinkError> {
         let hub = self.hub(endpoint)?;
-        let positions = (0..endpoint.entity.partitions())
-            .map(|number| (PartitionId(number), StartPosition::Earliest));
+        let positions =
+            (0..endpoint.entity.partitions()).map(|number| (PartitionId(number), StartPosition::Earliest));
         Ok(OpenedSource {
-            source: CountedSource::new(
-                hub,
-                endpoint.entity.name(),
-                options,
-                Arc::clone(&self.observed),
-            ),
+            source: CountedSource::new(hub, endpoint.entity.name(), options, Arc::clone(&self.observed)),
             positions: positions.collect(),
         })
     }
@@ -344,10 +311,7 @@ impl MessageCodec for PlainCodec {
     fn decode<'a>(&self, message: &'a [u8]) -> Option<DecodedMessage<'a>> {
         let (length, rest) = message.split_first()?;
         let (header, payload) = rest.split_at_checked(usize::from(*length))?;
-        Some(DecodedMessage {
-            header: (!header.is_empty()).then_some(header),
-            payload,
-        })
+        Some(DecodedMessage { header: (!header.is_empty()).then_some(header), payload })
     }
 }
 

@@ -99,24 +99,13 @@ impl Kept {
             return Some(message);
         };
         let beyond = random.exponential(delay.mean.as_secs_f64());
-        let due = header
-            .intended
-            .plus(delay.floor + Duration::from_secs_f64(beyond));
+        let due = header.intended.plus(delay.floor + Duration::from_secs_f64(beyond));
         self.count += 1;
-        self.waiting.push(Reverse(KeptEvent {
-            due,
-            number: self.count,
-            destination,
-            message,
-        }));
+        self.waiting.push(Reverse(KeptEvent { due, number: self.count, destination, message }));
         None
     }
 
-    fn poll_due(
-        &mut self,
-        clock: RunClock,
-        context: &mut Context<'_>,
-    ) -> Poll<(PartitionId, Vec<u8>)> {
+    fn poll_due(&mut self, clock: RunClock, context: &mut Context<'_>) -> Poll<(PartitionId, Vec<u8>)> {
         loop {
             let Some(Reverse(next)) = self.waiting.peek() else {
                 return Poll::Pending;
@@ -140,10 +129,7 @@ impl RelayPipeline for MemoryRelay {
     type Error = SourceError;
 
     fn metrics(&self) -> MemoryMetrics {
-        MemoryMetrics {
-            faults: self.faults,
-            reading: Rc::clone(&self.reading),
-        }
+        MemoryMetrics { faults: self.faults, reading: Rc::clone(&self.reading) }
     }
 
     async fn run(mut self, stop: impl Future<Output = ()>) -> Result<RelayReading, SourceError> {
@@ -176,8 +162,7 @@ impl RelayPipeline for MemoryRelay {
                     Poll::Pending => break,
                 }
             }
-            while let Poll::Ready((destination, message)) = self.kept.poll_due(self.clock, context)
-            {
+            while let Poll::Ready((destination, message)) = self.kept.poll_due(self.clock, context) {
                 self.forward(destination, &message);
             }
             Poll::Pending
@@ -212,8 +197,7 @@ impl MemoryRelay {
         let mut messages = Vec::with_capacity(batch.len());
         for event in batch.events() {
             let received = self.count_received();
-            let hits =
-                |every: Option<u64>| every.is_some_and(|every| received.is_multiple_of(every));
+            let hits = |every: Option<u64>| every.is_some_and(|every| received.is_multiple_of(every));
             if hits(self.faults.fail_after) {
                 return Err(SourceError {
                     class: ErrorClass::Fatal,
@@ -227,9 +211,7 @@ impl MemoryRelay {
             }
             self.reading.borrow_mut().counters.completed += 1;
             let message = batch.message(event).to_vec();
-            let payload_len = PlainCodec
-                .decode(&message)
-                .map_or(0, |message| message.payload.len());
+            let payload_len = PlainCodec.decode(&message).map_or(0, |message| message.payload.len());
             let deed = self.faults.tampering.map_or(Deed::Nothing, |tampering| {
                 tampering.deed(batch.partition().0, event.sequence_number, payload_len)
             });
@@ -249,12 +231,7 @@ impl MemoryRelay {
                 }
             }
         }
-        self.reading
-            .borrow_mut()
-            .stages
-            .entry(Stage::Process)
-            .or_default()
-            .record(7);
+        self.reading.borrow_mut().stages.entry(Stage::Process).or_default().record(7);
         self.source.release(batch);
         Ok(())
     }
@@ -272,19 +249,12 @@ impl MemoryRelay {
                 Deed::Flip { bit } => {
                     let payload = PlainCodec::payload_of(message);
                     payload[bit as usize / 8] ^= 0x80 >> (bit % 8);
-                    tally.flipped.push(FlippedBit {
-                        partition: partition.0,
-                        sequence_number,
-                        bit,
-                    });
+                    tally.flipped.push(FlippedBit { partition: partition.0, sequence_number, bit });
                 }
                 Deed::Swap => {
                     // Of its stream are all of the batch, and to its destination goes every so manieth.
                     let other = index + self.fan_out as usize;
-                    if messages
-                        .get(other)
-                        .is_some_and(|(.., deed)| *deed == Deed::Nothing)
-                    {
+                    if messages.get(other).is_some_and(|(.., deed)| *deed == Deed::Nothing) {
                         messages.swap(index, other);
                         // Neither changes places again, and the earlier one is behind.
                         messages[index].2 = Deed::Nothing;
@@ -324,9 +294,7 @@ impl MemoryMetrics {
         let mut reading = self.reading.borrow().clone();
         let counters = &mut reading.counters;
         counters.received = self.faults.told(Counter::RelayReceived, counters.received);
-        counters.forwarded = self
-            .faults
-            .told(Counter::RelayForwarded, counters.forwarded);
+        counters.forwarded = self.faults.told(Counter::RelayForwarded, counters.forwarded);
         reading
     }
 }

@@ -22,12 +22,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::config::{
-    Endpoint, ExternalConfig, LoadConfig, ReadFrom, RelayConfig, RoleConfig, SinkConfig,
-};
+pub use self::config::{Endpoint, ExternalConfig, LoadConfig, ReadFrom, RelayConfig, RoleConfig, SinkConfig};
 pub use self::counters::{
-    Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters,
-    SocketUse,
+    Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters, SocketUse,
 };
 pub use super::hub_config::{HubConfig, HubEntity, QueueEntity};
 
@@ -199,27 +196,18 @@ mod tests {
     {
         let line = serde_json::to_string(value).expect("serialises");
         assert!(!line.contains('\n'), "one line: {line}");
-        assert_eq!(
-            &serde_json::from_str::<T>(&line).expect("is read back"),
-            value,
-            "{line}"
-        );
+        assert_eq!(&serde_json::from_str::<T>(&line).expect("is read back"), value, "{line}");
     }
 
     #[test]
     fn every_command_comes_back_from_its_line() {
-        let mut sends = StreamSends {
-            sent: 9,
-            ..StreamSends::default()
-        };
+        let mut sends = StreamSends { sent: 9, ..StreamSends::default() };
         sends.acknowledged.insert(0..4);
         for command in [
             Command::Start,
             Command::Allow { events: 7 },
             Command::Mark { edge: Edge::Begin },
-            Command::Expect {
-                streams: vec![sends],
-            },
+            Command::Expect { streams: vec![sends] },
             Command::Stop,
         ] {
             comes_back(&command);
@@ -230,10 +218,7 @@ mod tests {
     fn reports_and_their_outcomes_come_back_from_their_lines() {
         let counted = Counted {
             at: RunTime::from_micros(5),
-            counters: Counters::Sink(SinkCounters {
-                missing: Some(3),
-                ..SinkCounters::default()
-            }),
+            counters: Counters::Sink(SinkCounters { missing: Some(3), ..SinkCounters::default() }),
             sockets: SocketUse::default(),
         };
         comes_back(&Report::Ready(Ready {
@@ -249,10 +234,7 @@ mod tests {
             counters: Counters::Hub([("source".to_owned(), HubCounters::default())].into()),
             sockets: SocketUse::default(),
         }));
-        comes_back(&Report::Marked {
-            edge: Edge::End,
-            counted: counted.clone(),
-        });
+        comes_back(&Report::Marked { edge: Edge::End, counted: counted.clone() });
         comes_back(&Report::Finished {
             counted,
             outcome: Box::new(Outcome::Sink {
@@ -262,9 +244,7 @@ mod tests {
                 delivery_time: None,
             }),
         });
-        comes_back(&Report::Failed {
-            error: "no\nway".to_owned(),
-        });
+        comes_back(&Report::Failed { error: "no\nway".to_owned() });
     }
 
     #[test]
@@ -291,9 +271,6 @@ mod tests {
         }));
         comes_back(&config);
         assert_eq!(config.role(), Role::Relay);
-        assert!(
-            !format!("{config:?}").contains("key"),
-            "secrets do not get into logs"
-        );
+        assert!(!format!("{config:?}").contains("key"), "secrets do not get into logs");
     }
 }

@@ -38,20 +38,14 @@ impl<S: Source, C: MessageCodec> DeadLetters<S, C> {
         payload: Payload,
     ) -> Result<Self, RoleError> {
         let options = SourceOptions {
-            batch: BatchOptions {
-                max_events: MESSAGES_AHEAD,
-                max_wait: Duration::ZERO,
-            },
+            batch: BatchOptions { max_events: MESSAGES_AHEAD, max_wait: Duration::ZERO },
             prefetch: MESSAGES_AHEAD,
         };
         let opened = fabric
             .open_source(endpoint, options, ReadFrom::Beginning)
             .await
             .map_err(RoleError::connect("connecting to the dead-letter queue"))?;
-        let OpenedSource {
-            mut source,
-            positions,
-        } = opened;
+        let OpenedSource { mut source, positions } = opened;
         for (partition, position) in positions {
             source.open(partition, S::Completion::start(position));
         }
@@ -59,10 +53,7 @@ impl<S: Source, C: MessageCodec> DeadLetters<S, C> {
             source,
             codec: fabric.codec(),
             payload,
-            verifier: StreamVerifier::new(Expectation {
-                destinations: 1,
-                ..expectation
-            }),
+            verifier: StreamVerifier::new(Expectation { destinations: 1, ..expectation }),
             found: Vec::new(),
             completed: Vec::new(),
         })

@@ -16,9 +16,7 @@ use super::{
     RoleError,
     channel::RoleChannel,
     fabric::Fabric,
-    protocol::{
-        Command, Counted, Counters, Edge, Outcome, Ready, Report, SinkConfig, SinkCounters,
-    },
+    protocol::{Command, Counted, Counters, Edge, Outcome, Ready, Report, SinkConfig, SinkCounters},
     workers::{Answer, Workers},
 };
 use crate::{
@@ -43,9 +41,8 @@ pub(super) async fn run<F: Fabric>(
         expected: None,
         done: Vec::new(),
     };
-    let mut workers = Workers::start(count, move |channel| {
-        worker::work(fabric.clone(), config.clone(), channel)
-    })?;
+    let mut workers =
+        Workers::start(count, move |channel| worker::work(fabric.clone(), config.clone(), channel))?;
     loop {
         tokio::select! {
             command = channel.next() => match command {
@@ -101,9 +98,7 @@ impl Watch {
                 // One report per round of all workers.
                 if self.progress_heard >= self.latest.len() - self.done.len() {
                     self.progress_heard = 0;
-                    channel
-                        .reporter
-                        .send(&Report::Progress(self.counted(&self.latest)));
+                    channel.reporter.send(&Report::Progress(self.counted(&self.latest)));
                 }
             }
             Said::Marked(edge, counters) => {
@@ -112,17 +107,10 @@ impl Watch {
                 let all: Option<Vec<_>> = self
                     .marked
                     .iter()
-                    .map(|marked| {
-                        marked
-                            .filter(|(known, _)| *known == edge)
-                            .map(|(_, counters)| counters)
-                    })
+                    .map(|marked| marked.filter(|(known, _)| *known == edge).map(|(_, counters)| counters))
                     .collect();
                 if let Some(all) = all {
-                    channel.reporter.send(&Report::Marked {
-                        edge,
-                        counted: self.counted(&all),
-                    });
+                    channel.reporter.send(&Report::Marked { edge, counted: self.counted(&all) });
                 }
             }
         }
@@ -140,15 +128,10 @@ impl Watch {
             sum.throttled += worker.counters.throttled;
             sum.closed += worker.counters.closed;
             sum.missed += worker.counters.missed;
-            seen = seen
-                .zip(worker.acknowledged_seen)
-                .map(|(sum, seen)| sum + seen);
+            seen = seen.zip(worker.acknowledged_seen).map(|(sum, seen)| sum + seen);
         }
         sum.missing = self.expected.as_ref().zip(seen).map(|(streams, seen)| {
-            let acknowledged: u64 = streams
-                .iter()
-                .map(|stream| stream.acknowledged.count())
-                .sum();
+            let acknowledged: u64 = streams.iter().map(|stream| stream.acknowledged.count()).sum();
             acknowledged.saturating_sub(seen)
         });
         let at = workers.iter().map(|worker| worker.at).max();
@@ -166,18 +149,14 @@ impl Watch {
                 Some(verifier) => verifier.merge(done.verifier),
             }
             Recording::merge_option(&mut latency, done.latency)
-                .and_then(|()| {
-                    Recording::merge_option(&mut uncorrected_latency, done.uncorrected_latency)
-                })
+                .and_then(|()| Recording::merge_option(&mut uncorrected_latency, done.uncorrected_latency))
                 .and_then(|()| Recording::merge_option(&mut delivery_time, done.delivery_time))
                 .expect("workers of this process write recordings that can be read");
         }
         let streams = self.expected.as_deref();
         // What was received and what is in the dead-letter queue, together.
-        let accounted = (!dead_letters.is_empty())
-            .then(|| verifier.clone())
-            .flatten()
-            .map(|mut accounted| {
+        let accounted =
+            (!dead_letters.is_empty()).then(|| verifier.clone()).flatten().map(|mut accounted| {
                 for &(stream, sequence) in &dead_letters {
                     accounted.account_for(stream, sequence);
                 }
@@ -194,44 +173,19 @@ impl Watch {
                 ..verifier.conclude(streams)
             }
         });
-        let counters = verifier
-            .as_ref()
-            .map_or_else(SinkCounters::default, |verifier| SinkCounters {
-                events: verifier.counts(),
-                distinct: verifier.distinct(),
-                opened: self
-                    .latest
-                    .iter()
-                    .map(|worker| worker.counters.opened)
-                    .sum(),
-                dead_lettered: dead_letters.len() as u64,
-                throttled: self
-                    .latest
-                    .iter()
-                    .map(|worker| worker.counters.throttled)
-                    .sum(),
-                closed: self
-                    .latest
-                    .iter()
-                    .map(|worker| worker.counters.closed)
-                    .sum(),
-                missed: self
-                    .latest
-                    .iter()
-                    .map(|worker| worker.counters.missed)
-                    .sum(),
-                missing: accounted
-                    .zip(streams)
-                    .map(|(accounted, streams)| accounted.missing(streams)),
-            });
+        let counters = verifier.as_ref().map_or_else(SinkCounters::default, |verifier| SinkCounters {
+            events: verifier.counts(),
+            distinct: verifier.distinct(),
+            opened: self.latest.iter().map(|worker| worker.counters.opened).sum(),
+            dead_lettered: dead_letters.len() as u64,
+            throttled: self.latest.iter().map(|worker| worker.counters.throttled).sum(),
+            closed: self.latest.iter().map(|worker| worker.counters.closed).sum(),
+            missed: self.latest.iter().map(|worker| worker.counters.missed).sum(),
+            missing: accounted.zip(streams).map(|(accounted, streams)| accounted.missing(streams)),
+        });
         Report::Finished {
             counted: Counted::new(self.clock.now(), Counters::Sink(counters)),
-            outcome: Box::new(Outcome::Sink {
-                delivery,
-                latency,
-                uncorrected_latency,
-                delivery_time,
-            }),
+            outcome: Box::new(Outcome::Sink { delivery, latency, uncorrected_latency, delivery_time }),
         }
     }
 }

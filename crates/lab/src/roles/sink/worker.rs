@@ -12,8 +12,8 @@ use connect::{
     event::{EnqueuedTime, EventBatch, PartitionId},
     sink::ErrorClass,
     source::{
-        BatchOptions, Completion, Settled, Settlement, SettlementResult, Source, SourceEvent,
-        SourceOptions, StartPosition,
+        BatchOptions, Completion, Settled, Settlement, SettlementResult, Source, SourceEvent, SourceOptions,
+        StartPosition,
     },
 };
 use tokio::time::{Instant, Interval};
@@ -93,10 +93,7 @@ pub(super) async fn work<F: Fabric>(
         .map_err(RoleError::connect("connecting the sink"))?;
     let workers = u32::from(config.workers.max(1));
     let index = u32::try_from(channel.index).unwrap_or(u32::MAX);
-    let own = opened
-        .positions
-        .into_iter()
-        .filter(|(partition, _)| partition.0 % workers == index);
+    let own = opened.positions.into_iter().filter(|(partition, _)| partition.0 % workers == index);
     let dead_letters = match config.dead_letters.as_ref().filter(|_| index == 0) {
         Some(endpoint) => {
             let payload = config.payload.clone();
@@ -208,8 +205,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                         return Poll::Ready(Err(RoleError::Receive(error)));
                     }
                     self.closed += 1;
-                    self.throttled +=
-                        u64::from(matches!(error.class, ErrorClass::Throttled { .. }));
+                    self.throttled += u64::from(matches!(error.class, ErrorClass::Throttled { .. }));
                     self.causes.tell(
                         &error.condition,
                         &error,
@@ -319,9 +315,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                 continue;
             }
             recorders.latency.record(header.intended, now);
-            recorders
-                .delivery_time
-                .record(event.enqueued_time, now, wall);
+            recorders.delivery_time.record(event.enqueued_time, now, wall);
             if let (Some(recorder), Some(message)) = (&mut recorders.uncorrected_latency, decoded)
                 && let Some(sent) = sent_time(message.payload)
             {
@@ -333,8 +327,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
         }
         self.missed += self.missing_before(&batch);
         if let Some(last) = batch.last_sequence_number() {
-            self.positions
-                .insert(partition, StartPosition::AfterSequenceNumber(last));
+            self.positions.insert(partition, StartPosition::AfterSequenceNumber(last));
         }
         if let Some(complete) = S::Completion::settlement(Settlement::Complete) {
             self.completed.clear();
@@ -346,8 +339,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
 
     /// How many events are missing between those of its partition that were read before and the end of a batch.
     fn missing_before(&self, batch: &EventBatch) -> u64 {
-        if S::Completion::settlement(Settlement::Complete).is_some()
-            || !self.source.has_contiguous_numbers()
+        if S::Completion::settlement(Settlement::Complete).is_some() || !self.source.has_contiguous_numbers()
         {
             return 0;
         }
@@ -375,9 +367,10 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                 missed: self.missed,
                 missing: None,
             },
-            acknowledged_seen: self.expected.as_ref().map(|streams| {
-                self.verifier.acknowledged_seen(streams) + self.acknowledged_dead(streams)
-            }),
+            acknowledged_seen: self
+                .expected
+                .as_ref()
+                .map(|streams| self.verifier.acknowledged_seen(streams) + self.acknowledged_dead(streams)),
         }
     }
 
@@ -425,11 +418,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
 
 impl DeliveryTimes {
     fn starting_at(now: RunTime) -> Self {
-        Self {
-            recorder: Recorder::starting_at(now),
-            appended: EnqueuedTime::default(),
-            count: 0,
-        }
+        Self { recorder: Recorder::starting_at(now), appended: EnqueuedTime::default(), count: 0 }
     }
 
     /// An event of the batch in hand.

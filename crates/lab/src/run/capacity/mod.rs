@@ -54,10 +54,7 @@ impl<'a> CapacitySearch<'a> {
         let wanted = &case.parameters.load.capacity;
         Self {
             parameters: &case.parameters,
-            plan: CasePlan {
-                trials: 1,
-                ..plan.clone()
-            },
+            plan: CasePlan { trials: 1, ..plan.clone() },
             search: Search::new(SearchSettings {
                 start: wanted.start.events_per_second(),
                 highest: wanted.highest.events_per_second(),
@@ -97,21 +94,9 @@ impl<'a> CapacitySearch<'a> {
             return;
         };
         let wanted = &self.parameters.load.capacity;
-        let bound = LatencyBound {
-            percentile: wanted.percentile,
-            bound: wanted.bound,
-        };
-        let mut probe = judge(
-            attempt,
-            bound,
-            &self.plan,
-            &record,
-            error.map(|error| with_causes(error)),
-        );
-        let has_passed = self
-            .probes
-            .iter()
-            .any(|probe| probe.outcome == Some(Outcome::Passed));
+        let bound = LatencyBound { percentile: wanted.percentile, bound: wanted.bound };
+        let mut probe = judge(attempt, bound, &self.plan, &record, error.map(|error| with_causes(error)));
+        let has_passed = self.probes.iter().any(|probe| probe.outcome == Some(Outcome::Passed));
         match error {
             Some(TrialError::Cancelled) => {
                 (probe.outcome, probe.reasons) = (None, vec!["it was interrupted".to_owned()]);
@@ -144,9 +129,8 @@ impl<'a> CapacitySearch<'a> {
     pub(super) fn case(&self) -> results::Case {
         let wanted = &self.parameters.load.capacity;
         let bounds = self.search.bounds();
-        let by_generator = bounds
-            .not_offered
-            .is_some_and(|limit| bounds.failed.is_none_or(|failed| limit < failed));
+        let by_generator =
+            bounds.not_offered.is_some_and(|limit| bounds.failed.is_none_or(|failed| limit < failed));
         let conclusion = match (self.search.next().is_none(), bounds.held, bounds.failed) {
             _ if self.is_broken => Conclusion::NoneHeld,
             (false, ..) => Conclusion::Searching,
@@ -168,11 +152,7 @@ impl<'a> CapacitySearch<'a> {
             probes: self.probes.clone(),
         };
         // Until a rate has held, the figures are those of the rate that is being held.
-        let records = if self.held.is_empty() {
-            &self.holding
-        } else {
-            &self.held
-        };
+        let records = if self.held.is_empty() { &self.holding } else { &self.held };
         results::Case::from_search(&self.plan, records, capacity)
     }
 }

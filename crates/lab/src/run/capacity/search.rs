@@ -81,9 +81,7 @@ impl Search {
     pub(super) fn new(settings: SearchSettings) -> Self {
         Self {
             settings,
-            stage: Stage::Bracket {
-                rate: settings.start,
-            },
+            stage: Stage::Bracket { rate: settings.start },
             passed: None,
             upper: None,
             bounds: Bounds::default(),
@@ -150,15 +148,11 @@ impl Search {
     fn narrow(&self) -> Stage {
         match (self.passed, self.upper) {
             (Some(passed), None) if passed >= self.settings.highest => hold(passed),
-            (Some(passed), None) => Stage::Bracket {
-                rate: (2.0 * passed).min(self.settings.highest),
-            },
+            (Some(passed), None) => Stage::Bracket { rate: (2.0 * passed).min(self.settings.highest) },
             (None, Some(upper)) if upper / 2.0 < self.lowest() => Stage::Done,
             (None, Some(upper)) => Stage::Bracket { rate: upper / 2.0 },
             (Some(passed), Some(upper)) if self.is_close(passed, upper) => hold(passed),
-            (Some(passed), Some(upper)) => Stage::Bisect {
-                rate: between(passed, upper),
-            },
+            (Some(passed), Some(upper)) => Stage::Bisect { rate: between(passed, upper) },
             // Nothing was tried, so there is nothing to narrow.
             (None, None) => Stage::Done,
         }
@@ -177,11 +171,7 @@ impl Search {
         if rate < self.lowest() {
             return Stage::Done;
         }
-        Stage::Hold {
-            rate,
-            held: 0,
-            falls: falls + 1,
-        }
+        Stage::Hold { rate, held: 0, falls: falls + 1 }
     }
 
     fn is_close(&self, low: f64, high: f64) -> bool {
@@ -191,18 +181,12 @@ impl Search {
     /// Below this the search gives up: a thousandth of the start, but at least one event per second.
     fn lowest(&self) -> f64 {
         let Self { settings, .. } = self;
-        (settings.start / FURTHEST_BELOW)
-            .max(1.0)
-            .min(settings.start)
+        (settings.start / FURTHEST_BELOW).max(1.0).min(settings.start)
     }
 }
 
 fn hold(rate: f64) -> Stage {
-    Stage::Hold {
-        rate,
-        held: 0,
-        falls: 0,
-    }
+    Stage::Hold { rate, held: 0, falls: 0 }
 }
 
 fn lowest(known: Option<f64>, rate: f64) -> Option<f64> {
@@ -213,11 +197,7 @@ fn lowest(known: Option<f64>, rate: f64) -> Option<f64> {
 fn between(low: f64, high: f64) -> f64 {
     let middle = (low * high).sqrt();
     let rounded = round(middle);
-    if rounded > low && rounded < high {
-        rounded
-    } else {
-        middle
-    }
+    if rounded > low && rounded < high { rounded } else { middle }
 }
 
 /// Four digits say enough: the precision is half a percent at best.
@@ -248,12 +228,8 @@ mod tests {
 
     use super::*;
 
-    const SETTINGS: SearchSettings = SearchSettings {
-        start: 10_000.0,
-        highest: 100_000_000.0,
-        precision: 0.05,
-        repeat: 2,
-    };
+    const SETTINGS: SearchSettings =
+        SearchSettings { start: 10_000.0, highest: 100_000_000.0, precision: 0.05, repeat: 2 };
 
     /// Asks `world` until the search ends, and gives back what was tried.
     fn run(
@@ -266,10 +242,7 @@ mod tests {
             let outcome = world(attempt);
             search.record(outcome);
             tried.push((attempt, outcome));
-            assert!(
-                tried.len() <= most_probes(settings),
-                "{settings:?}: {tried:?}"
-            );
+            assert!(tried.len() <= most_probes(settings), "{settings:?}: {tried:?}");
         }
         (search.bounds(), tried)
     }
@@ -300,9 +273,7 @@ mod tests {
         assert_eq!(bounds.not_offered, None);
         let purposes: Vec<_> = tried.iter().map(|(attempt, _)| attempt.purpose).collect();
         assert!(purposes.is_sorted(), "bracket, bisect, hold: {purposes:?}");
-        let held_for = tried
-            .iter()
-            .filter(|(attempt, _)| attempt.purpose == Purpose::Hold);
+        let held_for = tried.iter().filter(|(attempt, _)| attempt.purpose == Purpose::Hold);
         assert_eq!(held_for.count(), 2);
         let rates: Vec<_> = tried.iter().map(|(attempt, _)| attempt.rate).collect();
         assert_eq!(rates[..5], [1e4, 2e4, 4e4, 8e4, 1.6e5]);
@@ -336,10 +307,7 @@ mod tests {
 
     #[test]
     fn a_capacity_above_the_highest_rate_ends_there() {
-        let settings = SearchSettings {
-            highest: 35_000.0,
-            ..SETTINGS
-        };
+        let settings = SearchSettings { highest: 35_000.0, ..SETTINGS };
         let (bounds, tried) = run(settings, capacity(1e9));
         assert_eq!((bounds.held, bounds.failed), (Some(35_000.0), None));
         assert_eq!(tried.len(), 5, "10, 20, 35 thousand, and two holds");

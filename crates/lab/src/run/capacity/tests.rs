@@ -36,15 +36,11 @@ async fn search(
     observer: &dyn Observer,
     cancellation: run::Cancellation,
 ) -> RunOutcome {
-    let options = CaseOptions {
-        set: set.iter().map(|&set| set.to_owned()).collect(),
-        ..CaseOptions::default()
-    };
+    let options =
+        CaseOptions { set: set.iter().map(|&set| set.to_owned()).collect(), ..CaseOptions::default() };
     let scenario = Scenario::parse("small.yaml", SCENARIO).expect("a scenario");
     let cases = scenario.cases(&options).expect("cases");
-    let launcher = ThreadLauncher {
-        fabric: MemoryFabric::new(faults),
-    };
+    let launcher = ThreadLauncher { fabric: MemoryFabric::new(faults) };
     let options = RunOptions {
         scenario: "small".to_owned(),
         description: None,
@@ -66,10 +62,7 @@ async fn search(
 async fn a_pipeline_of_known_capacity_is_never_said_to_sustain_more() {
     const CAPACITY: f64 = 12_000.0;
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let faults = Faults {
-        capacity_per_s: Some(CAPACITY),
-        ..Faults::default()
-    };
+    let faults = Faults { capacity_per_s: Some(CAPACITY), ..Faults::default() };
     let (_canceller, cancellation) = cancellation();
     let outcome = search(&[], faults, folder.path(), &Unobserved, cancellation).await;
     let text = std::fs::read_to_string(folder.path().join("results.json")).expect("on disk");
@@ -78,22 +71,13 @@ async fn a_pipeline_of_known_capacity_is_never_said_to_sustain_more() {
     let case = &read.cases[0];
     let capacity = case.capacity.as_ref().expect("a search");
     assert!(read.complete, "{capacity:?}");
-    let tried = |rate: f64| {
-        capacity
-            .probes
-            .iter()
-            .filter(move |probe| probe.rate_per_s == rate)
-    };
+    let tried = |rate: f64| capacity.probes.iter().filter(move |probe| probe.rate_per_s == rate);
     for probe in &capacity.probes {
         let outcome = probe.outcome.expect("none was interrupted");
         if probe.rate_per_s > CAPACITY * 1.1 {
             assert_ne!(outcome, Outcome::Passed, "{probe:?}");
         }
-        assert_eq!(
-            outcome == Outcome::Passed,
-            probe.reasons.is_empty(),
-            "{probe:?}"
-        );
+        assert_eq!(outcome == Outcome::Passed, probe.reasons.is_empty(), "{probe:?}");
         assert_eq!(probe.throttled, None, "this world has no quota");
     }
     // A machine that is busy with something else may fail rates, or hold the generator up. It never passes any.
@@ -103,49 +87,31 @@ async fn a_pipeline_of_known_capacity_is_never_said_to_sustain_more() {
         assert_eq!(case.trials.len(), 2, "as often as it had to hold");
         let holds = tried(held).filter(|probe| probe.purpose == Purpose::Hold);
         assert!(holds.count() >= 2);
-        assert!(
-            case.forwarded_per_s
-                .is_some_and(|rate| rate.median <= CAPACITY * 1.2)
-        );
+        assert!(case.forwarded_per_s.is_some_and(|rate| rate.median <= CAPACITY * 1.2));
     }
 }
 
 #[tokio::test]
 async fn a_role_that_can_not_work_at_all_ends_the_search_at_once() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let faults = Faults {
-        fail_after: Some(100),
-        ..Faults::default()
-    };
+    let faults = Faults { fail_after: Some(100), ..Faults::default() };
     let (_canceller, cancellation) = cancellation();
     let outcome = search(&[], faults, folder.path(), &Unobserved, cancellation).await;
     let case = &outcome.results.cases[0];
     assert_eq!(case.status, Status::Failed);
     assert!(
-        case.findings
-            .iter()
-            .any(|finding| finding.kind == FindingKind::RoleFailed),
+        case.findings.iter().any(|finding| finding.kind == FindingKind::RoleFailed),
         "{:?}",
         case.findings
     );
-    assert_eq!(
-        case.capacity.as_ref().map(|capacity| capacity.probes.len()),
-        Some(1)
-    );
+    assert_eq!(case.capacity.as_ref().map(|capacity| capacity.probes.len()), Some(1));
 }
 
 #[tokio::test]
 async fn a_rate_at_which_events_get_lost_does_not_pass_and_loss_at_every_rate_fails_the_case() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let faults = Faults {
-        forget_every: Some(20),
-        ..Faults::default()
-    };
-    let set = [
-        "load.capacity.start=512/s",
-        "phases.drain=100 ms",
-        "load.capacity.probe=500 ms",
-    ];
+    let faults = Faults { forget_every: Some(20), ..Faults::default() };
+    let set = ["load.capacity.start=512/s", "phases.drain=100 ms", "load.capacity.probe=500 ms"];
     let (_canceller, cancellation) = cancellation();
     let outcome = search(&set, faults, folder.path(), &Unobserved, cancellation).await;
     let case = &outcome.results.cases[0];
@@ -175,18 +141,8 @@ impl Observer for CancelSecond {
 async fn an_interrupted_search_leaves_what_it_tried() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let (canceller, cancellation) = cancellation();
-    let observer = CancelSecond {
-        canceller,
-        rates: Mutex::default(),
-    };
-    let outcome = search(
-        &[],
-        Faults::default(),
-        folder.path(),
-        &observer,
-        cancellation,
-    )
-    .await;
+    let observer = CancelSecond { canceller, rates: Mutex::default() };
+    let outcome = search(&[], Faults::default(), folder.path(), &observer, cancellation).await;
     assert!(outcome.was_cancelled && !outcome.results.complete);
     let text = std::fs::read_to_string(folder.path().join("results.json")).expect("on disk");
     let read: Results = serde_json::from_str(&text).expect("our own text");

@@ -60,16 +60,11 @@ pub(super) fn judge(
 
     let mut damning: Vec<String> = error.into_iter().collect();
     if let Some(throttled) = throttled.filter(|throttled| *throttled > 0) {
-        damning.push(format!(
-            "the service throttled {}",
-            figure::counted(throttled, "send", "sends")
-        ));
+        damning.push(format!("the service throttled {}", figure::counted(throttled, "send", "sends")));
     }
     let findings = Case::from_trials(plan, std::slice::from_ref(record)).findings;
     let messages = |severity| {
-        let findings = findings
-            .iter()
-            .filter(move |finding| finding.severity == severity);
+        let findings = findings.iter().filter(move |finding| finding.severity == severity);
         findings.map(|finding| finding.message.clone())
     };
     if damning.is_empty() || !trial.interrupted {
@@ -127,10 +122,7 @@ fn slowness(
     let delivery = record.trial.delivery.as_ref();
     let unknown = delivery.and_then(|delivery| delivery.unknown).unwrap_or(0);
     if unknown > 0 {
-        reasons.push(format!(
-            "{} never acknowledged",
-            figure::counted(unknown, "event was", "events were")
-        ));
+        reasons.push(format!("{} never acknowledged", figure::counted(unknown, "event was", "events were")));
     }
     reasons
 }
@@ -140,8 +132,7 @@ fn shortfall(record: &TrialRecord) -> Option<String> {
     let trial = &record.trial;
     let (offered, achieved) = (trial.offered_per_s?, trial.forwarded_per_s?);
     let missing = offered - achieved;
-    let is_short =
-        missing > offered * LEAST_SHORTFALL && missing * trial.duration_s > UNEVEN_EVENTS;
+    let is_short = missing > offered * LEAST_SHORTFALL && missing * trial.duration_s > UNEVEN_EVENTS;
     is_short.then(|| {
         format!(
             "only {} of the {} events/s offered were forwarded",
@@ -194,15 +185,13 @@ mod tests {
 
     use super::{super::search::Purpose, *};
     use crate::results::{
-        Delivery, Distributions, Finding, FindingKind, HubCounters, Interval, OrderExpectation,
-        Refusals, Role, Trial,
+        Delivery, Distributions, Finding, FindingKind, HubCounters, Interval, OrderExpectation, Refusals,
+        Role, Trial,
     };
 
     fn record(latencies: impl IntoIterator<Item = i64>, lag_growth: u64) -> TrialRecord {
         let mut distributions = Distributions::default();
-        latencies
-            .into_iter()
-            .for_each(|latency| distributions.latency.record(latency));
+        latencies.into_iter().for_each(|latency| distributions.latency.record(latency));
         let intervals = (1..=10).map(|second| Interval {
             at_s: second as f64,
             lag_events: Some(500 + second * lag_growth + second % 2),
@@ -211,11 +200,7 @@ mod tests {
         let trial = Trial {
             number: 3,
             duration_s: 10.0,
-            delivery: Some(Delivery {
-                sent: 10_000,
-                received: 10_000,
-                ..Delivery::default()
-            }),
+            delivery: Some(Delivery { sent: 10_000, received: 10_000, ..Delivery::default() }),
             intervals: intervals.collect(),
             ..Trial::default()
         };
@@ -233,14 +218,8 @@ mod tests {
             published: None,
             order: OrderExpectation::Kept,
         };
-        let attempt = Attempt {
-            rate: 1_000.0,
-            purpose: Purpose::Bisect,
-        };
-        let bound = LatencyBound {
-            percentile: 99.0,
-            bound: Duration::from_millis(100),
-        };
+        let attempt = Attempt { rate: 1_000.0, purpose: Purpose::Bisect };
+        let bound = LatencyBound { percentile: 99.0, bound: Duration::from_millis(100) };
         let probe = judge(attempt, bound, &plan, record, error.map(str::to_owned));
         (probe.outcome.unwrap(), probe.reasons.join("; "))
     }
@@ -256,10 +235,7 @@ mod tests {
 
     #[test]
     fn a_rate_passes_when_every_condition_holds() {
-        assert_eq!(
-            verdict(&record([900; 1_000], 0), None),
-            (Outcome::Passed, String::new())
-        );
+        assert_eq!(verdict(&record([900; 1_000], 0), None), (Outcome::Passed, String::new()));
     }
 
     #[test]
@@ -270,26 +246,17 @@ mod tests {
         };
         assert_eq!(verdict(&late(9), None).0, Outcome::Passed);
         let (outcome, reason) = verdict(&late(12), None);
-        assert_eq!(
-            (outcome, &*reason),
-            (Outcome::Failed, "p99 was 200 ms, above 100 ms")
-        );
+        assert_eq!((outcome, &*reason), (Outcome::Failed, "p99 was 200 ms, above 100 ms"));
         let (outcome, reason) = verdict(&record([900, 200_000], 0), None);
         assert_eq!(outcome, Outcome::Failed);
-        assert!(
-            reason.starts_with("the maximum (there are too few events"),
-            "{reason}"
-        );
+        assert!(reason.starts_with("the maximum (there are too few events"), "{reason}");
     }
 
     #[test]
     fn a_lag_that_grows_fails_a_rate_while_latencies_are_still_low() {
         let (outcome, reason) = verdict(&record([900; 1_000], 40), None);
         assert_eq!(outcome, Outcome::Failed);
-        assert!(
-            reason.starts_with("the lag grew by 40.0 events/s"),
-            "{reason}"
-        );
+        assert!(reason.starts_with("the lag grew by 40.0 events/s"), "{reason}");
         assert_eq!(
             verdict(&record([900; 1_000], 4), None).0,
             Outcome::Passed,
@@ -314,22 +281,12 @@ mod tests {
         lossy.trial.delivery.as_mut().unwrap().lost = 1;
         assert_eq!(verdict(&lossy, None).0, Outcome::Failed);
         let mut throttled = overloaded(record([900; 1_000], 0));
-        let counters = HubCounters {
-            throttled: Some(7),
-            ..HubCounters::default()
-        };
+        let counters = HubCounters { throttled: Some(7), ..HubCounters::default() };
         throttled.trial.hub.insert("source".to_owned(), counters);
         let (outcome, reason) = verdict(&throttled, None);
-        assert_eq!(
-            (outcome, &*reason),
-            (Outcome::Failed, "the service throttled 7 sends")
-        );
+        assert_eq!((outcome, &*reason), (Outcome::Failed, "the service throttled 7 sends"));
         let mut elsewhere = overloaded(record([900; 1_000], 0));
-        let refusals = Refusals {
-            refused: 9,
-            throttled: 9,
-            total: Some(10_000),
-        };
+        let refusals = Refusals { refused: 9, throttled: 9, total: Some(10_000) };
         elsewhere.trial.refusals.insert(Role::Load, refusals);
         let (outcome, reason) = verdict(&elsewhere, None);
         assert_eq!(
@@ -353,10 +310,7 @@ mod tests {
         let mut unanswered = record([900; 1_000], 0);
         unanswered.trial.delivery.as_mut().unwrap().unknown = Some(2);
         let (outcome, reason) = verdict(&unanswered, None);
-        assert_eq!(
-            (outcome, &*reason),
-            (Outcome::Failed, "2 events were never acknowledged")
-        );
+        assert_eq!((outcome, &*reason), (Outcome::Failed, "2 events were never acknowledged"));
     }
 
     #[test]

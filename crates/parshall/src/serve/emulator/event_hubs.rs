@@ -37,11 +37,7 @@ pub(super) fn read(document: &Document) -> Result<Vec<HubConfig>, SettingsError>
         && !kind.written().eq_ignore_ascii_case("EventHub")
     {
         let advice = "`EventHub` is the one type that this service has";
-        return Err(kind.mistake(
-            &format!("{NAMESPACE}.Type"),
-            "is no namespace of Event Hubs",
-            advice,
-        ));
+        return Err(kind.mistake(&format!("{NAMESPACE}.Type"), "is no namespace of Event Hubs", advice));
     }
     hub_nodes(document)
         .ok_or_else(|| missing(namespace, NAMESPACE, "Entities"))?
@@ -76,9 +72,7 @@ fn namespace_node(document: &Document) -> Result<&Node, SettingsError> {
 
 fn hub(node: &Node, path: &str) -> Result<HubConfig, SettingsError> {
     warn_of_unknown(node, path, &["Name", "PartitionCount", "ConsumerGroups"]);
-    let needed = |key: &str| {
-        find(node, key).ok_or_else(|| node.mistake(path, format!("has no `{key}`"), ""))
-    };
+    let needed = |key: &str| find(node, key).ok_or_else(|| node.mistake(path, format!("has no `{key}`"), ""));
     let name = text(needed("Name")?, &format!("{path}.Name"))?;
     let count = needed("PartitionCount")?;
     let partitions = count.written().trim().parse().map_err(|_not_a_number| {
@@ -89,9 +83,7 @@ fn hub(node: &Node, path: &str) -> Result<HubConfig, SettingsError> {
     let groups = match find(node, "ConsumerGroups") {
         None => &[],
         Some(groups) if matches!(groups.content, Content::Null) => &[],
-        Some(groups) => groups
-            .elements()
-            .ok_or_else(|| groups.mistake(&groups_path, "is not a list", ""))?,
+        Some(groups) => groups.elements().ok_or_else(|| groups.mistake(&groups_path, "is not a list", ""))?,
     };
     let mut consumer_groups = Vec::with_capacity(groups.len());
     for (index, group) in groups.iter().enumerate() {
@@ -104,19 +96,14 @@ fn hub(node: &Node, path: &str) -> Result<HubConfig, SettingsError> {
             consumer_groups.push(name);
         }
     }
-    Ok(HubConfig {
-        consumer_groups,
-        ..HubConfig::new(name, partitions)
-    })
+    Ok(HubConfig { consumer_groups, ..HubConfig::new(name, partitions) })
 }
 
 fn warn_of_unknown(node: &Node, path: &str, known: &[&str]) {
     for entry in node.entries() {
         // Editors put the address of a schema in.
-        let is_known = entry.key.starts_with('$')
-            || known
-                .iter()
-                .any(|known| entry.key.eq_ignore_ascii_case(known));
+        let is_known =
+            entry.key.starts_with('$') || known.iter().any(|known| entry.key.eq_ignore_ascii_case(known));
         if !is_known {
             let place = &entry.key_place;
             let separator = if path.is_empty() { "" } else { "." };
@@ -198,15 +185,10 @@ mod tests {
         ] {
             assert_eq!(message(&file(entities)), expected);
         }
-        let of = |namespaces: &str| {
-            message(&format!(
-                "{{\"UserConfig\": {{\"NamespaceConfig\": {namespaces}}}}}"
-            ))
-        };
+        let of =
+            |namespaces: &str| message(&format!("{{\"UserConfig\": {{\"NamespaceConfig\": {namespaces}}}}}"));
         assert!(of("[]").ends_with("has no namespace in it"));
-        assert!(
-            of("[{\"Entities\": []}, {\"Entities\": []}]").ends_with("has more than one namespace")
-        );
+        assert!(of("[{\"Entities\": []}, {\"Entities\": []}]").ends_with("has more than one namespace"));
         assert!(of("[{\"Type\": \"ServiceBus\"}]").ends_with("is no namespace of Event Hubs"));
         assert!(of("[{}]").ends_with("has no `Entities`"));
     }

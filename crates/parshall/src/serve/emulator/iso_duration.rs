@@ -67,9 +67,7 @@ fn seconds(mut text: &str, units: &[(char, u64)]) -> Option<Duration> {
         }
         let nanoseconds: u64 = format!("{fraction:0<9}").parse().ok()?;
         let amount = Duration::from_secs(whole.parse::<u64>().ok()?.checked_mul(seconds)?);
-        total = total
-            .checked_add(amount)?
-            .checked_add(Duration::from_nanos(nanoseconds))?;
+        total = total.checked_add(amount)?.checked_add(Duration::from_nanos(nanoseconds))?;
         text = rest;
     }
     text.is_empty().then_some(total)
@@ -89,10 +87,7 @@ mod tests {
             ("PT0.25S", Duration::from_millis(250)),
             ("PT1H2M3S", Duration::from_secs(3723)),
             ("P1D", Duration::from_secs(86_400)),
-            (
-                "P1Y2M3DT4H",
-                Duration::from_secs(((365 + 60 + 3) * 24 + 4) * 3600),
-            ),
+            ("P1Y2M3DT4H", Duration::from_secs(((365 + 60 + 3) * 24 + 4) * 3600)),
             ("P1M", Duration::from_secs(30 * 86_400)),
         ] {
             assert_eq!(parsed(text), Some(expected), "{text}");

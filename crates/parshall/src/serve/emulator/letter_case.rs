@@ -47,9 +47,7 @@ fn rename_but_properties(filter: &mut Node) {
 
 /// The key as it is usually spelled, if it is a known one.
 fn known(key: &str) -> &str {
-    KEYS.into_iter()
-        .find(|known| known.eq_ignore_ascii_case(key))
-        .unwrap_or(key)
+    KEYS.into_iter().find(|known| known.eq_ignore_ascii_case(key)).unwrap_or(key)
 }
 
 /// All keys of such a file, as Microsoft's schema spells them.

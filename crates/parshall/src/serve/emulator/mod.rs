@@ -22,27 +22,16 @@ pub(super) fn is_emulators(document: &Document) -> bool {
 /// # Errors
 /// What is missing or makes no sense, with its place.
 pub(super) fn read(document: &Document) -> Result<NamespaceConfig, SettingsError> {
-    let user = find(document.root(), "UserConfig")
-        .ok_or_else(|| missing(document.root(), "", "UserConfig"))?;
+    let user =
+        find(document.root(), "UserConfig").ok_or_else(|| missing(document.root(), "", "UserConfig"))?;
     if find(user, "LoggingConfig").is_some() || find(user, "Logging").is_some() {
         tracing::debug!("logging is passed over; the variable PARSHALL_LOG says what is logged");
     }
     let has_entities = service_bus::is_there(user);
-    let hubs = if has_entities && !event_hubs::is_there(user) {
-        Vec::new()
-    } else {
-        event_hubs::read(document)?
-    };
-    let (queues, topics) = if has_entities {
-        service_bus::read(document)?
-    } else {
-        (Vec::new(), Vec::new())
-    };
-    Ok(NamespaceConfig {
-        queues,
-        topics,
-        ..NamespaceConfig::with_hubs(hubs)
-    })
+    let hubs =
+        if has_entities && !event_hubs::is_there(user) { Vec::new() } else { event_hubs::read(document)? };
+    let (queues, topics) = if has_entities { service_bus::read(document)? } else { (Vec::new(), Vec::new()) };
+    Ok(NamespaceConfig { queues, topics, ..NamespaceConfig::with_hubs(hubs) })
 }
 
 /// What the file calls something that is `name` in a namespace of ours, if it has it: the keys on the way, the second of
@@ -70,9 +59,7 @@ pub(super) fn words(name: &str) -> &[&'static str] {
 /// The value of `key`, whatever its letter case.
 pub(super) fn find<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
     let mut entries = node.entries().iter();
-    entries
-        .find(|entry| entry.key.eq_ignore_ascii_case(key))
-        .map(|entry| &entry.value)
+    entries.find(|entry| entry.key.eq_ignore_ascii_case(key)).map(|entry| &entry.value)
 }
 
 /// A name. One that looks like a number is a name all the same.

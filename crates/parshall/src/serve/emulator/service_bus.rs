@@ -32,9 +32,7 @@ pub(super) fn is_there(user: &Node) -> bool {
 ///
 /// # Errors
 /// What is missing, unknown or makes no sense, with its place.
-pub(super) fn read(
-    document: &Document,
-) -> Result<(Vec<QueueConfig>, Vec<TopicConfig>), SettingsError> {
+pub(super) fn read(document: &Document) -> Result<(Vec<QueueConfig>, Vec<TopicConfig>), SettingsError> {
     let file: File = in_usual_letter_case(document).typed()?;
     let path = "UserConfig.Namespaces";
     let mut namespaces = file.user_config.namespaces.into_iter();
@@ -263,9 +261,7 @@ impl From<Queue> for QueueConfig {
                     .requires_duplicate_detection
                     .then_some(properties.duplicate_detection_history_time_window.0),
                 forward_to: name(properties.forward_to),
-                forward_dead_lettered_messages_to: name(
-                    properties.forward_dead_lettered_messages_to,
-                ),
+                forward_dead_lettered_messages_to: name(properties.forward_dead_lettered_messages_to),
                 ..QueueOptions::default()
             },
         }
@@ -307,9 +303,7 @@ impl From<Subscription> for SubscriptionConfig {
                 dead_lettering_on_expiration: properties.dead_lettering_on_message_expiration,
                 requires_session: properties.requires_session,
                 forward_to: name(properties.forward_to),
-                forward_dead_lettered_messages_to: name(
-                    properties.forward_dead_lettered_messages_to,
-                ),
+                forward_dead_lettered_messages_to: name(properties.forward_dead_lettered_messages_to),
                 ..QueueOptions::default()
             },
             // A list without rules means the same there as none.
@@ -322,11 +316,7 @@ impl TryFrom<RuleFields> for RuleProperties {
     type Error = &'static str;
 
     fn try_from(fields: RuleFields) -> Result<Self, &'static str> {
-        let kind = match (
-            fields.filter_type,
-            &fields.correlation_filter,
-            &fields.sql_filter,
-        ) {
+        let kind = match (fields.filter_type, &fields.correlation_filter, &fields.sql_filter) {
             (Some(kind), _, _) => Some(kind),
             (None, Some(_), Some(_)) => {
                 return Err("has two filters, and no `FilterType` that says which one counts");
@@ -346,10 +336,7 @@ impl TryFrom<RuleFields> for RuleProperties {
             }
             (None, _, _) => Filter::True,
         };
-        Ok(Self {
-            filter,
-            action: fields.action.map(|action| action.sql_expression),
-        })
+        Ok(Self { filter, action: fields.action.map(|action| action.sql_expression) })
     }
 }
 
@@ -400,10 +387,7 @@ mod tests {
         let (queues, _) = entities(&file(r#"[{"Name": "queue.1"}]"#, "[]")).unwrap();
         let options = &queues[0].options;
         assert_eq!(queues[0].name, "queue.1");
-        assert_eq!(
-            options.default_time_to_live,
-            Some(Duration::from_secs(3600))
-        );
+        assert_eq!(options.default_time_to_live, Some(Duration::from_secs(3600)));
         assert_eq!(options.lock_duration, Duration::from_secs(60));
         assert_eq!(options.maximum_delivery_count, 3);
         assert_eq!(options.duplicate_detection, None);
@@ -420,18 +404,13 @@ mod tests {
             panic!("{rules:?}");
         };
         assert_eq!(filter.label.as_deref(), Some("l"));
-        let names: Vec<&str> = filter
-            .properties
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let names: Vec<&str> = filter.properties.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["name", "n"]);
     }
 
     #[test]
     fn what_is_unknown_or_makes_no_sense_is_refused_with_its_place() {
-        let message =
-            |queues: &str, topics: &str| entities(&file(queues, topics)).unwrap_err().to_string();
+        let message = |queues: &str, topics: &str| entities(&file(queues, topics)).unwrap_err().to_string();
         let rule = |properties: &str| {
             let subscription = format!(
                 r#"[{{"Name": "t", "Subscriptions": [{{"Name": "s", "Rules": [{{"Name": "r", "Properties": {properties}}}]}}]}}]"#
@@ -440,21 +419,17 @@ mod tests {
         };
         let at_rule = "`UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]";
         assert_eq!(
-            message(
-                r#"[{"Name": "q", "Properties": {"LockDurations": "PT1M"}}]"#,
-                "[]"
-            ),
+            message(r#"[{"Name": "q", "Properties": {"LockDurations": "PT1M"}}]"#, "[]"),
             "Config.json:1:97: `UserConfig.Namespaces[0].Queues[0].Properties.LockDurations` is not a known key"
         );
-        assert!(
-            message(r#"[{"Name": "q", "Properties": {"LockDuration": "1 min"}}]"#, "[]").ends_with(
-                "Queues[0].Properties.LockDuration`: \"1 min\" is no duration of ISO 8601, such as PT1M"
-            )
-        );
+        assert!(message(r#"[{"Name": "q", "Properties": {"LockDuration": "1 min"}}]"#, "[]").ends_with(
+            "Queues[0].Properties.LockDuration`: \"1 min\" is no duration of ISO 8601, such as PT1M"
+        ));
         assert!(message("[{}]", "[]").ends_with("Queues[0]` lacks the key `Name`"));
-        assert!(rule(r#"{"FilterType": "Sql"}"#).ends_with(&format!(
-            "{at_rule}`: has the `FilterType` Sql and no `SqlFilter`"
-        )));
+        assert!(
+            rule(r#"{"FilterType": "Sql"}"#)
+                .ends_with(&format!("{at_rule}`: has the `FilterType` Sql and no `SqlFilter`"))
+        );
         assert!(
             rule(r#"{"FilterType": "Sql", "SqlFilter": {"SqlExpression": "a = "}}"#).ends_with(&format!(
                 "{at_rule}.Properties.SqlFilter.SqlExpression`: character 5: expected a property or a constant, found the end"
@@ -465,9 +440,7 @@ mod tests {
                 .ends_with("has two filters, and no `FilterType` that says which one counts")
         );
         let namespaces = |list: &str| {
-            entities(&format!("{{\"UserConfig\": {{\"Namespaces\": {list}}}}}"))
-                .unwrap_err()
-                .to_string()
+            entities(&format!("{{\"UserConfig\": {{\"Namespaces\": {list}}}}}")).unwrap_err().to_string()
         };
         assert!(namespaces("[]").ends_with("has no namespace in it"));
         assert!(namespaces("[{}, {}]").ends_with("has more than one namespace"));

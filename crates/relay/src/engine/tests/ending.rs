@@ -19,10 +19,7 @@ fn source_error() -> SourceError {
 }
 
 fn sink_error() -> SinkError {
-    SinkError {
-        condition: FORBIDDEN.to_owned(),
-        description: "said the service".to_owned(),
-    }
+    SinkError { condition: FORBIDDEN.to_owned(), description: "said the service".to_owned() }
 }
 
 fn forbidden(delay: Duration) -> Reply {
@@ -35,9 +32,7 @@ fn forbidden(delay: Duration) -> Reply {
 }
 
 fn throttled() -> Reply {
-    Reply::refuse(ErrorClass::Throttled {
-        retry_after: ms(30_000),
-    })
+    Reply::refuse(ErrorClass::Throttled { retry_after: ms(30_000) })
 }
 
 /// Runs a relay that shares partitions until something ends it, and checks that it has given all of them back.
@@ -122,8 +117,7 @@ async fn a_sink_that_refuses_for_good_is_tried_no_more_by_anyone() {
     let mut pipe = Pipe::new(3, 1);
     pipe.script.reply_next(0, throttled());
     pipe.script.reply_next(0, forbidden(ms(50)));
-    pipe.script
-        .reply_next(0, Reply::refuse(ErrorClass::Retryable));
+    pipe.script.reply_next(0, Reply::refuse(ErrorClass::Retryable));
     pipe.append(12);
     let ended = pipe.relay().run(std::future::pending()).await;
     assert!(matches!(ended, Err(RelayError::Sink(_))), "{ended:?}");
@@ -255,12 +249,11 @@ impl Sink for Unreachable {
     }
 
     fn outage(&self) -> Option<&ServiceError> {
-        static GONE: std::sync::LazyLock<ServiceError> =
-            std::sync::LazyLock::new(|| ServiceError {
-                class: ErrorClass::Retryable,
-                condition: "connection:lost".to_owned(),
-                description: "reset by peer".to_owned(),
-            });
+        static GONE: std::sync::LazyLock<ServiceError> = std::sync::LazyLock::new(|| ServiceError {
+            class: ErrorClass::Retryable,
+            condition: "connection:lost".to_owned(),
+            description: "reset by peer".to_owned(),
+        });
         Some(&GONE)
     }
 }

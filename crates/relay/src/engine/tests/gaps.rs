@@ -13,19 +13,13 @@ impl Pipe {
         let source = MemorySource::new(&self.log, self.source_options);
         let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
         let store = Arc::new(self.store.clone());
-        Relay::new(self.options.clone(), source, sink, store)
-            .expect("as many destinations as the fan-out")
+        Relay::new(self.options.clone(), source, sink, store).expect("as many destinations as the fan-out")
     }
 
-    async fn run_unaudited(
-        &mut self,
-        condition: impl Fn(&Self) -> bool,
-    ) -> Result<Summary, RelayError> {
+    async fn run_unaudited(&mut self, condition: impl Fn(&Self) -> bool) -> Result<Summary, RelayError> {
         let relay = self.unaudited();
         let pipe = &*self;
-        relay
-            .run(async { pipe.wait_until(|| condition(pipe)).await })
-            .await
+        relay.run(async { pipe.wait_until(|| condition(pipe)).await }).await
     }
 
     fn numbers(&self) -> Vec<i64> {
@@ -41,10 +35,7 @@ async fn what_retention_took_while_no_relay_ran_is_counted_and_never_completed()
     pipe.run_to_the_end().await;
     pipe.append(20);
     pipe.log.take_before(PARTITION, 20);
-    let summary = pipe
-        .run_unaudited(|pipe| pipe.checkpoint(0) == Some(27))
-        .await
-        .expect("a gap is reported");
+    let summary = pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(27)).await.expect("a gap is reported");
     let metrics = summary.metrics;
     assert_eq!((metrics.missed_events, metrics.completed_events), (12, 8));
     assert_eq!(pipe.numbers(), (0..8).chain(20..28).collect::<Vec<_>>());
@@ -52,23 +43,15 @@ async fn what_retention_took_while_no_relay_ran_is_counted_and_never_completed()
 
 #[tokio::test(start_paused = true)]
 async fn a_first_event_that_was_asked_for_by_its_number_is_missed_if_it_is_gone() {
-    for (start, missed) in [
-        (StartPosition::AtSequenceNumber(5), 7),
-        (StartPosition::Earliest, 0),
-    ] {
+    for (start, missed) in [(StartPosition::AtSequenceNumber(5), 7), (StartPosition::Earliest, 0)] {
         let mut pipe = Pipe::new(1, 1);
         pipe.options.start_position = start;
         pipe.append(20);
         pipe.log.take_before(PARTITION, 12);
-        let summary = pipe
-            .run_unaudited(|pipe| pipe.checkpoint(0) == Some(19))
-            .await
-            .expect("a gap is reported");
+        let summary =
+            pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(19)).await.expect("a gap is reported");
         let metrics = summary.metrics;
-        assert_eq!(
-            (metrics.missed_events, metrics.completed_events),
-            (missed, 8)
-        );
+        assert_eq!((metrics.missed_events, metrics.completed_events), (missed, 8));
     }
 }
 
@@ -102,10 +85,7 @@ async fn a_gap_that_is_met_again_after_a_failure_is_counted_once() {
     pipe.append(20);
     pipe.log.take_before(PARTITION, 20);
     pipe.script.reply_next(0, Reply::refuse(ErrorClass::Fatal));
-    let summary = pipe
-        .run_unaudited(|pipe| pipe.checkpoint(0) == Some(23))
-        .await
-        .expect("a gap is reported");
+    let summary = pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(23)).await.expect("a gap is reported");
     let metrics = summary.metrics;
     assert_eq!(metrics.opened_after_rest, 1);
     assert_eq!((metrics.missed_events, metrics.completed_events), (16, 4));
@@ -120,39 +100,21 @@ async fn a_relay_that_is_to_stop_at_a_gap_writes_no_checkpoint_past_it() {
     let relay = pipe.unaudited();
     let pipe_ref = &pipe;
     let appending = async {
-        pipe_ref
-            .wait_until(|| pipe_ref.checkpoint(0) == Some(3))
-            .await;
+        pipe_ref.wait_until(|| pipe_ref.checkpoint(0) == Some(3)).await;
         for number in 4..30 {
             log.append(PARTITION, format!("event {number}").as_bytes());
         }
         log.take_before(PARTITION, 20);
         std::future::pending::<()>().await;
     };
-    let error = relay
-        .run(appending)
-        .await
-        .expect_err("a gap ends the relay");
-    assert!(
-        matches!(
-            error,
-            RelayError::MissedEvents {
-                expected: 4,
-                first: 20,
-                missing: 16,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let error = relay.run(appending).await.expect_err("a gap ends the relay");
+    assert!(matches!(error, RelayError::MissedEvents { expected: 4, first: 20, missing: 16, .. }), "{error}");
     assert_eq!(pipe.checkpoint(0), Some(3));
     assert_eq!(pipe.numbers(), [0, 1, 2, 3]);
     let again = pipe.run_unaudited(|_| false).await;
     assert!(again.is_err(), "the gap is still there");
     pipe.options.missed_events = MissedEvents::Report;
-    pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(29))
-        .await
-        .expect("a gap is reported");
+    pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(29)).await.expect("a gap is reported");
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,18 +125,13 @@ async fn a_source_that_was_made_anew_is_read_from_its_first_event() {
     pipe.log.recreate(PARTITION);
     pipe.append(6);
     pipe.script.reply_next(0, Reply::refuse(ErrorClass::Fatal));
-    let summary = pipe
-        .run_unaudited(|pipe| pipe.checkpoint(0) == Some(5))
-        .await
-        .expect("it is reported");
+    let summary = pipe.run_unaudited(|pipe| pipe.checkpoint(0) == Some(5)).await.expect("it is reported");
     let metrics = summary.metrics;
     assert_eq!(metrics.restarted_partitions, 1);
     assert_eq!((metrics.missed_events, metrics.completed_events), (0, 6));
     assert_eq!(pipe.numbers()[20..], [0, 1, 2, 3, 4, 5]);
-    let summary = pipe
-        .run_unaudited(|pipe| pipe.start.elapsed() > ms(60_000))
-        .await
-        .expect("the new checkpoint holds");
+    let summary =
+        pipe.run_unaudited(|pipe| pipe.start.elapsed() > ms(60_000)).await.expect("the new checkpoint holds");
     assert_eq!(summary.metrics.restarted_partitions, 0);
 }
 
@@ -190,10 +147,7 @@ async fn a_source_that_is_made_anew_under_the_relay_is_read_from_its_first_event
         log.recreate(PARTITION);
         log.append(PARTITION, b"new");
         // What was there before is waited for, as sources say.
-        let gone = SourceError {
-            class: ErrorClass::Retryable,
-            ..refused("amqp:not-found")
-        };
+        let gone = SourceError { class: ErrorClass::Retryable, ..refused("amqp:not-found") };
         log.fail_partition(PARTITION, gone);
         pipe.wait_until(|| pipe.checkpoint(0) == Some(0)).await;
     };

@@ -6,11 +6,7 @@ use super::*;
 use crate::health::{Place, Position};
 
 fn closed(class: ErrorClass, condition: &str) -> SourceError {
-    SourceError {
-        class,
-        condition: condition.to_owned(),
-        description: "said the service".to_owned(),
-    }
+    SourceError { class, condition: condition.to_owned(), description: "said the service".to_owned() }
 }
 
 fn refused(condition: &str) -> Reply {
@@ -24,11 +20,7 @@ fn refused(condition: &str) -> Reply {
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_can_never_be_opened_ends_the_relay_with_the_reason() {
-    for condition in [
-        "amqp:not-found",
-        "amqp:unauthorized-access",
-        "com.microsoft:argument-out-of-range",
-    ] {
+    for condition in ["amqp:not-found", "amqp:unauthorized-access", "com.microsoft:argument-out-of-range"] {
         let mut pipe = Pipe::new(2, 1);
         pipe.append(8);
         let error = closed(ErrorClass::Fatal, condition);
@@ -40,10 +32,7 @@ async fn a_partition_that_can_never_be_opened_ends_the_relay_with_the_reason() {
             std::future::pending().await
         };
         let ended = relay.run(fail).await;
-        assert!(
-            matches!(ended, Err(RelayError::Source(reason)) if reason == error),
-            "{condition}"
-        );
+        assert!(matches!(ended, Err(RelayError::Source(reason)) if reason == error), "{condition}");
     }
 }
 
@@ -51,12 +40,9 @@ async fn a_partition_that_can_never_be_opened_ends_the_relay_with_the_reason() {
 async fn a_sink_without_the_right_ends_the_relay_and_one_that_is_gone_is_waited_for() {
     let mut pipe = Pipe::new(1, 1);
     pipe.append(4);
-    pipe.script
-        .reply_next(0, refused("amqp:unauthorized-access"));
+    pipe.script.reply_next(0, refused("amqp:unauthorized-access"));
     let ended = pipe.relay().run(std::future::pending()).await;
-    assert!(
-        matches!(ended, Err(RelayError::Sink(reason)) if reason.condition == "amqp:unauthorized-access")
-    );
+    assert!(matches!(ended, Err(RelayError::Sink(reason)) if reason.condition == "amqp:unauthorized-access"));
 
     let mut pipe = Pipe::new(1, 1);
     pipe.append(4);
@@ -76,11 +62,7 @@ async fn rests_grow_as_long_as_nothing_comes_of_them() {
     let sent_at = pipe.sent_at();
     let rests: Vec<_> = sent_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(rests.len(), 8);
-    for (rest, full) in
-        rests
-            .iter()
-            .zip([500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000_u128])
-    {
+    for (rest, full) in rests.iter().zip([500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000_u128]) {
         // Jitter shortens it by a fifth at most; waiting for a batch and an answer takes 2 ms.
         let longest = full + 5;
         assert!((full * 4 / 5..=longest).contains(rest), "{rests:?}");
@@ -108,16 +90,8 @@ async fn a_relay_is_not_ready_while_a_partition_is_closed_and_says_why() {
     assert_eq!(health.reasons.len(), 1);
     let reason = &health.reasons[0];
     assert_eq!(
-        (
-            reason.place,
-            &*reason.condition,
-            reason.partitions.as_slice()
-        ),
-        (
-            Place::Source,
-            "amqp:link:detach-forced",
-            &[PartitionId(1)][..]
-        )
+        (reason.place, &*reason.condition, reason.partitions.as_slice()),
+        (Place::Source, "amqp:link:detach-forced", &[PartitionId(1)][..])
     );
     assert_eq!(health.last_errors.len(), 1);
 
@@ -147,9 +121,7 @@ async fn before_the_first_batch_is_done_a_partition_stands_where_it_was_opened()
         let summary = fresh.run_until(|pipe| pipe.start.elapsed() >= ms(50)).await;
         assert_eq!(summary.metrics.health.partitions[0].position, expected);
     }
-    let summary = pipe
-        .run_until(|pipe| pipe.start.elapsed() >= ms(5_000))
-        .await;
+    let summary = pipe.run_until(|pipe| pipe.start.elapsed() >= ms(5_000)).await;
     let position = summary.metrics.health.partitions[0].position;
     assert_eq!(position, Position::After(3), "the checkpoint");
 }

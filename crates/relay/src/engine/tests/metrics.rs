@@ -17,24 +17,12 @@ async fn each_send_is_timed_by_itself_and_sized_in_events_and_bytes() {
     pipe.append(4);
     let metrics = pipe.run_to_the_end().await.metrics;
     let [short, long] = [0.25, 0.75].map(|quantile| metrics.send_us.value_at_quantile(quantile));
-    assert_eq!(
-        (metrics.send_us.len(), short / 1_000, long / 1_000),
-        (2, 20, 50)
-    );
+    assert_eq!((metrics.send_us.len(), short / 1_000, long / 1_000), (2, 20, 50));
     assert_eq!(metrics.batch_send_us.max() / 1_000, 50);
-    assert_eq!(
-        (metrics.send_events.len(), metrics.send_events.max()),
-        (2, 2)
-    );
+    assert_eq!((metrics.send_events.len(), metrics.send_events.max()), (2, 2));
     // Each of them is "event n".
-    assert_eq!(
-        (metrics.send_bytes.min(), metrics.send_bytes.max()),
-        (14, 14)
-    );
-    assert_eq!(
-        (metrics.batch_bytes.len(), metrics.batch_bytes.max()),
-        (1, 28)
-    );
+    assert_eq!((metrics.send_bytes.min(), metrics.send_bytes.max()), (14, 14));
+    assert_eq!((metrics.batch_bytes.len(), metrics.batch_bytes.max()), (1, 28));
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,18 +33,14 @@ async fn sends_of_one_batch_that_are_accepted_together_are_all_recorded() {
     pipe.append(40);
     let metrics = pipe.run_to_the_end().await.metrics;
     assert_eq!((metrics.sends, metrics.send_us.len()), (40, 40));
-    assert_eq!(
-        (metrics.send_us.min() / 1_000, metrics.send_us.max() / 1_000),
-        (10, 10)
-    );
+    assert_eq!((metrics.send_us.min() / 1_000, metrics.send_us.max() / 1_000), (10, 10));
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_sends_are_timed_apart_from_accepted_ones() {
     let mut pipe = Pipe::new(1, 1);
     pipe.script.reply_next(0, Reply::Lose);
-    pipe.script
-        .reply_next(0, Reply::refuse(ErrorClass::Retryable));
+    pipe.script.reply_next(0, Reply::refuse(ErrorClass::Retryable));
     pipe.append(4);
     let metrics = pipe.run_to_the_end().await.metrics;
     assert_eq!((metrics.sends, metrics.failed_sends), (3, 2));
@@ -81,10 +65,7 @@ async fn a_checkpoint_that_is_given_up_is_the_reason_of_a_closing() {
     pipe.store.fail_updates(3);
     pipe.append(4);
     let metrics = pipe.run_to_the_end().await.metrics;
-    assert_eq!(
-        (metrics.closed_after_checkpoint, metrics.failed_checkpoints),
-        (1, 3)
-    );
+    assert_eq!((metrics.closed_after_checkpoint, metrics.failed_checkpoints), (1, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,10 +74,7 @@ async fn the_loop_waits_for_sends_while_batches_are_there_and_for_the_source_aft
     pipe.script.reply_by_default(Reply::Accept(ms(10)));
     pipe.append(400);
     let start = pipe.start;
-    let metrics = pipe
-        .run_until(|_| start.elapsed() >= ms(3_000))
-        .await
-        .metrics;
+    let metrics = pipe.run_until(|_| start.elapsed() >= ms(3_000)).await.metrics;
     let sends = milliseconds(metrics.waited_for_sends_ns);
     let source = milliseconds(metrics.waited_for_source_ns);
     // Twelve events may be fetched, which makes 34 sends; the last four are fewer than that.
@@ -138,8 +116,7 @@ async fn events_are_as_old_as_their_dates_say_and_dates_that_tell_nothing_are_co
     // A batch of two dates, one of a single date, and one ahead of the clock.
     for date in [5, 5, 5, 20, 20, 20, 20, 20, 9_000, 9_000, 9_000, 9_000] {
         let date = EnqueuedTime::from_unix_ms(date);
-        pipe.log
-            .append_with_key(PartitionId(0), b"dated", b"", date);
+        pipe.log.append_with_key(PartitionId(0), b"dated", b"", date);
         pipe.appended += 1;
     }
     // And one without a date.
@@ -148,9 +125,7 @@ async fn events_are_as_old_as_their_dates_say_and_dates_that_tell_nothing_are_co
     tokio::time::advance(ms(30)).await;
     let metrics = pipe.run_to_the_end().await.metrics;
     let ages = metrics.source_age_us.iter_recorded();
-    let ages: Vec<_> = ages
-        .map(|age| (age.value_iterated_to() / 1_000, age.count_at_value()))
-        .collect();
+    let ages: Vec<_> = ages.map(|age| (age.value_iterated_to() / 1_000, age.count_at_value())).collect();
     assert_eq!(ages, [(10, 5), (25, 3)]);
     assert_eq!(metrics.undated_events, 8);
 }

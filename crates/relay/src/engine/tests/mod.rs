@@ -59,19 +59,13 @@ struct Accepted {
 impl Pipe {
     fn new(partitions: u32, destinations: u32) -> Self {
         let (sink, script) = ScriptedSink::new(destinations);
-        let batch = BatchOptions {
-            max_events: 4,
-            max_wait: ms(1),
-        };
+        let batch = BatchOptions { max_events: 4, max_wait: ms(1) };
         Self {
             log: MemoryLog::new(partitions),
             script,
             sink: Some(sink),
             store: MemoryCheckpointStore::new(),
-            source_options: SourceOptions {
-                batch,
-                prefetch: 12,
-            },
+            source_options: SourceOptions { batch, prefetch: 12 },
             options: RelayOptions {
                 route: Route::RoundRobin,
                 fan_out: destinations,
@@ -98,39 +92,29 @@ impl Pipe {
         let partitions = u64::from(self.partitions());
         for _ in 0..events {
             let partition = PartitionId((self.appended % partitions) as u32);
-            self.log
-                .append(partition, format!("event {}", self.appended).as_bytes());
+            self.log.append(partition, format!("event {}", self.appended).as_bytes());
             self.appended += 1;
         }
     }
 
     fn partitions(&self) -> u32 {
-        MemorySource::new(&self.log, self.source_options)
-            .partitions()
-            .len() as u32
+        MemorySource::new(&self.log, self.source_options).partitions().len() as u32
     }
 
     fn relay(&mut self) -> Relay<MemorySource, ScriptedSink> {
         let source = MemorySource::new(&self.log, self.source_options);
         let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
         let (store, script) = (self.store.clone(), self.script.clone());
-        let store = Arc::new(AuditedStore {
-            store,
-            script,
-            accepted: Mutex::default(),
-        });
-        Relay::new(self.options.clone(), source, sink, store)
-            .expect("as many destinations as the fan-out")
+        let store = Arc::new(AuditedStore { store, script, accepted: Mutex::default() });
+        Relay::new(self.options.clone(), source, sink, store).expect("as many destinations as the fan-out")
     }
 
     /// Runs a relay until the condition holds, and stops it gracefully.
     async fn run_until(&mut self, condition: impl Fn(&Self) -> bool) -> Summary {
         let relay = self.relay();
         let pipe = &*self;
-        let summary = relay
-            .run(async { pipe.wait_until(|| condition(pipe)).await })
-            .await
-            .expect("neither end fails");
+        let summary =
+            relay.run(async { pipe.wait_until(|| condition(pipe)).await }).await.expect("neither end fails");
         check_accounts(&summary.metrics);
         summary
     }
@@ -190,16 +174,12 @@ impl Pipe {
     fn accepted_count(&self) -> u64 {
         self.script.with_writes(|writes| {
             let accepted = writes.iter().filter(|write| write.is_accepted());
-            accepted
-                .map(|write| write.sequence_numbers.len() as u64)
-                .sum()
+            accepted.map(|write| write.sequence_numbers.len() as u64).sum()
         })
     }
 
     fn checkpoint(&self, partition: u32) -> Option<i64> {
-        self.store
-            .checkpoint(&group(), PartitionId(partition))?
-            .sequence_number
+        self.store.checkpoint(&group(), PartitionId(partition))?.sequence_number
     }
 
     /// The sequence numbers of the checkpoints that were written, in order.
@@ -217,11 +197,7 @@ impl Pipe {
 
     /// Milliseconds since the test began at which each send was made.
     fn sent_at(&self) -> Vec<u128> {
-        self.script
-            .writes()
-            .iter()
-            .map(|write| (write.sent_at - self.start).as_millis())
-            .collect()
+        self.script.writes().iter().map(|write| (write.sent_at - self.start).as_millis()).collect()
     }
 
     /// Checks that every event was accepted, that what a destination saw of a partition for the first time was in order,
@@ -261,10 +237,7 @@ fn check_accounts(metrics: &Metrics) {
     let lost = metrics.taken_partitions + metrics.expired_partitions;
     assert_eq!(metrics.lost_partitions, lost);
     assert_eq!(metrics.checkpoints, metrics.checkpoint_us.len());
-    assert_eq!(
-        metrics.failed_checkpoints,
-        metrics.failed_checkpoint_us.len()
-    );
+    assert_eq!(metrics.failed_checkpoints, metrics.failed_checkpoint_us.len());
     assert_eq!(metrics.failed_sends, metrics.failed_send_us.len());
     assert_eq!(metrics.send_us.len(), metrics.send_events.len());
     assert_eq!(metrics.batch_events.len(), metrics.received_batches);
@@ -307,42 +280,23 @@ impl CheckpointStore for AuditedStore {
 
 impl AuditedStore {
     fn audit(&self, checkpoint: &Checkpoint) {
-        let last = checkpoint
-            .sequence_number
-            .expect("the memory source numbers its events");
-        assert_eq!(
-            checkpoint.offset,
-            Some((last * 10).to_string()),
-            "the offset is of the same event"
-        );
+        let last = checkpoint.sequence_number.expect("the memory source numbers its events");
+        assert_eq!(checkpoint.offset, Some((last * 10).to_string()), "the offset is of the same event");
         let mut accepted = self.accepted.lock().expect("no test panics and goes on");
         self.script.with_writes(|writes| accepted.look_at(writes));
         // What was covered before has been checked before.
-        let covered = (0..=last)
-            .rev()
-            .take(1_000)
-            .map(|sequence_number| (checkpoint.partition, sequence_number));
+        let covered =
+            (0..=last).rev().take(1_000).map(|sequence_number| (checkpoint.partition, sequence_number));
         for event in covered {
-            assert!(
-                accepted.events.contains(&event),
-                "{event:?} is covered by {last} and was not accepted"
-            );
+            assert!(accepted.events.contains(&event), "{event:?} is covered by {last} and was not accepted");
         }
     }
 }
 
 impl Accepted {
     fn look_at(&mut self, writes: &[Write]) {
-        for write in writes[self.looked_at..]
-            .iter()
-            .filter(|write| write.is_accepted())
-        {
-            self.events.extend(
-                write
-                    .sequence_numbers
-                    .iter()
-                    .map(|&number| (write.partition, number)),
-            );
+        for write in writes[self.looked_at..].iter().filter(|write| write.is_accepted()) {
+            self.events.extend(write.sequence_numbers.iter().map(|&number| (write.partition, number)));
         }
         self.looked_at = writes.len();
     }

@@ -26,9 +26,7 @@ fn accepted(pipe: &Pipe) -> Vec<i64> {
 #[tokio::test(start_paused = true)]
 async fn what_was_accepted_beside_an_event_that_is_refused_is_not_sent_again() {
     let mut pipe = with_a_large_event();
-    let summary = pipe
-        .run_until(|pipe| pipe.start.elapsed() >= ms(20_000))
-        .await;
+    let summary = pipe.run_until(|pipe| pipe.start.elapsed() >= ms(20_000)).await;
     assert_eq!(accepted(&pipe), [0, 1, 2, 3, 4]);
     let metrics = summary.metrics;
     assert_eq!((metrics.poison_events, metrics.completed_events), (1, 0));
@@ -63,10 +61,7 @@ async fn batches_behind_a_failed_one_that_were_accepted_are_not_sent_again() {
     let mut pipe = Pipe::new(1, 2);
     pipe.options.in_flight = 3;
     pipe.script.reply_next(0, Reply::Accept(ms(1)));
-    pipe.script.reply_next(
-        0,
-        Reply::Refuse(ms(50), refusal(ErrorClass::Fatal, "test:refused")),
-    );
+    pipe.script.reply_next(0, Reply::Refuse(ms(50), refusal(ErrorClass::Fatal, "test:refused")));
     pipe.append(12);
     pipe.run_to_the_end().await;
     assert_eq!(pipe.accepted_count(), 12, "each once");
@@ -100,10 +95,7 @@ async fn a_file_of_dead_letters_takes_what_is_refused_and_the_rest_goes_on() {
     let summary = relay.run(covered).await.expect("neither end fails");
     assert_eq!(accepted(pipe), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
     let metrics = summary.metrics;
-    assert_eq!(
-        (metrics.poison_events, metrics.dead_lettered_events),
-        (1, 1)
-    );
+    assert_eq!((metrics.poison_events, metrics.dead_lettered_events), (1, 1));
     let text = std::fs::read_to_string(path).expect("a file");
     let letter: serde_json::Value = serde_json::from_str(&text).expect("one line of JSON");
     assert_eq!(letter["sequence_number"], 5);
@@ -127,20 +119,10 @@ async fn an_event_that_is_malformed_in_the_destinations_eyes_is_found_among_othe
     }
     pipe.append(4);
     let error = pipe.relay().run(std::future::pending()).await;
-    assert!(matches!(
-        error,
-        Err(RelayError::Poison {
-            sequence_number: 1,
-            ..
-        })
-    ));
+    assert!(matches!(error, Err(RelayError::Poison { sequence_number: 1, .. })));
     assert_eq!(accepted(&pipe), [0]);
 }
 
 fn refusal(class: ErrorClass, condition: &str) -> SendError {
-    SendError {
-        class,
-        condition: condition.to_owned(),
-        description: "as the test has it".to_owned(),
-    }
+    SendError { class, condition: condition.to_owned(), description: "as the test has it".to_owned() }
 }

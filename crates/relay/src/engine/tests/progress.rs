@@ -9,13 +9,7 @@ async fn each_batch_is_checkpointed_when_the_store_keeps_up() {
     pipe.append(12);
     let summary = pipe.run_to_the_end().await;
     assert_eq!(pipe.written(), [3, 7, 11]);
-    assert_eq!(
-        (
-            summary.metrics.checkpoints,
-            summary.metrics.checkpoint_us.len()
-        ),
-        (3, 3)
-    );
+    assert_eq!((summary.metrics.checkpoints, summary.metrics.checkpoint_us.len()), (3, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,15 +57,11 @@ async fn partitions_take_turns_at_the_pace_of_the_store() {
     assert!(written <= most, "{written} in {:?}", pipe.start.elapsed());
     let of = |partition| {
         let updates = pipe.store.updates().into_iter();
-        updates
-            .filter(move |it| it.partition == PartitionId(partition))
-            .count()
+        updates.filter(move |it| it.partition == PartitionId(partition)).count()
     };
     let (least, most) = (0..PARTITIONS)
         .map(of)
-        .fold((usize::MAX, 0), |(least, most), count| {
-            (least.min(count), most.max(count))
-        });
+        .fold((usize::MAX, 0), |(least, most), count| (least.min(count), most.max(count)));
     assert!(most <= least + 3, "from {least} to {most} per partition");
     assert!(pipe.is_done(), "the last ones are not kept waiting");
     assert_eq!(pipe.check_delivery(), 0);
@@ -84,11 +74,7 @@ async fn a_checkpoint_that_cannot_be_written_is_tried_again() {
     pipe.append(4);
     let summary = pipe.run_to_the_end().await;
     assert_eq!(summary.metrics.failed_checkpoints, 2);
-    assert_eq!(
-        pipe.start.elapsed().as_millis(),
-        301,
-        "after 100 and 200 ms, noticed after 1 ms"
-    );
+    assert_eq!(pipe.start.elapsed().as_millis(), 301, "after 100 and 200 ms, noticed after 1 ms");
     assert_eq!(pipe.check_delivery(), 0);
 }
 
@@ -99,11 +85,7 @@ async fn a_partition_whose_checkpoints_fail_for_good_stops_and_starts_again() {
     pipe.append(4);
     let summary = pipe.run_to_the_end().await;
     assert_eq!(summary.metrics.failed_checkpoints, 3);
-    assert_eq!(
-        pipe.sent_at(),
-        [0, 800],
-        "given up at 300 ms, reopened 500 ms later"
-    );
+    assert_eq!(pipe.sent_at(), [0, 800], "given up at 300 ms, reopened 500 ms later");
     assert_eq!(pipe.check_delivery(), 4);
 }
 
@@ -114,35 +96,14 @@ async fn a_partition_starts_after_its_checkpoint_and_otherwise_where_the_options
     let (sequence_number, offset) = (Some(41), Some("opaque".to_owned()));
     for (partition, sequence_number, offset) in [(0, sequence_number, offset), (2, Some(7), None)] {
         let partition = PartitionId(partition);
-        let checkpoint = Checkpoint {
-            group: group(),
-            partition,
-            sequence_number,
-            offset,
-            etag: None,
-        };
-        pipe.store
-            .update_checkpoint(checkpoint)
-            .await
-            .expect("the store works");
+        let checkpoint = Checkpoint { group: group(), partition, sequence_number, offset, etag: None };
+        pipe.store.update_checkpoint(checkpoint).await.expect("the store works");
     }
     pipe.run_until(|_| true).await;
     pipe.run_until(|pipe| pipe.start.elapsed() > ms(5)).await;
-    let opened: Vec<_> = pipe
-        .log
-        .opened()
-        .into_iter()
-        .map(|(_, position)| position)
-        .collect();
+    let opened: Vec<_> = pipe.log.opened().into_iter().map(|(_, position)| position).collect();
     let after_offset = StartPosition::AfterOffset("opaque".to_owned());
-    assert_eq!(
-        opened,
-        [
-            after_offset,
-            StartPosition::Latest,
-            StartPosition::AfterSequenceNumber(7)
-        ]
-    );
+    assert_eq!(opened, [after_offset, StartPosition::Latest, StartPosition::AfterSequenceNumber(7)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,17 +111,13 @@ async fn checkpoints_that_cannot_be_read_at_the_start_end_the_relay() {
     let mut pipe = Pipe::new(1, 1);
     pipe.store.fail_lists(1);
     let relay = pipe.relay();
-    assert!(matches!(
-        relay.run(std::future::pending()).await,
-        Err(RelayError::Store(_))
-    ));
+    assert!(matches!(relay.run(std::future::pending()).await, Err(RelayError::Store(_))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn checkpoints_that_cannot_be_read_at_a_restart_let_the_partition_rest_once_more() {
     let mut pipe = Pipe::new(1, 1);
-    pipe.script
-        .reply_next(0, Reply::refuse(connect::sink::ErrorClass::Fatal));
+    pipe.script.reply_next(0, Reply::refuse(connect::sink::ErrorClass::Fatal));
     pipe.append(4);
     let relay = pipe.relay();
     let shutdown = async {
@@ -178,8 +135,7 @@ async fn a_partition_starts_again_only_after_its_last_checkpoint_is_written() {
     pipe.options.retry.try_timeout = ms(5_000);
     pipe.store.delay_updates(ms(2_000));
     pipe.script.reply_next(0, Reply::Accept(ms(1)));
-    pipe.script
-        .reply_next(0, Reply::refuse(connect::sink::ErrorClass::Fatal));
+    pipe.script.reply_next(0, Reply::refuse(connect::sink::ErrorClass::Fatal));
     pipe.fetch_single_batches();
     pipe.append(8);
     pipe.run_to_the_end().await;

@@ -39,13 +39,7 @@ impl Forward {
             seed: 7,
             ..SettlingOptions::default()
         };
-        Self {
-            queue,
-            script,
-            concurrency,
-            options,
-            start,
-        }
+        Self { queue, script, concurrency, options, start }
     }
 
     async fn run_until(&self, condition: impl Fn(&Self) -> bool) -> Summary {
@@ -66,8 +60,7 @@ impl Forward {
     async fn run_to_the_end(&self) -> Summary {
         let total = self.queue.states().len();
         self.run_until(|forward| {
-            forward.queue.count(MessageState::Completed)
-                + forward.queue.count(MessageState::DeadLettered)
+            forward.queue.count(MessageState::Completed) + forward.queue.count(MessageState::DeadLettered)
                 == total
         })
         .await
@@ -88,10 +81,7 @@ fn audit(queue: &MemoryQueue, script: &SinkScript) {
             _ => false,
         };
         let accepted = script.with_writes(|writes| writes.iter().any(was_accepted));
-        assert!(
-            accepted,
-            "message {number} is completed and was not accepted"
-        );
+        assert!(accepted, "message {number} is completed and was not accepted");
     });
 }
 
@@ -111,11 +101,7 @@ fn check_settlements(metrics: &Metrics) {
 fn refusal(class: ErrorClass) -> Reply {
     Reply::Refuse(
         ms(1),
-        SendError {
-            class,
-            condition: "test:refused".to_owned(),
-            description: "refused".to_owned(),
-        },
+        SendError { class, condition: "test:refused".to_owned(), description: "refused".to_owned() },
     )
 }
 
@@ -130,17 +116,11 @@ async fn each_message_is_forwarded_and_then_completed_with_no_more_in_work_than_
     let metrics = summary.metrics;
     assert_eq!(metrics.forwarded_events, 1_000);
     assert_eq!(metrics.sends, 1_000, "each is sent alone");
-    assert_eq!(
-        (metrics.confirmed_events, metrics.redelivered_events),
-        (1_000, 0)
-    );
+    assert_eq!((metrics.confirmed_events, metrics.redelivered_events), (1_000, 0));
     // Little's law: 8 in work for 6 ms each.
     let expected_ms = 1_000 * 6 / 8;
     let took_ms = forward.start.elapsed().as_millis();
-    assert!(
-        (expected_ms..expected_ms + 20).contains(&took_ms),
-        "{took_ms} ms"
-    );
+    assert!((expected_ms..expected_ms + 20).contains(&took_ms), "{took_ms} ms");
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,9 +131,7 @@ async fn a_slow_message_does_not_hold_up_the_others_of_its_batch() {
     forward.run_to_the_end().await;
     // One place in work is left for them while the first one takes half a second.
     let sends = forward.script.writes();
-    let before = sends
-        .iter()
-        .filter(|write| write.sent_at < forward.start + ms(250));
+    let before = sends.iter().filter(|write| write.sent_at < forward.start + ms(250));
     assert!(before.count() > 30);
 }
 
@@ -162,10 +140,7 @@ async fn a_message_that_cannot_be_forwarded_is_abandoned_and_comes_again() {
     let forward = Forward::new(10, 4);
     forward.script.reply_next(0, refusal(ErrorClass::Fatal));
     let metrics = forward.run_to_the_end().await.metrics;
-    assert_eq!(
-        (metrics.abandoned_events, metrics.confirmed_events),
-        (1, 10)
-    );
+    assert_eq!((metrics.abandoned_events, metrics.confirmed_events), (1, 10));
     assert_eq!(metrics.redelivered_events, 1);
     assert_eq!(forward.queue.delivery_counts()[0], 1);
     assert_eq!(metrics.failed_batches, 1);
@@ -191,10 +166,7 @@ async fn what_fails_for_good_is_put_aside_by_the_service_and_all_else_is_forward
     }
     let metrics = forward.run_to_the_end().await.metrics;
     assert_eq!(forward.queue.states(), [MessageState::DeadLettered]);
-    assert_eq!(
-        (metrics.abandoned_events, metrics.redelivered_events),
-        (3, 2)
-    );
+    assert_eq!((metrics.abandoned_events, metrics.redelivered_events), (3, 2));
     forward.queue.put(b"another");
     assert_eq!(forward.run_to_the_end().await.metrics.confirmed_events, 1);
 }
@@ -222,10 +194,7 @@ async fn a_lock_that_is_lost_is_counted_and_the_message_forwarded_again() {
     let (summary, ()) = tokio::join!(forward.run_to_the_end(), expiry);
     let metrics = summary.metrics;
     assert_eq!((metrics.lock_lost_events, metrics.confirmed_events), (6, 6));
-    assert_eq!(
-        (metrics.forwarded_events, metrics.redelivered_events),
-        (12, 6)
-    );
+    assert_eq!((metrics.forwarded_events, metrics.redelivered_events), (12, 6));
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,21 +203,13 @@ async fn a_stop_settles_what_is_done_and_gives_back_what_was_not_begun() {
     forward.script.limit_unanswered(4);
     forward.script.reply_by_default(Reply::Accept(ms(100)));
     forward.queue.answer_after(ms(10));
-    let summary = forward
-        .run_until(|forward| forward.start.elapsed() >= ms(50))
-        .await;
+    let summary = forward.run_until(|forward| forward.start.elapsed() >= ms(50)).await;
     assert_eq!(summary.ended, Ended::Finished);
     let states = forward.queue.states();
     assert!(!states.contains(&MessageState::Locked), "{states:?}");
     let completed = forward.queue.count(MessageState::Completed);
     assert_eq!(summary.metrics.confirmed_events, completed as u64);
-    assert!(
-        forward
-            .queue
-            .delivery_counts()
-            .iter()
-            .all(|&count| count == 0)
-    );
+    assert!(forward.queue.delivery_counts().iter().all(|&count| count == 0));
     forward.run_to_the_end().await;
     assert_eq!(forward.queue.count(MessageState::Completed), 40);
 }

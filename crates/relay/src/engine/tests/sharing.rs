@@ -63,30 +63,14 @@ impl Group {
         self.relay_with(identity, |_| {})
     }
 
-    pub(super) fn relay_with(
-        &self,
-        identity: &str,
-        change: impl FnOnce(&mut RelayOptions),
-    ) -> Running {
-        let batch = BatchOptions {
-            max_events: 4,
-            max_wait: ms(1),
-        };
-        let source_options = SourceOptions {
-            batch,
-            prefetch: 12,
-        };
+    pub(super) fn relay_with(&self, identity: &str, change: impl FnOnce(&mut RelayOptions)) -> Running {
+        let batch = BatchOptions { max_events: 4, max_wait: ms(1) };
+        let source_options = SourceOptions { batch, prefetch: 12 };
         let source = MemorySource::owning(&self.log, source_options);
         let (sink, script) = ScriptedSink::new(1);
         script.reply_by_default(Reply::Accept(ms(5)));
-        self.scripts
-            .lock()
-            .expect("no test panics and goes on")
-            .push(script.clone());
-        let store = Arc::new(GroupStore {
-            store: self.store.clone(),
-            scripts: Arc::clone(&self.scripts),
-        });
+        self.scripts.lock().expect("no test panics and goes on").push(script.clone());
+        let store = Arc::new(GroupStore { store: self.store.clone(), scripts: Arc::clone(&self.scripts) });
         let mut options = RelayOptions {
             restart_after: ms(500),
             ownership: Some(OwnershipOptions {
@@ -103,21 +87,14 @@ impl Group {
         let task = tokio::spawn(relay.run(async {
             let _ = stopped.await;
         }));
-        Running {
-            metrics,
-            stop: Some(stop),
-            task,
-            script,
-        }
+        Running { metrics, stop: Some(stop), task, script }
     }
 
     /// Who owns each partition, as the store says; nobody is the empty name.
     async fn owners(&self) -> BTreeMap<u32, String> {
         let listed = self.store.list_ownership(&super::group()).await;
         let listed = listed.expect("the store works").into_iter();
-        listed
-            .map(|ownership| (ownership.partition.0, ownership.owner_id))
-            .collect()
+        listed.map(|ownership| (ownership.partition.0, ownership.owner_id)).collect()
     }
 
     async fn shares(&self) -> BTreeMap<String, usize> {
@@ -129,10 +106,8 @@ impl Group {
     }
 
     pub(super) async fn until_shares_are(&self, expected: &[(&str, usize)]) {
-        let expected: BTreeMap<_, _> = expected
-            .iter()
-            .map(|&(owner, count)| (owner.to_owned(), count))
-            .collect();
+        let expected: BTreeMap<_, _> =
+            expected.iter().map(|&(owner, count)| (owner.to_owned(), count)).collect();
         for _ in 0..10_000 {
             if self.shares().await == expected {
                 return;
@@ -186,11 +161,7 @@ impl Running {
 
     pub(super) async fn stop(mut self) -> Summary {
         drop(self.stop.take());
-        let summary = self
-            .task
-            .await
-            .expect("no panic")
-            .expect("neither end fails");
+        let summary = self.task.await.expect("no panic").expect("neither end fails");
         check_accounts(&summary.metrics);
         summary
     }
@@ -229,10 +200,7 @@ impl CheckpointStore for GroupStore {
             let before = store.checkpoint(&checkpoint.group, checkpoint.partition);
             let etag = store.replace_checkpoint(checkpoint.clone()).await?;
             let before = before.and_then(|before| before.sequence_number);
-            assert!(
-                before <= checkpoint.sequence_number,
-                "{before:?} → {checkpoint:?}"
-            );
+            assert!(before <= checkpoint.sequence_number, "{before:?} → {checkpoint:?}");
             Ok(etag)
         })
     }
@@ -256,25 +224,13 @@ async fn one_relay_claims_everything_at_once_and_carries_it() {
     group.append(400);
     let relay = group.relay("a");
     group.until_done().await;
-    assert!(
-        group.start.elapsed() < RENEW,
-        "no cycle had to be waited for"
-    );
+    assert!(group.start.elapsed() < RENEW, "no cycle had to be waited for");
     assert_eq!(group.shares().await, [("a".to_owned(), 8)].into());
     let metrics = relay.metrics().await;
-    assert_eq!(
-        (metrics.owned_partitions, metrics.claimed_partitions),
-        (8, 8)
-    );
-    assert_eq!(
-        (metrics.claimed_free_partitions, metrics.opened_after_claim),
-        (8, 8)
-    );
+    assert_eq!((metrics.owned_partitions, metrics.claimed_partitions), (8, 8));
+    assert_eq!((metrics.claimed_free_partitions, metrics.opened_after_claim), (8, 8));
     assert_eq!((metrics.stolen_partitions, metrics.lost_partitions), (0, 0));
-    assert_eq!(
-        (metrics.ownership_renew_us, metrics.ownership_expire_us),
-        (10_000_000, 60_000_000)
-    );
+    assert_eq!((metrics.ownership_renew_us, metrics.ownership_expire_us), (10_000_000, 60_000_000));
     let summary = relay.stop().await;
     assert_eq!(summary.ended, Ended::Finished);
     assert_eq!(summary.metrics.returned_partitions, 8);
@@ -337,11 +293,7 @@ async fn who_leaves_gives_its_partitions_to_the_next_cycle_of_the_others() {
     group.append(400);
     group.until_done().await;
     first.stop().await;
-    assert_eq!(
-        group.duplicates(),
-        0,
-        "everything was finished before it moved"
-    );
+    assert_eq!(group.duplicates(), 0, "everything was finished before it moved");
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,10 +311,7 @@ async fn who_dies_is_succeeded_when_its_claims_have_expired() {
     assert!(began.elapsed() > EXPIRE - RENEW && began.elapsed() <= EXPIRE + RENEW);
     group.until_done().await;
     first.stop().await;
-    assert!(
-        group.duplicates() <= 4 * 12,
-        "what its partitions had fetched"
-    );
+    assert!(group.duplicates() <= 4 * 12, "what its partitions had fetched");
 }
 
 #[tokio::test(start_paused = true)]
@@ -375,38 +324,21 @@ async fn a_relay_whose_renewals_fail_stops_before_others_may_begin() {
     tokio::time::sleep(EXPIRE - RENEW).await;
     group.append(8);
     group.until_done().await;
-    assert_eq!(
-        relay.metrics().await.owned_partitions,
-        8,
-        "its time is not over"
-    );
+    assert_eq!(relay.metrics().await.owned_partitions, 8, "its time is not over");
     tokio::time::sleep(RENEW).await;
     let metrics = relay.metrics().await;
     assert_eq!((metrics.owned_partitions, metrics.open_partitions), (0, 0));
-    assert_eq!(
-        (metrics.lost_partitions, metrics.expired_partitions),
-        (8, 8)
-    );
+    assert_eq!((metrics.lost_partitions, metrics.expired_partitions), (8, 8));
     assert_eq!(metrics.closed_after_loss, 8);
     assert!(metrics.failed_renewals >= 8);
     group.append(8);
     tokio::time::sleep(RENEW).await;
-    assert_eq!(
-        relay.metrics().await.received_events,
-        8,
-        "nothing is taken in any more"
-    );
+    assert_eq!(relay.metrics().await.received_events, 8, "nothing is taken in any more");
     // What bears its name is its own again.
     group.store.fail_claims(0);
     group.until_done().await;
     let metrics = relay.stop().await.metrics;
-    assert_eq!(
-        (
-            metrics.claimed_free_partitions,
-            metrics.claimed_own_partitions
-        ),
-        (8, 8)
-    );
+    assert_eq!((metrics.claimed_free_partitions, metrics.claimed_own_partitions), (8, 8));
     assert_eq!(group.duplicates(), 0);
 }
 
@@ -426,10 +358,7 @@ async fn who_wakes_up_after_its_time_writes_nothing_over_its_successor() {
     group.until_done().await;
     let metrics = sleeper.metrics().await;
     assert_eq!(metrics.checkpoints, 0);
-    assert!(
-        metrics.doubtful_events > 0,
-        "what was under way was given up"
-    );
+    assert!(metrics.doubtful_events > 0, "what was under way was given up");
     tokio::time::sleep(ms(90_000)).await;
     assert_eq!(sleeper.metrics().await.checkpoints, 0);
     // It has joined again.
@@ -452,10 +381,7 @@ async fn a_checkpoint_on_its_way_when_the_partition_is_lost_is_refused() {
     // The checkpoints are on their way. Another takes all of the partitions and fences them at once.
     let ownership = group.store.list_ownership(&super::group()).await;
     let ownership = ownership.expect("the store works").into_iter();
-    let thief = ownership.map(|own| Ownership {
-        owner_id: "thief".to_owned(),
-        ..own
-    });
+    let thief = ownership.map(|own| Ownership { owner_id: "thief".to_owned(), ..own });
     let stolen = group.store.claim_ownership(thief.collect()).await;
     assert_eq!(stolen.expect("the store works").len(), 8);
     group.store.delay_updates(Duration::ZERO);
@@ -488,20 +414,13 @@ async fn a_link_that_is_stolen_is_a_lost_partition_and_one_that_breaks_is_not() 
         condition: condition.to_owned(),
         description: "told to".to_owned(),
     };
-    group
-        .log
-        .fail_partition(PartitionId(1), error("amqp:link:detach-forced"));
-    group
-        .log
-        .fail_partition(PartitionId(2), error("amqp:link:stolen"));
+    group.log.fail_partition(PartitionId(1), error("amqp:link:detach-forced"));
+    group.log.fail_partition(PartitionId(2), error("amqp:link:stolen"));
     tokio::time::sleep(ms(10)).await;
     let metrics = relay.metrics().await;
     assert_eq!((metrics.owned_partitions, metrics.open_partitions), (7, 6));
     assert_eq!((metrics.lost_partitions, metrics.closed_partitions), (1, 2));
-    assert_eq!(
-        (metrics.closed_after_loss, metrics.closed_by_service),
-        (1, 1)
-    );
+    assert_eq!((metrics.closed_after_loss, metrics.closed_by_service), (1, 1));
     // The one rests and is opened again; the other is still in its name, and claimed again in a while.
     tokio::time::sleep(ms(600)).await;
     let metrics = relay.metrics().await;
@@ -552,20 +471,9 @@ async fn a_long_stop_keeps_what_it_has_not_finished_and_gives_back_the_rest() {
     let other = group.relay("b");
     group.until_shares_are(&[("a", 1), ("b", 7)]).await;
     tokio::time::sleep(2 * EXPIRE).await;
-    assert_eq!(
-        group.owners().await[&0],
-        "a",
-        "it is renewed until it is finished"
-    );
-    let summary = relay
-        .task
-        .await
-        .expect("no panic")
-        .expect("neither end fails");
-    assert_eq!(
-        (summary.ended, summary.metrics.lost_partitions),
-        (Ended::Finished, 0)
-    );
+    assert_eq!(group.owners().await[&0], "a", "it is renewed until it is finished");
+    let summary = relay.task.await.expect("no panic").expect("neither end fails");
+    assert_eq!((summary.ended, summary.metrics.lost_partitions), (Ended::Finished, 0));
     assert_eq!(group.covered(), 1);
     group.until_shares_are(&[("b", 8)]).await;
     other.stop().await;

@@ -105,10 +105,7 @@ impl Balancer {
         let mut partitions: Vec<_> = partitions.into_iter().collect();
         partitions.sort_unstable();
         partitions.dedup();
-        let name = options
-            .identity
-            .bytes()
-            .fold(0, |hash, byte| mix(hash, u64::from(byte), 0));
+        let name = options.identity.bytes().fold(0, |hash, byte| mix(hash, u64::from(byte), 0));
         Self {
             group,
             identity: options.identity.clone(),
@@ -146,9 +143,7 @@ impl Balancer {
             OwnershipMode::Greedy => missing,
         };
         while allowed > 0
-            && let Some(claim) = self
-                .draw(&mut survey.free)
-                .or_else(|| self.steal(&mut survey.others, mine))
+            && let Some(claim) = self.draw(&mut survey.free).or_else(|| self.steal(&mut survey.others, mine))
         {
             plan.claims.push(claim);
             mine += 1;
@@ -172,10 +167,8 @@ impl Balancer {
         listed: &'a [Ownership],
         plan: &mut Plan,
     ) -> Survey<'a> {
-        let mut listed: BTreeMap<_, _> = listed
-            .iter()
-            .map(|ownership| (ownership.partition, ownership))
-            .collect();
+        let mut listed: BTreeMap<_, _> =
+            listed.iter().map(|ownership| (ownership.partition, ownership)).collect();
         let mut survey = Survey::default();
         for &partition in &self.partitions {
             let found = listed.remove(&partition);
@@ -191,10 +184,7 @@ impl Balancer {
             if holds.is_some() {
                 plan.lost.push(partition);
             }
-            let claim = |kind| Claim {
-                ownership: self.claim(partition, etag),
-                kind,
-            };
+            let claim = |kind| Claim { ownership: self.claim(partition, etag), kind };
             let older_than = |age| found.is_some_and(|found| is_older(found, now, age));
             match found {
                 None => survey.free.push((claim(ClaimKind::Free), false)),
@@ -231,11 +221,7 @@ impl Balancer {
     }
 
     /// Takes any one from any of those who have most, if that makes shares more equal.
-    fn steal(
-        &mut self,
-        others: &mut BTreeMap<&str, Vec<&Ownership>>,
-        mine: usize,
-    ) -> Option<Claim> {
+    fn steal(&mut self, others: &mut BTreeMap<&str, Vec<&Ownership>>, mine: usize) -> Option<Claim> {
         let most = others.values().map(Vec::len).max()?;
         if most < mine + 2 {
             return None;
@@ -254,10 +240,7 @@ impl Balancer {
     /// The claim that gives a partition back.
     #[must_use]
     pub fn give_back(&self, partition: PartitionId, etag: &ETag) -> Ownership {
-        Ownership {
-            owner_id: String::new(),
-            ..self.claim(partition, Some(etag))
-        }
+        Ownership { owner_id: String::new(), ..self.claim(partition, Some(etag)) }
     }
 
     /// The claim of a partition whose newest writing has this ETag, or that nobody has claimed before.

@@ -18,11 +18,7 @@ fn at(seconds: u64) -> SystemTime {
 }
 
 fn balancer(identity: &str, mode: OwnershipMode, partitions: u32, seed: u64) -> Balancer {
-    let options = OwnershipOptions {
-        mode,
-        expire: EXPIRE,
-        ..OwnershipOptions::new(identity)
-    };
+    let options = OwnershipOptions { mode, expire: EXPIRE, ..OwnershipOptions::new(identity) };
     let partitions = (0..partitions).map(PartitionId);
     Balancer::new(group(), partitions, &options, seed)
 }
@@ -39,31 +35,19 @@ fn owned(partition: u32, owner: &str, etag: &str, modified: u64) -> Ownership {
 
 fn held(claims: &[(u32, &str)]) -> BTreeMap<PartitionId, ETag> {
     let claims = claims.iter();
-    claims
-        .map(|&(partition, etag)| (PartitionId(partition), ETag(etag.to_owned())))
-        .collect()
+    claims.map(|&(partition, etag)| (PartitionId(partition), ETag(etag.to_owned()))).collect()
 }
 
 fn kinds(plan: &Plan) -> BTreeMap<u32, ClaimKind> {
     let claims = plan.claims.iter();
-    claims
-        .map(|claim| (claim.ownership.partition.0, claim.kind.clone()))
-        .collect()
+    claims.map(|claim| (claim.ownership.partition.0, claim.kind.clone())).collect()
 }
 
 #[test]
 fn the_first_relay_claims_everything_or_one_at_a_time() {
     let greedy = balancer("me", OwnershipMode::Greedy, 4, 1).plan(at(0), &held(&[]), &[]);
-    assert_eq!(
-        kinds(&greedy),
-        (0..4).map(|id| (id, ClaimKind::Free)).collect()
-    );
-    assert!(
-        greedy
-            .claims
-            .iter()
-            .all(|claim| claim.ownership.etag.is_none())
-    );
+    assert_eq!(kinds(&greedy), (0..4).map(|id| (id, ClaimKind::Free)).collect());
+    assert!(greedy.claims.iter().all(|claim| claim.ownership.etag.is_none()));
     let balanced = balancer("me", OwnershipMode::Balanced, 4, 1).plan(at(0), &held(&[]), &[]);
     assert_eq!(balanced.claims.len(), 1);
 }
@@ -80,11 +64,8 @@ fn what_was_given_back_or_has_expired_is_claimed_before_anything_is_stolen() {
     let expected = [(0, ClaimKind::Free), (1, ClaimKind::Expired)];
     assert_eq!(kinds(&plan), expected.into());
     assert_eq!(plan.owners, 2);
-    let etags: BTreeSet<_> = plan
-        .claims
-        .iter()
-        .map(|claim| claim.ownership.etag.clone().map(|etag| etag.0))
-        .collect();
+    let etags: BTreeSet<_> =
+        plan.claims.iter().map(|claim| claim.ownership.etag.clone().map(|etag| etag.0)).collect();
     assert_eq!(etags, BTreeSet::from([Some("a".into()), Some("b".into())]));
 }
 
@@ -110,9 +91,7 @@ fn what_lies_there_for_long_is_taken_even_beyond_the_share() {
 
 #[test]
 fn a_newcomer_steals_its_share_from_who_has_most() {
-    let listed: Vec<_> = (0..7)
-        .map(|id| owned(id, if id < 5 { "rich" } else { "poor" }, "a", 0))
-        .collect();
+    let listed: Vec<_> = (0..7).map(|id| owned(id, if id < 5 { "rich" } else { "poor" }, "a", 0)).collect();
     let plan = balancer("me", OwnershipMode::Greedy, 7, 9).plan(at(1), &held(&[]), &listed);
     assert_eq!(plan.claims.len(), 2);
     let stolen = ClaimKind::Stolen("rich".to_owned());
@@ -121,17 +100,10 @@ fn a_newcomer_steals_its_share_from_who_has_most() {
 
 #[test]
 fn equal_shares_are_left_alone() {
-    let listed: Vec<_> = (0..7)
-        .map(|id| owned(id, ["me", "you", "they"][id as usize % 3], "a", 0))
-        .collect();
-    for (name, mine) in [
-        ("me", vec![0, 3, 6]),
-        ("you", vec![1, 4]),
-        ("they", vec![2, 5]),
-    ] {
+    let listed: Vec<_> = (0..7).map(|id| owned(id, ["me", "you", "they"][id as usize % 3], "a", 0)).collect();
+    for (name, mine) in [("me", vec![0, 3, 6]), ("you", vec![1, 4]), ("they", vec![2, 5])] {
         let held = mine.iter().map(|&id| (PartitionId(id), ETag("a".into())));
-        let plan =
-            balancer(name, OwnershipMode::Greedy, 7, 1).plan(at(1), &held.collect(), &listed);
+        let plan = balancer(name, OwnershipMode::Greedy, 7, 1).plan(at(1), &held.collect(), &listed);
         assert_eq!(plan.claims, []);
         let renewed: Vec<_> = plan.renewals.iter().map(|own| own.partition.0).collect();
         assert_eq!(renewed, mine);
@@ -140,21 +112,15 @@ fn equal_shares_are_left_alone() {
 
 #[test]
 fn who_has_no_share_left_waits() {
-    let listed: Vec<_> = (0..3)
-        .map(|id| owned(id, ["a", "b", "c"][id as usize], "a", 0))
-        .collect();
+    let listed: Vec<_> = (0..3).map(|id| owned(id, ["a", "b", "c"][id as usize], "a", 0)).collect();
     let plan = balancer("me", OwnershipMode::Greedy, 3, 1).plan(at(1), &held(&[]), &listed);
     assert_eq!((plan.claims, plan.owners), (vec![], 4));
 }
 
 #[test]
 fn what_others_have_written_is_lost_and_not_renewed() {
-    let listed = [
-        owned(0, "me", "a", 0),
-        owned(1, "you", "z", 0),
-        owned(2, "me", "y", 0),
-        owned(3, "you", "x", 0),
-    ];
+    let listed =
+        [owned(0, "me", "a", 0), owned(1, "you", "z", 0), owned(2, "me", "y", 0), owned(3, "you", "x", 0)];
     let held = held(&[(0, "a"), (1, "b"), (2, "c")]);
     let plan = balancer("me", OwnershipMode::Greedy, 4, 1).plan(at(1), &held, &listed);
     assert_eq!(plan.lost, [PartitionId(1)]);
@@ -167,20 +133,13 @@ fn what_others_have_written_is_lost_and_not_renewed() {
 
 #[test]
 fn partitions_that_are_not_to_be_shared_are_given_back_and_not_counted() {
-    let listed = [
-        owned(0, "me", "a", 0),
-        owned(8, "me", "b", 0),
-        owned(9, "you", "c", 0),
-    ];
+    let listed = [owned(0, "me", "a", 0), owned(8, "me", "b", 0), owned(9, "you", "c", 0)];
     let held = held(&[(0, "a")]);
     let plan = balancer("me", OwnershipMode::Greedy, 1, 1).plan(at(1), &held, &listed);
     assert_eq!((plan.owners, plan.returns.len()), (1, 1));
     let returned = &plan.returns[0];
     assert_eq!(returned.partition, PartitionId(8));
-    assert_eq!(
-        (returned.owner_id.as_str(), &returned.etag),
-        ("", &listed[1].etag)
-    );
+    assert_eq!((returned.owner_id.as_str(), &returned.etag), ("", &listed[1].etag));
 }
 
 #[test]
@@ -214,12 +173,7 @@ impl Society {
                 listed: None,
             })
             .collect();
-        Self {
-            now: 0,
-            store: BTreeMap::new(),
-            writings: 0,
-            relays,
-        }
+        Self { now: 0, store: BTreeMap::new(), writings: 0, relays }
     }
 
     fn list(&mut self, number: usize) {
@@ -261,11 +215,7 @@ impl Society {
         }
         self.writings += 1;
         let etag = ETag(self.writings.to_string());
-        let written = Ownership {
-            etag: Some(etag.clone()),
-            last_modified: Some(at(self.now)),
-            ..claim
-        };
+        let written = Ownership { etag: Some(etag.clone()), last_modified: Some(at(self.now)), ..claim };
         self.store.insert(written.partition.0, written);
         Some(etag)
     }
@@ -276,10 +226,7 @@ impl Society {
             .iter()
             .map(|number| {
                 let owner = format!("relay {number}");
-                self.store
-                    .values()
-                    .filter(|own| own.owner_id == owner)
-                    .count()
+                self.store.values().filter(|own| own.owner_id == owner).count()
             })
             .collect()
     }
@@ -349,9 +296,7 @@ fn settle(
         let shares = society.shares(living);
         let (least, most) = (shares.iter().min(), shares.iter().max());
         // A claim may come to nothing several times in turn, where its victim renews between list and claim.
-        let is_equal = most
-            .zip(least)
-            .is_some_and(|(most, least)| most - least <= 1);
+        let is_equal = most.zip(least).is_some_and(|(most, least)| most - least <= 1);
         quiet = if won == 0 && is_equal { quiet + 1 } else { 0 };
         if quiet == 5 {
             break;

@@ -29,19 +29,12 @@ async fn a_listing_of_more_than_a_page_is_whole() {
         Some(("200 OK", String::new(), body))
     })
     .await;
-    let store = BlobCheckpointStore::open(script.options())
-        .await
-        .expect("it answers");
-    let owned = store
-        .list_ownership(&ConsumerGroup::new("n", "h", "g"))
-        .await;
+    let store = BlobCheckpointStore::open(script.options()).await.expect("it answers");
+    let owned = store.list_ownership(&ConsumerGroup::new("n", "h", "g")).await;
     let owned = owned.expect("it answers");
     let partitions: Vec<_> = owned.iter().map(|own| own.partition.0).collect();
     assert_eq!(partitions, [0, 1]);
-    assert_eq!(
-        (owned[0].owner_id.as_str(), owned[0].etag.clone()),
-        ("", Some(etag("0x8DABC")))
-    );
+    assert_eq!((owned[0].owner_id.as_str(), owned[0].etag.clone()), ("", Some(etag("0x8DABC"))));
 }
 
 #[tokio::test]
@@ -61,16 +54,10 @@ async fn what_may_pass_is_unavailable_and_what_others_won_is_lost() {
     ] {
         let script = Script::start(move |request| match request.starts_with("GET") {
             true => Some(("200 OK", String::new(), EMPTY_PAGE.to_owned())),
-            false => Some((
-                status,
-                format!("x-ms-error-code: {code}\r\n"),
-                String::new(),
-            )),
+            false => Some((status, format!("x-ms-error-code: {code}\r\n"), String::new())),
         })
         .await;
-        let store = BlobCheckpointStore::open(script.options())
-            .await
-            .expect("it answers");
+        let store = BlobCheckpointStore::open(script.options()).await.expect("it answers");
         for etag in [None, Some(etag("0x1"))] {
             let is_lost = |error: &StoreError| matches!(error, StoreError::NotOwner { .. });
             let is = |error: &StoreError| match error {
@@ -106,23 +93,12 @@ async fn a_service_that_is_away_or_silent_is_unavailable() {
         Some(("200 OK", String::new(), page))
     })
     .await;
-    let options = BlobStoreOptions {
-        request_timeout: Duration::from_millis(50),
-        ..script.options()
-    };
-    let store = BlobCheckpointStore::open(options.clone())
-        .await
-        .expect("it answers");
-    let silent = store
-        .replace_checkpoint(checkpoint(None))
-        .await
-        .expect_err("no reply comes");
+    let options = BlobStoreOptions { request_timeout: Duration::from_millis(50), ..script.options() };
+    let store = BlobCheckpointStore::open(options.clone()).await.expect("it answers");
+    let silent = store.replace_checkpoint(checkpoint(None)).await.expect_err("no reply comes");
     assert!(matches!(silent, StoreError::Unavailable { .. }), "{silent}");
     let place = script.stop().await;
-    let away = store
-        .replace_checkpoint(checkpoint(None))
-        .await
-        .expect_err("nobody is there");
+    let away = store.replace_checkpoint(checkpoint(None)).await.expect_err("nobody is there");
     assert!(matches!(away, StoreError::Unavailable { .. }), "{away}");
     assert!(away.to_string().contains(&place), "{away}");
     assert!(!away.to_string().contains("c2VjcmV0"), "{away}");
@@ -133,17 +109,11 @@ async fn a_listing_is_asked_for_again_where_the_service_was_busy() {
     let asked = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&asked);
     let script = Script::start(move |_| match counted.fetch_add(1, Ordering::Relaxed) {
-        0 => Some((
-            "503 Busy",
-            "x-ms-error-code: ServerBusy\r\n".to_owned(),
-            String::new(),
-        )),
+        0 => Some(("503 Busy", "x-ms-error-code: ServerBusy\r\n".to_owned(), String::new())),
         _ => Some(("200 OK", String::new(), EMPTY_PAGE.to_owned())),
     })
     .await;
-    BlobCheckpointStore::open(script.options())
-        .await
-        .expect("it answers in the end");
+    BlobCheckpointStore::open(script.options()).await.expect("it answers in the end");
     assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
 
@@ -161,21 +131,13 @@ async fn the_first_of_a_group_writes_in_lower_case_since_most_processors_look_th
         Some(("403 No", stop, String::new()))
     })
     .await;
-    let store = BlobCheckpointStore::open(script.options())
-        .await
-        .expect("it answers");
-    let first = Checkpoint {
-        group: ConsumerGroup::new("N", "H", "$Default"),
-        ..checkpoint(None)
-    };
+    let store = BlobCheckpointStore::open(script.options()).await.expect("it answers");
+    let first = Checkpoint { group: ConsumerGroup::new("N", "H", "$Default"), ..checkpoint(None) };
     let refused = store.replace_checkpoint(first).await;
     refused.expect_err("the script refuses what it has noted");
     let paths = written.lock().expect("nobody panicked");
     let path = paths[0].replace("%24", "$").replace("%2F", "/");
-    assert!(
-        path.starts_with("/a/test/n/h/$default/checkpoint/0"),
-        "{path}"
-    );
+    assert!(path.starts_with("/a/test/n/h/$default/checkpoint/0"), "{path}");
 }
 
 fn error_group() -> ConsumerGroup {
@@ -206,9 +168,7 @@ type Answer = Option<(&'static str, String, String)>;
 
 impl Script {
     async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let mut serving = tokio::task::JoinSet::new();
         serving.spawn(async move {
@@ -244,10 +204,7 @@ impl Script {
     }
 
     fn options(&self) -> BlobStoreOptions {
-        let string = format!(
-            "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://{}/a",
-            self.address
-        );
+        let string = format!("AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://{}/a", self.address);
         BlobStoreOptions::new(string.parse().expect("a connection string"), "test")
     }
 

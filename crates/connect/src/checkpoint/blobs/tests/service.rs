@@ -28,68 +28,33 @@ async fn names_are_spelled_as_those_that_were_written_last() {
     };
     // As a processor in Python writes it, and then a relay that is told `$Default`.
     let python = reopened(&keep, Spelling::LowerCase).await;
-    let won = python
-        .claim_ownership(vec![claim(&shared("$Default"), "python")])
-        .await;
+    let won = python.claim_ownership(vec![claim(&shared("$Default"), "python")]).await;
     assert_eq!(won.expect("it answers").len(), 1);
-    let found = store
-        .list_ownership(&shared("$Default"))
-        .await
-        .expect("it answers");
+    let found = store.list_ownership(&shared("$Default")).await.expect("it answers");
     assert_eq!(found[0].owner_id, "python");
-    let lost = store
-        .claim_ownership(vec![claim(&shared("$Default"), "relay")])
-        .await;
+    let lost = store.claim_ownership(vec![claim(&shared("$Default"), "relay")]).await;
     assert!(lost.expect("it answers").is_empty());
     // As a processor in Go writes it.
     let go = reopened(&keep, Spelling::AsGiven).await;
-    let won = go
-        .claim_ownership(vec![claim(&shared("Billing"), "go")])
-        .await;
+    let won = go.claim_ownership(vec![claim(&shared("Billing"), "go")]).await;
     assert_eq!(won.expect("it answers").len(), 1);
-    let found = store
-        .list_ownership(&shared("Billing"))
-        .await
-        .expect("it answers");
+    let found = store.list_ownership(&shared("Billing")).await.expect("it answers");
     assert_eq!(found[0].owner_id, "go");
-    assert!(
-        python
-            .list_ownership(&shared("Billing"))
-            .await
-            .expect("it answers")
-            .is_empty()
-    );
+    assert!(python.list_ownership(&shared("Billing")).await.expect("it answers").is_empty());
     // Where nothing is yet, in lower case.
-    let won = store
-        .claim_ownership(vec![claim(&shared("New"), "relay")])
-        .await;
+    let won = store.claim_ownership(vec![claim(&shared("New"), "relay")]).await;
     assert_eq!(won.expect("it answers").len(), 1);
-    assert_eq!(
-        python
-            .list_ownership(&shared("New"))
-            .await
-            .expect("it answers")
-            .len(),
-        1
-    );
+    assert_eq!(python.list_ownership(&shared("New")).await.expect("it answers").len(), 1);
 }
 
 #[tokio::test]
 async fn a_container_that_is_missing_is_named_with_what_to_do() {
     let (_store, keep) = a_store().await;
     let options = BlobStoreOptions::new(keep.connection_string.clone(), unused_container());
-    let refused = BlobCheckpointStore::open(options)
-        .await
-        .expect_err("it is not there");
-    assert!(
-        matches!(refused, StoreError::NoContainer { .. }),
-        "{refused}"
-    );
+    let refused = BlobCheckpointStore::open(options).await.expect_err("it is not there");
+    assert!(matches!(refused, StoreError::NoContainer { .. }), "{refused}");
     let told = refused.to_string();
-    assert!(
-        told.contains("az storage container create") && told.contains("`create: true`"),
-        "{told}"
-    );
+    assert!(told.contains("az storage container create") && told.contains("`create: true`"), "{told}");
 }
 
 #[tokio::test]
@@ -99,9 +64,7 @@ async fn a_wrong_key_is_refused_at_once() {
     let account = keep.connection_string.account().expect("it is known");
     let wrong = format!("AccountName={account};AccountKey=aHVzaA==;BlobEndpoint={endpoint}");
     let options = BlobStoreOptions::new(wrong.parse().expect("a connection string"), "checkpoints");
-    let refused = BlobCheckpointStore::open(options)
-        .await
-        .expect_err("the key is wrong");
+    let refused = BlobCheckpointStore::open(options).await.expect_err("the key is wrong");
     assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
     assert!(!refused.to_string().contains("aHVzaA"), "{refused}");
 }
@@ -117,11 +80,7 @@ struct Keep {
 async fn a_store() -> (BlobCheckpointStore, Keep) {
     let (connection_string, service): (StorageConnectionString, _) =
         match std::env::var("PARSHALL_TEST_STORAGE") {
-            Ok(text) => (
-                text.parse()
-                    .expect("a connection string of a storage account"),
-                None,
-            ),
+            Ok(text) => (text.parse().expect("a connection string of a storage account"), None),
             Err(_) => {
                 let service = Service::start(ServiceConfig {
                     blob: Some(([127, 0, 0, 1], 0).into()),
@@ -138,14 +97,8 @@ async fn a_store() -> (BlobCheckpointStore, Keep) {
         missing_container: MissingContainer::Create,
         ..BlobStoreOptions::new(connection_string.clone(), container.clone())
     };
-    let store = BlobCheckpointStore::open(options)
-        .await
-        .expect("it answers");
-    let keep = Keep {
-        connection_string,
-        container,
-        _service: service,
-    };
+    let store = BlobCheckpointStore::open(options).await.expect("it answers");
+    let keep = Keep { connection_string, container, _service: service };
     (store, keep)
 }
 
@@ -155,21 +108,13 @@ async fn reopened(keep: &Keep, spelling: Spelling) -> BlobCheckpointStore {
         spelling,
         ..BlobStoreOptions::new(keep.connection_string.clone(), keep.container.clone())
     };
-    BlobCheckpointStore::open(options)
-        .await
-        .expect("it answers")
+    BlobCheckpointStore::open(options).await.expect("it answers")
 }
 
 /// No test has had it before, nor an earlier run against a service that goes on.
 fn unused_container() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970");
-    format!(
-        "test-{}-{:x}-{number}",
-        std::process::id(),
-        since.as_nanos()
-    )
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    format!("test-{}-{:x}-{number}", std::process::id(), since.as_nanos())
 }

@@ -91,10 +91,7 @@ impl ConnectionTask {
         let Some((.., link)) = best else { return };
         let nodes = self.links.iter().flatten().map(|entry| &entry.node);
         let waiting_bytes: usize = nodes.map(Node::waiting_bytes).sum();
-        if let Some(Some(LinkEntry {
-            node: Node::Replies(replies),
-            ..
-        })) = self.links.get_mut(link.index())
+        if let Some(Some(LinkEntry { node: Node::Replies(replies), .. })) = self.links.get_mut(link.index())
             && waiting_bytes <= self.proof.waiting_replies_bytes()
         {
             replies.waiting.push_back(reply.message);
@@ -113,11 +110,7 @@ impl ConnectionTask {
             let Some(mut sender) = self.driver.connection().sender(link) else {
                 return;
             };
-            let delivery = NewDelivery {
-                tag: &[0],
-                format: amqp::message::FORMAT_AMQP,
-                settled: true,
-            };
+            let delivery = NewDelivery { tag: &[0], format: amqp::message::FORMAT_AMQP, settled: true };
             if sender.send(&delivery, &[message]).is_err() {
                 return;
             }

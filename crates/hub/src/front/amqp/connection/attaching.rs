@@ -34,11 +34,7 @@ impl ConnectionTask {
             idempotent_producers: &self.idempotent_producers,
         };
         match admission.admit(link, session, attach) {
-            Ok(Admitted {
-                node,
-                permit,
-                acceptance,
-            }) => {
+            Ok(Admitted { node, permit, acceptance }) => {
                 let connection = self.driver.connection();
                 if let Some(acceptance) = acceptance {
                     connection.accept_link(link, acceptance);
@@ -50,13 +46,7 @@ impl ConnectionTask {
                 if self.links.len() <= index {
                     self.links.resize_with(index + 1, || None);
                 }
-                self.links[index] = Some(LinkEntry {
-                    id: link,
-                    session,
-                    permit,
-                    node,
-                    waiting_outcomes: 0,
-                });
+                self.links[index] = Some(LinkEntry { id: link, session, permit, node, waiting_outcomes: 0 });
                 // What it leads to may have been deleted a moment ago.
                 self.on_reported(index);
             }
@@ -105,10 +95,7 @@ impl ConnectionTask {
     pub(super) fn set_expiry(&mut self, now: SystemTime) {
         self.expiry = self.claims.next_expiry(now).map(|at| {
             let left = at.duration_since(now).unwrap_or_default();
-            Expiry {
-                at,
-                alarm: Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM))),
-            }
+            Expiry { at, alarm: Box::pin(tokio::time::sleep(left.min(LONGEST_ALARM))) }
         });
     }
 
@@ -133,13 +120,7 @@ impl ConnectionTask {
                     .as_ref()
                     .is_some_and(|permit| !self.claims.allows(&permit.address, permit.right, now))
             });
-            if let Some(LinkEntry {
-                id,
-                session,
-                permit: Some(permit),
-                ..
-            }) = expired
-            {
+            if let Some(LinkEntry { id, session, permit: Some(permit), .. }) = expired {
                 self.awaited_outcomes.forget_link(session, id);
                 let error = permit.missing(&self.namespace);
                 self.driver.connection().detach_link(id, Some(error));

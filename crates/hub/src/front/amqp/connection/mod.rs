@@ -139,10 +139,7 @@ impl ConnectionTask {
             }
             Some(error) => tracing::debug!(%error, "connection ended"),
             None => {
-                let reason = Error::new(
-                    ErrorCondition::CONNECTION_FORCED,
-                    "The service is stopping.",
-                );
+                let reason = Error::new(ErrorCondition::CONNECTION_FORCED, "The service is stopping.");
                 self.driver.connection().close(Some(reason));
             }
         }
@@ -168,11 +165,7 @@ impl ConnectionTask {
             }
             self.check_held(cx);
             // Until it is pending: only then are we woken for the next append.
-            while self
-                .subscriber
-                .poll_ready(cx, &mut self.reported)
-                .is_ready()
-            {}
+            while self.subscriber.poll_ready(cx, &mut self.reported).is_ready() {}
             for index in 0..self.reported.len() {
                 match self.reported[index] {
                     CLOCK_KEY => {
@@ -216,11 +209,9 @@ impl ConnectionTask {
                 }
                 Event::WindowOpen(_) => self.enqueue_all(),
                 Event::Opened(open) => self.on_opened(&open),
-                Event::LinkRequested {
-                    link,
-                    session,
-                    attach,
-                } => self.on_link_requested(link, session, &attach),
+                Event::LinkRequested { link, session, attach } => {
+                    self.on_link_requested(link, session, &attach)
+                }
                 Event::LinkDetached { link, .. } => self.remove(link),
                 Event::SessionEnded { session, .. } => {
                     self.settle_gathered();
@@ -230,29 +221,17 @@ impl ConnectionTask {
                     self.awaited_outcomes.forget_session(session);
                     self.outcomes.retain(|outcome| outcome.session != session);
                 }
-                Event::OutcomeProposed {
-                    session,
-                    first,
-                    last,
-                    state,
-                    is_known,
-                } => match is_known {
+                Event::OutcomeProposed { session, first, last, state, is_known } => match is_known {
                     true => self.on_outcome(session, first, last, &state, true),
                     false => self.on_unknown_outcome(session, first, last),
                 },
-                Event::Outcome {
-                    session,
-                    first,
-                    last,
-                    state: Some(state),
-                } => self.on_outcome(session, first, last, &state, false),
+                Event::Outcome { session, first, last, state: Some(state) } => {
+                    self.on_outcome(session, first, last, &state, false)
+                }
                 // No outcome at all: the locks end by themselves.
-                Event::Outcome {
-                    session,
-                    first,
-                    last,
-                    state: None,
-                } => self.awaited_outcomes.take(session, first, last, |_, _| {}),
+                Event::Outcome { session, first, last, state: None } => {
+                    self.awaited_outcomes.take(session, first, last, |_, _| {})
+                }
                 _ => {}
             }
         }
@@ -264,8 +243,7 @@ impl ConnectionTask {
         if self.pause.is_some() {
             self.driver.acknowledge_at_once();
         }
-        if let Some(Credentials::Plain { username, password }) =
-            self.driver.connection().credentials()
+        if let Some(Credentials::Plain { username, password }) = self.driver.connection().credentials()
             && let Ok(claim) = self.namespace.authorize_key(username, password)
         {
             // A connection's first claim always finds room.
@@ -331,13 +309,8 @@ impl ConnectionTask {
                             stored => Told::stored(stored),
                         },
                         Some(shaper) => {
-                            match shaped(
-                                shaper,
-                                || target.count_throttled(),
-                                delivery.format,
-                                message,
-                                store,
-                            ) {
+                            match shaped(shaper, || target.count_throttled(), delivery.format, message, store)
+                            {
                                 Ok(told) => told,
                                 Err(Breakage::Link(error)) => {
                                     self.detach(delivery.link, error);
@@ -352,11 +325,9 @@ impl ConnectionTask {
                     }
                 }
                 Node::Requests(_) => Told::now(DeliveryState::Accepted),
-                Node::Send(_)
-                | Node::Receive(_)
-                | Node::Held(_)
-                | Node::Deliver(_)
-                | Node::Replies(_) => continue,
+                Node::Send(_) | Node::Receive(_) | Node::Held(_) | Node::Deliver(_) | Node::Replies(_) => {
+                    continue;
+                }
             };
             let connection = self.driver.connection();
             if !delivery.settled {
@@ -391,13 +362,7 @@ impl ConnectionTask {
             if entry.id != outcome.link {
                 continue;
             }
-            let Outcome {
-                session,
-                first,
-                last,
-                state,
-                ..
-            } = outcome;
+            let Outcome { session, first, last, state, .. } = outcome;
             match outcome.direction {
                 Direction::Received => {
                     connection.settle(session, first, last, state);
@@ -413,10 +378,7 @@ impl ConnectionTask {
     fn on_credit(&mut self, link: LinkId) {
         match self.links.get(link.index()) {
             Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(link.index()),
-            Some(Some(LinkEntry {
-                node: Node::Replies(_),
-                ..
-            })) => {
+            Some(Some(LinkEntry { node: Node::Replies(_), .. })) => {
                 self.flush_replies(link);
                 if let Some(mut sender) = self.driver.connection().sender(link) {
                     sender.drained();
@@ -431,10 +393,7 @@ impl ConnectionTask {
         match self.links.get(index) {
             // A reader finds out by itself when it is its turn.
             Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(index),
-            Some(Some(LinkEntry {
-                node: Node::Held(_),
-                ..
-            })) => self.look_for_session(index),
+            Some(Some(LinkEntry { node: Node::Held(_), .. })) => self.look_for_session(index),
             Some(Some(_)) => self.end(index),
             _ => {}
         }
@@ -492,8 +451,7 @@ impl ConnectionTask {
                 Node::Receive(link) => {
                     link.queued = false;
                     let now = self.namespace.clock().now().into();
-                    let stopped =
-                        link.deliver(connection, QUEUE_SHARE, now, &mut self.awaited_outcomes);
+                    let stopped = link.deliver(connection, QUEUE_SHARE, now, &mut self.awaited_outcomes);
                     // Its answer does not wait for credit or the window.
                     let is_drained = link.is_draining && stopped != Stopped::ShareUsed;
                     if is_drained && let Some(mut sender) = connection.sender(entry.id) {

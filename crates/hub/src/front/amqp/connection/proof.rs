@@ -53,17 +53,8 @@ impl PartialLimits {
 
 impl Proof {
     /// A connection in `place` that has proven nothing yet.
-    pub(in super::super) fn new(
-        place: Place,
-        limits: Arc<PartialLimits>,
-        overdue: Arc<AtomicU64>,
-    ) -> Self {
-        Self {
-            place,
-            limits,
-            overdue,
-            deadline: Some(Box::pin(tokio::time::sleep(PROOF_PATIENCE))),
-        }
+    pub(in super::super) fn new(place: Place, limits: Arc<PartialLimits>, overdue: Arc<AtomicU64>) -> Self {
+        Self { place, limits, overdue, deadline: Some(Box::pin(tokio::time::sleep(PROOF_PATIENCE))) }
     }
 
     /// The connection belongs here: it may hold what a client needs, for as long as it likes.
@@ -73,9 +64,7 @@ impl Proof {
         }
         self.place.prove();
         let shared = Arc::clone(&self.limits.proven);
-        driver
-            .connection()
-            .set_partial_bytes(self.limits.proven_each, Some(shared));
+        driver.connection().set_partial_bytes(self.limits.proven_each, Some(shared));
         driver.set_output_high_water(None);
     }
 

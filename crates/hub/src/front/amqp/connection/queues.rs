@@ -13,9 +13,7 @@ use tokio::time::Instant;
 use super::super::links::{LinkEntry, Node};
 use super::super::outcomes::{Direction, Outcome, Pending, Waiting};
 use super::super::publish::server_busy;
-use super::super::service_bus::{
-    Held, Proposal, ReceiveLink, SettlementAnswer, Stored, unknown_delivery,
-};
+use super::super::service_bus::{Held, Proposal, ReceiveLink, SettlementAnswer, Stored, unknown_delivery};
 use super::super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, TOO_FAST, WAITING_OUTCOMES_MAX, tell, top_up_credit};
 use crate::UnixTime;
@@ -48,9 +46,7 @@ impl ConnectionTask {
             }
             return;
         }
-        let transfers = items
-            .iter()
-            .map(|delivery| (delivery.format, deliveries.message(delivery)));
+        let transfers = items.iter().map(|delivery| (delivery.format, deliveries.message(delivery)));
         let now = UnixTime::from(now);
         let mut ready_at = None;
         let stored = match &mut self.shaper {
@@ -123,10 +119,9 @@ impl ConnectionTask {
         wants_answer: bool,
     ) {
         let mut taken = std::mem::take(&mut self.taken);
-        self.awaited_outcomes
-            .take(session, first, last, |id, delivery| {
-                taken.push((id, delivery));
-            });
+        self.awaited_outcomes.take(session, first, last, |id, delivery| {
+            taken.push((id, delivery));
+        });
         let mut of_link = None;
         for (id, delivery) in taken.drain(..) {
             if of_link != Some(delivery.link) {
@@ -138,12 +133,7 @@ impl ConnectionTask {
                     self.settle_gathered();
                 }
                 of_link = Some(delivery.link);
-                self.settling.begin(|| Proposal {
-                    link,
-                    session,
-                    state: state.clone(),
-                    wants_answer,
-                });
+                self.settling.begin(|| Proposal { link, session, state: state.clone(), wants_answer });
             }
             self.settling.push(id, delivery.token);
         }
@@ -157,9 +147,7 @@ impl ConnectionTask {
         let is_receiver =
             |entry: &LinkEntry| entry.session == session && matches!(entry.node, Node::Receive(_));
         if self.links.iter().flatten().any(is_receiver) {
-            self.driver
-                .connection()
-                .answer_outcome(session, first, last, unknown_delivery());
+            self.driver.connection().answer_outcome(session, first, last, unknown_delivery());
         }
     }
 
@@ -168,96 +156,55 @@ impl ConnectionTask {
         let Some(link) = self.settling.link() else {
             return;
         };
-        let Some(Some(LinkEntry {
-            node: Node::Receive(receiver),
-            ..
-        })) = self.links.get(link.index())
-        else {
+        let Some(Some(LinkEntry { node: Node::Receive(receiver), .. })) = self.links.get(link.index()) else {
             return;
         };
         let (connection, outcomes) = (self.driver.connection(), &mut self.outcomes);
         let now = self.namespace.clock().now().into();
-        self.settling
-            .settle(receiver.queue(), now, |proposal, answer| {
-                let SettlementAnswer {
-                    first,
-                    last,
-                    state,
+        self.settling.settle(receiver.queue(), now, |proposal, answer| {
+            let SettlementAnswer { first, last, state, commit } = answer;
+            if commit.is_done() {
+                connection.answer_outcome(proposal.session, first, last, state);
+            } else {
+                outcomes.wait(Waiting {
+                    pending: Pending::Outcome(Outcome {
+                        link,
+                        session: proposal.session,
+                        first,
+                        last,
+                        state,
+                        direction: Direction::Sent,
+                    }),
                     commit,
-                } = answer;
-                if commit.is_done() {
-                    connection.answer_outcome(proposal.session, first, last, state);
-                } else {
-                    outcomes.wait(Waiting {
-                        pending: Pending::Outcome(Outcome {
-                            link,
-                            session: proposal.session,
-                            first,
-                            last,
-                            state,
-                            direction: Direction::Sent,
-                        }),
-                        commit,
-                        not_before: None,
-                    });
-                }
-            });
+                    not_before: None,
+                });
+            }
+        });
     }
 
     /// Looks for a session for a link that waits for one.
     pub(super) fn look_for_session(&mut self, index: usize) {
         let is_held = |entry: &mut LinkEntry| matches!(entry.node, Node::Held(_));
-        let taken = self
-            .links
-            .get_mut(index)
-            .and_then(|entry| entry.take_if(is_held));
-        let Some(LinkEntry {
-            id,
-            session,
-            node: Node::Held(held),
-            permit,
-            ..
-        }) = taken
-        else {
+        let taken = self.links.get_mut(index).and_then(|entry| entry.take_if(is_held));
+        let Some(LinkEntry { id, session, node: Node::Held(held), permit, .. }) = taken else {
             return;
         };
         let connection = self.driver.connection();
         let node = match held.look(self.namespace.clock().now().into()) {
             Held::Waiting(held) => {
                 let deadline = held.deadline();
-                if self
-                    .held_deadline
-                    .as_ref()
-                    .is_none_or(|alarm| deadline < alarm.deadline())
-                {
+                if self.held_deadline.as_ref().is_none_or(|alarm| deadline < alarm.deadline()) {
                     self.held_deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
                 }
                 Node::Held(Box::new(held))
             }
-            Held::Granted {
-                waiter,
-                mode,
-                lock,
-                acceptance,
-            } => {
+            Held::Granted { waiter, mode, lock, acceptance } => {
                 connection.accept_link(id, acceptance);
-                Node::Receive(Box::new(ReceiveLink::new(
-                    id,
-                    session,
-                    waiter,
-                    mode,
-                    Some(lock),
-                )))
+                Node::Receive(Box::new(ReceiveLink::new(id, session, waiter, mode, Some(lock))))
             }
             Held::Refused(error) => return connection.refuse_link(id, error),
         };
-        self.links[index] = Some(LinkEntry {
-            id,
-            session,
-            permit,
-            node,
-            waiting_outcomes: 0,
-        });
+        self.links[index] = Some(LinkEntry { id, session, permit, node, waiting_outcomes: 0 });
         self.enqueue(index);
     }
 
@@ -269,11 +216,7 @@ impl ConnectionTask {
             self.held_deadline = None;
             // Each that goes on waiting sets the alarm anew.
             for index in 0..self.links.len() {
-                if let Some(Some(LinkEntry {
-                    node: Node::Held(_),
-                    ..
-                })) = self.links.get(index)
-                {
+                if let Some(Some(LinkEntry { node: Node::Held(_), .. })) = self.links.get(index) {
                     self.look_for_session(index);
                 }
             }

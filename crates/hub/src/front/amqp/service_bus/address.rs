@@ -54,12 +54,7 @@ impl<'a> EntityAddress<'a> {
             None => (path, None),
         };
         let is_name = !name.is_empty() && !name.starts_with('$');
-        is_name.then_some(Self {
-            name,
-            subscription,
-            part,
-            is_management,
-        })
+        is_name.then_some(Self { name, subscription, part, is_management })
     }
 
     /// The address as the service writes it, without a host and without that of the node for requests.
@@ -104,12 +99,7 @@ mod tests {
         part: Part,
         is_management: bool,
     ) -> Option<EntityAddress<'static>> {
-        Some(EntityAddress {
-            name,
-            subscription,
-            part,
-            is_management,
-        })
+        Some(EntityAddress { name, subscription, part, is_management })
     }
 
     #[test]
@@ -117,47 +107,20 @@ mod tests {
         for (text, expected) in [
             ("orders", address("orders", None, Part::Main, false)),
             ("/orders/", address("orders", None, Part::Main, false)),
-            (
-                "team/orders",
-                address("team/orders", None, Part::Main, false),
-            ),
-            (
-                "amqps://localhost:5672/orders",
-                address("orders", None, Part::Main, false),
-            ),
-            (
-                "orders/$management",
-                address("orders", None, Part::Main, true),
-            ),
-            (
-                "amqps://host/orders/$deadletterqueue",
-                address("orders", None, Part::DeadLetters, false),
-            ),
-            (
-                "orders/$DeadLetterQueue/$management",
-                address("orders", None, Part::DeadLetters, true),
-            ),
-            (
-                "orders/$Transfer/$deadletterqueue",
-                address("orders", None, Part::TransferDeadLetters, false),
-            ),
-            (
-                "team/news/subscriptions/all",
-                address("team/news", Some("all"), Part::Main, false),
-            ),
+            ("team/orders", address("team/orders", None, Part::Main, false)),
+            ("amqps://localhost:5672/orders", address("orders", None, Part::Main, false)),
+            ("orders/$management", address("orders", None, Part::Main, true)),
+            ("amqps://host/orders/$deadletterqueue", address("orders", None, Part::DeadLetters, false)),
+            ("orders/$DeadLetterQueue/$management", address("orders", None, Part::DeadLetters, true)),
+            ("orders/$Transfer/$deadletterqueue", address("orders", None, Part::TransferDeadLetters, false)),
+            ("team/news/subscriptions/all", address("team/news", Some("all"), Part::Main, false)),
             (
                 "sb://host/news/Subscriptions/all/$DeadLetterQueue/$management",
                 address("news", Some("all"), Part::DeadLetters, true),
             ),
             // A name that looks like a keyword without what belongs to it is a name.
-            (
-                "news/Subscriptions",
-                address("news/Subscriptions", None, Part::Main, false),
-            ),
-            (
-                "Subscriptions/all",
-                address("Subscriptions/all", None, Part::Main, false),
-            ),
+            ("news/Subscriptions", address("news/Subscriptions", None, Part::Main, false)),
+            ("Subscriptions/all", address("Subscriptions/all", None, Part::Main, false)),
             ("$cbs", None),
             ("$management", None),
             ("", None),

@@ -15,9 +15,7 @@ use super::sessions::{self, HeldAttach, WantedSession};
 use crate::UnixTime;
 use crate::log::Subscriber;
 use crate::namespace::Namespace;
-use crate::queue::{
-    Deliveries, Entity, Queue, QueueError, ReceiveMode, ReceiveRequest, Subscription,
-};
+use crate::queue::{Deliveries, Entity, Queue, QueueError, ReceiveMode, ReceiveRequest, Subscription};
 
 /// A request for a link to an entity.
 #[derive(Debug, Clone, Copy)]
@@ -45,10 +43,7 @@ pub(in crate::front::amqp) enum AdmittedEntity {
 
 impl EntityAdmission<'_> {
     /// The right that a link needs for as long as it is there; none where each request is looked at for itself.
-    pub(in crate::front::amqp) const fn right(
-        attach: &Attach,
-        address: &EntityAddress<'_>,
-    ) -> Option<Right> {
+    pub(in crate::front::amqp) const fn right(attach: &Attach, address: &EntityAddress<'_>) -> Option<Right> {
         match (address.is_management, attach.role) {
             (true, _) => None,
             (false, Role::Sender) => Some(Right::Send),
@@ -80,9 +75,7 @@ impl EntityAdmission<'_> {
                     Err(Error::new(ErrorCondition::NOT_ALLOWED, text))
                 }
                 ManagedEntity::Queue(queue) => self.receiver(&queue, attach),
-                ManagedEntity::Subscription(subscription) => {
-                    self.receiver(subscription.queue(), attach)
-                }
+                ManagedEntity::Subscription(subscription) => self.receiver(subscription.queue(), attach),
             },
         }
     }
@@ -121,15 +114,8 @@ impl EntityAdmission<'_> {
         let (lock, acceptance) = match sessions::wanted_session(&source)? {
             None => {
                 // Asking for nothing tells whether anything can be had.
-                let request = ReceiveRequest {
-                    mode,
-                    session: None,
-                    messages: 0,
-                    bytes: 0,
-                };
-                queue
-                    .receive(self.now, &request, &mut Deliveries::new())
-                    .map_err(refused)?;
+                let request = ReceiveRequest { mode, session: None, messages: 0, bytes: 0 };
+                queue.receive(self.now, &request, &mut Deliveries::new()).map_err(refused)?;
                 (None, LinkAcceptance::default())
             }
             Some(WantedSession::Named(session)) => {
@@ -158,19 +144,15 @@ impl EntityAdmission<'_> {
         let entity = match (entity, address.subscription) {
             (Some(Entity::Queue(queue)), None) => Some(ManagedEntity::Queue(queue)),
             (Some(Entity::Topic(topic)), None) => Some(ManagedEntity::Topic(topic)),
-            (Some(Entity::Topic(topic)), Some(name)) => topic
-                .subscription(name)
-                .cloned()
-                .map(ManagedEntity::Subscription),
+            (Some(Entity::Topic(topic)), Some(name)) => {
+                topic.subscription(name).cloned().map(ManagedEntity::Subscription)
+            }
             (Some(Entity::Queue(_)), Some(_)) | (None, _) => None,
         };
         let found = entity.and_then(|entity| part_of(entity, address.part));
         found.ok_or_else(|| {
             let path = address.path();
-            Error::new(
-                ErrorCondition::NOT_FOUND,
-                super::super::requests::not_found(self.namespace, &path),
-            )
+            Error::new(ErrorCondition::NOT_FOUND, super::super::requests::not_found(self.namespace, &path))
         })
     }
 }

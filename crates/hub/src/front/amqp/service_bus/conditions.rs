@@ -20,10 +20,7 @@ pub(super) fn rejected(error: &QueueError) -> DeliveryState {
 /// The outcome of a message that is none.
 #[cold]
 pub(super) fn malformed(error: &MessageError) -> DeliveryState {
-    DeliveryState::Rejected(Some(Error::new(
-        message_condition(error),
-        format!("{error}."),
-    )))
+    DeliveryState::Rejected(Some(Error::new(message_condition(error), format!("{error}."))))
 }
 
 /// What kind of error it is.
@@ -70,12 +67,8 @@ pub(super) fn message_condition(error: &MessageError) -> ErrorCondition {
     match error {
         MessageError::Malformed(_) | MessageError::Repeated => ErrorCondition::DECODE_ERROR,
         MessageError::EmptyBatch => ErrorCondition::ARGUMENT_ERROR,
-        MessageError::LargeBatch | MessageError::LargeAnnotations => {
-            ErrorCondition::MESSAGE_SIZE_EXCEEDED
-        }
-        MessageError::LongSessionId | MessageError::LongMessageId => {
-            ErrorCondition::ARGUMENT_OUT_OF_RANGE
-        }
+        MessageError::LargeBatch | MessageError::LargeAnnotations => ErrorCondition::MESSAGE_SIZE_EXCEEDED,
+        MessageError::LongSessionId | MessageError::LongMessageId => ErrorCondition::ARGUMENT_OUT_OF_RANGE,
     }
 }
 

@@ -17,8 +17,8 @@ use super::conditions;
 use super::outgoing::{self, Outgoing};
 use crate::UnixTime;
 use crate::queue::{
-    Awaited, Deliveries, Delivery, Found, LockToken, Queue, QueueError, ReceiveMode,
-    ReceiveRequest, SessionLock, Settlement, Waiter,
+    Awaited, Deliveries, Delivery, Found, LockToken, Queue, QueueError, ReceiveMode, ReceiveRequest,
+    SessionLock, Settlement, Waiter,
 };
 
 /// A link through which a client receives.
@@ -83,10 +83,7 @@ impl ReceiveLink {
             lock,
             ended: None,
             unsent: VecDeque::new(),
-            delivered: Delivered {
-                events: 0,
-                bytes: 0,
-            },
+            delivered: Delivered { events: 0, bytes: 0 },
             is_draining: false,
             queued: false,
         }
@@ -154,10 +151,7 @@ impl ReceiveLink {
                 bytes: room,
             };
             burst.deliveries.clear();
-            let received = self
-                .waiter
-                .queue()
-                .receive(now, &request, &mut burst.deliveries);
+            let received = self.waiter.queue().receive(now, &request, &mut burst.deliveries);
             if let Err(error) = received {
                 self.ended = Some(error);
                 return Stopped::Over;
@@ -199,12 +193,7 @@ impl ReceiveLink {
     /// The error for whoever receives under this lock.
     #[cold]
     fn why_session_is_lost(&self, now: UnixTime, lock: &SessionLock) -> QueueError {
-        let request = ReceiveRequest {
-            mode: self.mode,
-            session: Some(lock),
-            messages: 0,
-            bytes: 0,
-        };
+        let request = ReceiveRequest { mode: self.mode, session: Some(lock), messages: 0, bytes: 0 };
         let received = self.queue().receive(now, &request, &mut Deliveries::new());
         received.err().unwrap_or(QueueError::SessionLockLost)
     }
@@ -244,8 +233,7 @@ impl ReceiveLink {
         // A long message took more of the window than was foreseen.
         let left = std::iter::once(first).chain(messages);
         if self.mode == ReceiveMode::ReceiveAndDelete {
-            self.unsent
-                .extend(left.map(|message| Outgoing::new(&message).encode()));
+            self.unsent.extend(left.map(|message| Outgoing::new(&message).encode()));
             return false;
         }
         tokens.clear();
@@ -260,14 +248,8 @@ impl ReceiveLink {
     #[cold]
     fn send_unsent(&mut self, connection: &mut Connection) -> bool {
         while let Some(message) = self.unsent.front() {
-            let delivery = NewDelivery {
-                tag: &[0],
-                format: amqp::message::FORMAT_AMQP,
-                settled: true,
-            };
-            let sent = connection
-                .sender(self.link)
-                .map(|mut sender| sender.send(&delivery, &[message]));
+            let delivery = NewDelivery { tag: &[0], format: amqp::message::FORMAT_AMQP, settled: true };
+            let sent = connection.sender(self.link).map(|mut sender| sender.send(&delivery, &[message]));
             if !matches!(sent, Some(Ok(_))) {
                 return false;
             }
@@ -284,11 +266,8 @@ impl ReceiveLink {
             // Nobody settles it, but tags are to differ.
             None => u128::from(message.sequence_number).to_be_bytes(),
         };
-        let delivery = NewDelivery {
-            tag: &tag,
-            format: amqp::message::FORMAT_AMQP,
-            settled: message.lock.is_none(),
-        };
+        let delivery =
+            NewDelivery { tag: &tag, format: amqp::message::FORMAT_AMQP, settled: message.lock.is_none() };
         let mut sender = connection.sender(self.link)?;
         let mut writer = sender.begin(&delivery).ok()?;
         let outgoing = Outgoing::new(message);

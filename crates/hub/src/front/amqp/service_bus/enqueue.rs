@@ -44,14 +44,8 @@ impl Stored {
     /// What became of a single transfer.
     pub(in crate::front::amqp) fn of(state: DeliveryState, commit: CommitNumber) -> Self {
         match state {
-            DeliveryState::Accepted => Self {
-                commit: Some(commit),
-                refused: Vec::new(),
-            },
-            refusal => Self {
-                commit: None,
-                refused: vec![(0, refusal)],
-            },
+            DeliveryState::Accepted => Self { commit: Some(commit), refused: Vec::new() },
+            refusal => Self { commit: None, refused: vec![(0, refusal)] },
         }
     }
 }
@@ -120,9 +114,7 @@ impl SendLink {
         match self.enqueue(now, messages) {
             Ok(enqueued) => stored.commit = Some(enqueued.commit),
             Err(error) if ends.len() == 1 => {
-                stored
-                    .refused
-                    .push((ends[0].0, conditions::rejected(&error)));
+                stored.refused.push((ends[0].0, conditions::rejected(&error)));
             }
             Err(_) => self.store_each(messages, ends, now, stored),
         }

@@ -35,10 +35,7 @@ pub(super) struct Outgoing<'a> {
 impl<'a> Outgoing<'a> {
     #[inline]
     pub(super) fn new(message: &'a Delivery<'a>) -> Self {
-        Self {
-            message,
-            leading: Leading::of(message.sections),
-        }
+        Self { message, leading: Leading::of(message.sections) }
     }
 
     /// Appends everything that precedes the kept bytes.
@@ -121,9 +118,7 @@ impl<'a> Outgoing<'a> {
 fn sent_header(leading: &Leading<'_>) -> Header {
     let value = leading.header.and_then(|section| section.get(3..));
     // It was checked when it was stored.
-    value
-        .and_then(|value| Header::decode(value).ok())
-        .unwrap_or_default()
+    value.and_then(|value| Header::decode(value).ok()).unwrap_or_default()
 }
 
 /// A lock token as the tag of a delivery: the first three fields of the UUID in the other byte order.
@@ -131,8 +126,8 @@ fn sent_header(leading: &Leading<'_>) -> Header {
 pub(super) fn delivery_tag(token: LockToken) -> [u8; 16] {
     let bytes = token.to_bytes();
     [
-        bytes[3], bytes[2], bytes[1], bytes[0], bytes[5], bytes[4], bytes[7], bytes[6], bytes[8],
-        bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
+        bytes[3], bytes[2], bytes[1], bytes[0], bytes[5], bytes[4], bytes[7], bytes[6], bytes[8], bytes[9],
+        bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
     ]
 }
 
@@ -144,10 +139,7 @@ fn message_annotations(message: &Delivery<'_>, out: &mut Vec<u8>) {
         out[start + at..start + at + 8].copy_from_slice(&number.to_be_bytes());
     };
     patch(SEQUENCE_AT, message.sequence_number);
-    patch(
-        ENQUEUED_AT,
-        message.enqueued_time.milliseconds().cast_unsigned(),
-    );
+    patch(ENQUEUED_AT, message.enqueued_time.milliseconds().cast_unsigned());
     let mut entries = 3;
     match &message.lock {
         Some(Lock { until, .. }) => patch(LOCKED_AT, until.milliseconds().cast_unsigned()),
@@ -252,10 +244,7 @@ mod tests {
             time_to_live: None,
             delivery_count: 0,
             state: MessageState::Active,
-            lock: Some(Lock {
-                token: TOKEN,
-                until: UnixTime::from_milliseconds(1_700_000_060_003),
-            }),
+            lock: Some(Lock { token: TOKEN, until: UnixTime::from_milliseconds(1_700_000_060_003) }),
             dead_letter_source: None,
             annotation_count: 0,
             annotations: &[],
@@ -263,17 +252,13 @@ mod tests {
         }
     }
 
-    const TOKEN: LockToken = LockToken {
-        sequence_number: 0x0011_2233_4455_6677,
-        nonce: 0x8899_aabb_ccdd_eeff,
-    };
+    const TOKEN: LockToken =
+        LockToken { sequence_number: 0x0011_2233_4455_6677, nonce: 0x8899_aabb_ccdd_eeff };
 
     #[test]
     fn a_delivery_tag_has_the_byte_order_that_clients_undo() {
-        let expected = [
-            0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd,
-            0xee, 0xff,
-        ];
+        let expected =
+            [0x33, 0x22, 0x11, 0x00, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
         assert_eq!(delivery_tag(TOKEN), expected);
     }
 
@@ -314,33 +299,19 @@ mod tests {
             ("x-opt-enqueued-time", Value::Timestamp(1_700_000_000_003)),
             ("x-opt-locked-until", Value::Timestamp(1_700_000_060_003)),
         ];
-        let expected: Vec<_> = expected
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect();
+        let expected: Vec<_> = expected.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         assert_eq!(annotations(&bytes), expected);
         let token = [("x-opt-lock-token".to_owned(), Value::Uuid(TOKEN.to_bytes()))];
         assert_eq!(delivery_annotations(&bytes), token);
-        let expected = Header {
-            delivery_count: Some(0),
-            ..Header::default()
-        };
+        let expected = Header { delivery_count: Some(0), ..Header::default() };
         assert_eq!(header(&bytes), expected);
     }
 
     #[test]
     fn a_message_that_is_not_locked_has_no_delivery_annotations() {
-        let bytes = head(&Delivery {
-            lock: None,
-            ..message()
-        });
-        let kinds: Vec<_> = Sections::new(&bytes)
-            .map(|section| section.unwrap().kind)
-            .collect();
-        assert_eq!(
-            kinds,
-            [SectionKind::Header, SectionKind::MessageAnnotations]
-        );
+        let bytes = head(&Delivery { lock: None, ..message() });
+        let kinds: Vec<_> = Sections::new(&bytes).map(|section| section.unwrap().kind).collect();
+        assert_eq!(kinds, [SectionKind::Header, SectionKind::MessageAnnotations]);
         assert_eq!(annotations(&bytes).len(), 2);
     }
 
@@ -375,17 +346,13 @@ mod tests {
         assert_eq!(told[3].1, Value::Long(7));
         assert_eq!(told[4].1, Value::Int(1));
         assert_eq!(told[5].1, Value::from("orders"));
-        let expected = Header {
-            time_to_live_ms: Some(3_600_000),
-            delivery_count: Some(300),
-            ..Header::default()
-        };
+        let expected =
+            Header { time_to_live_ms: Some(3_600_000), delivery_count: Some(300), ..Header::default() };
         assert_eq!(header(&bytes), expected);
     }
 
     #[test]
-    fn what_the_sender_said_in_header_and_delivery_annotations_is_told_with_what_the_service_says()
-    {
+    fn what_the_sender_said_in_header_and_delivery_annotations_is_told_with_what_the_service_says() {
         let sent = Header {
             durable: Some(true),
             priority: Some(9),
@@ -406,16 +373,10 @@ mod tests {
         ] {
             let sections = [&front[..], &body].concat();
             for lock in [message().lock, None] {
-                let delivery = Delivery {
-                    lock,
-                    sections: &sections,
-                    ..message()
-                };
+                let delivery = Delivery { lock, sections: &sections, ..message() };
                 let bytes = head(&delivery);
-                let expected = Header {
-                    delivery_count: Some(0),
-                    ..if has_header { sent } else { Header::default() }
-                };
+                let expected =
+                    Header { delivery_count: Some(0), ..if has_header { sent } else { Header::default() } };
                 assert_eq!(header(&bytes), expected);
                 let token = ("x-opt-lock-token".to_owned(), Value::Uuid(TOKEN.to_bytes()));
                 let own = ("mine".to_owned(), Value::Int(1));
@@ -424,10 +385,7 @@ mod tests {
                 expected.extend(has_annotations.then_some(own));
                 assert_eq!(delivery_annotations(&bytes), expected);
                 assert_eq!(Outgoing::new(&delivery).sections(), body);
-                assert_eq!(
-                    Outgoing::new(&delivery).encode(),
-                    [&bytes[..], &body].concat()
-                );
+                assert_eq!(Outgoing::new(&delivery).encode(), [&bytes[..], &body].concat());
             }
         }
     }

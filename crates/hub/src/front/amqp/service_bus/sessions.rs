@@ -31,12 +31,7 @@ pub(in crate::front::amqp) enum Held {
     /// It goes on waiting.
     Waiting(HeldAttach),
     /// It has its session.
-    Granted {
-        waiter: Waiter,
-        mode: ReceiveMode,
-        lock: SessionLock,
-        acceptance: LinkAcceptance,
-    },
+    Granted { waiter: Waiter, mode: ReceiveMode, lock: SessionLock, acceptance: LinkAcceptance },
     /// It is refused.
     Refused(Error),
 }
@@ -82,8 +77,7 @@ impl HeldAttach {
                     };
                 }
                 Ok(None) if Instant::now() >= self.deadline => {
-                    let text =
-                        "No session with messages became available in the time that was given.";
+                    let text = "No session with messages became available in the time that was given.";
                     return Held::Refused(Error::new(ErrorCondition::TIMEOUT, text));
                 }
                 Ok(None) => match self.waiter.arm(now, Awaited::NextSession) {
@@ -100,10 +94,7 @@ impl HeldAttach {
 /// # Errors
 /// The filter is none, or names a session that there can't be.
 pub(super) fn wanted_session(source: &Source) -> Result<Option<WantedSession<'_>>, Error> {
-    let filter = source
-        .filter
-        .iter()
-        .find(|(name, _)| *name == SESSION_FILTER);
+    let filter = source.filter.iter().find(|(name, _)| *name == SESSION_FILTER);
     let Some((_, value)) = filter else {
         return Ok(None);
     };
@@ -128,11 +119,7 @@ pub(super) fn wanted_session(source: &Source) -> Result<Option<WantedSession<'_>
 }
 
 /// Locks a session by its name.
-pub(super) fn accept_named(
-    queue: &Queue,
-    session: &str,
-    now: UnixTime,
-) -> Result<SessionLock, QueueError> {
+pub(super) fn accept_named(queue: &Queue, session: &str, now: UnixTime) -> Result<SessionLock, QueueError> {
     let lock = queue.accept_session(now, Some(session))?;
     Ok(lock.expect("a session that is named can be had or not, but not be awaited"))
 }
@@ -140,11 +127,7 @@ pub(super) fn accept_named(
 /// What a client is answered that gets this session.
 pub(super) fn acceptance(source: &Source, lock: &SessionLock) -> LinkAcceptance {
     let mut source = source.clone();
-    for (_, value) in source
-        .filter
-        .iter_mut()
-        .filter(|(name, _)| *name == SESSION_FILTER)
-    {
+    for (_, value) in source.filter.iter_mut().filter(|(name, _)| *name == SESSION_FILTER) {
         let id = Value::from(lock.id());
         match value {
             Value::Described(described) => described.1 = id,
@@ -161,9 +144,7 @@ pub(super) fn acceptance(source: &Source, lock: &SessionLock) -> LinkAcceptance 
 
 /// An instant as .NET counts it: in steps of 100 ns since the year 1.
 fn ticks(time: UnixTime) -> i64 {
-    time.milliseconds()
-        .saturating_mul(TICKS_PER_MILLISECOND)
-        .saturating_add(TICKS_BEFORE_1970)
+    time.milliseconds().saturating_mul(TICKS_PER_MILLISECOND).saturating_add(TICKS_BEFORE_1970)
 }
 
 const TICKS_PER_MILLISECOND: i64 = 10_000;
@@ -189,10 +170,7 @@ mod tests {
     use super::*;
 
     fn source(value: Value) -> Source {
-        Source {
-            filter: vec![(Symbol::from_static(SESSION_FILTER), value)],
-            ..Source::new("orders")
-        }
+        Source { filter: vec![(Symbol::from_static(SESSION_FILTER), value)], ..Source::new("orders") }
     }
 
     #[test]
@@ -213,9 +191,6 @@ mod tests {
     #[test]
     fn an_instant_is_told_in_ticks() {
         assert_eq!(ticks(UnixTime::from_milliseconds(0)), TICKS_BEFORE_1970);
-        assert_eq!(
-            ticks(UnixTime::from_milliseconds(1)),
-            TICKS_BEFORE_1970 + 10_000
-        );
+        assert_eq!(ticks(UnixTime::from_milliseconds(1)), TICKS_BEFORE_1970 + 10_000);
     }
 }

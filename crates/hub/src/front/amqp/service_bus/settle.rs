@@ -100,8 +100,7 @@ impl Settling {
         // around, there are two ranges instead of one.
         self.deliveries.sort_unstable_by_key(|(id, _)| *id);
         self.tokens.clear();
-        self.tokens
-            .extend(self.deliveries.iter().map(|(_, token)| *token));
+        self.tokens.extend(self.deliveries.iter().map(|(_, token)| *token));
         let settled = apply(queue, now, &self.tokens, &proposal.state);
         if proposal.wants_answer {
             match settled {
@@ -116,12 +115,7 @@ impl Settling {
                             false => (answer_to(&proposal.state), settled.commit),
                             true => (lock_lost(queue), CommitNumber::DONE),
                         };
-                        let told = SettlementAnswer {
-                            first,
-                            last,
-                            state,
-                            commit,
-                        };
+                        let told = SettlementAnswer { first, last, state, commit };
                         answer(&proposal, told);
                     });
                 }
@@ -145,10 +139,7 @@ impl Settling {
 
 /// Calls `each` for the runs of consecutive ids that have the same value, which is nearly always one of all.
 #[inline]
-fn each_run<T: Copy + PartialEq>(
-    ids: impl Iterator<Item = (u32, T)>,
-    mut each: impl FnMut(u32, u32, T),
-) {
+fn each_run<T: Copy + PartialEq>(ids: impl Iterator<Item = (u32, T)>, mut each: impl FnMut(u32, u32, T)) {
     let mut growing: Option<(u32, u32, T)> = None;
     for (id, value) in ids {
         match &mut growing {
@@ -188,22 +179,12 @@ fn apply(
 ) -> Result<crate::queue::Settled, QueueError> {
     match state {
         DeliveryState::Accepted => queue.settle(now, tokens, &Settlement::Complete),
-        DeliveryState::Released | DeliveryState::Received => {
-            queue.settle(now, tokens, &Settlement::Release)
-        }
-        DeliveryState::Modified {
-            undeliverable_here,
-            annotations,
-            ..
-        } => {
+        DeliveryState::Released | DeliveryState::Received => queue.settle(now, tokens, &Settlement::Release),
+        DeliveryState::Modified { undeliverable_here, annotations, .. } => {
             let properties = properties(annotations);
             let settlement = match undeliverable_here {
-                true => Settlement::Defer {
-                    properties: &properties,
-                },
-                false => Settlement::Abandon {
-                    properties: &properties,
-                },
+                true => Settlement::Defer { properties: &properties },
+                false => Settlement::Abandon { properties: &properties },
             };
             queue.settle(now, tokens, &settlement)
         }
@@ -230,9 +211,7 @@ fn apply(
 
 fn properties(annotations: &[(Symbol, Value)]) -> Vec<(String, Value)> {
     let entries = annotations.iter();
-    entries
-        .map(|(name, value)| (name.as_str().to_owned(), value.clone()))
-        .collect()
+    entries.map(|(name, value)| (name.as_str().to_owned(), value.clone())).collect()
 }
 
 /// Clients compare the kind of outcome, and take any error in it for a failure.
@@ -240,11 +219,7 @@ fn answer_to(state: &DeliveryState) -> DeliveryState {
     match state {
         DeliveryState::Accepted => DeliveryState::Accepted,
         DeliveryState::Rejected(_) => DeliveryState::Rejected(None),
-        DeliveryState::Modified {
-            delivery_failed,
-            undeliverable_here,
-            ..
-        } => DeliveryState::Modified {
+        DeliveryState::Modified { delivery_failed, undeliverable_here, .. } => DeliveryState::Modified {
             delivery_failed: *delivery_failed,
             undeliverable_here: *undeliverable_here,
             annotations: Vec::new(),
@@ -266,27 +241,13 @@ mod tests {
     #[test]
     fn runs_end_where_ids_leave_some_out_or_the_value_changes() {
         let mut runs = Vec::new();
-        let ids = [
-            (1, false),
-            (2, false),
-            (3, true),
-            (4, false),
-            (6, false),
-            (u32::MAX, false),
-        ];
+        let ids = [(1, false), (2, false), (3, true), (4, false), (6, false), (u32::MAX, false)];
         each_run(ids.into_iter(), |first, last, value| {
             runs.push((first, last, value));
         });
-        let expected = [
-            (1, 2, false),
-            (3, 3, true),
-            (4, 4, false),
-            (6, 6, false),
-            (u32::MAX, u32::MAX, false),
-        ];
+        let expected =
+            [(1, 2, false), (3, 3, true), (4, 4, false), (6, 6, false), (u32::MAX, u32::MAX, false)];
         assert_eq!(runs, expected);
-        each_run(std::iter::empty::<(u32, ())>(), |_, _, ()| {
-            panic!("there is none")
-        });
+        each_run(std::iter::empty::<(u32, ())>(), |_, _, ()| panic!("there is none"));
     }
 }

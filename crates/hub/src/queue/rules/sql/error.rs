@@ -37,27 +37,19 @@ pub enum SqlErrorKind {
         number: String,
     },
     /// A dot behind something else than `sys` and `user`.
-    #[error(
-        "`{scope}` is neither `sys` nor `user`; a name with a dot is written in brackets: [{scope}.…]"
-    )]
+    #[error("`{scope}` is neither `sys` nor `user`; a name with a dot is written in brackets: [{scope}.…]")]
     Scope {
         /// What stands before the dot.
         scope: String,
     },
     /// The service has no system property of this name.
-    #[error(
-        "there is no system property `{name}`; there are {}",
-        SystemProperty::names(false)
-    )]
+    #[error("there is no system property `{name}`; there are {}", SystemProperty::names(false))]
     NoSystemProperty {
         /// What was asked for.
         name: String,
     },
     /// An action can't change this system property.
-    #[error(
-        "`sys.{name}` can't be changed; what can be is {}",
-        SystemProperty::names(true)
-    )]
+    #[error("`sys.{name}` can't be changed; what can be is {}", SystemProperty::names(true))]
     FixedSystemProperty {
         /// What it is called.
         name: &'static str,

@@ -12,43 +12,28 @@ impl Predicate {
     pub(super) fn holds(&self, message: &MessageProperties) -> Option<bool> {
         match self {
             Self::Or(parts) => any(parts.iter().map(|part| part.holds(message))),
-            Self::And(parts) => {
-                any(parts.iter().map(|part| part.holds(message).map(|is| !is))).map(|is| !is)
-            }
+            Self::And(parts) => any(parts.iter().map(|part| part.holds(message).map(|is| !is))).map(|is| !is),
             Self::Not(predicate) => predicate.holds(message).map(|is| !is),
-            Self::Compare {
-                left,
-                comparison,
-                right,
-            } => left
-                .value(message)
-                .compare(*comparison, &right.value(message)),
+            Self::Compare { left, comparison, right } => {
+                left.value(message).compare(*comparison, &right.value(message))
+            }
             Self::IsNull { property, negated } => Some(property.is_null(message) != *negated),
-            Self::In {
-                operand,
-                list,
-                negated,
-            } => {
+            Self::In { operand, list, negated } => {
                 let operand = operand.value(message);
                 if operand == Operand::Unknown {
                     return None;
                 }
-                any(list
-                    .iter()
-                    .map(|element| operand.compare(Comparison::Equal, &element.value(message))))
-                .map(|is| is != *negated)
+                any(list.iter().map(|element| operand.compare(Comparison::Equal, &element.value(message))))
+                    .map(|is| is != *negated)
             }
-            Self::Like {
-                operand,
-                pattern,
-                escape,
-                negated,
-            } => match (operand.value(message), pattern.value(message)) {
-                (Operand::Text(text), Operand::Text(pattern)) => {
-                    is_like(&text, &pattern, *escape).map(|is| is != *negated)
+            Self::Like { operand, pattern, escape, negated } => {
+                match (operand.value(message), pattern.value(message)) {
+                    (Operand::Text(text), Operand::Text(pattern)) => {
+                        is_like(&text, &pattern, *escape).map(|is| is != *negated)
+                    }
+                    _ => None,
                 }
-                _ => None,
-            },
+            }
             Self::Exists(property) => Some(property.exists(message)),
         }
     }
@@ -62,9 +47,7 @@ impl Predicate {
             Self::In { operand, list, .. } => {
                 operand.is_constant() && list.iter().all(Expression::is_constant)
             }
-            Self::Like {
-                operand, pattern, ..
-            } => operand.is_constant() && pattern.is_constant(),
+            Self::Like { operand, pattern, .. } => operand.is_constant() && pattern.is_constant(),
             Self::IsNull { .. } | Self::Exists(_) => false,
         }
     }
@@ -98,18 +81,14 @@ impl Expression {
                 Operand::Text(name) => message.find(&name).map_or(Operand::Unknown, Operand::of),
                 _ => Operand::Unknown,
             },
-            Self::Chain { first, rest } => rest
-                .iter()
-                .fold(first.value(message), |left, (operator, right)| {
+            Self::Chain { first, rest } => {
+                rest.iter().fold(first.value(message), |left, (operator, right)| {
                     left.compute(*operator, right.value(message))
-                }),
+                })
+            }
             Self::Sign { is_minus, operand } => {
                 let operand = operand.value(message);
-                if *is_minus {
-                    operand.negated()
-                } else {
-                    operand.unchanged()
-                }
+                if *is_minus { operand.negated() } else { operand.unchanged() }
             }
         }
     }
@@ -154,10 +133,7 @@ impl Statement {
     /// Does it to `message`.
     pub(super) fn apply(&self, message: &mut MessageProperties) {
         match self {
-            Self::Set {
-                property: Property::User(name),
-                value,
-            } => {
+            Self::Set { property: Property::User(name), value } => {
                 let value = value.value(message);
                 let value = match message.find(name) {
                     Some(there) => value.into_value_like(there),
@@ -165,10 +141,7 @@ impl Statement {
                 };
                 message.set(name, value);
             }
-            Self::Set {
-                property: Property::System(property),
-                value,
-            } => {
+            Self::Set { property: Property::System(property), value } => {
                 let text = value.value(message).into_text();
                 property.set(message, text);
             }

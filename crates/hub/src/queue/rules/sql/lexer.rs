@@ -41,10 +41,7 @@ impl<'a> Lexer<'a> {
     /// An error at an offset in bytes.
     pub(super) fn error(&self, offset: usize, kind: SqlErrorKind) -> SqlError {
         let before = self.text.get(..offset).unwrap_or(self.text);
-        SqlError {
-            position: before.chars().count() + 1,
-            kind,
-        }
+        SqlError { position: before.chars().count() + 1, kind }
     }
 
     /// What stands between two offsets, for a message.
@@ -87,11 +84,7 @@ impl<'a> Lexer<'a> {
                 Token::Mark(mark)
             }
         };
-        Ok(Located {
-            token,
-            start,
-            end: self.offset,
-        })
+        Ok(Located { token, start, end: self.offset })
     }
 
     /// What stands between quotation marks or brackets; the closing one is doubled where it is meant itself.
@@ -154,6 +147,5 @@ impl<'a> Lexer<'a> {
 }
 
 /// Longer ones first.
-const MARKS: [&str; 17] = [
-    "<>", "!=", "<=", ">=", "=", "<", ">", "+", "-", "*", "/", "%", "(", ")", ",", ";", ".",
-];
+const MARKS: [&str; 17] =
+    ["<>", "!=", "<=", ">=", "=", "<", ">", "+", "-", "*", "/", "%", "(", ")", ",", ";", "."];

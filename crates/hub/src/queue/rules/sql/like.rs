@@ -84,11 +84,7 @@ mod tests {
             ("aaab", "%ab", true),
             ("abab", "%ab%ab%ab", false),
         ] {
-            assert_eq!(
-                is_like(text, pattern, None),
-                Some(expected),
-                "{text} {pattern}"
-            );
+            assert_eq!(is_like(text, pattern, None), Some(expected), "{text} {pattern}");
         }
     }
 

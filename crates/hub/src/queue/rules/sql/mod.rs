@@ -43,14 +43,9 @@ impl SqlFilter {
     pub fn parse(text: impl Into<String>) -> Result<Self, SqlError> {
         let text = text.into();
         let predicate = parser::predicate(&text)?;
-        let constant = predicate
-            .is_constant()
-            .then(|| predicate.holds(&MessageProperties::default()) == Some(true));
-        Ok(Self {
-            text,
-            predicate,
-            constant,
-        })
+        let constant =
+            predicate.is_constant().then(|| predicate.holds(&MessageProperties::default()) == Some(true));
+        Ok(Self { text, predicate, constant })
     }
 
     /// The condition as it was written.
@@ -62,8 +57,7 @@ impl SqlFilter {
     /// Whether the condition is true for a message with these properties, and neither false nor unknown.
     #[must_use]
     pub fn matches(&self, message: &MessageProperties) -> bool {
-        self.constant
-            .unwrap_or_else(|| self.predicate.holds(message) == Some(true))
+        self.constant.unwrap_or_else(|| self.predicate.holds(message) == Some(true))
     }
 
     /// Whether every message matches or none, where the condition looks at no property.

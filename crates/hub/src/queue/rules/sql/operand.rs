@@ -42,9 +42,8 @@ impl<'a> Operand<'a> {
             Value::Long(number) => Self::Integer((*number).into()),
             Value::Float(number) => Self::Double((*number).into()),
             Value::Double(number) => Self::Double(*number),
-            Value::Char(code) => char::from_u32(*code).map_or(Self::Unknown, |character| {
-                Self::Text(character.to_string().into())
-            }),
+            Value::Char(code) => char::from_u32(*code)
+                .map_or(Self::Unknown, |character| Self::Text(character.to_string().into())),
             Value::Timestamp(milliseconds) => Self::Timestamp(*milliseconds),
             Value::Uuid(bytes) => Self::Uuid(*bytes),
             Value::Binary(bytes) => Self::Binary(bytes),
@@ -66,9 +65,9 @@ impl<'a> Operand<'a> {
         match (descriptor.as_text(), value) {
             (Some("com.microsoft:uri"), Value::String(text)) => Self::Text(text.as_str().into()),
             (Some("com.microsoft:timespan"), Value::Long(ticks)) => Self::TimeSpan(*ticks),
-            (Some("com.microsoft:datetime-offset"), Value::Long(ticks)) => Self::Timestamp(
-                (ticks.saturating_sub(TICKS_AT_1970)).div_euclid(TICKS_PER_MILLISECOND),
-            ),
+            (Some("com.microsoft:datetime-offset"), Value::Long(ticks)) => {
+                Self::Timestamp((ticks.saturating_sub(TICKS_AT_1970)).div_euclid(TICKS_PER_MILLISECOND))
+            }
             _ => Self::Unknown,
         }
     }
@@ -99,9 +98,7 @@ impl<'a> Operand<'a> {
     pub(super) fn into_value_like(self, model: &Value) -> Value {
         let alike = match (&self, model) {
             (Self::Integer(number), Value::Ubyte(_)) => (*number).try_into().ok().map(Value::Ubyte),
-            (Self::Integer(number), Value::Ushort(_)) => {
-                (*number).try_into().ok().map(Value::Ushort)
-            }
+            (Self::Integer(number), Value::Ushort(_)) => (*number).try_into().ok().map(Value::Ushort),
             (Self::Integer(number), Value::Uint(_)) => (*number).try_into().ok().map(Value::Uint),
             (Self::Integer(number), Value::Ulong(_)) => (*number).try_into().ok().map(Value::Ulong),
             (Self::Integer(number), Value::Byte(_)) => (*number).try_into().ok().map(Value::Byte),
@@ -134,8 +131,9 @@ impl<'a> Operand<'a> {
         let ordering = match (self, other) {
             (Self::Integer(one), Self::Integer(other)) => one.cmp(other),
             (Self::Text(one), Self::Text(other)) => one.cmp(other),
-            (Self::Timestamp(one), Self::Timestamp(other))
-            | (Self::TimeSpan(one), Self::TimeSpan(other)) => one.cmp(other),
+            (Self::Timestamp(one), Self::Timestamp(other)) | (Self::TimeSpan(one), Self::TimeSpan(other)) => {
+                one.cmp(other)
+            }
             (Self::Boolean(one), Self::Boolean(other)) => {
                 return comparison.of_equality(one == other);
             }
@@ -254,19 +252,10 @@ mod tests {
         let largest = || Operand::Integer(u64::MAX.into());
         let one = || Operand::Integer(1);
         assert_eq!(largest().compute(Operator::Add, one()), Operand::Unknown);
-        assert_eq!(
-            largest().compute(Operator::Multiply, largest()),
-            Operand::Unknown
-        );
+        assert_eq!(largest().compute(Operator::Multiply, largest()), Operand::Unknown);
         assert_eq!(largest().negated(), Operand::Unknown);
-        assert_eq!(
-            one().compute(Operator::Divide, Operand::Integer(0)),
-            Operand::Unknown
-        );
-        assert_eq!(
-            one().compute(Operator::Remainder, Operand::Integer(0)),
-            Operand::Unknown
-        );
+        assert_eq!(one().compute(Operator::Divide, Operand::Integer(0)), Operand::Unknown);
+        assert_eq!(one().compute(Operator::Remainder, Operand::Integer(0)), Operand::Unknown);
     }
 
     #[test]
@@ -281,9 +270,8 @@ mod tests {
 
     #[test]
     fn described_times_are_times() {
-        let described = |name: &str, ticks| {
-            Value::Described(Box::new((Value::Symbol(name.into()), Value::Long(ticks))))
-        };
+        let described =
+            |name: &str, ticks| Value::Described(Box::new((Value::Symbol(name.into()), Value::Long(ticks))));
         let time = described("com.microsoft:datetime-offset", TICKS_AT_1970 + 50_000);
         assert_eq!(Operand::of(&time), Operand::Timestamp(5));
         let span = described("com.microsoft:timespan", 30_000);

@@ -2,9 +2,7 @@
 
 use super::error::{SqlError, SqlErrorKind};
 use super::lexer::{Lexer, Located, Token};
-use super::syntax::{
-    Comparison, Constant, Expression, Operator, Predicate, Property, Statement, is_keyword,
-};
+use super::syntax::{Comparison, Constant, Expression, Operator, Predicate, Property, Statement, is_keyword};
 use super::system::SystemProperty;
 use super::{MAXIMUM_DEPTH, MAXIMUM_STATEMENTS, MAXIMUM_TEXT_LENGTH};
 
@@ -61,11 +59,7 @@ impl<'a> Parser<'a> {
             return Err(lexer.error(0, SqlErrorKind::TooLong { bytes }));
         }
         let current = lexer.next()?;
-        Ok(Self {
-            lexer,
-            current,
-            depth: 0,
-        })
+        Ok(Self { lexer, current, depth: 0 })
     }
 
     /// `a OR b OR …`
@@ -94,10 +88,7 @@ impl<'a> Parser<'a> {
             let next = part(self)?;
             parts.push(self.condition(next)?);
         }
-        Ok(Term {
-            start,
-            kind: TermKind::Predicate(of(parts)),
-        })
+        Ok(Term { start, kind: TermKind::Predicate(of(parts)) })
     }
 
     /// `NOT a`
@@ -108,10 +99,7 @@ impl<'a> Parser<'a> {
         }
         let operand = self.deeper(start, Self::negation)?;
         let operand = self.condition(operand)?;
-        Ok(Term {
-            start,
-            kind: TermKind::Predicate(Predicate::Not(Box::new(operand))),
-        })
+        Ok(Term { start, kind: TermKind::Predicate(Predicate::Not(Box::new(operand))) })
     }
 
     /// `a = b`, `a IS NULL`, `a IN (…)`, `a LIKE b`, or only `a`.
@@ -124,11 +112,7 @@ impl<'a> Parser<'a> {
             let left = self.value(left)?;
             self.advance()?;
             let right = self.sum()?;
-            Predicate::Compare {
-                left,
-                comparison,
-                right: self.value(right)?,
-            }
+            Predicate::Compare { left, comparison, right: self.value(right)? }
         } else if self.is_word("IS") {
             let TermKind::Expression(Expression::Property(property)) = left.kind else {
                 return Err(self.unexpected_at(start, "a property in front of IS"));
@@ -141,28 +125,16 @@ impl<'a> Parser<'a> {
             let operand = self.value(left)?;
             let negated = self.takes_word("NOT")?;
             if self.takes_word("IN")? {
-                Predicate::In {
-                    operand,
-                    list: self.list()?,
-                    negated,
-                }
+                Predicate::In { operand, list: self.list()?, negated }
             } else {
                 self.expect_word("LIKE", "IN or LIKE")?;
                 let pattern = self.sum()?;
-                Predicate::Like {
-                    operand,
-                    pattern: self.value(pattern)?,
-                    escape: self.escape()?,
-                    negated,
-                }
+                Predicate::Like { operand, pattern: self.value(pattern)?, escape: self.escape()?, negated }
             }
         } else {
             return Ok(left);
         };
-        Ok(Term {
-            start,
-            kind: TermKind::Predicate(predicate),
-        })
+        Ok(Term { start, kind: TermKind::Predicate(predicate) })
     }
 
     /// `(a, b, …)`
@@ -230,10 +202,7 @@ impl<'a> Parser<'a> {
                 None => break,
             }
         }
-        Ok(Term {
-            start,
-            kind: TermKind::Expression(Expression::Chain { first, rest }),
-        })
+        Ok(Term { start, kind: TermKind::Expression(Expression::Chain { first, rest }) })
     }
 
     /// `-a`, `+a`
@@ -247,10 +216,7 @@ impl<'a> Parser<'a> {
         self.advance()?;
         let operand = self.deeper(start, Self::sign)?;
         let operand = Box::new(self.value(operand)?);
-        Ok(Term {
-            start,
-            kind: TermKind::Expression(Expression::Sign { is_minus, operand }),
-        })
+        Ok(Term { start, kind: TermKind::Expression(Expression::Sign { is_minus, operand }) })
     }
 
     /// A constant, a property, a function, or anything in parentheses.
@@ -262,9 +228,7 @@ impl<'a> Parser<'a> {
             Token::Double(number) => Some(Constant::Double(*number)),
             Token::Word(word) if word.eq_ignore_ascii_case("NULL") => Some(Constant::Null),
             Token::Word(word) if word.eq_ignore_ascii_case("TRUE") => Some(Constant::Boolean(true)),
-            Token::Word(word) if word.eq_ignore_ascii_case("FALSE") => {
-                Some(Constant::Boolean(false))
-            }
+            Token::Word(word) if word.eq_ignore_ascii_case("FALSE") => Some(Constant::Boolean(false)),
             _ => None,
         };
         let kind = if let Some(constant) = constant {
@@ -294,10 +258,7 @@ impl<'a> Parser<'a> {
         if is_keyword(word) || ahead.next()?.token != Token::Mark("(") {
             return self.property().map(Expression::Property);
         }
-        if !["property", "p"]
-            .iter()
-            .any(|known| known.eq_ignore_ascii_case(word))
-        {
+        if !["property", "p"].iter().any(|known| known.eq_ignore_ascii_case(word)) {
             let what = format!("the function `{word}` is");
             return Err(self.lexer.error(start, SqlErrorKind::Unsupported { what }));
         }
@@ -320,17 +281,13 @@ impl<'a> Parser<'a> {
         let scope = first.into_text();
         let name_start = self.current.start;
         if is_word && scope.eq_ignore_ascii_case("user") {
-            return Ok(Property::User(
-                self.name("a name behind `user.`")?.into_text(),
-            ));
+            return Ok(Property::User(self.name("a name behind `user.`")?.into_text()));
         }
         if is_word && scope.eq_ignore_ascii_case("sys") {
             let name = self.name("a name behind `sys.`")?.into_text();
             return match SystemProperty::find(&name) {
                 Some(property) => Ok(Property::System(property)),
-                None => Err(self
-                    .lexer
-                    .error(name_start, SqlErrorKind::NoSystemProperty { name })),
+                None => Err(self.lexer.error(name_start, SqlErrorKind::NoSystemProperty { name })),
             };
         }
         Err(self.lexer.error(start, SqlErrorKind::Scope { scope }))
@@ -358,9 +315,7 @@ impl<'a> Parser<'a> {
             && !property.is_changeable()
         {
             let name = property.name();
-            return Err(self
-                .lexer
-                .error(start, SqlErrorKind::FixedSystemProperty { name }));
+            return Err(self.lexer.error(start, SqlErrorKind::FixedSystemProperty { name }));
         }
         if !is_set {
             return Ok(Statement::Remove(property));
@@ -374,18 +329,14 @@ impl<'a> Parser<'a> {
     fn condition(&self, term: Term) -> Result<Predicate> {
         match term.kind {
             TermKind::Predicate(predicate) => Ok(predicate),
-            TermKind::Expression(_) => {
-                Err(self.unexpected_at(term.start, "a condition, such as a = 1"))
-            }
+            TermKind::Expression(_) => Err(self.unexpected_at(term.start, "a condition, such as a = 1")),
         }
     }
 
     fn value(&self, term: Term) -> Result<Expression> {
         match term.kind {
             TermKind::Expression(expression) => Ok(expression),
-            TermKind::Predicate(_) => {
-                Err(self.unexpected_at(term.start, "a value instead of a condition"))
-            }
+            TermKind::Predicate(_) => Err(self.unexpected_at(term.start, "a value instead of a condition")),
         }
     }
 
@@ -459,19 +410,14 @@ impl<'a> Parser<'a> {
     /// What was read from `start` on is nothing that may stand there.
     fn unexpected_at(&self, start: usize, expected: &'static str) -> SqlError {
         let found = self.quoted(start, self.current.start);
-        self.lexer
-            .error(start, SqlErrorKind::Unexpected { expected, found })
+        self.lexer.error(start, SqlErrorKind::Unexpected { expected, found })
     }
 
     fn quoted(&self, start: usize, end: usize) -> String {
         let text = self.lexer.slice(start, end).trim_end();
         let mut characters = text.chars();
         let beginning: String = characters.by_ref().take(LONGEST_QUOTE).collect();
-        let more = if characters.next().is_some() {
-            "…"
-        } else {
-            ""
-        };
+        let more = if characters.next().is_some() { "…" } else { "" };
         format!("`{}{more}`", beginning.escape_debug())
     }
 }

@@ -97,10 +97,7 @@ pub(super) enum Operator {
 /// One step of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Statement {
-    Set {
-        property: Property,
-        value: Expression,
-    },
+    Set { property: Property, value: Expression },
     Remove(Property),
 }
 
@@ -205,9 +202,7 @@ impl Predicate {
 impl Expression {
     fn rank(&self) -> Rank {
         match self {
-            Self::Chain { rest, .. } => rest
-                .first()
-                .map_or(Rank::Single, |(operator, _)| operator.rank()),
+            Self::Chain { rest, .. } => rest.first().map_or(Rank::Single, |(operator, _)| operator.rank()),
             Self::Sign { .. } => Rank::Sign,
             Self::Constant(_) | Self::Property(_) | Self::PropertyNamed(_) => Rank::Single,
         }
@@ -240,11 +235,7 @@ impl fmt::Display for Predicate {
                 f.write_str("NOT ")?;
                 predicate.print(f, Rank::Not)
             }
-            Self::Compare {
-                left,
-                comparison,
-                right,
-            } => {
+            Self::Compare { left, comparison, right } => {
                 left.print(f, Rank::Sum)?;
                 write!(f, " {} ", comparison.mark())?;
                 right.print(f, Rank::Sum)
@@ -252,11 +243,7 @@ impl fmt::Display for Predicate {
             Self::IsNull { property, negated } => {
                 write!(f, "{property} IS {}NULL", not(*negated))
             }
-            Self::In {
-                operand,
-                list,
-                negated,
-            } => {
+            Self::In { operand, list, negated } => {
                 operand.print(f, Rank::Sum)?;
                 write!(f, " {}IN (", not(*negated))?;
                 for (index, element) in list.iter().enumerate() {
@@ -265,12 +252,7 @@ impl fmt::Display for Predicate {
                 }
                 f.write_str(")")
             }
-            Self::Like {
-                operand,
-                pattern,
-                escape,
-                negated,
-            } => {
+            Self::Like { operand, pattern, escape, negated } => {
                 operand.print(f, Rank::Sum)?;
                 write!(f, " {}LIKE ", not(*negated))?;
                 pattern.print(f, Rank::Sum)?;
@@ -331,15 +313,9 @@ impl fmt::Display for Property {
             Self::System(property) => write!(f, "sys.{}", property.name()),
             Self::User(name) => {
                 let is_regular = name.starts_with(char::is_alphabetic)
-                    && name
-                        .chars()
-                        .all(|character| character.is_alphanumeric() || character == '_')
+                    && name.chars().all(|character| character.is_alphanumeric() || character == '_')
                     && !is_keyword(name);
-                if is_regular {
-                    f.write_str(name)
-                } else {
-                    write!(f, "[{}]", name.replace(']', "]]"))
-                }
+                if is_regular { f.write_str(name) } else { write!(f, "[{}]", name.replace(']', "]]")) }
             }
         }
     }
@@ -356,12 +332,8 @@ impl fmt::Display for Statement {
 
 /// Whether a word means something by itself, so that it is no name without brackets.
 pub(super) fn is_keyword(word: &str) -> bool {
-    KEYWORDS
-        .iter()
-        .any(|keyword| keyword.eq_ignore_ascii_case(word))
+    KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
-const KEYWORDS: [&str; 13] = [
-    "AND", "OR", "NOT", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE", "EXISTS", "SET",
-    "REMOVE",
-];
+const KEYWORDS: [&str; 13] =
+    ["AND", "OR", "NOT", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE", "EXISTS", "SET", "REMOVE"];

@@ -30,9 +30,7 @@ impl SystemProperty {
         if name.eq_ignore_ascii_case("Subject") {
             return Some(Self::Label);
         }
-        Self::ALL
-            .into_iter()
-            .find(|property| property.name().eq_ignore_ascii_case(name))
+        Self::ALL.into_iter().find(|property| property.name().eq_ignore_ascii_case(name))
     }
 
     pub(super) const fn name(self) -> &'static str {
@@ -91,22 +89,18 @@ impl SystemProperty {
             Self::ReplyToSessionId => option(standard.reply_to_group_id.as_deref()),
             Self::ContentType => option(standard.content_type.as_ref().map(Symbol::as_str)),
             Self::PartitionKey => option(broker.partition_key.as_deref()),
-            Self::SequenceNumber => broker
-                .sequence_number
-                .map_or(Operand::Unknown, |number| Operand::Integer(number.into())),
-            Self::EnqueuedTimeUtc => broker.enqueued_time.map_or(Operand::Unknown, |time| {
-                Operand::Timestamp(time.milliseconds())
-            }),
+            Self::SequenceNumber => {
+                broker.sequence_number.map_or(Operand::Unknown, |number| Operand::Integer(number.into()))
+            }
+            Self::EnqueuedTimeUtc => {
+                broker.enqueued_time.map_or(Operand::Unknown, |time| Operand::Timestamp(time.milliseconds()))
+            }
             Self::ScheduledEnqueueTimeUtc => broker
                 .scheduled_enqueue_time
-                .map_or(Operand::Unknown, |time| {
-                    Operand::Timestamp(time.milliseconds())
-                }),
+                .map_or(Operand::Unknown, |time| Operand::Timestamp(time.milliseconds())),
             Self::TimeToLive => broker.time_to_live.map_or(Operand::Unknown, |time| {
                 Operand::TimeSpan(
-                    i64::try_from(time.as_millis())
-                        .unwrap_or(i64::MAX)
-                        .saturating_mul(TICKS_PER_MILLISECOND),
+                    i64::try_from(time.as_millis()).unwrap_or(i64::MAX).saturating_mul(TICKS_PER_MILLISECOND),
                 )
             }),
         }

@@ -67,9 +67,7 @@ fn what_was_accepted_is_there_and_what_was_completed_is_not_at_whatever_moment_i
             let enqueued = send_with(&queue, 0, &texts, |message| message).unwrap();
             accepted.extend(names.iter().map(|name| (name.clone(), enqueued.commit)));
             let received = receive(&queue, 0, 7);
-            let settled = queue
-                .settle(at(0), &tokens(&received), &Settlement::Complete)
-                .unwrap();
+            let settled = queue.settle(at(0), &tokens(&received), &Settlement::Complete).unwrap();
             completed.extend(received.into_iter().map(|seen| (seen.text, settled.commit)));
         }
         let is_known = |commit| running.committer.state_of(commit) == CommitState::Done;
@@ -81,15 +79,9 @@ fn what_was_accepted_is_there_and_what_was_completed_is_not_at_whatever_moment_i
 
         let running = disk.start();
         let queue = running.queue("orders", QueueOptions::default());
-        let left: Vec<String> = seen(&peek(&queue, 0))
-            .into_iter()
-            .map(|seen| seen.text)
-            .collect();
+        let left: Vec<String> = seen(&peek(&queue, 0)).into_iter().map(|seen| seen.text).collect();
         for (text, _) in &accepted {
-            assert!(
-                left.contains(text) || started.contains(text),
-                "{text} is lost"
-            );
+            assert!(left.contains(text) || started.contains(text), "{text} is lost");
         }
         for (text, _) in &completed {
             assert!(!left.contains(text), "{text} came back");

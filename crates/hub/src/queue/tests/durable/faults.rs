@@ -107,10 +107,7 @@ fn a_full_disk_refuses_everything_until_there_is_room_and_loses_nothing() {
     assert_eq!(again, Some(at(2 * LOCK + 1_000)));
     files.is_full.store(false, Ordering::SeqCst);
     // The committer tries again by itself.
-    while queue
-        .receive(at(0), &plain, &mut Deliveries::new())
-        .is_err()
-    {
+    while queue.receive(at(0), &plain, &mut Deliveries::new()).is_err() {
         thread::yield_now();
     }
     drop(queue);

@@ -36,17 +36,11 @@ impl Disk {
     }
 
     fn with(files: Arc<dyn DiskFiles>) -> Self {
-        Self {
-            directory: TempDir::new().unwrap(),
-            files,
-        }
+        Self { directory: TempDir::new().unwrap(), files }
     }
 
     fn start(&self) -> Running {
-        let options = StorageOptions {
-            sync: SyncPolicy::Os,
-            ..StorageOptions::default()
-        };
+        let options = StorageOptions { sync: SyncPolicy::Os, ..StorageOptions::default() };
         let committer = Committer::start(options, Arc::clone(&self.files)).unwrap();
         let path = self.directory.path().join("queues");
         let pool = BlockPool::new(ByteSize::ZERO);
@@ -81,10 +75,7 @@ impl Disk {
 
     fn bytes(&self, folder: &str) -> u64 {
         let paths = self.segments(folder);
-        paths
-            .iter()
-            .map(|path| path.metadata().unwrap().len())
-            .sum()
+        paths.iter().map(|path| path.metadata().unwrap().len()).sum()
     }
 }
 
@@ -108,10 +99,7 @@ impl Running {
             if state != CommitState::Waiting {
                 return state;
             }
-            if watch
-                .poll_committed(&mut Context::from_waker(&waker))
-                .is_pending()
-            {
+            if watch.poll_committed(&mut Context::from_waker(&waker)).is_pending() {
                 thread::park();
             }
         }

@@ -6,11 +6,7 @@ use super::*;
 use amqp::message::Properties;
 
 fn whole(message: NewMessage<'static>) -> NewMessage<'static> {
-    NewMessage {
-        annotation_count: 1,
-        annotations: b"\xa3\x01k\xa1\x01v",
-        ..message
-    }
+    NewMessage { annotation_count: 1, annotations: b"\xa3\x01k\xa1\x01v", ..message }
 }
 
 #[test]
@@ -20,14 +16,7 @@ fn messages_come_back_as_they_stood_without_their_locks() {
         let running = disk.start();
         let queue = running.queue("Orders/2026", QueueOptions::default());
         let long = "long".repeat(500);
-        let names = [
-            "completed",
-            "locked",
-            "abandoned",
-            "deferred",
-            "dead",
-            &long,
-        ];
+        let names = ["completed", "locked", "abandoned", "deferred", "dead", &long];
         send_with(&queue, 5, &names, whole).unwrap();
         send_with(&queue, 6, &["scheduled"], |message| NewMessage {
             scheduled_enqueue_time: Some(at(1_000)),
@@ -39,11 +28,7 @@ fn messages_come_back_as_they_stood_without_their_locks() {
         settle(&queue, 7, &received[..1], &Settlement::Complete);
         settle(&queue, 7, &received[2..3], &ABANDON);
         settle(&queue, 7, &received[3..4], &DEFER);
-        let hopeless = Settlement::DeadLetter {
-            reason: Some("no"),
-            description: None,
-            properties: &[],
-        };
+        let hopeless = Settlement::DeadLetter { reason: Some("no"), description: None, properties: &[] };
         settle(&queue, 7, &received[4..5], &hopeless);
         running.safe(&queue);
         let counts = queue.counts();
@@ -72,19 +57,10 @@ fn messages_come_back_as_they_stood_without_their_locks() {
         assert_eq!(dead_letters(&queue, 8), letters);
         let letters = peek(queue.dead_letters().unwrap(), 8);
         assert_eq!(letters.iter().next().unwrap().enqueue_sequence_number, 5);
-        assert_eq!(
-            queue.counts(),
-            QueueCounts {
-                locked: 0,
-                ..counts
-            }
-        );
+        assert_eq!(queue.counts(), QueueCounts { locked: 0, ..counts });
         // And all goes on: numbers, times.
         send(&queue, 9, &["new"]);
-        assert_eq!(
-            seen(&peek(&queue, 9)).last().unwrap().number,
-            8 + SKIPPED_NUMBERS
-        );
+        assert_eq!(seen(&peek(&queue, 9)).last().unwrap().number, 8 + SKIPPED_NUMBERS);
         assert_eq!(running.store.advance(at(9)), Some(at(1_000)));
         assert_eq!(texts(&receive(&queue, 1_000, 9)).last(), Some(&"scheduled"));
     }
@@ -110,10 +86,8 @@ fn numbers_are_never_given_twice_though_nothing_is_left() {
 fn what_a_burst_took_on_disk_is_given_back_though_nothing_happens_after_it() {
     let disk = Disk::new();
     let running = disk.start();
-    let options = QueueOptions {
-        default_time_to_live: Some(Duration::from_millis(100)),
-        ..QueueOptions::default()
-    };
+    let options =
+        QueueOptions { default_time_to_live: Some(Duration::from_millis(100)), ..QueueOptions::default() };
     let queue = running.queue("orders", options.clone());
     let text = "x".repeat(100_000);
     for _ in 0..40 {
@@ -160,27 +134,17 @@ fn a_number_that_was_seen_before_it_was_safe_is_not_given_to_another_message() {
 #[test]
 fn sessions_keep_their_messages_and_states() {
     let disk = Disk::new();
-    let options = QueueOptions {
-        requires_session: true,
-        ..QueueOptions::default()
-    };
+    let options = QueueOptions { requires_session: true, ..QueueOptions::default() };
     let running = disk.start();
     let queue = running.queue("orders", options.clone());
     for session in ["one", "two"] {
-        send_with(&queue, 0, &["a", "b"], |message| NewMessage {
-            session_id: Some(session),
-            ..message
-        })
-        .unwrap();
+        send_with(&queue, 0, &["a", "b"], |message| NewMessage { session_id: Some(session), ..message })
+            .unwrap();
     }
     let lock = queue.accept_session(at(0), Some("two")).unwrap().unwrap();
-    queue
-        .set_session_state(at(7), "two", Some(b"state"))
-        .unwrap();
+    queue.set_session_state(at(7), "two", Some(b"state")).unwrap();
     let empty = queue.accept_session(at(0), Some("empty")).unwrap().unwrap();
-    queue
-        .set_session_state(at(0), "empty", Some(b"gone"))
-        .unwrap();
+    queue.set_session_state(at(0), "empty", Some(b"gone")).unwrap();
     queue.set_session_state(at(0), "empty", None).unwrap();
     queue.release_session(at(0), &empty);
     assert_eq!(lock.id(), "two");
@@ -198,10 +162,7 @@ fn sessions_keep_their_messages_and_states() {
     let lock = queue.accept_session(at(1), Some("two")).unwrap().unwrap();
     let state = queue.session_state(at(1), "two").unwrap();
     assert_eq!(state.as_deref(), Some(&b"state"[..]));
-    let request = ReceiveRequest {
-        session: Some(&lock),
-        ..request(ReceiveMode::PeekLock, 9)
-    };
+    let request = ReceiveRequest { session: Some(&lock), ..request(ReceiveMode::PeekLock, 9) };
     let mut deliveries = Deliveries::new();
     queue.receive(at(1), &request, &mut deliveries).unwrap();
     assert_eq!(texts(&seen(&deliveries)), ["a", "b"]);
@@ -210,14 +171,9 @@ fn sessions_keep_their_messages_and_states() {
 #[test]
 fn identifiers_of_messages_that_are_gone_are_still_known() {
     let disk = Disk::new();
-    let options = QueueOptions {
-        duplicate_detection: Some(Duration::from_millis(100)),
-        ..QueueOptions::default()
-    };
-    let with_id = |message| NewMessage {
-        message_id: Some(&b"1"[..]),
-        ..message
-    };
+    let options =
+        QueueOptions { duplicate_detection: Some(Duration::from_millis(100)), ..QueueOptions::default() };
+    let with_id = |message| NewMessage { message_id: Some(&b"1"[..]), ..message };
     let running = disk.start();
     let queue = running.queue("orders", options.clone());
     send_with(&queue, 0, &["a"], with_id).unwrap();
@@ -248,19 +204,13 @@ fn subscriptions_are_known_by_their_names_whatever_is_declared_beside_them() {
     let disk = Disk::new();
     let publish = |topic: &Topic, text: &str| {
         let sections = body(text);
-        let message = NewMessage {
-            sections: &[&sections],
-            ..NewMessage::default()
-        };
+        let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
         topic.enqueue(at(0), &[message]).unwrap();
     };
     let create = |running: &Running, names: &[&str]| {
         let subscriptions = subscriptions(names);
         let options = TopicOptions::default();
-        running
-            .store
-            .create_topic("news", options, subscriptions)
-            .unwrap()
+        running.store.create_topic("news", options, subscriptions).unwrap()
     };
     let there = |topic: &Topic, name: &str| {
         let queue = topic.subscription(name).unwrap().queue();
@@ -286,11 +236,7 @@ fn subscriptions_are_known_by_their_names_whatever_is_declared_beside_them() {
 
     let running = disk.start();
     let topic = create(&running, &["b", "a", "c", "new"]);
-    assert_eq!(
-        there(&topic, "b"),
-        Vec::<String>::new(),
-        "it is another one"
-    );
+    assert_eq!(there(&topic, "b"), Vec::<String>::new(), "it is another one");
     assert_eq!(there(&topic, "c"), ["1", "2"]);
     assert_eq!(there(&topic, "new"), ["2"]);
     drop(topic);
@@ -330,19 +276,13 @@ fn a_journal_stays_short_whatever_goes_through_and_an_old_message_stays() {
     let left: Vec<_> = seen(&peek(&queue, 0));
     assert_eq!(left[0].text, "old");
     assert_eq!(left[0].state, MessageState::Deferred);
-    assert_eq!(
-        queue.entity.lock().queues[0].pages.next_sequence_number(),
-        next + SKIPPED_NUMBERS
-    );
+    assert_eq!(queue.entity.lock().queues[0].pages.next_sequence_number(), next + SKIPPED_NUMBERS);
 }
 
 #[test]
 fn a_message_is_not_forwarded_more_often_for_being_kept_in_between() {
     let disk = Disk::new();
-    let forwarding = |to: &str| QueueOptions {
-        forward_to: Some(to.to_owned()),
-        ..QueueOptions::default()
-    };
+    let forwarding = |to: &str| QueueOptions { forward_to: Some(to.to_owned()), ..QueueOptions::default() };
     let settle_down = |store: &QueueStore| while store.advance(at(0)) == Some(at(0)) {};
     let running = disk.start();
     let one = running.queue("one", forwarding("two"));
@@ -368,23 +308,13 @@ fn a_message_is_not_forwarded_more_often_for_being_kept_in_between() {
 #[test]
 fn sessions_can_be_required_later_of_messages_that_have_one() {
     let disk = Disk::new();
-    let requiring = QueueOptions {
-        requires_session: true,
-        ..QueueOptions::default()
-    };
+    let requiring = QueueOptions { requires_session: true, ..QueueOptions::default() };
     let running = disk.start();
     let queue = running.queue("orders", QueueOptions::default());
     let mut sections = Vec::new();
-    Properties {
-        group_id: Some("one".into()),
-        ..Properties::default()
-    }
-    .encode(&mut sections);
+    Properties { group_id: Some("one".into()), ..Properties::default() }.encode(&mut sections);
     sections.extend_from_slice(&body("a"));
-    let message = NewMessage {
-        sections: &[&sections],
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
     queue.enqueue(at(0), &[message]).unwrap();
     running.safe(&queue);
     drop(queue);
@@ -404,8 +334,5 @@ fn sessions_can_be_required_later_of_messages_that_have_one() {
     running.kill();
     let running = disk.start();
     let error = running.store.create_queue("orders", requiring).unwrap_err();
-    assert!(
-        error.to_string().contains("belongs to no session"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("belongs to no session"), "{error}");
 }

@@ -15,10 +15,7 @@ fn correlation(name: &str) -> Rule {
     let properties = vec![("weight".to_owned(), Value::Double(0.1 + 0.2))];
     Rule {
         name: name.to_owned(),
-        filter: Filter::Correlation(CorrelationFilter {
-            properties,
-            ..CorrelationFilter::default()
-        }),
+        filter: Filter::Correlation(CorrelationFilter { properties, ..CorrelationFilter::default() }),
         action: None,
     }
 }
@@ -34,10 +31,7 @@ fn topic(running: &Running, subscriptions: &[(&str, RuleSet)]) -> Arc<Topic> {
         })
         .collect();
     let options = TopicOptions::default();
-    running
-        .store
-        .create_topic("news", options, subscriptions)
-        .unwrap()
+    running.store.create_topic("news", options, subscriptions).unwrap()
 }
 
 fn names(topic: &Topic, subscription: &str) -> Vec<String> {
@@ -51,10 +45,7 @@ fn push_through(running: &Running, topic: &Topic) {
     let first = |queue: &Queue| queue.entity.lock().journal.as_ref().unwrap().begin();
     let begin = first(queue);
     let sections = body(&"x".repeat(10_000));
-    let message = NewMessage {
-        sections: &[&sections],
-        ..NewMessage::default()
-    };
+    let message = NewMessage { sections: &[&sections], ..NewMessage::default() };
     while first(queue) == begin {
         topic.enqueue(at(0), &[message; 20]).unwrap();
         for name in ["some", "other"] {
@@ -81,10 +72,7 @@ fn rules_that_clients_have_changed_are_there_again_however_the_process_ended() {
     drop(news);
     running.kill();
 
-    for (round, end) in [Running::close, Running::kill, Running::kill]
-        .into_iter()
-        .enumerate()
-    {
+    for (round, end) in [Running::close, Running::kill, Running::kill].into_iter().enumerate() {
         let running = disk.start();
         let news = topic(&running, &declared);
         assert_eq!(news.subscription("some").unwrap().rules(), rules);

@@ -58,10 +58,7 @@ fn view(queue: &Queue) -> View {
         (session, state)
     });
     View {
-        messages: messages
-            .into_iter()
-            .map(|seen| (seen.number, seen.text, seen.count, seen.state))
-            .collect(),
+        messages: messages.into_iter().map(|seen| (seen.number, seen.text, seen.count, seen.state)).collect(),
         dead_letters: dead_letters(queue, STARTED),
         sessions: states.collect(),
         next_number: queue.entity.lock().queues[0].pages.next_sequence_number(),
@@ -80,11 +77,8 @@ fn eventful() -> (Disk, Vec<(u64, View)>) {
         history.push((disk.bytes("orders"), view(queue)));
     };
     for texts in [&["a", "b", "c"][..], &["d", "e"]] {
-        send_with(&queue, STARTED, texts, |message| NewMessage {
-            session_id: Some("one"),
-            ..message
-        })
-        .unwrap();
+        send_with(&queue, STARTED, texts, |message| NewMessage { session_id: Some("one"), ..message })
+            .unwrap();
         note(&queue);
     }
     send_with(&queue, STARTED, &["later"], |message| NewMessage {
@@ -98,26 +92,12 @@ fn eventful() -> (Disk, Vec<(u64, View)>) {
     let lock = queue.accept_session(at(STARTED), Some("one"));
     let lock = lock.unwrap().unwrap();
     let mut deliveries = Deliveries::new();
-    let request = ReceiveRequest {
-        session: Some(&lock),
-        ..request(ReceiveMode::PeekLock, 5)
-    };
-    queue
-        .receive(at(STARTED), &request, &mut deliveries)
-        .unwrap();
+    let request = ReceiveRequest { session: Some(&lock), ..request(ReceiveMode::PeekLock, 5) };
+    queue.receive(at(STARTED), &request, &mut deliveries).unwrap();
     let received = seen(&deliveries);
-    let hopeless = Settlement::DeadLetter {
-        reason: Some("no"),
-        description: None,
-        properties: &[],
-    };
-    let marked = Settlement::Abandon {
-        properties: &[("mark".to_owned(), Value::Int(7))],
-    };
-    for (place, settlement) in [Settlement::Complete, ABANDON, DEFER, hopeless, marked]
-        .iter()
-        .enumerate()
-    {
+    let hopeless = Settlement::DeadLetter { reason: Some("no"), description: None, properties: &[] };
+    let marked = Settlement::Abandon { properties: &[("mark".to_owned(), Value::Int(7))] };
+    for (place, settlement) in [Settlement::Complete, ABANDON, DEFER, hopeless, marked].iter().enumerate() {
         settle(&queue, STARTED, &received[place..=place], settlement);
         note(&queue);
     }
@@ -139,10 +119,7 @@ fn eventful() -> (Disk, Vec<(u64, View)>) {
 fn expected(history: &[(u64, View)], length: u64) -> View {
     let last = history.iter().rev().find(|(end, _)| *end <= length);
     let (_, view) = last.unwrap_or(&history[0]);
-    View {
-        next_number: view.next_number + SKIPPED_NUMBERS,
-        ..view.clone()
-    }
+    View { next_number: view.next_number + SKIPPED_NUMBERS, ..view.clone() }
 }
 
 #[test]
@@ -157,9 +134,8 @@ fn wherever_a_journal_is_cut_what_is_there_is_what_was_at_the_end_of_the_last_wh
 /// What became of each message, by its text, in the queue or among its dead letters.
 fn fates(view: &View) -> BTreeMap<String, String> {
     let messages = view.messages.iter();
-    let messages = messages.map(|(number, text, count, state)| {
-        (text.clone(), format!("{number}, {count} times, {state:?}"))
-    });
+    let messages = messages
+        .map(|(number, text, count, state)| (text.clone(), format!("{number}, {count} times, {state:?}")));
     let dead = view.dead_letters.iter();
     let dead = dead.map(|(text, reason)| (text.clone(), format!("dead: {reason}")));
     messages.chain(dead).collect()
@@ -189,10 +165,7 @@ fn a_bit_that_has_flipped_costs_the_operation_that_it_was_in_and_no_other() {
         expected.retain(|text, _| !is_touched(text));
         found_fates.retain(|text, _| !is_touched(text));
         assert_eq!(found_fates, expected, "flipped at {position}");
-        assert!(
-            found.next_number >= last.next_number,
-            "numbers are given twice after a bit at {position}"
-        );
+        assert!(found.next_number >= last.next_number, "numbers are given twice after a bit at {position}");
         drop(queue);
         running.kill();
     }
@@ -206,9 +179,7 @@ fn half_completed(disk: &Disk) -> Vec<String> {
     let long = "x".repeat(1_000);
     let mut left = Vec::new();
     for round in 0..100 {
-        let texts: Vec<_> = (0..10)
-            .map(|number| format!("{round}.{number} {long}"))
-            .collect();
+        let texts: Vec<_> = (0..10).map(|number| format!("{round}.{number} {long}")).collect();
         let borrowed: Vec<_> = texts.iter().map(String::as_str).collect();
         send(&queue, 0, &borrowed);
         let received = receive(&queue, 0, 5);
@@ -246,10 +217,7 @@ fn a_bit_near_the_end_of_a_complete_segment_costs_no_more_than_its_own_operation
         let lost = expected.iter().filter(|text| !found.contains(text)).count();
         let again = found.iter().filter(|text| !expected.contains(text)).count();
         assert!(lost <= 10, "{lost} lost, {before_end} bytes before the end");
-        assert!(
-            again <= 5,
-            "{again} completed ones are back, {before_end} bytes before the end"
-        );
+        assert!(again <= 5, "{again} completed ones are back, {before_end} bytes before the end");
         running.kill();
     }
 }
@@ -270,9 +238,7 @@ fn whichever_file_of_a_journal_is_missing_it_is_named_or_nothing_is_lost() {
         let name = path.file_name().unwrap().to_str().unwrap();
         match path.extension().unwrap() == "log" {
             true => {
-                let refused = running
-                    .store
-                    .create_queue("orders", QueueOptions::default());
+                let refused = running.store.create_queue("orders", QueueOptions::default());
                 let refused = refused.unwrap_err().to_string();
                 assert!(refused.contains(name), "{refused}");
             }

@@ -58,21 +58,10 @@ fn a_core_a_machine_or_a_lack_of_messages_is_a_bound_of_its_own() {
         kinds.contains(&FindingKind::LimitedByConcurrency)
     };
     assert!(bound(|_| {}));
-    assert!(!bound(|trial| drop(
-        trial.roles.insert(Role::Relay, usage(96.0))
-    )));
-    assert!(
-        !bound(|trial| trial.other_cpu_seconds = Some(30.0)),
-        "others use the machine up"
-    );
-    assert!(
-        !bound(|trial| trial.intervals = intervals(3)),
-        "fewer messages than places"
-    );
-    assert!(
-        !bound(|trial| trial.received_per_s = Some(1_000.0)),
-        "it does not add up"
-    );
+    assert!(!bound(|trial| drop(trial.roles.insert(Role::Relay, usage(96.0)))));
+    assert!(!bound(|trial| trial.other_cpu_seconds = Some(30.0)), "others use the machine up");
+    assert!(!bound(|trial| trial.intervals = intervals(3)), "fewer messages than places");
+    assert!(!bound(|trial| trial.received_per_s = Some(1_000.0)), "it does not add up");
 }
 
 #[test]
@@ -86,10 +75,7 @@ fn of_another_system_it_is_only_said_what_would_follow() {
         "concurrency may be the bound: mine used 5.0 % of its CPU; if it has 4 threads for 8 messages at once all the time, by \
          Little's law 4 / 250 messages/s = 16.0 ms for each"
     );
-    assert_eq!(
-        found[0].advice(),
-        "raise relay.threads above relay.concurrency"
-    );
+    assert_eq!(found[0].advice(), "raise relay.threads above relay.concurrency");
     idle.roles.insert(Role::Relay, usage(75.0));
     assert_eq!(kinds(4, &mine, &idle), []);
 }

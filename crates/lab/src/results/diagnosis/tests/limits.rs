@@ -7,10 +7,7 @@ fn a_quota_is_named_with_its_figures_and_explains_spare_cpu() {
     let symptom = only(|trial| {
         trial.roles.insert(Role::Relay, usage(40.0));
         let throttled = Some(1_200);
-        let source = HubCounters {
-            throttled,
-            ..HubCounters::default()
-        };
+        let source = HubCounters { throttled, ..HubCounters::default() };
         trial.hub.insert("source".to_owned(), source);
         trial.hub.insert("other".to_owned(), HubCounters::default());
     });

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::*;
 use crate::results::{
-    BatchCounts, CheckpointCounts, Delivery, GeneratorHealth, HubCounters, Interval,
-    LatencySummary, Limit, LimitMechanism, OwnershipActivity, RelayActivity, Role, RoleUsage,
-    SendCounts, Size, SizeSummary, Stage, Trial, WaitingTimes, WholeTrial,
+    BatchCounts, CheckpointCounts, Delivery, GeneratorHealth, HubCounters, Interval, LatencySummary, Limit,
+    LimitMechanism, OwnershipActivity, RelayActivity, Role, RoleUsage, SendCounts, Size, SizeSummary, Stage,
+    Trial, WaitingTimes, WholeTrial,
 };
 
 const SECONDS: u64 = 10;
@@ -75,15 +75,7 @@ fn times(count: u64, p50: u64, p99: u64) -> LatencySummary {
 }
 
 fn sizes(count: u64, mean: f64) -> BTreeMap<Size, SizeSummary> {
-    let summary = SizeSummary {
-        count,
-        min: 1,
-        mean,
-        p50: None,
-        p95: None,
-        p99: None,
-        max: 128,
-    };
+    let summary = SizeSummary { count, min: 1, mean, p50: None, p95: None, p99: None, max: 128 };
     BTreeMap::from([(Size::BatchEvents, summary)])
 }
 
@@ -105,34 +97,17 @@ fn healthy() -> Trial {
             (Stage::Checkpoint, times(1_000, 200, 2_000)),
             (Stage::Ownership, times(1, 2_000, 2_000)),
         ]),
-        delivery: Some(Delivery {
-            sent: 10_000_000,
-            received: 10_000_000,
-            ..Delivery::default()
-        }),
+        delivery: Some(Delivery { sent: 10_000_000, received: 10_000_000, ..Delivery::default() }),
         hub: BTreeMap::from([(
             "source".to_owned(),
-            HubCounters {
-                throttled: Some(0),
-                ..HubCounters::default()
-            },
+            HubCounters { throttled: Some(0), ..HubCounters::default() },
         )]),
         relay: Some(RelayActivity {
             instances: 1,
             watched_us: SECONDS * 1_000_000,
-            batches: BatchCounts {
-                received: 78_125,
-                completed: 78_125,
-                failed: 0,
-            },
-            sends: SendCounts {
-                made: 2_500_000,
-                ..SendCounts::default()
-            },
-            checkpoints: CheckpointCounts {
-                written: 1_000,
-                ..CheckpointCounts::default()
-            },
+            batches: BatchCounts { received: 78_125, completed: 78_125, failed: 0 },
+            sends: SendCounts { made: 2_500_000, ..SendCounts::default() },
+            checkpoints: CheckpointCounts { written: 1_000, ..CheckpointCounts::default() },
             ownership: Some(OwnershipActivity {
                 renew_us: 10_000_000,
                 expire_us: 60_000_000,
@@ -154,11 +129,8 @@ fn healthy() -> Trial {
 }
 
 fn intervals(lag_events: u64) -> Vec<Interval> {
-    let interval = |second| Interval {
-        at_s: second as f64,
-        lag_events: Some(lag_events),
-        ..Interval::default()
-    };
+    let interval =
+        |second| Interval { at_s: second as f64, lag_events: Some(lag_events), ..Interval::default() };
     (1..=SECONDS).map(interval).collect()
 }
 

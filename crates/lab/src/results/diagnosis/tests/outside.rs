@@ -8,12 +8,7 @@ fn subject() -> Subject {
 
 /// A trial of a system that tells nothing of itself.
 fn outside() -> Trial {
-    Trial {
-        relay: None,
-        stages: BTreeMap::new(),
-        intervals: Vec::new(),
-        ..healthy()
-    }
+    Trial { relay: None, stages: BTreeMap::new(), intervals: Vec::new(), ..healthy() }
 }
 
 fn found(change: impl FnOnce(&mut Trial)) -> Vec<Symptom> {
@@ -49,10 +44,7 @@ fn spare_cpu_of_it_is_told_by_its_name_and_what_it_waits_for_is_not_known() {
         use_up_machine(trial);
     });
     assert!(symptoms[0].sentence().starts_with("java-latest used"));
-    assert!(
-        !symptoms[0].advice().contains("backlog"),
-        "nobody tells when a command has drained one"
-    );
+    assert!(!symptoms[0].advice().contains("backlog"), "nobody tells when a command has drained one");
 }
 
 #[test]
@@ -61,8 +53,5 @@ fn memory_near_the_limit_is_told_by_its_name() {
         let usage = trial.roles.get_mut(&Role::Relay).expect("it is measured");
         usage.memory_peak_bytes = 1_000 << 20;
     });
-    assert_eq!(
-        symptoms[0].sentence(),
-        "the memory of java-latest reached 1000 MiB of 1.00 GiB (97.7 %)"
-    );
+    assert_eq!(symptoms[0].sentence(), "the memory of java-latest reached 1000 MiB of 1.00 GiB (97.7 %)");
 }

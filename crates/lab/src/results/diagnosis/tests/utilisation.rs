@@ -33,17 +33,11 @@ fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
          60.0 % of the time, 1.00 ms per batch, with all of the 512 events in flight that relay.prefetch allows per partition"
     );
     assert!(symptom.advice().starts_with("raise relay.prefetch (512)"));
-    let adaptive = Settings {
-        prefetch: None,
-        ..settings()
-    };
+    let adaptive = Settings { prefetch: None, ..settings() };
     let mut far = healthy();
     idle(&mut far, sends);
     let symptoms = examine(&adaptive, &Subject::Relay, Role::Relay, &far);
-    assert_eq!(
-        symptoms[0].advice(),
-        "give the source or the destination more partitions"
-    );
+    assert_eq!(symptoms[0].advice(), "give the source or the destination more partitions");
     nothing(|trial| {
         idle(trial, sends);
         trial.roles.insert(Role::Relay, usage(LOW_CPU_PERCENT));
@@ -51,10 +45,7 @@ fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
     // An open load that is carried whole leaves CPU over, as it should.
     let mut open = healthy();
     idle(&mut open, sends);
-    let settings = Settings {
-        load_mode: Some("open".to_owned()),
-        ..settings()
-    };
+    let settings = Settings { load_mode: Some("open".to_owned()), ..settings() };
     let symptoms = |trial: &Trial| examine(&settings, &Subject::Relay, Role::Relay, trial);
     assert_eq!(symptoms(&open), []);
     open.forwarded_per_s = Some(900_000.0);
@@ -68,10 +59,7 @@ fn what_a_relay_with_spare_cpu_waits_for_follows_from_how_it_slept() {
     let lag_events = 2_000;
     assert_eq!(
         what_is_waited_for(|trial| idle(trial, source)),
-        WaitingFor::Generator {
-            percent,
-            lag_events
-        }
+        WaitingFor::Generator { percent, lag_events }
     );
     let lag_events = 1_000_000;
     assert_eq!(
@@ -79,57 +67,33 @@ fn what_a_relay_with_spare_cpu_waits_for_follows_from_how_it_slept() {
             idle(trial, source);
             trial.intervals = intervals(lag_events);
         }),
-        WaitingFor::Credit {
-            percent,
-            lag_events,
-            ahead: Ahead::Events(512)
-        }
+        WaitingFor::Credit { percent, lag_events, ahead: Ahead::Events(512) }
     );
     let destination = slept(|waits| &mut waits.destination);
-    assert_eq!(
-        what_is_waited_for(|trial| idle(trial, destination)),
-        WaitingFor::Destination { percent }
-    );
+    assert_eq!(what_is_waited_for(|trial| idle(trial, destination)), WaitingFor::Destination { percent });
     let memory = slept(|waits| &mut waits.memory);
-    assert_eq!(
-        what_is_waited_for(|trial| idle(trial, memory)),
-        WaitingFor::Memory { percent }
-    );
+    assert_eq!(what_is_waited_for(|trial| idle(trial, memory)), WaitingFor::Memory { percent });
     let partitions = slept(|waits| &mut waits.partitions);
     assert_eq!(
         what_is_waited_for(|trial| {
             idle(trial, partitions);
             relay(trial).opened.rest = 7;
         }),
-        WaitingFor::Partitions {
-            percent,
-            restarts: 7
-        }
+        WaitingFor::Partitions { percent, restarts: 7 }
     );
     assert_eq!(
         what_is_waited_for(|trial| {
             idle(trial, partitions);
             relay(trial).closed.checkpoint = 3;
         }),
-        WaitingFor::Checkpoints {
-            percent,
-            closings: 3
-        }
+        WaitingFor::Checkpoints { percent, closings: 3 }
     );
 }
 
 #[test]
 fn a_relay_that_did_not_sleep_and_got_little_cpu_waited_for_a_core() {
-    let sends = WaitingTimes {
-        sends: 1_000_000,
-        ..WaitingTimes::default()
-    };
-    assert_eq!(
-        what_is_waited_for(|trial| idle(trial, sends)),
-        WaitingFor::Core {
-            runnable_percent: 90.0
-        }
-    );
+    let sends = WaitingTimes { sends: 1_000_000, ..WaitingTimes::default() };
+    assert_eq!(what_is_waited_for(|trial| idle(trial, sends)), WaitingFor::Core { runnable_percent: 90.0 });
 }
 
 #[test]
@@ -139,10 +103,7 @@ fn a_machine_or_a_service_that_is_used_up_is_what_the_relay_waits_for() {
         idle(trial, sends);
         use_up_machine(trial);
     });
-    assert!(
-        matches!(waiting_for, WaitingFor::Machine { cores: 4.0, .. }),
-        "{waiting_for:?}"
-    );
+    assert!(matches!(waiting_for, WaitingFor::Machine { cores: 4.0, .. }), "{waiting_for:?}");
     let waiting_for = what_is_waited_for(|trial| {
         idle(trial, sends);
         trial.roles.insert(Role::Hub, usage(99.0));

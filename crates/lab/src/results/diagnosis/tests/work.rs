@@ -5,10 +5,7 @@ use super::*;
 #[test]
 fn batches_that_are_far_from_full_are_named_with_the_setting_that_ends_them() {
     let symptom = only(|trial| relay(trial).sizes = sizes(78_125, 31.0));
-    assert_eq!(
-        symptom.sentence(),
-        "batches had 31.0 of 128 events on average (24.2 % full)"
-    );
+    assert_eq!(symptom.sentence(), "batches had 31.0 of 128 events on average (24.2 % full)");
     assert!(symptom.advice().contains("relay.batch.wait (10 ms)"));
     let symptom = only(|trial| {
         relay(trial).sizes = sizes(78_125, 31.0);
@@ -22,9 +19,7 @@ fn batches_that_are_far_from_full_are_named_with_the_setting_that_ends_them() {
 #[test]
 fn a_long_tail_of_sends_is_one_that_chance_does_not_explain() {
     let symptom = only(|trial| {
-        trial
-            .stages
-            .insert(Stage::Send, times(10_000, 900, 400_000));
+        trial.stages.insert(Stage::Send, times(10_000, 900, 400_000));
     });
     assert_eq!(
         symptom.sentence(),
@@ -44,12 +39,7 @@ fn a_long_tail_of_sends_is_one_that_chance_does_not_explain() {
 fn sends_that_fail_are_a_symptom_from_one_in_a_hundred_on() {
     let failing = |failed| {
         move |trial: &mut Trial| {
-            relay(trial).sends = SendCounts {
-                made: 10_000,
-                failed,
-                timed_out: 3,
-                ..SendCounts::default()
-            };
+            relay(trial).sends = SendCounts { made: 10_000, failed, timed_out: 3, ..SendCounts::default() };
         }
     };
     assert_eq!(

@@ -170,10 +170,7 @@ impl<'a> IncomingMessage<'a> {
     /// The bytes to keep, in two pieces of which the first may be empty.
     #[inline]
     pub(super) fn kept(&self) -> [&[u8]; 2] {
-        [
-            &self.front.bytes[..usize::from(self.front.length)],
-            &self.tail,
-        ]
+        [&self.front.bytes[..usize::from(self.front.length)], &self.tail]
     }
 
     fn read_header(&mut self, value: &'a [u8]) -> Result<(), MessageError> {
@@ -251,16 +248,11 @@ impl<'a> IncomingMessage<'a> {
             fields.skip()?;
         }
         self.session_id = fields.field(Reader::string)?;
-        if self
-            .session_id
-            .is_some_and(|session| session.chars().count() > SESSION_ID_MAX)
-        {
+        if self.session_id.is_some_and(|session| session.chars().count() > SESSION_ID_MAX) {
             return Err(MessageError::LongSessionId);
         }
         match id.filter(|id| *id != [code::NULL]) {
-            Some(id) if id.len() > MESSAGE_ID_MAX + LENGTH_PREFIX_MAX => {
-                Err(MessageError::LongMessageId)
-            }
+            Some(id) if id.len() > MESSAGE_ID_MAX + LENGTH_PREFIX_MAX => Err(MessageError::LongMessageId),
             Some(id) => {
                 self.message_id = Some(id);
                 Ok(None)
@@ -309,10 +301,7 @@ impl MessageIds {
         let random = || RandomState::new().build_hasher().finish();
         let mut digits = [b'0'; ID_LENGTH];
         write_hex(&mut digits[..16], random());
-        Self {
-            digits,
-            next: random(),
-        }
+        Self { digits, next: random() }
     }
 
     /// The next one.
@@ -325,10 +314,7 @@ impl MessageIds {
 }
 
 impl Front {
-    const EMPTY: Self = Self {
-        bytes: [0; FRONT_LENGTH],
-        length: 0,
-    };
+    const EMPTY: Self = Self { bytes: [0; FRONT_LENGTH], length: 0 };
 
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
@@ -340,11 +326,7 @@ impl Front {
     /// Descriptor and head of a list whose first field is `id` and whose other fields, `after_id`, are to follow.
     fn put_properties(&mut self, id: &[u8; ID_LENGTH], after_id: List<'_>) {
         let (count, rest) = (after_id.remaining() + 1, after_id.rest().len());
-        self.put(&[
-            code::DESCRIBED,
-            code::SMALL_ULONG,
-            descriptor::PROPERTIES as u8,
-        ]);
+        self.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::PROPERTIES as u8]);
         let value = 2 + ID_LENGTH;
         // The sizes count what follows them: the count of its own width, the identifier, the rest.
         match (u8::try_from(1 + value + rest), u8::try_from(count)) {

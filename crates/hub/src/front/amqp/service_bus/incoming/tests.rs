@@ -33,15 +33,10 @@ fn what_has_an_identifier_is_kept_to_the_byte_from_the_properties_on() {
     encode::data(&mut sections, b"payload");
     // An empty footer, as the Java client writes it.
     sections.extend_from_slice(&[0x00, 0x53, 0x78, 0xc1, 0x01, 0x00]);
-    let mut message = vec![
-        0x00, 0x53, 0x70, 0xc0, 0x08, 0x03, 0x41, 0x40, 0x70, 0, 0, 0xea, 0x60,
-    ];
+    let mut message = vec![0x00, 0x53, 0x70, 0xc0, 0x08, 0x03, 0x41, 0x40, 0x70, 0, 0, 0xea, 0x60];
     let annotations = [
         (Symbol::from_static("x-opt-partition-key"), Value::from("p")),
-        (
-            Symbol::from_static(SCHEDULED_ENQUEUE_TIME),
-            Value::Timestamp(1_700_000_000_000),
-        ),
+        (Symbol::from_static(SCHEDULED_ENQUEUE_TIME), Value::Timestamp(1_700_000_000_000)),
     ];
     encode::message_annotations(&mut message, &annotations);
     message.extend_from_slice(&sections);
@@ -60,9 +55,7 @@ fn what_has_no_identifier_is_given_one_and_keeps_the_rest() {
     let mut bare = Vec::new();
     encode::data(&mut bare, b"payload");
     let given = properties(&kept(&bare));
-    let Some(Value::String(id)) = &given.message_id else {
-        panic!("{given:?}")
-    };
+    let Some(Value::String(id)) = &given.message_id else { panic!("{given:?}") };
     assert!(id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()));
     assert!(kept(&bare).ends_with(&bare));
 
@@ -77,10 +70,7 @@ fn what_has_no_identifier_is_given_one_and_keeps_the_rest() {
         encode::data(&mut message, b"payload");
         let given = properties(&kept(&message));
         assert!(given.message_id.is_some());
-        let rest = Properties {
-            message_id: None,
-            ..given
-        };
+        let rest = Properties { message_id: None, ..given };
         assert_eq!(rest, own);
         let view_of = kept(&message);
         let view = MessageView::parse(&view_of).unwrap();
@@ -102,10 +92,7 @@ fn annotations_of_the_service_are_dropped() {
     let annotations = [
         (Symbol::from_static("x-opt-sequence-number"), Value::Long(7)),
         (Symbol::from_static("mine"), Value::from("kept")),
-        (
-            Symbol::from_static("x-opt-locked-until"),
-            Value::Timestamp(1),
-        ),
+        (Symbol::from_static("x-opt-locked-until"), Value::Timestamp(1)),
     ];
     encode::message_annotations(&mut message, &annotations);
     encode::data(&mut message, b"payload");
@@ -134,16 +121,10 @@ fn what_could_not_be_delivered_is_refused() {
         b"\x00\x53\x71\xc1\x04\x02\xa3\x05m",
     ] {
         let refused = parse(malformed);
-        assert!(
-            matches!(refused, Err(MessageError::Malformed(_))),
-            "{malformed:?}"
-        );
+        assert!(matches!(refused, Err(MessageError::Malformed(_))), "{malformed:?}");
     }
     let mut long = Vec::new();
-    let own = Properties {
-        group_id: Some("s".repeat(129)),
-        ..Properties::default()
-    };
+    let own = Properties { group_id: Some("s".repeat(129)), ..Properties::default() };
     own.encode(&mut long);
     encode::data(&mut long, b"payload");
     assert_eq!(parse(&long).unwrap_err(), MessageError::LongSessionId);
@@ -152,10 +133,7 @@ fn what_could_not_be_delivered_is_refused() {
 #[test]
 fn a_message_may_be_without_a_body_or_without_anything() {
     let mut only_properties = Vec::new();
-    let own = Properties {
-        message_id: Some("mine".into()),
-        ..Properties::default()
-    };
+    let own = Properties { message_id: Some("mine".into()), ..Properties::default() };
     own.encode(&mut only_properties);
     assert_eq!(kept(&only_properties), only_properties);
     for message in [&b""[..], &full_header(), &annotated()] {
@@ -180,11 +158,7 @@ fn header_fields_and_delivery_annotations_are_kept_in_front_wherever_they_came()
     encode::data(&mut sections, b"one");
     encode::data(&mut sections, b"two");
     sections.extend_from_slice(&[0x00, 0x53, 0x78, 0xc1, 0x01, 0x00]);
-    let expected_header = Header {
-        durable: Some(true),
-        priority: Some(7),
-        ..Header::default()
-    };
+    let expected_header = Header { durable: Some(true), priority: Some(7), ..Header::default() };
     let expected_header = expected_header.encode();
     let expected = [expected_header.as_slice(), &annotated(), &sections].concat();
     let in_order = [&full_header()[..], &annotated(), &sections].concat();
@@ -204,21 +178,14 @@ fn header_fields_and_delivery_annotations_are_kept_in_front_wherever_they_came()
     bare.extend(annotated());
     let bare = kept(&bare);
     assert!(properties(&bare).message_id.is_some());
-    let expected = [
-        SectionKind::DeliveryAnnotations,
-        SectionKind::Properties,
-        SectionKind::Data,
-    ];
+    let expected = [SectionKind::DeliveryAnnotations, SectionKind::Properties, SectionKind::Data];
     assert_eq!(kinds(&bare), expected);
 }
 
 #[test]
 fn sections_in_any_order_are_put_into_theirs() {
     let mut properties = Vec::new();
-    let own = Properties {
-        subject: Some("label".to_owned()),
-        ..Properties::default()
-    };
+    let own = Properties { subject: Some("label".to_owned()), ..Properties::default() };
     own.encode(&mut properties);
     let mut body = Vec::new();
     encode::data(&mut body, b"payload");
@@ -250,9 +217,7 @@ fn the_lock_of_another_delivery_is_not_kept() {
 }
 
 fn kinds(message: &[u8]) -> Vec<SectionKind> {
-    Sections::new(message)
-        .map(|section| section.unwrap().kind)
-        .collect()
+    Sections::new(message).map(|section| section.unwrap().kind).collect()
 }
 
 /// A durable message of priority 7, to be delivered within a minute.
@@ -287,26 +252,15 @@ fn a_batch_is_its_messages_and_an_empty_one_is_none() {
     };
     each_message(FORMAT_BATCH, &batch, &mut push).unwrap();
     each_message(0, b"three", &mut push).unwrap();
-    assert_eq!(
-        each_message(FORMAT_BATCH, b"", &mut push),
-        Err(MessageError::EmptyBatch)
-    );
+    assert_eq!(each_message(FORMAT_BATCH, b"", &mut push), Err(MessageError::EmptyBatch));
     assert_eq!(messages, [&b"one"[..], b"two", b"three"]);
 }
 /// Some message with everything that is looked at.
 fn full_message() -> Vec<u8> {
-    let mut message = vec![
-        0x00, 0x53, 0x70, 0xc0, 0x08, 0x03, 0x41, 0x40, 0x70, 0, 0, 0xea, 0x60,
-    ];
+    let mut message = vec![0x00, 0x53, 0x70, 0xc0, 0x08, 0x03, 0x41, 0x40, 0x70, 0, 0, 0xea, 0x60];
     let annotations = [
-        (
-            Symbol::from_static("x-opt-locked-until"),
-            Value::Timestamp(1),
-        ),
-        (
-            Symbol::from_static(SCHEDULED_ENQUEUE_TIME),
-            Value::Timestamp(2),
-        ),
+        (Symbol::from_static("x-opt-locked-until"), Value::Timestamp(1)),
+        (Symbol::from_static(SCHEDULED_ENQUEUE_TIME), Value::Timestamp(2)),
     ];
     encode::message_annotations(&mut message, &annotations);
     let own = Properties {

@@ -29,17 +29,13 @@ impl Arguments {
 
     /// A text that may be left out.
     pub(super) fn optional_text(&self, name: &str) -> Result<Option<&str>, Answer> {
-        self.find(name)
-            .map(|value| value.as_text().ok_or_else(|| mistyped(name, "a text")))
-            .transpose()
+        self.find(name).map(|value| value.as_text().ok_or_else(|| mistyped(name, "a text"))).transpose()
     }
 
     /// An integer of any width.
     pub(super) fn integer(&self, name: &str) -> Result<i64, Answer> {
         let value = self.find(name).ok_or_else(|| missing(name))?;
-        value
-            .as_integer()
-            .ok_or_else(|| mistyped(name, "an integer"))
+        value.as_integer().ok_or_else(|| mistyped(name, "an integer"))
     }
 
     /// A number of things, none of which is fewer than none.
@@ -66,8 +62,7 @@ impl Arguments {
         self.elements(SEQUENCE_NUMBERS)?
             .iter()
             .map(|value| {
-                number(value)
-                    .ok_or_else(|| mistyped(SEQUENCE_NUMBERS, "an array of sequence numbers"))
+                number(value).ok_or_else(|| mistyped(SEQUENCE_NUMBERS, "an array of sequence numbers"))
             })
             .collect()
     }
@@ -88,9 +83,7 @@ impl Arguments {
             Some(Value::Map(entries)) => entries
                 .iter()
                 .map(|(key, value)| {
-                    let key = key
-                        .as_text()
-                        .ok_or_else(|| mistyped(name, "a map with texts for keys"))?;
+                    let key = key.as_text().ok_or_else(|| mistyped(name, "a map with texts for keys"))?;
                     Ok((key.to_owned(), value.clone()))
                 })
                 .collect(),

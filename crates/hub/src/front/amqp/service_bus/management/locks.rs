@@ -17,10 +17,7 @@ impl Request<'_> {
             .map(|until| until.map(|until| Value::Timestamp(until.milliseconds())))
             .collect();
         let expirations = expirations.map_err(|error| refusal(&error))?;
-        Ok(super::Answer::granted(
-            200,
-            single("expirations", Value::Array(expirations)),
-        ))
+        Ok(super::Answer::granted(200, single("expirations", Value::Array(expirations))))
     }
 
     pub(super) fn update_disposition(&self, arguments: &Arguments) -> Outcome {
@@ -37,12 +34,8 @@ impl Request<'_> {
         let description = arguments.optional_text("deadletter-description")?;
         let settlement = match arguments.text("disposition-status")? {
             "completed" => Settlement::Complete,
-            "abandoned" => Settlement::Abandon {
-                properties: &properties,
-            },
-            "defered" | "deferred" => Settlement::Defer {
-                properties: &properties,
-            },
+            "abandoned" => Settlement::Abandon { properties: &properties },
+            "defered" | "deferred" => Settlement::Defer { properties: &properties },
             "suspended" => Settlement::DeadLetter {
                 reason: reason.or(named.0.as_deref()),
                 description: description.or(named.1.as_deref()),
@@ -54,9 +47,8 @@ impl Request<'_> {
                 )));
             }
         };
-        let settled = queue
-            .settle(self.unix_time(), &tokens, &settlement)
-            .map_err(|error| refusal(&error))?;
+        let settled =
+            queue.settle(self.unix_time(), &tokens, &settlement).map_err(|error| refusal(&error))?;
         if settled.refused.is_empty() {
             return Ok(done().after(settled.commit));
         }

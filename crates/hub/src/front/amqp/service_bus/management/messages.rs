@@ -11,21 +11,11 @@ impl Request<'_> {
     pub(super) fn peek(&self, arguments: &Arguments) -> Outcome {
         let queue = self.listened_queue()?;
         // Clients begin below the first number there is.
-        let from = arguments
-            .integer("from-sequence-number")?
-            .max(0)
-            .cast_unsigned();
+        let from = arguments.integer("from-sequence-number")?.max(0).cast_unsigned();
         let count = arguments.count("message-count")?.min(MESSAGES_MAX);
         let session = arguments.optional_text("session-id")?;
         let mut deliveries = Deliveries::new();
-        queue.peek(
-            self.unix_time(),
-            from,
-            count,
-            BYTES_MAX,
-            session,
-            &mut deliveries,
-        );
+        queue.peek(self.unix_time(), from, count, BYTES_MAX, session, &mut deliveries);
         if deliveries.is_empty() {
             return Ok(nothing());
         }

@@ -104,15 +104,10 @@ impl Request<'_> {
     ///
     /// # Errors
     /// If it cannot even be read.
-    pub(in crate::front::amqp) fn answer(
-        &self,
-        message: &MessageView<'_>,
-    ) -> Result<Answer, DecodeError> {
+    pub(in crate::front::amqp) fn answer(&self, message: &MessageView<'_>) -> Result<Answer, DecodeError> {
         let operation = text_property(message, "operation")?.unwrap_or_default();
         let arguments = Arguments::new(message.value()?.unwrap_or(Value::Null));
-        let operation = operation
-            .strip_prefix("com.microsoft:")
-            .unwrap_or(&operation);
+        let operation = operation.strip_prefix("com.microsoft:").unwrap_or(&operation);
         let result = match operation {
             "renew-lock" => self.renew_locks(&arguments),
             "update-disposition" => self.update_disposition(&arguments),
@@ -164,11 +159,7 @@ impl Request<'_> {
 
 /// The answer to what the store refuses.
 fn refusal(error: &QueueError) -> Answer {
-    Answer::failed(
-        conditions::status_of(error),
-        conditions::condition_of(error),
-        conditions::sentence(error),
-    )
+    Answer::failed(conditions::status_of(error), conditions::condition_of(error), conditions::sentence(error))
 }
 
 fn not_allowed(text: String) -> Answer {

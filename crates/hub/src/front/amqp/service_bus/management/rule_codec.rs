@@ -40,20 +40,11 @@ pub(super) fn read(name: &str, description: &Value) -> Result<Rule, Answer> {
     };
     // An action without expression is none.
     let action = match part("sql-rule-action") {
-        Some(action) => {
-            Some(expression(action, "sql-rule-action")?).filter(|text| !text.is_empty())
-        }
+        Some(action) => Some(expression(action, "sql-rule-action")?).filter(|text| !text.is_empty()),
         None => None,
     };
-    let action = action
-        .map(SqlAction::parse)
-        .transpose()
-        .map_err(|error| invalid(format!("{error}.")))?;
-    Ok(Rule {
-        name: name.to_owned(),
-        filter,
-        action,
-    })
+    let action = action.map(SqlAction::parse).transpose().map_err(|error| invalid(format!("{error}.")))?;
+    Ok(Rule { name: name.to_owned(), filter, action })
 }
 
 /// A rule as a described list.
@@ -75,9 +66,7 @@ pub(super) fn describe(rule: &Rule) -> Value {
 fn expression<'a>(part: &'a Value, name: &str) -> Result<&'a str, Answer> {
     match part.get("expression") {
         None | Some(Value::Null) => Ok(""),
-        Some(text) => text
-            .as_text()
-            .ok_or_else(|| mistyped(name, "a map with a text as 'expression'")),
+        Some(text) => text.as_text().ok_or_else(|| mistyped(name, "a map with a text as 'expression'")),
     }
 }
 
@@ -139,11 +128,7 @@ mod tests {
 
     fn map(entries: &[(&str, Value)]) -> Value {
         let entries = entries.iter();
-        Value::Map(
-            entries
-                .map(|(key, value)| (Value::from(*key), value.clone()))
-                .collect(),
-        )
+        Value::Map(entries.map(|(key, value)| (Value::from(*key), value.clone())).collect())
     }
 
     #[test]
@@ -157,16 +142,10 @@ mod tests {
     fn rules_are_read_from_maps() {
         let description = map(&[
             ("sql-filter", map(&[("expression", "color = 'red'".into())])),
-            (
-                "sql-rule-action",
-                map(&[("expression", "SET size = 1".into())]),
-            ),
+            ("sql-rule-action", map(&[("expression", "SET size = 1".into())])),
         ]);
         let rule = read("red", &description).unwrap();
-        assert_eq!(
-            rule.filter,
-            Filter::Sql(SqlFilter::parse("color = 'red'").unwrap())
-        );
+        assert_eq!(rule.filter, Filter::Sql(SqlFilter::parse("color = 'red'").unwrap()));
         assert!(rule.action.is_some());
         let description = map(&[
             (
@@ -180,14 +159,10 @@ mod tests {
             ("sql-rule-action", Value::Null),
         ]);
         let rule = read("urgent", &description).unwrap();
-        let Filter::Correlation(filter) = &rule.filter else {
-            panic!("{rule:?}")
-        };
+        let Filter::Correlation(filter) = &rule.filter else { panic!("{rule:?}") };
         assert_eq!(filter.label.as_deref(), Some("urgent"));
         assert_eq!(filter.properties, [("size".to_owned(), Value::Int(3))]);
-        let Value::Described(described) = describe(&rule) else {
-            panic!("it is described")
-        };
+        let Value::Described(described) = describe(&rule) else { panic!("it is described") };
         assert_eq!(described.0, Value::Ulong(RULE));
     }
 
@@ -200,11 +175,7 @@ mod tests {
             map(&[("sql-filter", map(&[("expression", "color =".into())]))]),
             map(&[("correlation-filter", map(&[("label", Value::Int(1))]))]),
         ] {
-            assert_eq!(
-                read("rule", &description).unwrap_err().status,
-                400,
-                "{description:?}"
-            );
+            assert_eq!(read("rule", &description).unwrap_err().status, 400, "{description:?}");
         }
     }
 }

@@ -5,9 +5,7 @@ use amqp::Value;
 use amqp::performative::ErrorCondition;
 
 use super::arguments::{Arguments, mistyped};
-use super::{
-    Answer, ManagedEntity, Outcome, Request, done, not_allowed, nothing, rule_codec, single,
-};
+use super::{Answer, ManagedEntity, Outcome, Request, done, not_allowed, nothing, rule_codec, single};
 use crate::queue::rules::RuleError;
 use crate::queue::{RuleChangeError, Subscription};
 
@@ -15,22 +13,18 @@ impl Request<'_> {
     pub(super) fn add_rule(&self, arguments: &Arguments) -> Outcome {
         let subscription = self.ruled_subscription()?;
         let name = arguments.text("rule-name")?;
-        let description = arguments
-            .find("rule-description")
-            .ok_or_else(|| mistyped("rule-description", "there"))?;
+        let description =
+            arguments.find("rule-description").ok_or_else(|| mistyped("rule-description", "there"))?;
         let rule = rule_codec::read(name, description)?;
-        let commit = subscription
-            .add_rule(self.unix_time(), rule)
-            .map_err(|error| refusal(&error))?;
+        let commit = subscription.add_rule(self.unix_time(), rule).map_err(|error| refusal(&error))?;
         Ok(done().after(commit))
     }
 
     pub(super) fn remove_rule(&self, arguments: &Arguments) -> Outcome {
         let subscription = self.ruled_subscription()?;
         let name = arguments.text("rule-name")?;
-        let (_rule, commit) = subscription
-            .remove_rule(self.unix_time(), name)
-            .map_err(|error| refusal(&error))?;
+        let (_rule, commit) =
+            subscription.remove_rule(self.unix_time(), name).map_err(|error| refusal(&error))?;
         Ok(done().after(commit))
     }
 
@@ -55,10 +49,9 @@ impl Request<'_> {
         self.authorize(&[Right::Listen, Right::Manage])?;
         match self.entity {
             ManagedEntity::Subscription(subscription) => Ok(subscription),
-            ManagedEntity::Queue(_) | ManagedEntity::Topic(_) => Err(not_allowed(format!(
-                "'{}' has no rules: subscriptions have.",
-                self.entity.name()
-            ))),
+            ManagedEntity::Queue(_) | ManagedEntity::Topic(_) => {
+                Err(not_allowed(format!("'{}' has no rules: subscriptions have.", self.entity.name())))
+            }
         }
     }
 }

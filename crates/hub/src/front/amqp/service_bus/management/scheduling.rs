@@ -21,10 +21,7 @@ impl Request<'_> {
         let mut messages = Vec::with_capacity(entries.len());
         for entry in entries {
             let Some(Value::Binary(encoded)) = entry.get("message") else {
-                return Err(mistyped(
-                    "messages",
-                    "a list of maps, each with a 'message'",
-                ));
+                return Err(mistyped("messages", "a list of maps, each with a 'message'"));
             };
             let message = IncomingMessage::parse(encoded, &mut ids).map_err(|error| {
                 let condition = conditions::message_condition(&error);
@@ -33,11 +30,8 @@ impl Request<'_> {
             messages.push(message);
         }
         let pieces: Vec<[&[u8]; 2]> = messages.iter().map(IncomingMessage::kept).collect();
-        let new: Vec<NewMessage<'_>> = messages
-            .iter()
-            .zip(&pieces)
-            .map(|(message, pieces)| message.to_new(pieces))
-            .collect();
+        let new: Vec<NewMessage<'_>> =
+            messages.iter().zip(&pieces).map(|(message, pieces)| message.to_new(pieces)).collect();
         let now = self.unix_time();
         let scheduled = match self.entity {
             ManagedEntity::Queue(queue) => queue.schedule(now, &new),

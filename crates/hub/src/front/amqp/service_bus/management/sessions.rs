@@ -11,9 +11,7 @@ impl Request<'_> {
     pub(super) fn renew_session_lock(&self, arguments: &Arguments) -> Outcome {
         let queue = self.listened_queue()?;
         let session = arguments.text("session-id")?;
-        let until = queue
-            .renew_session_lock(self.unix_time(), session)
-            .map_err(|error| refusal(&error))?;
+        let until = queue.renew_session_lock(self.unix_time(), session).map_err(|error| refusal(&error))?;
         let expiration = Value::Timestamp(until.milliseconds());
         Ok(Answer::granted(200, single("expiration", expiration)))
     }
@@ -21,9 +19,7 @@ impl Request<'_> {
     pub(super) fn session_state(&self, arguments: &Arguments) -> Outcome {
         let queue = self.listened_queue()?;
         let session = arguments.text("session-id")?;
-        let state = queue
-            .session_state(self.unix_time(), session)
-            .map_err(|error| refusal(&error))?;
+        let state = queue.session_state(self.unix_time(), session).map_err(|error| refusal(&error))?;
         let state = state.map_or(Value::Null, Value::Binary);
         Ok(Answer::granted(200, single("session-state", state)))
     }
@@ -36,9 +32,8 @@ impl Request<'_> {
             Some(Value::Binary(state)) => Some(&state[..]),
             Some(_) => return Err(mistyped("session-state", "binary or null")),
         };
-        let commit = queue
-            .set_session_state(self.unix_time(), session, state)
-            .map_err(|error| refusal(&error))?;
+        let commit =
+            queue.set_session_state(self.unix_time(), session, state).map_err(|error| refusal(&error))?;
         Ok(done().after(commit))
     }
 

@@ -15,8 +15,7 @@ fn after(action: &str) -> MessageProperties {
 
 #[test]
 fn the_documented_action_halves_the_quantity_and_lowers_the_priority() {
-    let message =
-        after("SET quantity = quantity / 2; REMOVE priority;SET sys.CorrelationId = 'low';");
+    let message = after("SET quantity = quantity / 2; REMOVE priority;SET sys.CorrelationId = 'low';");
     assert_eq!(message.find("quantity"), Some(&Value::Int(5)));
     assert_eq!(message.find("priority"), None);
     assert_eq!(message.standard.correlation_id, Some("low".into()));
@@ -52,9 +51,7 @@ fn every_changeable_system_property_can_be_set_and_removed() {
         let name = property.name();
         let mut message = after(&format!("SET sys.{name} = 'new'"));
         assert_eq!(property.value(&message), Operand::Text("new".into()));
-        SqlAction::parse(format!("REMOVE sys.{name}"))
-            .unwrap()
-            .apply(&mut message);
+        SqlAction::parse(format!("REMOVE sys.{name}")).unwrap().apply(&mut message);
         assert_eq!(property.value(&message), Operand::Unknown);
     }
     // It could not be sent.
@@ -64,9 +61,6 @@ fn every_changeable_system_property_can_be_set_and_removed() {
 
 #[test]
 fn texts_that_actions_put_together_do_not_grow_without_end() {
-    let message = after(&format!(
-        "SET a = 'aaaaaaaa'; {}",
-        "SET a = a + a; ".repeat(30)
-    ));
+    let message = after(&format!("SET a = 'aaaaaaaa'; {}", "SET a = a + a; ".repeat(30)));
     assert_eq!(message.find("a"), Some(&Value::Null));
 }

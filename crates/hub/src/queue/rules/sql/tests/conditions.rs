@@ -23,9 +23,7 @@ fn application_properties_are_named_with_user_or_without() {
 
 #[test]
 fn names_with_special_characters_are_quoted_or_bracketed() {
-    assert_matches(
-        "\"http://schemas.microsoft.com/xrm/2011/Claims/EntityLogicalName\" = 'account'",
-    );
+    assert_matches("\"http://schemas.microsoft.com/xrm/2011/Claims/EntityLogicalName\" = 'account'");
     assert_matches("[HR-EmployeeID] = 7");
     assert_unknown("[no ]] such \"\" name] = 7");
 }
@@ -138,10 +136,7 @@ fn and_or_and_not_have_three_truths() {
             assert_eq!(truth(&format!("{one} OR {other}")), or[i][j]);
         }
     }
-    assert_eq!(
-        truths.map(|one| truth(&format!("NOT {one}"))),
-        [Some(false), Some(true), None]
-    );
+    assert_eq!(truths.map(|one| truth(&format!("NOT {one}"))), [Some(false), Some(true), None]);
 }
 
 #[test]
@@ -181,10 +176,7 @@ fn constants_are_booleans_numbers_texts_and_null() {
 fn conditions_that_look_at_no_property_are_decided_once() {
     let constant = |text: &str| SqlFilter::parse(text).unwrap().constant();
     assert_eq!(constant("1=1"), Some(true));
-    assert_eq!(
-        constant("NOT ('a' LIKE 'b%' OR 1 + 1 IN (3, NULL))"),
-        Some(false)
-    );
+    assert_eq!(constant("NOT ('a' LIKE 'b%' OR 1 + 1 IN (3, NULL))"), Some(false));
     assert_eq!(constant("a = 1"), None);
     assert_eq!(constant("EXISTS(a)"), None);
     assert_eq!(constant("p('a') = 1"), None);

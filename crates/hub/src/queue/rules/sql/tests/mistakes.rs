@@ -12,78 +12,27 @@ fn mistake(text: &str) -> String {
 #[test]
 fn mistakes_tell_where_they_are_and_what_was_expected() {
     for (text, expected) in [
-        (
-            "",
-            "character 1: expected a property or a constant, found the end",
-        ),
-        (
-            "color = ",
-            "character 9: expected a property or a constant, found the end",
-        ),
-        (
-            "color == 'red'",
-            "character 8: expected a property or a constant, found `=`",
-        ),
-        (
-            "color",
-            "character 1: expected a condition, such as a = 1, found `color`",
-        ),
-        (
-            "TRUE",
-            "character 1: expected a condition, such as a = 1, found `TRUE`",
-        ),
-        (
-            "color = 'red' AND size",
-            "character 19: expected a condition, such as a = 1, found `size`",
-        ),
-        (
-            "(a = 1) + 2 = 3",
-            "character 1: expected a value instead of a condition, found `(a = 1)`",
-        ),
-        (
-            "a = 1 b = 2",
-            "character 7: expected the end, AND or OR, found `b`",
-        ),
+        ("", "character 1: expected a property or a constant, found the end"),
+        ("color = ", "character 9: expected a property or a constant, found the end"),
+        ("color == 'red'", "character 8: expected a property or a constant, found `=`"),
+        ("color", "character 1: expected a condition, such as a = 1, found `color`"),
+        ("TRUE", "character 1: expected a condition, such as a = 1, found `TRUE`"),
+        ("color = 'red' AND size", "character 19: expected a condition, such as a = 1, found `size`"),
+        ("(a = 1) + 2 = 3", "character 1: expected a value instead of a condition, found `(a = 1)`"),
+        ("a = 1 b = 2", "character 7: expected the end, AND or OR, found `b`"),
         ("(a = 1", "character 7: expected ), found the end"),
         ("a IN (1, 2", "character 11: expected , or ), found the end"),
-        (
-            "a IN ()",
-            "character 7: expected a property or a constant, found `)`",
-        ),
-        (
-            "1 IS NULL",
-            "character 1: expected a property in front of IS, found `1`",
-        ),
+        ("a IN ()", "character 7: expected a property or a constant, found `)`"),
+        ("1 IS NULL", "character 1: expected a property in front of IS, found `1`"),
         ("a NOT = 1", "character 7: expected IN or LIKE, found `=`"),
-        (
-            "color = 'red",
-            "character 9: there is no ' that ends what begins here",
-        ),
-        (
-            "[color = 'red'",
-            "character 1: there is no ] that ends what begins here",
-        ),
-        (
-            "größe = 'x' & 1",
-            "character 13: expected a name, a constant or an operator, found `&`",
-        ),
-        (
-            "a = 9223372036854775808",
-            "character 5: the number 9223372036854775808 is out of range",
-        ),
+        ("color = 'red", "character 9: there is no ' that ends what begins here"),
+        ("[color = 'red'", "character 1: there is no ] that ends what begins here"),
+        ("größe = 'x' & 1", "character 13: expected a name, a constant or an operator, found `&`"),
+        ("a = 9223372036854775808", "character 5: the number 9223372036854775808 is out of range"),
         ("a = 1E400", "character 5: the number 1E400 is out of range"),
-        (
-            "a LIKE 'b' ESCAPE 'cc'",
-            "character 19: what follows ESCAPE is one character, such as '\\'",
-        ),
-        (
-            "a = @tag",
-            "character 5: parameters (@name) are not supported here",
-        ),
-        (
-            "newid() = a",
-            "character 1: the function `newid` is not supported here",
-        ),
+        ("a LIKE 'b' ESCAPE 'cc'", "character 19: what follows ESCAPE is one character, such as '\\'"),
+        ("a = @tag", "character 5: parameters (@name) are not supported here"),
+        ("newid() = a", "character 1: the function `newid` is not supported here"),
         (
             "properties.color = 1",
             "character 1: `properties` is neither `sys` nor `user`; a name with a dot is written in brackets: [properties.…]",
@@ -102,15 +51,9 @@ fn mistakes_tell_where_they_are_and_what_was_expected() {
 #[test]
 fn mistakes_in_actions_tell_the_same() {
     let mistake = |text: &str| SqlAction::parse(text).unwrap_err().to_string();
-    assert_eq!(
-        mistake(""),
-        "character 1: expected SET or REMOVE, found the end"
-    );
+    assert_eq!(mistake(""), "character 1: expected SET or REMOVE, found the end");
     assert_eq!(mistake("SET a"), "character 6: expected =, found the end");
-    assert_eq!(
-        mistake("SET a = 1; DELETE b"),
-        "character 12: expected SET or REMOVE, found `DELETE`"
-    );
+    assert_eq!(mistake("SET a = 1; DELETE b"), "character 12: expected SET or REMOVE, found `DELETE`");
     assert_eq!(
         mistake("SET a = (b = 1)"),
         "character 9: expected a value instead of a condition, found `(b = 1)`"
@@ -144,11 +87,7 @@ fn nesting_has_a_most_depth_and_chains_have_none() {
         let per_repetition = if open == "NOT (" { 2 } else { 1 };
         let text = |depth: usize| {
             let repetitions = depth / per_repetition;
-            format!(
-                "{}1=1{}",
-                open.repeat(repetitions),
-                close.repeat(repetitions)
-            )
+            format!("{}1=1{}", open.repeat(repetitions), close.repeat(repetitions))
         };
         assert!(SqlFilter::parse(text(MAXIMUM_DEPTH)).is_ok());
         let error = SqlFilter::parse(text(MAXIMUM_DEPTH + 2)).unwrap_err();
@@ -158,10 +97,7 @@ fn nesting_has_a_most_depth_and_chains_have_none() {
     assert!(SqlFilter::parse(signs(MAXIMUM_DEPTH)).is_ok());
     assert!(SqlFilter::parse(signs(MAXIMUM_DEPTH + 1)).is_err());
     let deepest = "(".repeat(MAXIMUM_TEXT_LENGTH);
-    assert_eq!(
-        SqlFilter::parse(deepest).unwrap_err().kind,
-        SqlErrorKind::TooDeep
-    );
+    assert_eq!(SqlFilter::parse(deepest).unwrap_err().kind, SqlErrorKind::TooDeep);
     assert_matches("1=1 AND\n".repeat(1_500).trim_end_matches("AND\n"));
     assert_matches(&format!("{}0 = 1500", "1+".repeat(1_500)));
 }

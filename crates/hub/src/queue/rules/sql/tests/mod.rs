@@ -29,10 +29,7 @@ fn order() -> MessageProperties {
             ("MessageProperty".into(), Value::Double(2.5)),
             ("StoreId".into(), "Store8".into()),
             ("SuperHero".into(), "SuperMan returns".into()),
-            (
-                "http://schemas.microsoft.com/xrm/2011/Claims/EntityLogicalName".into(),
-                "account".into(),
-            ),
+            ("http://schemas.microsoft.com/xrm/2011/Claims/EntityLogicalName".into(), "account".into()),
             ("HR-EmployeeID".into(), Value::Long(7)),
             ("absent_minded".into(), Value::Null),
             ("urgent".into(), Value::Boolean(true)),

@@ -2,9 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::syntax::{
-    Comparison, Constant, Expression, Operator, Predicate, Property, Statement,
-};
+use super::super::syntax::{Comparison, Constant, Expression, Operator, Predicate, Property, Statement};
 use super::super::system::SystemProperty;
 use super::super::{check_any_text, parser};
 use super::order;
@@ -12,19 +10,10 @@ use super::order;
 #[test]
 fn printing_puts_parentheses_where_they_matter() {
     let printed = |text: &str| parser::predicate(text).unwrap().to_string();
-    assert_eq!(
-        printed("((a=1))and((b)=2 or c!=3)"),
-        "a = 1 AND (b = 2 OR c <> 3)"
-    );
-    assert_eq!(
-        printed("a-(b-c)-d=-(1+2)*3"),
-        "a - (b - c) - d = -(1 + 2) * 3"
-    );
+    assert_eq!(printed("((a=1))and((b)=2 or c!=3)"), "a = 1 AND (b = 2 OR c <> 3)");
+    assert_eq!(printed("a-(b-c)-d=-(1+2)*3"), "a - (b - c) - d = -(1 + 2) * 3");
     assert_eq!(printed("not(a is not null)"), "NOT a IS NOT NULL");
-    assert_eq!(
-        printed("\"and\" not in(sys.label,[x ]]y])"),
-        "[and] NOT IN (sys.Label, [x ]]y])"
-    );
+    assert_eq!(printed("\"and\" not in(sys.label,[x ]]y])"), "[and] NOT IN (sys.Label, [x ]]y])");
 }
 
 #[test]
@@ -45,8 +34,7 @@ fn constant() -> impl Strategy<Value = Constant> {
         any::<bool>().prop_map(Constant::Boolean),
         (0..=i64::MAX).prop_map(Constant::Integer),
         any::<f64>()
-            .prop_filter("numbers are written without a sign", |number| number
-                .is_finite())
+            .prop_filter("numbers are written without a sign", |number| number.is_finite())
             .prop_map(|number| Constant::Double(number.abs())),
         ".{0,8}".prop_map(Constant::Text),
     ]
@@ -65,29 +53,20 @@ fn property() -> impl Strategy<Value = Property> {
 }
 
 fn expression() -> impl Strategy<Value = Expression> {
-    let leaf = prop_oneof![
-        constant().prop_map(Expression::Constant),
-        property().prop_map(Expression::Property),
-    ];
+    let leaf =
+        prop_oneof![constant().prop_map(Expression::Constant), property().prop_map(Expression::Property),];
     leaf.prop_recursive(3, 12, 3, |inner| {
         let chain = |operators: &'static [Operator], inner: BoxedStrategy<Expression>| {
             let rest = (prop::sample::select(operators), inner.clone());
-            (inner, prop::collection::vec(rest, 1..3)).prop_map(|(first, rest)| Expression::Chain {
-                first: Box::new(first),
-                rest,
-            })
+            (inner, prop::collection::vec(rest, 1..3))
+                .prop_map(|(first, rest)| Expression::Chain { first: Box::new(first), rest })
         };
         let inner = inner.boxed();
         prop_oneof![
             chain(&[Operator::Add, Operator::Subtract], inner.clone()),
-            chain(
-                &[Operator::Multiply, Operator::Divide, Operator::Remainder],
-                inner.clone()
-            ),
-            (any::<bool>(), inner.clone()).prop_map(|(is_minus, operand)| Expression::Sign {
-                is_minus,
-                operand: Box::new(operand),
-            }),
+            chain(&[Operator::Multiply, Operator::Divide, Operator::Remainder], inner.clone()),
+            (any::<bool>(), inner.clone())
+                .prop_map(|(is_minus, operand)| Expression::Sign { is_minus, operand: Box::new(operand) }),
             inner.prop_map(|name| Expression::PropertyNamed(Box::new(name))),
         ]
     })
@@ -103,37 +82,14 @@ fn a_predicate() -> impl Strategy<Value = Predicate> {
         Comparison::GreaterOrEqual,
     ]);
     let leaf = prop_oneof![
-        (expression(), comparisons, expression()).prop_map(|(left, comparison, right)| {
-            Predicate::Compare {
-                left,
-                comparison,
-                right,
-            }
-        }),
-        (property(), any::<bool>())
-            .prop_map(|(property, negated)| Predicate::IsNull { property, negated }),
-        (
-            expression(),
-            prop::collection::vec(expression(), 1..4),
-            any::<bool>()
-        )
-            .prop_map(|(operand, list, negated)| Predicate::In {
-                operand,
-                list,
-                negated
-            }),
-        (
-            expression(),
-            expression(),
-            any::<Option<char>>(),
-            any::<bool>()
-        )
-            .prop_map(|(operand, pattern, escape, negated)| Predicate::Like {
-                operand,
-                pattern,
-                escape,
-                negated,
-            }),
+        (expression(), comparisons, expression())
+            .prop_map(|(left, comparison, right)| { Predicate::Compare { left, comparison, right } }),
+        (property(), any::<bool>()).prop_map(|(property, negated)| Predicate::IsNull { property, negated }),
+        (expression(), prop::collection::vec(expression(), 1..4), any::<bool>())
+            .prop_map(|(operand, list, negated)| Predicate::In { operand, list, negated }),
+        (expression(), expression(), any::<Option<char>>(), any::<bool>()).prop_map(
+            |(operand, pattern, escape, negated)| Predicate::Like { operand, pattern, escape, negated }
+        ),
         property().prop_map(Predicate::Exists),
     ];
     leaf.prop_recursive(3, 12, 3, |inner| {
