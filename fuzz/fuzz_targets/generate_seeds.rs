@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::{fs, io};
 
-use hub::blob::structured::Encoder;
-use hub::log::disk::sidecar::{Assurance, Sidecar};
+use blob_store::structured::Encoder;
+use partition_log::disk::sidecar::{Assurance, Sidecar};
 use list::{Meaning, vectors};
 
 fn main() -> io::Result<()> {
@@ -61,8 +61,8 @@ fn seed_sidecar(folder: &Path) -> io::Result<()> {
         length: 45,
         first_sequence_number: 7,
         next_sequence_number: 9,
-        first_append_time: hub::UnixTime::from_milliseconds(1000),
-        last_append_time: hub::UnixTime::from_milliseconds(1001),
+        first_append_time: partition_log::UnixTime::from_milliseconds(1000),
+        last_append_time: partition_log::UnixTime::from_milliseconds(1001),
         assurance: Assurance::Synced,
     };
     fs::create_dir_all(folder)?;

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| hub::log::recovery::check_any_bytes(bytes));
+fuzz_target!(|bytes: &[u8]| partition_log::recovery::check_any_bytes(bytes));

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| hub::log::disk::sidecar::check_any_bytes(bytes));
+fuzz_target!(|bytes: &[u8]| partition_log::disk::sidecar::check_any_bytes(bytes));

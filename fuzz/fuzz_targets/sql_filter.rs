@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| hub::queue::rules::check_any_text(text));
+fuzz_target!(|text: &str| queue_store::rules::check_any_text(text));

@@ -5,5 +5,5 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, u8, &[u8])| {
     let (content_length, part_bytes, bytes) = input;
-    hub::blob::structured::check_any_message(bytes, content_length.into(), part_bytes.into());
+    blob_store::structured::check_any_message(bytes, content_length.into(), part_bytes.into());
 });

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hub::UnixTime;
-use hub::log::{BlockPool, Cursor, Edge, LogLimits, NewRecord, PartitionLog, Start};
+use partition_log::UnixTime;
+use partition_log::{BlockPool, Cursor, Edge, LogLimits, NewRecord, PartitionLog, Start};
 
 /// One partition of a hub: the real log, and how much of it a crash cannot take.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use hub::log::BlockPool;
+use partition_log::BlockPool;
 use relay::{Ended, Relay, RelayError, Summary};
 use tokio::time::{Instant, Sleep};
 use units::{ByteSize, Random};

@@ -21,10 +21,10 @@ use amqp::connection::{Config, Event, LinkId, LinkOptions, NewDelivery, SaslClie
 use amqp::message::{FORMAT_BATCH, encode};
 use amqp::performative::{DeliveryState, SenderSettleMode, Source, Target};
 use amqp_tokio::{Driver, connect};
-use hub::UnixTime;
 use hub::front::amqp::{AmqpFront, Transport};
-use hub::log::{LogLimits, NewRecord};
 use hub::namespace::{HubConfig, Namespace, NamespaceConfig, SignaturePolicy};
+use partition_log::UnixTime;
+use partition_log::{LogLimits, NewRecord};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::log::Subscriber;
 use crate::namespace::{Watch, Watchers};
+use partition_log::Subscriber;
 
 /// The time of day, as the service sees it.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@
 #![expect(unsafe_code, reason = "an allocator that counts has to be an allocator")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test, with the place")]
 
-use hub::UnixTime;
-use hub::log::{BlockPool, LogLimits, NewRecord, PartitionLog, Readiness, Start, Subscriber, WhenFull};
-use hub::queue::{
+use partition_log::UnixTime;
+use partition_log::{BlockPool, LogLimits, NewRecord, PartitionLog, Readiness, Start, Subscriber, WhenFull};
+use queue_store::{
     Deliveries, LockToken, NewMessage, QueueOptions, QueueStore, ReceiveMode, ReceiveRequest, Settlement,
 };
 use std::alloc::{GlobalAlloc, Layout, System};

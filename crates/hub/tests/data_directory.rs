@@ -7,14 +7,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hub::UnixTime;
-use hub::log::disk::{StorageOptions, SyncPolicy};
-use hub::log::{AppendError, NewRecord};
 use hub::namespace::{
     DataDirectoryError, EntityError, HubConfig, Namespace, NamespaceConfig, NamespaceError, Partition,
     QueueConfig, StorageConfig, TopicConfig,
 };
-use hub::queue::{Entity, NewMessage, QueueOptions};
+use partition_log::UnixTime;
+use partition_log::disk::{StorageOptions, SyncPolicy};
+use partition_log::{AppendError, NewRecord};
+use queue_store::{Entity, NewMessage, QueueOptions};
 
 fn config(directory: &Path, hubs: Vec<HubConfig>) -> NamespaceConfig {
     NamespaceConfig {

@@ -18,9 +18,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use hub::log::NewRecord;
-use hub::log::disk::{CommitState, StorageOptions, SyncPolicy};
 use hub::namespace::{HubConfig, Namespace, NamespaceConfig, StorageConfig};
+use partition_log::NewRecord;
+use partition_log::disk::{CommitState, StorageOptions, SyncPolicy};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn main() {

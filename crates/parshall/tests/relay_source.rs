@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use connect::event_hubs::{Destination, EventHubsOptions, Publisher};
 use connect::sink::SendToken;
-use hub::UnixTime;
-use hub::log::LogLimits;
 use hub::namespace::{HubConfig, NamespaceConfig};
 use hub::service::{Service, ServiceConfig};
+use partition_log::LogLimits;
+use partition_log::UnixTime;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};

@@ -15,8 +15,8 @@ use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::SendUnit;
 use counting_allocator::{CountingAllocator, allocations};
 use hub::namespace::{NamespaceConfig, QueueConfig};
-use hub::queue::{Entity, NewMessage, Queue};
 use hub::service::{Service, ServiceConfig};
+use queue_store::{Entity, NewMessage, Queue};
 use relay::{Relay, SettlingOptions};
 
 #[global_allocator]

@@ -14,8 +14,8 @@ use connect::service_bus::{Entity, ReceiveOptions, ServiceBusSink, ServiceBusSou
 use connect::sink::{OutgoingBatch, SendToken, SendUnit, Sink};
 use connect::source::{Settlement, Source, SourceEvent};
 use hub::namespace::{NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig};
-use hub::queue::{QueueOptions, TopicOptions};
 use hub::service::{Service, ServiceConfig};
+use queue_store::{QueueOptions, TopicOptions};
 use relay::metrics::Metrics;
 use relay::{Ended, Relay, SettlingOptions, Summary};
 

@@ -14,11 +14,12 @@
 //!
 //! [`Random`] is a seeded generator, and [`mix`] a pure function of a seed and two numbers: whatever is decided
 //! by them is decided the same way again, in another process and after a restart. [`partition_key`] is such a decision
-//! that others have made: which partition a key belongs to.
+//! that others have made: which partition a key belongs to. [`md5`] is a checksum that protocols have.
 
 mod byte_size;
 pub mod date;
 pub mod duration;
+pub mod md5;
 pub mod partition_key;
 mod quantity;
 mod random;

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use connect::sink::{SendError, SendToken};
-use hub::log::BlockPool;
+use partition_log::BlockPool;
 use tokio::time::{Duration, Instant};
 use units::Random;
 

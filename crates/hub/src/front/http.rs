@@ -18,11 +18,11 @@ use tokio::sync::watch;
 use super::amqp::{AmqpFront, AmqpFrontCounterValues};
 use super::blob::{BlobFront, BlobFrontCounterValues};
 use super::queue_metrics;
-use crate::blob::BlobStoreFigures;
 use crate::counters::CounterValues;
-use crate::log::disk::StorageCounters;
 use crate::namespace::{Namespace, Partition};
 use crate::profile::ProfileCounterValues;
+use blob_store::BlobStoreFigures;
+use partition_log::disk::StorageCounters;
 
 /// What the endpoints report on.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::queue::{Entity, Queue, QueueCounters, QueueCounts, QueueStore};
+use queue_store::{Entity, Queue, QueueCounters, QueueCounts, QueueStore};
 
 /// Appends what there is of each queue and each subscription of `store`, by the name that clients use for it. Names
 /// need no escaping: they have none of the characters that would.
@@ -88,9 +88,9 @@ const COUNTERS: [(&str, &str, Figure); 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::UnixTime;
-    use crate::queue::rules::RuleSet;
-    use crate::queue::{NewMessage, NewSubscription, QueueOptions, TopicOptions};
+    use partition_log::UnixTime;
+    use queue_store::rules::RuleSet;
+    use queue_store::{NewMessage, NewSubscription, QueueOptions, TopicOptions};
 
     #[test]
     fn queues_and_subscriptions_are_told_by_name_and_state() {

@@ -201,8 +201,8 @@ const MAXIMUM_CLAIMS: usize = 16_384;
 mod tests {
     use super::super::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
     use super::*;
-    use crate::unix_time::UnixTime;
     use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, SharedAccessKey};
+    use partition_log::UnixTime;
     use std::time::{Duration, UNIX_EPOCH};
 
     fn config() -> NamespaceConfig {

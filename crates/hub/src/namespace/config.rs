@@ -5,10 +5,10 @@
 use super::NamespaceError;
 use super::queue_config::{QueueConfig, QueueConfigError, TopicConfig};
 use super::storage::StorageConfig;
-use crate::blob::BlobConfig;
-use crate::log::LogLimits;
 use crate::profile::ProfileConfig;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME, Right, Secret};
+use blob_store::BlobConfig;
+use partition_log::LogLimits;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::num::NonZeroU32;
 use std::path::PathBuf;

@@ -7,8 +7,8 @@ use super::config::HubConfig;
 use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::hub::{Hub, HubError};
 use super::storage::{DataDirectoryError, DeclarationError, Storage};
-use crate::log::BlockPool;
-use crate::unix_time::UnixTime;
+use partition_log::BlockPool;
+use partition_log::UnixTime;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 

@@ -8,8 +8,8 @@ use super::consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 use super::receivers::Receivers;
 use super::watchers::Watchers;
 use crate::counters::{CounterValues, Counters};
-use crate::log::{AppendError, Appended, BatchEncoder, BlockPool, PartitionLog};
-use crate::unix_time::UnixTime;
+use partition_log::UnixTime;
+use partition_log::{AppendError, Appended, BatchEncoder, BlockPool, PartitionLog};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -355,7 +355,7 @@ const RESERVED: [&str; 3] = ["Partitions", "ConsumerGroups", "Publishers"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{LogLimits, NewRecord, WhenFull};
+    use partition_log::{LogLimits, NewRecord, WhenFull};
     use std::convert::Infallible;
     use units::ByteSize;
 

@@ -25,16 +25,16 @@ pub use receivers::{Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, Rece
 pub use storage::{DataDirectoryError, StorageConfig};
 pub use watchers::{Watch, Watchers};
 
-use crate::blob::BlobConfigError;
 use crate::clock::WallClock;
 use crate::counters::CounterValues;
-use crate::log::BlockPool;
-use crate::log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
 use crate::profile::{ProfileError, ServiceProfile};
-use crate::queue::{Entity, QueueStore};
-use crate::unix_time::UnixTime;
 use access::{AuthorizationRule, DEVELOPMENT_KEY_VALUE, SharedAccessKey};
+use blob_store::BlobConfigError;
 use entities::Entities;
+use partition_log::BlockPool;
+use partition_log::UnixTime;
+use partition_log::disk::{CloseError, CommitWatch, Committer, StorageCounters};
+use queue_store::{Entity, QueueStore};
 use queues::MakeError;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;

@@ -1,7 +1,7 @@
 //! Making the queues and topics that a namespace is to have.
 
 use super::queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
-use crate::queue::{CreateError, NewSubscription, QueueStore};
+use queue_store::{CreateError, NewSubscription, QueueStore};
 
 /// Why a queue or topic was not made.
 #[derive(Debug)]

@@ -16,7 +16,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::log::Subscriber;
+use partition_log::Subscriber;
 
 /// The receivers of one partition, of all consumer groups.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::log::Subscriber;
+use partition_log::Subscriber;
 
 /// Those who watch one thing.
 #[derive(Debug, Default)]

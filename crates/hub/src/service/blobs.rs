@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Bound, Openness, StartError, client_host};
-use crate::blob::{BlobError, BlobLimits, BlobStore, names};
 use crate::front::blob::{BlobFront, BlobFrontOptions};
-use crate::log::disk::SyncPolicy;
 use crate::namespace::{NamespaceConfig, NamespaceError, SignaturePolicy};
+use blob_store::{BlobError, BlobLimits, BlobStore, names};
+use partition_log::disk::SyncPolicy;
 
 /// A storage account at work.
 #[derive(Debug)]

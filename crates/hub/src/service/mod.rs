@@ -41,11 +41,11 @@ use blobs::{BlobEndpoint, BlobListeners};
 use descriptors::{Needs, Shares};
 use listen::AcceptFailures;
 
-use crate::blob::BlobError;
 use crate::front::amqp::{AmqpFront, Transport};
 use crate::front::blob::BlobFaults;
 use crate::front::http::HttpFront;
 use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, SignaturePolicy};
+use blob_store::BlobError;
 
 /// What to serve, and where. Port 0 takes any free port.
 #[derive(Debug, Clone)]

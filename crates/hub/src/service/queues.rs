@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-use crate::UnixTime;
-use crate::queue::QueueStore;
+use partition_log::UnixTime;
+use queue_store::QueueStore;
 
 /// Lets everything happen that is due in `store`, when it is due, until `stop` becomes true.
 pub(super) async fn drive(store: Arc<QueueStore>, mut stop: watch::Receiver<bool>) {

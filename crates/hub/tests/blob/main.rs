@@ -32,7 +32,7 @@ fn config_with(directory: &tempfile::TempDir) -> ServiceConfig {
     let mut config = config();
     config.namespace.storage = Some(StorageConfig {
         directory: directory.path().join("data"),
-        options: hub::log::disk::StorageOptions::default(),
+        options: partition_log::disk::StorageOptions::default(),
     });
     config
 }

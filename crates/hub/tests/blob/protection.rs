@@ -1,6 +1,6 @@
 //! Contents with checksums: structured messages, CRC-64, and bytes that changed on the service's disk.
 
-use hub::blob::structured::STRUCTURED_BODY;
+use blob_store::structured::STRUCTURED_BODY;
 use hub::service::Service;
 
 use crate::client::signed;
@@ -105,7 +105,7 @@ fn message(content: &[u8]) -> Vec<u8> {
     message.extend([1, 0, 1, 0, 1, 0]);
     message.extend((content.len() as u64).to_le_bytes());
     message.extend(content);
-    let crc64 = hub::blob::crc64(content).to_le_bytes();
+    let crc64 = blob_store::crc64(content).to_le_bytes();
     message.extend(crc64);
     message.extend(crc64);
     message

@@ -6,9 +6,9 @@ use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME};
 use amqp::Value;
 use amqp::connection::{ConnectionError, Event, LinkId, SaslClient};
 use amqp::performative::{DeliveryState, SaslCode};
-use hub::log::WhenFull;
 use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig};
 use hub::service::{Service, ServiceConfig};
+use partition_log::WhenFull;
 use units::ByteSize;
 
 use super::client::{Client, payload, service, service_of, token};

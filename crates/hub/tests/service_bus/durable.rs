@@ -13,7 +13,7 @@ pub(crate) async fn durable(directory: &std::path::Path) -> Service {
         queues: vec![QueueConfig::new("orders")],
         storage: Some(StorageConfig {
             directory: directory.to_owned(),
-            options: hub::log::disk::StorageOptions::default(),
+            options: partition_log::disk::StorageOptions::default(),
         }),
         ..NamespaceConfig::with_hubs(Vec::new())
     };

@@ -2,7 +2,7 @@
 
 use amqp::performative::SenderSettleMode;
 use hub::namespace::{QueueConfig, TopicConfig};
-use hub::queue::EntityStatus;
+use queue_store::EntityStatus;
 
 use crate::client::{Client, service, session_filter};
 

@@ -141,7 +141,7 @@ async fn a_message_without_any_section_is_a_message() {
 async fn they_come_whole_after_they_were_scheduled() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
     let mut client = Client::connect(&service).await;
-    let now = hub::UnixTime::from(std::time::SystemTime::now());
+    let now = partition_log::UnixTime::from(std::time::SystemTime::now());
     let time = Value::Timestamp(now.milliseconds() + 100);
     let scheduled = [(Symbol::from_static("x-opt-scheduled-enqueue-time"), time)];
     let message = unusual(&scheduled, None);

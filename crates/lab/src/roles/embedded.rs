@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hub::counters::CounterValues;
-use hub::log::{LogLimits, WhenFull};
 use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig, QueueConfig};
-use hub::queue::{Entity, Queue, QueueCounters, QueueOptions};
 use hub::service::{Service, ServiceConfig};
+use partition_log::{LogLimits, WhenFull};
+use queue_store::{Entity, Queue, QueueCounters, QueueOptions};
 use units::ByteSize;
 
 use super::event_hubs::FabricError;

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use hub::{log::disk::StorageOptions, namespace::StorageConfig};
+use hub::namespace::StorageConfig;
+use partition_log::disk::StorageOptions;
 use serde_json::Value;
 
 use crate::{

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hub::log::disk::SyncPolicy;
 use hub::profile::ProfileConfig;
+use partition_log::disk::SyncPolicy;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::ByteSize;

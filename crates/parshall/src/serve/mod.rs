@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use hub::log::disk::{StorageOptions, SyncPolicy};
 use hub::namespace::StorageConfig;
 use hub::service::{Service, ServiceConfig, StartError};
 use hub::tls::{self, TlsError};
+use partition_log::disk::{StorageOptions, SyncPolicy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{CommandError, Exit};

@@ -13,7 +13,7 @@ mod switch;
 
 use std::time::Duration;
 
-use hub::log::{LogLimits, WhenFull};
+use partition_log::{LogLimits, WhenFull};
 use rig::{Rig, SOURCES};
 use units::{ByteSize, Random};
 

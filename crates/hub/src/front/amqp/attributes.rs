@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use amqp::Value;
 
-use crate::UnixTime;
 use crate::namespace::{Hub, HubConfig};
+use partition_log::UnixTime;
 
 /// The hub that a request to create one describes.
 pub(super) fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, String> {

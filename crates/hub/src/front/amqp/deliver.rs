@@ -20,9 +20,9 @@ use amqp::connection::{LinkId, NewDelivery, TransferWriter};
 
 use super::leading::{Leading, merge_delivery_annotations};
 use super::runtime_metrics::{METRICS, RuntimeMetrics};
-use crate::log::disk::Damage;
-use crate::log::{Cursor, LogChunk, Readiness, Record, Subscription};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
+use partition_log::disk::Damage;
+use partition_log::{Cursor, LogChunk, Readiness, Record, Subscription};
 
 /// A link through which a consumer group reads a partition.
 #[derive(Debug)]
@@ -335,9 +335,9 @@ const READ_BYTES: usize = 64 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::UnixTime;
     use amqp::Value;
     use amqp::message::MessageView;
+    use partition_log::UnixTime;
 
     #[test]
     fn the_template_says_what_each_record_is() {

@@ -21,8 +21,8 @@ use super::requests::{RequestNode, claims_required, not_found};
 use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
 use super::service_bus::{AdmittedEntity, EntityAddress, EntityAdmission, HeldAttach, ReceiveLink, SendLink};
 use super::start::start_of;
-use crate::log::{PositionError, Start, Subscriber};
 use crate::namespace::{Claims, ConsumerGroup, Hub, Namespace, NewReceiver, Partition, ReceiverRefused};
+use partition_log::{PositionError, Start, Subscriber};
 
 /// An open link.
 #[derive(Debug)]

@@ -27,8 +27,8 @@ use super::attributes::{
     hub_properties, map, partition_properties, texts,
 };
 use super::requests::{Answer, claims_required, not_found, text_property};
-use crate::UnixTime;
 use crate::namespace::{AuthorizationError, Claims, EntityError, Namespace};
+use partition_log::UnixTime;
 
 /// A request to the node.
 #[derive(Debug)]

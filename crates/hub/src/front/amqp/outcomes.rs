@@ -24,8 +24,8 @@ use tokio::time::Instant;
 
 use super::publish::server_busy;
 use super::requests::{Reply, RequestNode};
-use crate::log::disk::{CommitNumber, CommitState, CommitWatch};
 use crate::profile::Alarm;
+use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 
 /// The outcomes of one connection that wait.
 #[derive(Debug)]

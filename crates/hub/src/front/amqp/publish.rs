@@ -12,10 +12,10 @@ use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, S
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
 use super::leading::keep_delivery_annotations;
-use crate::UnixTime;
-use crate::log::disk::CommitNumber;
-use crate::log::{AppendError, BatchEncoder, NewRecord, Subscriber};
 use crate::namespace::{Hub, Partition, Watch};
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
+use partition_log::{AppendError, BatchEncoder, NewRecord, Subscriber};
 
 /// A link through which a client publishes.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use amqp::{DecodeError, Value};
 
 use super::management;
 use super::service_bus::{self, ManagedEntity, SessionLocks};
-use crate::log::disk::CommitNumber;
 use crate::namespace::{AuthorizationError, Claims, Namespace};
+use partition_log::disk::CommitNumber;
 
 /// A node that answers requests.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use amqp::Value;
 use amqp::codec::{Reader, Symbol};
 use amqp::message::encode;
 
-use crate::UnixTime;
-use crate::log::LogStats;
+use partition_log::LogStats;
+use partition_log::UnixTime;
 
 /// The section with the metrics.
 #[derive(Debug, Default)]

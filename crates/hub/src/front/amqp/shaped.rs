@@ -3,8 +3,8 @@
 use amqp::performative::{DeliveryState, Error};
 use tokio::time::Instant;
 
-use crate::log::disk::CommitNumber;
 use crate::profile::{Admission, Shaper};
+use partition_log::disk::CommitNumber;
 
 /// What a client is told about its delivery, and when.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use amqp::Value;
 use amqp::performative::Source;
 
-use crate::UnixTime;
-use crate::log::{Edge, Start};
+use partition_log::UnixTime;
+use partition_log::{Edge, Start};
 
 /// Why a filter is not understood: the text for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -8,8 +8,8 @@ use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME};
 
 use super::connection::PROOF_PATIENCE;
 use super::*;
-use crate::UnixTime;
 use crate::namespace::{NamespaceConfig, SignaturePolicy};
+use partition_log::UnixTime;
 
 /// A front end, and the client's end of a connection to it.
 fn connected(signatures: SignaturePolicy, sasl: SaslClient) -> (Arc<AmqpFront>, Driver) {

@@ -9,8 +9,8 @@ use access::storage::{
 
 use super::refusal::Refusal;
 use super::request::Request;
-use crate::blob::Replacing;
 use crate::namespace::SignaturePolicy;
+use blob_store::Replacing;
 
 /// What a request has proven.
 #[derive(Clone, Debug)]

@@ -15,7 +15,8 @@ use super::checksums::{self, Expected, Md5, crc64_text, set_structured_body, wan
 use super::refusal::Refusal;
 use super::reply::{self, Reply, md5_text};
 use super::request::Request;
-use crate::blob::{BlobError, BlobKind, ContentReader, Description, PutRequest, crc64, md5};
+use blob_store::{BlobError, BlobKind, ContentReader, Description, PutRequest, crc64};
+use units::md5::md5;
 
 impl BlobFront {
     pub(super) async fn put_blob(

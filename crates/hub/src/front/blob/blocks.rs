@@ -15,7 +15,7 @@ use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml;
-use crate::blob::{AppendRequest, BlobLimits};
+use blob_store::{AppendRequest, BlobLimits};
 
 impl BlobFront {
     pub(super) async fn put_block(

@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use units::ByteSize;
 
 use super::refusal::Refusal;
-use crate::blob::structured::{Decoder, Encoder, longest_message};
-use crate::blob::{BlobError, ContentReader};
+use blob_store::structured::{Decoder, Encoder, longest_message};
+use blob_store::{BlobError, ContentReader};
 
 /// Memory for the bodies of requests that are under way.
 #[derive(Debug)]

@@ -7,8 +7,9 @@ use hyper::HeaderMap;
 use super::refusal::Refusal;
 use super::reply::{self, md5_text};
 use super::request::Request;
-use crate::blob::structured::{STRUCTURED_BODY, is_structured_body};
-use crate::blob::{crc64, md5};
+use blob_store::crc64;
+use blob_store::structured::{STRUCTURED_BODY, is_structured_body};
+use units::md5::md5;
 
 /// What a request tells of its content.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::request::Request;
 use super::xml::{self, BlobPage, ContainerPage};
-use crate::blob::ListRequest;
+use blob_store::ListRequest;
 
 impl BlobFront {
     pub(super) async fn create_container(

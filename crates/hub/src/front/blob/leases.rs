@@ -10,7 +10,7 @@ use super::authorize::Granted;
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::request::Request;
-use crate::blob::{Conditions, LeaseAction, LeaseDuration, LeaseId, LeaseOutcome, Version};
+use blob_store::{Conditions, LeaseAction, LeaseDuration, LeaseId, LeaseOutcome, Version};
 
 impl BlobFront {
     pub(super) async fn lease_blob(

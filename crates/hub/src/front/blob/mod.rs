@@ -47,10 +47,10 @@ use units::ByteSize;
 pub use counters::{BlobFrontCounterValues, BlobFrontCounters};
 pub use fault::{BlobFault, BlobFaults};
 
-use crate::blob::{BlobError, BlobStore, Container};
 use crate::namespace::SignaturePolicy;
 use crate::profile::ProfileConfig;
 use authorize::Granted;
+use blob_store::{BlobError, BlobStore, Container};
 use body::BodyMemory;
 use checksums::STRUCTURED;
 use deadlines::Deadlines;

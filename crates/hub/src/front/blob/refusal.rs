@@ -4,8 +4,8 @@ use access::storage::{SharedKeyError, StorageDenial, StorageSignatureError};
 use hyper::StatusCode;
 use units::ByteSize;
 
-use crate::blob::structured::StructuredError;
-use crate::blob::{BlobError, LeaseError, Leased};
+use blob_store::structured::StructuredError;
+use blob_store::{BlobError, LeaseError, Leased};
 
 /// A request that does not get what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

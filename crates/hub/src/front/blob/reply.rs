@@ -13,7 +13,8 @@ use units::date::http_date;
 use super::body::ReplyBody;
 use super::refusal::Refusal;
 use super::xml::{self, LeaseWords};
-use crate::blob::{Blob, BlobError, BlobKind, Lease, Md5, Version};
+use blob_store::{Blob, BlobError, BlobKind, Lease, Version};
+use units::md5::Md5;
 
 /// A reply.
 pub(super) type Reply = Response<ReplyBody>;

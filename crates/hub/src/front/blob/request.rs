@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use units::date::parse_http_date;
 
 use super::refusal::Refusal;
-use crate::blob::{Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, names};
+use blob_store::{Conditions, ContentHeaders, EtagCondition, LeaseId, Metadata, names};
 
 /// The head of a request.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use units::date::http_date;
 
-use crate::blob::{
+use blob_store::{
     Blob, BlobKind, BlockChoice, BlockLists, BlockSource, Container, Lease, LeaseState, ListRequest, Listed,
     ListedBlock, Listing, state_of,
 };

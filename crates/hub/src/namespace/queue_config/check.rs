@@ -2,8 +2,8 @@
 
 use super::circles::check_for_circles;
 use super::{QueueConfig, QueueConfigError, TopicConfig};
-use crate::queue::QueueOptions;
-use crate::queue::rules::RuleError;
+use queue_store::QueueOptions;
+use queue_store::rules::RuleError;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -189,7 +189,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::rules::Rule;
+    use queue_store::rules::Rule;
 
     fn mistake(queues: &[QueueConfig], topics: &[TopicConfig]) -> String {
         check(["events"], queues, topics).unwrap_err().to_string()

@@ -5,8 +5,8 @@
 //! read that way would not know where in the file a mistake is.
 
 use super::{QueueConfig, SubscriptionConfig, TopicConfig};
-use crate::queue::rules::Rule;
-use crate::queue::{EntityStatus, QueueOptions, TopicOptions};
+use queue_store::rules::Rule;
+use queue_store::{EntityStatus, QueueOptions, TopicOptions};
 use serde::Deserialize;
 use std::time::Duration;
 use units::{ByteSize, duration};
@@ -151,7 +151,7 @@ fn default_size_limit() -> ByteSize {
 mod tests {
     use super::super::check;
     use super::*;
-    use crate::queue::rules::{Filter, RuleSet, SqlFilter};
+    use queue_store::rules::{Filter, RuleSet, SqlFilter};
 
     #[test]
     fn defaults_are_those_of_the_options_and_everything_survives_being_written() {

@@ -6,9 +6,9 @@ mod fields;
 
 pub(super) use check::check;
 
-use crate::queue::rules::{Rule, RuleError, RuleSet};
-use crate::queue::{QueueOptions, TopicOptions};
 use fields::{QueueFields, SubscriptionFields, TopicFields};
+use queue_store::rules::{Rule, RuleError, RuleSet};
+use queue_store::{QueueOptions, TopicOptions};
 use serde::{Deserialize, Serialize};
 
 /// One queue. In a file its options stand beside its name.

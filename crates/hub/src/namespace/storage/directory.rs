@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
-use crate::owner_only;
-use crate::queue::QueueStore;
+use partition_log::owner_only;
+use queue_store::QueueStore;
 
 /// A data directory that this process has.
 #[derive(Debug)]

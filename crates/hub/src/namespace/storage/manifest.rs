@@ -11,10 +11,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::LogLimits;
 use crate::namespace::{HubConfig, QueueConfig, SubscriptionConfig, TopicConfig};
-use crate::owner_only;
-use crate::unix_time::UnixTime;
+use partition_log::LogLimits;
+use partition_log::UnixTime;
+use partition_log::owner_only;
 
 /// The entities of a data directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

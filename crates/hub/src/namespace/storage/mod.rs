@@ -21,16 +21,16 @@ use serde::{Deserialize, Serialize};
 use super::config::HubConfig;
 use super::hub::Hub;
 use super::queue_config::{QueueConfig, TopicConfig};
-use crate::log::disk::{
-    Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
-};
-use crate::log::{BlockPool, LogLimits};
-use crate::queue::QueueStore;
-use crate::unix_time::UnixTime;
 use directory::DataDirectory;
 pub use directory::DataDirectoryError;
 use manifest::KeptHub;
 use opening::OpenedLog;
+use partition_log::UnixTime;
+use partition_log::disk::{
+    Committer, OpenError, PartitionDirectory, Presence, RecoveryReport, StorageOptions, SystemFiles,
+};
+use partition_log::{BlockPool, LogLimits};
+use queue_store::QueueStore;
 
 /// Where a namespace keeps its hubs, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl StorageConfig {
     /// # Errors
     /// What the system says.
     pub fn make_directory(&self) -> std::io::Result<()> {
-        crate::owner_only::create_directories(&self.directory)
+        partition_log::owner_only::create_directories(&self.directory)
     }
 
     /// Where beneath the data directory the certificate for TLS and its authority have their place.

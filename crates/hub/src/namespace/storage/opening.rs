@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::log::disk::{OpenError, PartitionDirectory, Presence, RecoveryReport};
-use crate::log::{BlockPool, LogLimits, PartitionLog};
+use partition_log::disk::{OpenError, PartitionDirectory, Presence, RecoveryReport};
+use partition_log::{BlockPool, LogLimits, PartitionLog};
 
 /// A log, and what was found where it is kept.
 #[derive(Debug)]

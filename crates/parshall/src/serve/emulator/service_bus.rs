@@ -12,8 +12,8 @@
 //! misspelt option would otherwise be silently another one.
 
 use hub::namespace::{QueueConfig, SubscriptionConfig, TopicConfig};
-use hub::queue::rules::{CorrelationFilter, Filter, PropertyList, Rule, SqlAction, SqlFilter};
-use hub::queue::{QueueOptions, TopicOptions};
+use queue_store::rules::{CorrelationFilter, Filter, PropertyList, Rule, SqlAction, SqlFilter};
+use queue_store::{QueueOptions, TopicOptions};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use settings::{Document, Node, SettingsError};

@@ -14,7 +14,7 @@ use super::super::requests::{Answered, Reply, RequestContext, RequestNode};
 use super::super::service_bus::LockedSession;
 use super::ConnectionTask;
 use crate::profile::Shaper;
-use crate::queue::{Queue, SessionLock};
+use queue_store::{Queue, SessionLock};
 
 impl ConnectionTask {
     pub(super) fn on_request(

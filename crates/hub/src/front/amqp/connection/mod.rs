@@ -31,10 +31,10 @@ use super::outcomes::{Direction, Outcome, Outcomes, Pending, Waiting};
 use super::publish::server_busy;
 use super::service_bus::{AwaitedOutcomes, LockedDelivery, Settling};
 use super::shaped::{Breakage, Told, shaped};
-use crate::UnixTime;
-use crate::log::Subscriber;
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
 use crate::profile::{Alarm, Shaper};
+use partition_log::Subscriber;
+use partition_log::UnixTime;
 
 #[cfg(test)]
 pub(super) use proof::PROOF_PATIENCE;

@@ -16,8 +16,8 @@ use super::super::publish::server_busy;
 use super::super::service_bus::{Held, Proposal, ReceiveLink, SettlementAnswer, Stored, unknown_delivery};
 use super::super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, TOO_FAST, WAITING_OUTCOMES_MAX, tell, top_up_credit};
-use crate::UnixTime;
-use crate::log::disk::CommitNumber;
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
 
 impl ConnectionTask {
     /// Stores a run of messages that came on one link, and tells or keeps their outcomes.

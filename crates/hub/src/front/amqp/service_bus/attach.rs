@@ -12,10 +12,10 @@ use super::deliver::ReceiveLink;
 use super::enqueue::SendLink;
 use super::management::ManagedEntity;
 use super::sessions::{self, HeldAttach, WantedSession};
-use crate::UnixTime;
-use crate::log::Subscriber;
 use crate::namespace::Namespace;
-use crate::queue::{Deliveries, Entity, Queue, QueueError, ReceiveMode, ReceiveRequest, Subscription};
+use partition_log::Subscriber;
+use partition_log::UnixTime;
+use queue_store::{Deliveries, Entity, Queue, QueueError, ReceiveMode, ReceiveRequest, Subscription};
 
 /// A request for a link to an entity.
 #[derive(Debug, Clone, Copy)]

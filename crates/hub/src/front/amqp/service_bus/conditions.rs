@@ -3,7 +3,7 @@
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
 use super::incoming::MessageError;
-use crate::queue::QueueError;
+use queue_store::QueueError;
 
 /// The error that a client is told.
 #[cold]

@@ -15,8 +15,8 @@ use amqp::performative::Error;
 use super::super::deliver::{Delivered, Stopped};
 use super::conditions;
 use super::outgoing::{self, Outgoing};
-use crate::UnixTime;
-use crate::queue::{
+use partition_log::UnixTime;
+use queue_store::{
     Awaited, Deliveries, Delivery, Found, LockToken, Queue, QueueError, ReceiveMode, ReceiveRequest,
     SessionLock, Settlement, Waiter,
 };

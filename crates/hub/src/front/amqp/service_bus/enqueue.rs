@@ -10,9 +10,9 @@ use amqp::performative::DeliveryState;
 
 use super::conditions;
 use super::incoming::{IncomingMessage, MessageError, MessageIds, each_message};
-use crate::UnixTime;
-use crate::log::disk::CommitNumber;
-use crate::queue::{Enqueued, Entity, NewMessage, QueueError};
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
+use queue_store::{Enqueued, Entity, NewMessage, QueueError};
 
 /// A link through which a client sends.
 #[derive(Debug)]

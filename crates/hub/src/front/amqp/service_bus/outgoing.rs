@@ -22,7 +22,7 @@ use amqp::codec::{code, write};
 use amqp::message::{EncodedHeader, Header};
 
 use super::super::leading::{Leading, merge_delivery_annotations};
-use crate::queue::{Delivery, Lock, LockToken, MessageState};
+use queue_store::{Delivery, Lock, LockToken, MessageState};
 
 /// A message on its way out.
 #[derive(Debug, Clone, Copy)]
@@ -233,7 +233,7 @@ mod tests {
     use amqp::message::{MessageView, SectionKind, Sections, encode};
 
     use super::*;
-    use crate::UnixTime;
+    use partition_log::UnixTime;
     use std::time::Duration;
 
     fn message() -> Delivery<'static> {

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::conditions;
 use super::incoming::SESSION_ID_MAX;
-use crate::UnixTime;
-use crate::queue::{Awaited, Found, Queue, QueueError, ReceiveMode, SessionLock, Waiter};
+use partition_log::UnixTime;
+use queue_store::{Awaited, Found, Queue, QueueError, ReceiveMode, SessionLock, Waiter};
 
 /// A link that waits for the next session.
 #[derive(Debug)]

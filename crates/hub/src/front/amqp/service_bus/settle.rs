@@ -16,9 +16,9 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
 use super::conditions;
-use crate::UnixTime;
-use crate::log::disk::CommitNumber;
-use crate::queue::{LockToken, Queue, QueueError, Settlement};
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
+use queue_store::{LockToken, Queue, QueueError, Settlement};
 
 /// An outcome that a receiver gave for some deliveries of one link.
 #[derive(Debug)]
@@ -176,7 +176,7 @@ fn apply(
     now: UnixTime,
     tokens: &[LockToken],
     state: &DeliveryState,
-) -> Result<crate::queue::Settled, QueueError> {
+) -> Result<queue_store::Settled, QueueError> {
     match state {
         DeliveryState::Accepted => queue.settle(now, tokens, &Settlement::Complete),
         DeliveryState::Released | DeliveryState::Received => queue.settle(now, tokens, &Settlement::Release),

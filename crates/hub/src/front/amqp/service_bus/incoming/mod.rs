@@ -21,8 +21,8 @@ use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, S
 use amqp::performative::descriptor;
 
 use super::super::leading::keep_delivery_annotations;
-use crate::UnixTime;
-use crate::queue::NewMessage;
+use partition_log::UnixTime;
+use queue_store::NewMessage;
 
 /// One message, in pieces of the buffer that it came in.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use amqp::Value;
 use amqp::performative::ErrorCondition;
 
 use super::super::super::requests::Answer;
-use crate::queue::LockToken;
+use queue_store::LockToken;
 
 /// The map in the body of a request.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use amqp::Value;
 use super::super::settle::{DESCRIPTION, REASON};
 use super::arguments::{Arguments, invalid};
 use super::{Outcome, Request, done, refusal, single};
-use crate::queue::{QueueError, Settlement};
+use queue_store::{QueueError, Settlement};
 
 impl Request<'_> {
     pub(super) fn renew_locks(&self, arguments: &Arguments) -> Outcome {

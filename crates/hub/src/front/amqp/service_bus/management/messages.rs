@@ -5,7 +5,7 @@ use amqp::Value;
 use super::super::outgoing::Outgoing;
 use super::arguments::{Arguments, mistyped};
 use super::{Answer, LockedSession, Outcome, Request, nothing, refusal, single};
-use crate::queue::{Deliveries, Delivery, QueueError, ReceiveMode, ReceiveRequest};
+use queue_store::{Deliveries, Delivery, QueueError, ReceiveMode, ReceiveRequest};
 
 impl Request<'_> {
     pub(super) fn peek(&self, arguments: &Arguments) -> Outcome {

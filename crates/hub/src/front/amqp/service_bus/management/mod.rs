@@ -29,10 +29,10 @@ use amqp::{DecodeError, Value};
 
 use super::super::requests::{Answer, claims_required, text_property};
 use super::conditions;
-use crate::UnixTime;
 use crate::namespace::{Claims, Namespace};
-use crate::queue::{Queue, QueueError, SessionLock, Subscription, Topic};
 use arguments::Arguments;
+use partition_log::UnixTime;
+use queue_store::{Queue, QueueError, SessionLock, Subscription, Topic};
 
 /// What a node for requests is about.
 #[derive(Debug, Clone)]

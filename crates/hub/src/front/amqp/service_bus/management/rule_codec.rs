@@ -15,7 +15,7 @@ use amqp::Value;
 
 use super::super::super::requests::Answer;
 use super::arguments::{Arguments, invalid, mistyped};
-use crate::queue::rules::{CorrelationFilter, Filter, Rule, SqlAction, SqlFilter};
+use queue_store::rules::{CorrelationFilter, Filter, Rule, SqlAction, SqlFilter};
 
 /// The rule of this name that a request describes.
 ///

@@ -6,8 +6,8 @@ use amqp::performative::ErrorCondition;
 
 use super::arguments::{Arguments, mistyped};
 use super::{Answer, ManagedEntity, Outcome, Request, done, not_allowed, nothing, rule_codec, single};
-use crate::queue::rules::RuleError;
-use crate::queue::{RuleChangeError, Subscription};
+use queue_store::rules::RuleError;
+use queue_store::{RuleChangeError, Subscription};
 
 impl Request<'_> {
     pub(super) fn add_rule(&self, arguments: &Arguments) -> Outcome {

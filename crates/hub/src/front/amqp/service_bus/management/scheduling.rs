@@ -7,7 +7,7 @@ use super::super::conditions;
 use super::super::incoming::{BATCH_MESSAGES_MAX, IncomingMessage, MessageIds};
 use super::arguments::{Arguments, invalid, mistyped};
 use super::{Answer, ManagedEntity, Outcome, Request, done, refusal, single};
-use crate::queue::{NewMessage, QueueError};
+use queue_store::{NewMessage, QueueError};
 
 impl Request<'_> {
     pub(super) fn schedule(&self, arguments: &Arguments) -> Outcome {

@@ -3,7 +3,7 @@
 use amqp::Value;
 
 use super::arguments::{Arguments, mistyped};
-use crate::unix_time::UnixTime;
+use partition_log::UnixTime;
 
 use super::{Answer, Outcome, Request, done, nothing, refusal, single};
 

@@ -1,0 +1,194 @@
+//! Blobs that are put together from blocks.
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+
+use super::{Absent, Change, Container, NewBlob, Replacing, StagedBlocks, lock, read};
+use crate::conditions::{Conditions, Version};
+use crate::content::Block;
+use crate::error::BlobError;
+use crate::lease::{self, LeaseId, Leased};
+use crate::limits::BLOCK_ID_BYTES;
+use crate::properties::{BlobKind, Description, whole_seconds};
+
+/// Where a block of a list is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSource {
+    /// In the blob that is there.
+    Committed,
+    /// Among those that wait.
+    Uncommitted,
+    /// Among those that wait, and otherwise in the blob that is there.
+    Latest,
+}
+
+/// An entry of a block list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockChoice {
+    /// Where it is.
+    pub source: BlockSource,
+    /// The block's id, base64.
+    pub id: String,
+}
+
+/// The blocks of a blob.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockLists {
+    /// Those that it consists of.
+    pub committed: Vec<ListedBlock>,
+    /// Those that wait, in the order of their ids.
+    pub uncommitted: Vec<ListedBlock>,
+    /// The blob, if there is one.
+    pub blob: Option<(Version, u64)>,
+}
+
+/// A block that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBlock {
+    /// Its id, base64.
+    pub id: String,
+    /// Its bytes.
+    pub length: u64,
+}
+
+impl Container {
+    /// Takes a block that can be committed from then on, in the place of any of its id that waits.
+    ///
+    /// # Errors
+    /// The id makes no sense, the blob is none of blocks, a lease locks it, or there is no room.
+    pub fn put_block(
+        &self,
+        name: &str,
+        id: &str,
+        content: Bytes,
+        lease: Option<LeaseId>,
+        now: SystemTime,
+    ) -> Result<(), BlobError> {
+        let is_id = STANDARD.decode(id).is_ok_and(|bytes| !bytes.is_empty() && bytes.len() <= BLOCK_ID_BYTES);
+        if !is_id {
+            return Err(BlobError::InvalidBlockId);
+        }
+        self.change(name, Absent::Made, |change| {
+            if let Some(current) = &change.current
+                && current.kind != BlobKind::Block
+            {
+                return Err(BlobError::InvalidBlobType);
+            }
+            let conditions = Conditions { lease, ..Conditions::default() };
+            change.check_lease(&conditions, now)?;
+            let waiting = &change.staged.blocks;
+            if waiting.keys().next().is_some_and(|other| other.len() != id.len()) {
+                return Err(BlobError::InvalidBlockId);
+            }
+            if waiting.len() >= self.shared.limits.uncommitted_blocks && !waiting.contains_key(id) {
+                return Err(BlobError::TooManyBlocks);
+            }
+            let block = change.keep(content, Some(id), now)?;
+            let staged = &mut change.staged;
+            staged.since = staged.since.or_else(|| Some(whole_seconds(now)));
+            if let Some(replaced) = change.staged.blocks.insert(id.to_owned(), block) {
+                let current = change.current.clone();
+                change.condemn_all_but(&[replaced], current.as_deref());
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes a blob of blocks, in the place of any that has its name. Blocks that wait and are not in the list are dropped.
+    ///
+    /// # Errors
+    /// A block is not there or damaged, a condition does not hold, or there is no room. Nothing has changed then.
+    pub fn put_block_list(
+        &self,
+        name: &str,
+        list: &[BlockChoice],
+        description: Description,
+        conditions: &Conditions,
+        replacing: Replacing,
+        now: SystemTime,
+    ) -> Result<Version, BlobError> {
+        if list.len() > self.shared.limits.blocks {
+            return Err(BlobError::TooManyBlocks);
+        }
+        self.change(name, Absent::Made, |change| {
+            change.check_replace(conditions, replacing, now)?;
+            let blocks = chosen(change, list)?;
+            let new = NewBlob {
+                kind: BlobKind::Block,
+                description,
+                blocks,
+                appended_blocks: 0,
+                staged: StagedBlocks::Dropped,
+            };
+            Ok(change.publish(new, now)?.version)
+        })
+    }
+
+    /// Which blocks a blob has.
+    ///
+    /// # Errors
+    /// There are neither blob nor blocks of this name, the blob is none of blocks, or the lease id is wrong.
+    pub fn block_lists(
+        &self,
+        name: &str,
+        lease: Option<LeaseId>,
+        now: SystemTime,
+    ) -> Result<BlockLists, BlobError> {
+        let slot = read(&self.slots).get(name).cloned();
+        let slot = slot.ok_or(BlobError::BlobNotFound)?;
+        let staged = lock(&slot.staged);
+        let blob = slot.blob();
+        if blob.as_ref().is_some_and(|blob| blob.kind != BlobKind::Block) {
+            return Err(BlobError::InvalidBlobType);
+        }
+        if blob.is_none() && staged.blocks.is_empty() {
+            return Err(BlobError::BlobNotFound);
+        }
+        let current = blob.as_ref().and_then(|blob| blob.lease());
+        lease::check_read(current, lease, Leased::Blob, now)?;
+        let listed = |block: &Block| ListedBlock { id: block.id.clone(), length: block.length };
+        Ok(BlockLists {
+            committed: blob
+                .iter()
+                .flat_map(|blob| &blob.blocks)
+                // What was put as a whole has no blocks to those who ask.
+                .filter(|block| !block.id.is_empty())
+                .map(listed)
+                .collect(),
+            uncommitted: staged.blocks.values().map(listed).collect(),
+            blob: blob.map(|blob| (blob.version, blob.length)),
+        })
+    }
+}
+
+/// The blocks that a list names.
+fn chosen(change: &Change<'_>, list: &[BlockChoice]) -> Result<Vec<Block>, BlobError> {
+    let current = change.current.as_ref();
+    let committed: HashMap<&str, &Block> = current
+        .filter(|blob| blob.kind == BlobKind::Block)
+        .map_or(&[][..], |blob| &blob.blocks)
+        .iter()
+        .filter(|block| !block.id.is_empty())
+        .map(|block| (block.id.as_str(), block))
+        .collect();
+    let waiting = &change.staged.blocks;
+    let found = |choice: &BlockChoice| {
+        let id = choice.id.as_str();
+        let block = match choice.source {
+            BlockSource::Committed => committed.get(id).copied(),
+            BlockSource::Uncommitted => waiting.get(id),
+            BlockSource::Latest => waiting.get(id).or_else(|| committed.get(id).copied()),
+        };
+        let block = block.ok_or(BlobError::InvalidBlockList)?;
+        // Its writer still has it, and can put it again. What is committed already is found when it is read.
+        if waiting.get(id).is_some_and(|waiting| std::ptr::eq(waiting, block)) {
+            block.check()?;
+        }
+        Ok(block.clone())
+    };
+    list.iter().map(found).collect()
+}

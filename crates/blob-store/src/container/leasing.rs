@@ -1,0 +1,111 @@
+//! Leases on blobs and on the container, and the metadata of the container, which is changed in the same way.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::{Absent, Container, NewProperties, lock, read, write};
+use crate::conditions::{Conditions, Version};
+use crate::error::BlobError;
+use crate::lease::{self, LeaseAction, LeaseOutcome, Leased};
+use crate::properties::Metadata;
+
+impl Container {
+    /// Does something with the lease of a blob. The blob stays the version that it is.
+    ///
+    /// # Errors
+    /// There is no such blob, a condition does not hold, or the lease does not allow it.
+    pub fn lease_blob(
+        &self,
+        name: &str,
+        action: LeaseAction,
+        conditions: &Conditions,
+        now: SystemTime,
+    ) -> Result<(Version, LeaseOutcome), BlobError> {
+        self.change(name, Absent::Refused, |change| {
+            let current = change.existing()?;
+            conditions.check_change(current.version)?;
+            let (lease, outcome) = action.apply(current.lease.as_ref(), now)?;
+            let blob = change.publish_lease(lease, now)?;
+            Ok((blob.version, outcome))
+        })
+    }
+
+    /// Does something with the lease of the container.
+    ///
+    /// # Errors
+    /// It is there no longer, a condition does not hold, or the lease does not allow it.
+    pub fn lease(
+        &self,
+        action: LeaseAction,
+        conditions: &Conditions,
+        now: SystemTime,
+    ) -> Result<(Version, LeaseOutcome), BlobError> {
+        self.change_properties(|properties| {
+            conditions.check_change(properties.version)?;
+            let (lease, outcome) = action.apply(properties.lease.as_ref(), now)?;
+            properties.lease = lease;
+            Ok((properties.version, outcome))
+        })
+    }
+
+    /// Puts other metadata in the place of all that the container has.
+    ///
+    /// # Errors
+    /// It is there no longer, a condition does not hold, or there is no room.
+    pub fn set_container_metadata(
+        &self,
+        metadata: Metadata,
+        conditions: &Conditions,
+        now: SystemTime,
+    ) -> Result<Version, BlobError> {
+        self.change_properties(|properties| {
+            // A lease locks the container against being deleted alone.
+            let lease = properties.lease.as_ref();
+            lease::check_read(lease, conditions.lease, Leased::Container, now)?;
+            conditions.check_change(properties.version)?;
+            properties.lease = lease::after_write(lease, now);
+            properties.metadata = metadata;
+            properties.version = self.shared.next_version(now);
+            Ok(properties.version)
+        })
+    }
+
+    /// Whether the container may be deleted.
+    ///
+    /// # Errors
+    /// A lease or another condition prevents it.
+    pub(crate) fn check_delete(&self, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
+        let properties = self.properties();
+        lease::check_write(properties.lease(), conditions.lease, Leased::Container, now)?;
+        conditions.check_change(properties.version())
+    }
+
+    fn change_properties<T>(
+        &self,
+        change: impl FnOnce(&mut NewProperties) -> Result<T, BlobError>,
+    ) -> Result<T, BlobError> {
+        let is_there = read(&self.is_there);
+        if !*is_there {
+            return Err(BlobError::ContainerNotFound);
+        }
+        let _changing = lock(&self.changing);
+        let current = self.properties();
+        let mut new = NewProperties {
+            version: current.version(),
+            metadata: current.metadata().clone(),
+            lease: current.lease().copied(),
+        };
+        let result = change(&mut new)?;
+        let kept = new.kept();
+        let new = new.charged(&self.shared)?;
+        if let Some(folder) = &self.folder {
+            folder.write_container(&kept)?;
+        }
+        *write(&self.properties) = Arc::new(new);
+        // The change is there, whatever this comes to.
+        if let Some(folder) = &self.folder {
+            folder.sync_names()?;
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,97 @@
+//! Containers that were found in a data directory.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use super::{Blob, Container, NewProperties, Shared, lock, write};
+use crate::content::{Block, Piece};
+use crate::disk::{FoundContainer, KeptBlob, PieceFile};
+use crate::error::BlobError;
+use crate::limits::ENTRY_BYTES;
+use crate::properties::{Description, Metadata, from_unix_s, version};
+
+impl Container {
+    /// The container that was found.
+    ///
+    /// # Errors
+    /// Its descriptions don't fit into memory, or one that is missing can't be written.
+    pub(crate) fn load(found: FoundContainer, shared: Arc<Shared>) -> Result<Self, BlobError> {
+        let seen = |etag| shared.last_etag.fetch_max(etag, Ordering::Relaxed);
+        for (_, kept, _) in &found.blobs {
+            seen(kept.etag);
+        }
+        let properties = match found.kept {
+            Some(kept) => {
+                seen(kept.etag);
+                NewProperties {
+                    version: version(kept.etag, kept.modified_unix_s),
+                    metadata: kept.metadata,
+                    lease: kept.lease,
+                }
+            }
+            None => {
+                let made_anew = NewProperties {
+                    version: shared.next_version(SystemTime::now()),
+                    metadata: Metadata::new(),
+                    lease: None,
+                };
+                found.folder.write_container(&made_anew.kept())?;
+                found.folder.sync_names()?;
+                made_anew
+            }
+        };
+        let container = Self::new(found.name, properties, shared, Some(found.folder))?;
+        for (number, kept, pieces) in found.blobs {
+            let name = kept.name.clone();
+            let blob = Arc::new(container.loaded(number, kept, pieces)?);
+            let slot = container.slot(&name, super::Absent::Made)?;
+            *write(&slot.visible) = Some(blob);
+        }
+        for (name, head, piece) in found.staged {
+            let slot = container.slot(&name, super::Absent::Made)?;
+            let block =
+                Block { id: head.id.clone(), length: head.length, crc: head.crc, piece: Piece::File(piece) };
+            let mut staged = lock(&slot.staged);
+            let staged_at = from_unix_s(head.staged_unix_s);
+            staged.since = Some(staged.since.map_or(staged_at, |since| since.min(staged_at)));
+            // The earlier one was about to go when the process ended.
+            if let Some(Block { piece: Piece::File(earlier), .. }) = staged.blocks.insert(head.id, block) {
+                earlier.condemn();
+            }
+        }
+        Ok(container)
+    }
+
+    fn loaded(&self, number: u64, kept: KeptBlob, pieces: Vec<Arc<PieceFile>>) -> Result<Blob, BlobError> {
+        let description = Description { headers: kept.headers, metadata: kept.metadata };
+        let blocks: Vec<Block> = kept
+            .blocks
+            .into_iter()
+            .zip(pieces)
+            .map(|(block, piece)| Block {
+                id: block.id,
+                length: block.length,
+                crc: block.crc,
+                piece: Piece::File(piece),
+            })
+            .collect();
+        let bytes = ENTRY_BYTES
+            + kept.name.len() as u64
+            + description.bytes()
+            + blocks.len() as u64 * size_of::<Block>() as u64;
+        Ok(Blob {
+            number,
+            kind: kept.kind,
+            version: version(kept.etag, kept.modified_unix_s),
+            created_at: from_unix_s(kept.created_unix_s),
+            description,
+            length: blocks.iter().map(|block| block.length).sum(),
+            appended_blocks: kept.appended_blocks,
+            staged_after: kept.staged_after,
+            lease: kept.lease,
+            blocks,
+            _charge: self.shared.budget.charge(bytes)?,
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! Whole blobs: written, described anew, deleted.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use super::{Absent, Container, NewBlob, StagedBlocks, write};
+use crate::conditions::{Conditions, Version};
+use crate::error::BlobError;
+use crate::properties::{BlobKind, ContentHeaders, Description, Metadata};
+
+/// Whether what is there may be replaced by whoever asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replacing {
+    /// It may.
+    #[default]
+    Allowed,
+    /// Only what is not there yet may be written.
+    Forbidden,
+}
+
+/// A blob to be written as a whole.
+#[derive(Clone, Debug)]
+pub struct PutRequest {
+    /// Which kind. Append blobs begin empty.
+    pub kind: BlobKind,
+    /// All of its bytes.
+    pub content: Bytes,
+    /// Its headers and metadata.
+    pub description: Description,
+    /// Upon which conditions.
+    pub conditions: Conditions,
+    /// Whether it may take another one's place.
+    pub replacing: Replacing,
+}
+
+impl Container {
+    /// Writes a whole blob, in the place of any that has its name.
+    ///
+    /// # Errors
+    /// A condition does not hold, or there is no room. The blob is as it was then.
+    pub fn put(&self, name: &str, request: PutRequest, now: SystemTime) -> Result<Version, BlobError> {
+        self.change(name, Absent::Made, |change| {
+            change.check_replace(&request.conditions, request.replacing, now)?;
+            let blocks = match request.content.is_empty() {
+                true => Vec::new(),
+                false => vec![change.keep(request.content, None, now)?],
+            };
+            let new = NewBlob {
+                kind: request.kind,
+                description: request.description,
+                blocks,
+                appended_blocks: 0,
+                staged: StagedBlocks::Dropped,
+            };
+            Ok(change.publish(new, now)?.version)
+        })
+    }
+
+    /// Puts other metadata in the place of all that the blob has.
+    ///
+    /// # Errors
+    /// There is no such blob, a condition does not hold, or there is no room.
+    pub fn set_metadata(
+        &self,
+        name: &str,
+        metadata: Metadata,
+        conditions: &Conditions,
+        now: SystemTime,
+    ) -> Result<Version, BlobError> {
+        self.describe(name, conditions, now, |description| {
+            description.metadata = metadata;
+        })
+    }
+
+    /// Puts other headers in the place of all that the blob has.
+    ///
+    /// # Errors
+    /// As [`set_metadata`](Self::set_metadata).
+    pub fn set_headers(
+        &self,
+        name: &str,
+        headers: ContentHeaders,
+        conditions: &Conditions,
+        now: SystemTime,
+    ) -> Result<Version, BlobError> {
+        self.describe(name, conditions, now, |description| {
+            description.headers = headers;
+        })
+    }
+
+    fn describe(
+        &self,
+        name: &str,
+        conditions: &Conditions,
+        now: SystemTime,
+        describe: impl FnOnce(&mut Description),
+    ) -> Result<Version, BlobError> {
+        self.change(name, Absent::Refused, |change| {
+            let current = change.changeable(conditions, now)?;
+            let mut description = current.description.clone();
+            describe(&mut description);
+            let new = NewBlob {
+                kind: current.kind,
+                description,
+                blocks: current.blocks.clone(),
+                appended_blocks: current.appended_blocks,
+                staged: StagedBlocks::Kept,
+            };
+            Ok(change.publish(new, now)?.version)
+        })
+    }
+
+    /// Deletes a blob, and its blocks that wait to be committed.
+    ///
+    /// # Errors
+    /// There is no such blob, a condition does not hold, or the disk does not let go of it.
+    pub fn delete(&self, name: &str, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
+        self.change(name, Absent::Refused, |change| {
+            let current = change.changeable(conditions, now)?.clone();
+            if let Some(folder) = &self.folder {
+                folder.remove_blob(current.number)?;
+            }
+            *write(&change.slot.visible) = None;
+            change.current = None;
+            change.drop_staged(None);
+            change.condemn_all_but(&current.blocks, None);
+            change.sync_names()
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! What is known of a container itself: version, metadata, lease.
+
+use std::time::SystemTime;
+
+use super::{Charge, Conditions, Shared, Version};
+use crate::disk::KeptContainer;
+use crate::error::BlobError;
+use crate::lease::{self, Lease, Leased};
+use crate::properties::{Metadata, unix_s};
+
+/// A container as it is at one moment.
+#[derive(Debug)]
+pub struct ContainerProperties {
+    version: Version,
+    metadata: Metadata,
+    lease: Option<Lease>,
+    _charge: Charge,
+}
+
+/// What is to become of a container's properties.
+#[derive(Clone, Debug)]
+pub(crate) struct NewProperties {
+    pub(crate) version: Version,
+    pub(crate) metadata: Metadata,
+    pub(crate) lease: Option<Lease>,
+}
+
+impl ContainerProperties {
+    /// Which version this is. Metadata makes a new one, blobs and leases do not.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Its metadata.
+    #[must_use]
+    pub const fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The lease on it, which may have ended.
+    #[must_use]
+    pub const fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// Whether it may be read.
+    ///
+    /// # Errors
+    /// A condition does not hold, or the lease id is wrong.
+    pub fn check_read(&self, conditions: &Conditions, now: SystemTime) -> Result<(), BlobError> {
+        lease::check_read(self.lease(), conditions.lease, Leased::Container, now)?;
+        conditions.check_read(self.version)
+    }
+}
+
+impl NewProperties {
+    /// What is written of it to the disk.
+    pub(crate) fn kept(&self) -> KeptContainer {
+        KeptContainer {
+            etag: self.version.etag.0,
+            modified_unix_s: unix_s(self.version.modified_at),
+            metadata: self.metadata.clone(),
+            lease: self.lease,
+        }
+    }
+
+    /// The properties, with the memory that they take.
+    pub(super) fn charged(self, shared: &Shared) -> Result<ContainerProperties, BlobError> {
+        let entries = self.metadata.iter().map(|(name, value)| name.len() + value.len());
+        let charge = shared.budget.charge(entries.sum::<usize>() as u64)?;
+        Ok(ContainerProperties {
+            version: self.version,
+            metadata: self.metadata,
+            lease: self.lease,
+            _charge: charge,
+        })
+    }
+}

@@ -1,0 +1,271 @@
+//! What is there at the start.
+//!
+//! What makes no sense, since a power cut or another program changed it, is set aside (`.damaged`), reported and counted; the
+//! blob that it belonged to is gone, and everything else is served. A container without its description is served without
+//! its metadata.
+//!
+//! Files that were being written, folders of deleted containers, and after a crash pieces that no description names are
+//! removed: their writer got no acknowledgement, or a client deleted them. After a close there are no such pieces, so one
+//! that is found then has lost its description, and is set aside.
+//!
+//! After a process that ended in good order, contents are not compared with their checksums here but when they are read first.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::names;
+
+use super::piece::Content;
+use super::{
+    BLOB, CONTAINER, DAMAGED, Disk, Folder, Health, KeptBlob, KeptContainer, NEW, PIECE, PieceFile,
+    PieceHead, StagedHead, form,
+};
+
+/// A container that was found.
+#[derive(Debug)]
+pub(crate) struct FoundContainer {
+    pub(crate) name: String,
+    pub(crate) folder: Folder,
+    /// Its description; none, if that is damaged.
+    pub(crate) kept: Option<KeptContainer>,
+    /// Its blobs, each with the number of its description and the pieces of its blocks.
+    pub(crate) blobs: Vec<(u64, KeptBlob, Vec<Arc<PieceFile>>)>,
+    /// Blocks that wait to be committed: of which blob, and in which piece.
+    pub(crate) staged: Vec<(String, StagedHead, Arc<PieceFile>)>,
+}
+
+/// Whether contents are compared with their checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suspicion {
+    /// The last process ended in good order.
+    Lengths,
+    /// It did not.
+    Contents,
+}
+
+/// Everything beneath `directory`.
+///
+/// # Errors
+/// The directory can't be read; damage is no error.
+pub(crate) fn recover(
+    directory: &Path,
+    disk: &Arc<Disk>,
+    suspicion: Suspicion,
+) -> io::Result<Vec<FoundContainer>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let path = entry.path();
+        if is_deleted(&name) {
+            fs::remove_dir_all(&path)?;
+        } else if !names::is_container(&name) {
+            // Someone else's.
+        } else if is_unfinished(&path)? {
+            fs::remove_dir_all(&path)?;
+        } else {
+            let scan = Scan { folder: Folder::new(path, Arc::clone(disk)), suspicion };
+            found.push(scan.container(name)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether this is the name that a container's folder gets when a client deletes the container.
+fn is_deleted(name: &str) -> bool {
+    name.split_once('~')
+        .is_some_and(|(container, number)| names::is_container(container) && number.parse::<u64>().is_ok())
+}
+
+/// Whether a folder has nothing in it but what the creation of a container leaves that was cut short.
+fn is_unfinished(path: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        if name.to_str().and_then(|name| name.strip_suffix(NEW)) != Some(CONTAINER) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether this is the name of a file of ours that is not complete.
+fn is_being_written(name: &str) -> bool {
+    let Some(name) = name.strip_suffix(NEW) else {
+        return false;
+    };
+    let numbered = [BLOB, PIECE].iter().find_map(|end| name.strip_suffix(end));
+    name == CONTAINER || numbered.is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+/// Reads one container.
+struct Scan {
+    folder: Folder,
+    suspicion: Suspicion,
+}
+
+impl Scan {
+    fn container(&self, name: String) -> io::Result<FoundContainer> {
+        let path = self.folder.path.join(CONTAINER);
+        let description = match form::read_line(&path) {
+            Ok((kept, _)) => Some(kept),
+            Err(error) => {
+                self.set_aside(&path, &error);
+                tracing::error!(
+                    container = %self.folder.path.display(),
+                    "the description of a container is lost; its blobs are served, without its metadata and lease"
+                );
+                None
+            }
+        };
+        let (descriptions, mut pieces) = self.names()?;
+        let mut blobs = Vec::new();
+        let mut is_whole = true;
+        let mut staged_after: HashMap<String, u64> = HashMap::new();
+        for number in descriptions {
+            match self.blob(number, &mut pieces) {
+                Ok((kept, blocks)) => {
+                    staged_after.insert(kept.name.clone(), kept.staged_after);
+                    blobs.push((number, kept, blocks));
+                }
+                Err(error) => {
+                    is_whole = false;
+                    self.set_aside(&self.folder.blob_path(number), &error);
+                }
+            }
+        }
+        let mut staged = Vec::new();
+        for (number, path) in pieces {
+            match self.staged(number, &path) {
+                Ok(Some((blob, block, piece)))
+                    if staged_after.get(&blob).is_none_or(|after| number > *after) =>
+                {
+                    staged.push((number, (blob, block, piece)));
+                }
+                // A content that no description names, or a block that was not taken.
+                Ok(_) if is_whole && self.suspicion == Suspicion::Contents => {
+                    fs::remove_file(&path)?;
+                }
+                // A block that a later list has made void, and that could not be removed.
+                Ok(Some((blob, ..))) if staged_after.contains_key(&blob) => fs::remove_file(&path)?,
+                // It may be the content of a blob whose description is damaged.
+                Ok(_) => self.set_aside(&path, &"no description names it"),
+                Err(error) => self.set_aside(&path, &error),
+            }
+        }
+        // Of two blocks with one id the later one counts.
+        staged.sort_by_key(|(number, _)| *number);
+        Ok(FoundContainer {
+            name,
+            folder: self.folder.clone(),
+            kept: description,
+            blobs,
+            staged: staged.into_iter().map(|(_, staged)| staged).collect(),
+        })
+    }
+
+    /// The numbers of descriptions, and the pieces by their numbers; leftovers are removed.
+    fn names(&self) -> io::Result<(Vec<u64>, HashMap<u64, PathBuf>)> {
+        let (mut descriptions, mut pieces) = (Vec::new(), HashMap::new());
+        for entry in fs::read_dir(&self.folder.path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let numbered = |end| name.strip_suffix(end)?.parse::<u64>().ok();
+            if let Some(number) = name.strip_suffix(DAMAGED).and_then(|name| {
+                let ends = [BLOB, PIECE].into_iter();
+                ends.filter_map(|end| name.strip_suffix(end)?.parse().ok()).next()
+            }) {
+                // Another file of this number would take its place if it became damaged as well.
+                self.folder.disk.has_number(number);
+            }
+            if is_being_written(&name) {
+                fs::remove_file(entry.path())?;
+            } else if let Some(number) = numbered(BLOB) {
+                self.folder.disk.has_number(number);
+                descriptions.push(number);
+            } else if let Some(number) = numbered(PIECE) {
+                self.folder.disk.has_number(number);
+                pieces.insert(number, entry.path());
+            }
+        }
+        Ok((descriptions, pieces))
+    }
+
+    /// A blob, whose pieces are taken out of `pieces`.
+    fn blob(
+        &self,
+        number: u64,
+        pieces: &mut HashMap<u64, PathBuf>,
+    ) -> io::Result<(KeptBlob, Vec<Arc<PieceFile>>)> {
+        let (kept, _): (KeptBlob, u64) = form::read_line(&self.folder.blob_path(number))?;
+        let mut found: Vec<Arc<PieceFile>> = Vec::with_capacity(kept.blocks.len());
+        let mut known: HashMap<u64, Arc<PieceFile>> = HashMap::new();
+        for block in &kept.blocks {
+            // A block list may name one block twice.
+            if let Some(piece) = known.get(&block.piece) {
+                found.push(Arc::clone(piece));
+                continue;
+            }
+            let path = self.folder.piece_path(block.piece);
+            let (_, content_at): (PieceHead, u64) = form::read_line(&path)?;
+            self.check(&path, content_at, block.length, block.crc)?;
+            let piece = self.piece(block.piece, path, content_at);
+            known.insert(block.piece, Arc::clone(&piece));
+            found.push(piece);
+        }
+        for block in &kept.blocks {
+            pieces.remove(&block.piece);
+        }
+        Ok((kept, found))
+    }
+
+    /// The uncommitted block that a piece is, if it is one.
+    fn staged(&self, number: u64, path: &Path) -> io::Result<Option<(String, StagedHead, Arc<PieceFile>)>> {
+        let (head, content_at): (PieceHead, u64) = form::read_line(path)?;
+        let Some(block) = head.block else {
+            return Ok(None);
+        };
+        self.check(path, content_at, block.length, block.crc)?;
+        let piece = self.piece(number, path.to_owned(), content_at);
+        Ok(Some((head.blob, block, piece)))
+    }
+
+    /// Whether a piece has the content that it should have.
+    fn check(&self, path: &Path, content_at: u64, length: u64, crc: u32) -> io::Result<()> {
+        let content = Content { path, content_at };
+        match self.suspicion {
+            Suspicion::Lengths => content.check_length(length),
+            Suspicion::Contents => content.check(length, crc),
+        }
+    }
+
+    fn piece(&self, number: u64, path: PathBuf, content_at: u64) -> Arc<PieceFile> {
+        let health = match self.suspicion {
+            Suspicion::Lengths => Health::Unknown,
+            Suspicion::Contents => Health::Sound,
+        };
+        PieceFile::new(number, path, content_at, health, &self.folder.disk)
+    }
+
+    fn set_aside(&self, path: &Path, reason: &dyn std::fmt::Display) {
+        tracing::error!(file = %path.display(), %reason, "a file of a blob is damaged; it is set aside");
+        self.folder.disk.damaged.fetch_add(1, Ordering::Relaxed);
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(DAMAGED);
+        if let Err(error) = fs::rename(path, &aside)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::error!(file = %path.display(), %error, "it can't be set aside");
+        }
+    }
+}

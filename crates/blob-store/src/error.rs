@@ -1,0 +1,84 @@
+//! Why something can't be done to a container or blob.
+
+use units::ByteSize;
+
+use super::lease::LeaseError;
+use partition_log::disk::Unavailable;
+
+/// Why an operation changed nothing, or gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlobError {
+    /// There is no such container.
+    #[error("the container does not exist")]
+    ContainerNotFound,
+    /// There is such a container.
+    #[error("the container exists already")]
+    ContainerAlreadyExists,
+    /// There is no such blob.
+    #[error("the blob does not exist")]
+    BlobNotFound,
+    /// There is such a blob, and there must not be (`If-None-Match: *`).
+    #[error("the blob exists already")]
+    BlobAlreadyExists,
+    /// A condition of the request does not hold.
+    #[error("a condition of the request does not hold")]
+    ConditionNotMet,
+    /// What is asked for is what the reader has already.
+    #[error("the blob has not changed")]
+    NotModified,
+    /// There is such a blob, and who asks may only create ones.
+    #[error("the blob exists, and the signature allows to create blobs and not to replace them")]
+    MayNotReplace,
+    /// The operation is for the other kind of blob.
+    #[error("the operation is not one for this kind of blob")]
+    InvalidBlobType,
+    /// Appending was to happen at another position.
+    #[error("the blob does not end at the position of x-ms-blob-condition-appendpos")]
+    AppendPosition,
+    /// Appending would make the blob longer than is wished.
+    #[error("the blob would be longer than x-ms-blob-condition-maxsize")]
+    MaximumSize,
+    /// Nothing of the blob lies in the range.
+    #[error("the range begins at or beyond the end of the blob, which has {length} bytes")]
+    InvalidRange {
+        /// Bytes that the blob has.
+        length: u64,
+    },
+    /// A block list names a block that is not there.
+    #[error("the block list names a block that is not there")]
+    InvalidBlockList,
+    /// The id of a block is too long, or not as long as those of the blob's other blocks.
+    #[error("the id of the block is longer than 64 bytes, or not as long as the others of the blob")]
+    InvalidBlockId,
+    /// There are as many blocks as there can be.
+    #[error("the blob has as many blocks as there can be")]
+    TooManyBlocks,
+    /// The memory of the account is used up. Trying again is of no use until something is deleted.
+    #[error(
+        "the account's blobs would take more than {limit} of memory; delete some, raise `blob.memory`, or keep them in a \
+         data directory"
+    )]
+    OutOfMemory {
+        /// What they may take.
+        limit: ByteSize,
+    },
+    /// A lease prevents it.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// What is on the disk is not what was written. Trying again is of no use.
+    #[error(
+        "the content is damaged on the service's disk, whose log names the file; write the blob again, or restore the file \
+         and restart the service"
+    )]
+    Damaged,
+    /// The disk does not take it, or does not give it. Trying again may help.
+    #[error("{0}")]
+    Unavailable(#[from] Unavailable),
+}
+
+impl From<std::io::Error> for BlobError {
+    fn from(error: std::io::Error) -> Self {
+        tracing::error!(%error, "the disk failed a blob");
+        Self::Unavailable(Unavailable::from(&error))
+    }
+}

@@ -1,0 +1,276 @@
+//! The account: all containers.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use units::ByteSize;
+
+use super::budget::Budget;
+use super::conditions::Conditions;
+use super::container::{Container, NewProperties, Shared};
+use super::disk::{BlobFiles, Disk, Folder, Safety, Suspicion, SystemFiles, recover};
+use super::error::BlobError;
+use super::limits::BlobLimits;
+use super::properties::Metadata;
+use partition_log::disk::SyncPolicy;
+use partition_log::owner_only;
+
+/// All containers of a storage account.
+#[derive(Debug)]
+pub struct BlobStore {
+    containers: RwLock<BTreeMap<String, Arc<Container>>>,
+    shared: Arc<Shared>,
+    kept: Option<Kept>,
+    /// Held while containers come and go.
+    changing: Mutex<()>,
+}
+
+/// Where an account is kept.
+#[derive(Debug)]
+struct Kept {
+    directory: PathBuf,
+    disk: Arc<Disk>,
+}
+
+/// What a store holds and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlobStoreFigures {
+    /// Containers.
+    pub containers: u64,
+    /// Blobs.
+    pub blobs: u64,
+    /// Bytes of memory that are charged for.
+    pub memory_bytes: u64,
+    /// Operations that the disk failed.
+    pub storage_failures: u64,
+    /// Files that were found damaged, at the start or when they were read.
+    pub damaged_files: u64,
+}
+
+impl BlobStore {
+    /// An empty account in memory, which holds no more than `memory`.
+    #[must_use]
+    pub fn in_memory(memory: ByteSize, limits: BlobLimits) -> Self {
+        Self {
+            containers: RwLock::default(),
+            shared: shared(memory, limits),
+            kept: None,
+            changing: Mutex::default(),
+        }
+    }
+
+    /// The account that is kept beneath `directory`, which is made if it is not there. Whoever calls this has the
+    /// directory for itself. It blocks.
+    ///
+    /// # Errors
+    /// What the system says. Files that make no sense are no error: they are set aside, reported and counted.
+    pub fn open(
+        directory: &Path,
+        sync: SyncPolicy,
+        memory: ByteSize,
+        limits: BlobLimits,
+    ) -> io::Result<Self> {
+        Self::open_with(Box::new(SystemFiles), directory, sync, memory, limits)
+    }
+
+    pub(super) fn open_with(
+        files: Box<dyn BlobFiles>,
+        directory: &Path,
+        sync: SyncPolicy,
+        memory: ByteSize,
+        limits: BlobLimits,
+    ) -> io::Result<Self> {
+        owner_only::create_directories(directory)?;
+        let suspicion = match directory.join(OPEN).exists() {
+            true => Suspicion::Contents,
+            false => Suspicion::Lengths,
+        };
+        owner_only::create(&directory.join(OPEN))?.sync_all()?;
+        File::open(directory)?.sync_all()?;
+        let safety = match sync {
+            SyncPolicy::Always => Safety::Now,
+            SyncPolicy::Interval(_) | SyncPolicy::Os => Safety::Later,
+        };
+        let disk = Disk::new(files, safety);
+        let shared = shared(memory, limits);
+        let mut containers = BTreeMap::new();
+        for found in recover(directory, &disk, suspicion)? {
+            let container = Container::load(found, Arc::clone(&shared)).map_err(io::Error::other)?;
+            containers.insert(container.name().to_owned(), Arc::new(container));
+        }
+        Ok(Self {
+            containers: RwLock::new(containers),
+            shared,
+            kept: Some(Kept { directory: directory.to_owned(), disk }),
+            changing: Mutex::default(),
+        })
+    }
+
+    /// Whether operations may wait for a disk.
+    #[must_use]
+    pub const fn is_on_disk(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// The container of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn container(&self, name: &str) -> Result<Arc<Container>, BlobError> {
+        let containers = self.containers.read();
+        let containers = containers.unwrap_or_else(PoisonError::into_inner);
+        containers.get(name).cloned().ok_or(BlobError::ContainerNotFound)
+    }
+
+    /// All containers whose names begin with `prefix`, in the order of their names.
+    #[must_use]
+    pub fn containers(&self, prefix: &str) -> Vec<Arc<Container>> {
+        let containers = self.containers.read();
+        let containers = containers.unwrap_or_else(PoisonError::into_inner);
+        containers
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(|(name, _)| name.starts_with(prefix))
+            .map(|(_, container)| Arc::clone(container))
+            .collect()
+    }
+
+    /// Makes a container, whose name the caller has checked.
+    ///
+    /// # Errors
+    /// There is one, or there is no room.
+    pub fn create_container(
+        &self,
+        name: &str,
+        metadata: Metadata,
+        now: SystemTime,
+    ) -> Result<Arc<Container>, BlobError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.container(name).is_ok() {
+            return Err(BlobError::ContainerAlreadyExists);
+        }
+        let properties = NewProperties { version: self.shared.next_version(now), metadata, lease: None };
+        let folder = match &self.kept {
+            None => None,
+            Some(kept) => {
+                let folder = Folder::new(kept.directory.join(name), Arc::clone(&kept.disk));
+                owner_only::create_directories(&folder.path)?;
+                folder.write_container(&properties.kept())?;
+                folder.sync_names()?;
+                File::open(&kept.directory)?.sync_all()?;
+                Some(folder)
+            }
+        };
+        let shared = Arc::clone(&self.shared);
+        let container = Container::new(name.to_owned(), properties, shared, folder)?;
+        let container = Arc::new(container);
+        self.write().insert(name.to_owned(), Arc::clone(&container));
+        Ok(container)
+    }
+
+    /// Deletes a container with all its blobs.
+    ///
+    /// # Errors
+    /// There is none, a condition does not hold, or the disk does not let go of it.
+    pub fn delete_container(
+        &self,
+        name: &str,
+        conditions: &Conditions,
+        now: SystemTime,
+    ) -> Result<(), BlobError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let container = self.container(name)?;
+        let mut condemned = None;
+        container.end(|| {
+            container.check_delete(conditions, now)?;
+            if let (Some(kept), Some(folder)) = (&self.kept, container.folder()) {
+                // No container's name has this character, and no two have one number.
+                let number = kept.disk.next_number();
+                let path = kept.directory.join(format!("{name}~{number}"));
+                fs::rename(&folder.path, &path)?;
+                condemned = Some(path);
+            }
+            Ok(())
+        })?;
+        self.write().remove(name);
+        if let Some(path) = condemned
+            && let Err(error) = fs::remove_dir_all(&path)
+        {
+            tracing::warn!(directory = %path.display(), %error, "a deleted container can't be removed; the next start tries again");
+        }
+        Ok(())
+    }
+
+    /// What it holds and has done.
+    #[must_use]
+    pub fn figures(&self) -> BlobStoreFigures {
+        let containers = self.containers("");
+        let disk = self.kept.as_ref().map(|kept| &kept.disk);
+        BlobStoreFigures {
+            containers: containers.len() as u64,
+            blobs: containers.iter().map(|it| it.blob_count()).sum(),
+            memory_bytes: self.shared.budget.used(),
+            storage_failures: disk.map_or(0, |disk| disk.failures()),
+            damaged_files: disk.map_or(0, |disk| disk.damaged()),
+        }
+    }
+
+    /// Brings to the device what was written since the last call. It blocks.
+    ///
+    /// # Errors
+    /// What the system says; the next call tries again.
+    pub fn sync(&self) -> io::Result<()> {
+        let Some(kept) = &self.kept else {
+            return Ok(());
+        };
+        if !kept.disk.take_unsynced() {
+            return Ok(());
+        }
+        let synced = sync_file_system(&kept.directory);
+        if synced.is_err() {
+            kept.disk.set_unsynced();
+        }
+        synced
+    }
+
+    /// Brings everything to the device and notes that nothing is under way. To be called once nobody writes any more. It
+    /// blocks.
+    ///
+    /// # Errors
+    /// What the system says. The next start then looks closely at what is there.
+    pub fn close(&self) -> io::Result<()> {
+        let Some(kept) = &self.kept else {
+            return Ok(());
+        };
+        self.sync()?;
+        fs::remove_file(kept.directory.join(OPEN))?;
+        File::open(&kept.directory)?.sync_all()
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Arc<Container>>> {
+        self.containers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shared(memory: ByteSize, limits: BlobLimits) -> Arc<Shared> {
+    Arc::new(Shared { budget: Budget::new(memory), limits, last_etag: AtomicU64::new(0) })
+}
+
+#[cfg(target_os = "linux")]
+fn sync_file_system(directory: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(directory)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_file_system(_directory: &Path) -> io::Result<()> {
+    rustix::fs::sync();
+    Ok(())
+}
+
+/// There while a process has the account open.
+const OPEN: &str = "OPEN";

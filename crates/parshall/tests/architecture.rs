@@ -1,0 +1,54 @@
+//! The crates use one another as `docs/architecture.md` says, and in one direction.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The names in code marks of a cell.
+fn names(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The rows of the table of crates, in their order: each crate and those that it uses.
+fn documented(architecture: &str) -> Vec<(String, Vec<String>)> {
+    let rows = architecture.lines().skip_while(|line| !line.starts_with("| crate | uses |")).skip(2);
+    rows.take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').collect();
+            (names(cells[1]).remove(0), names(cells[2]))
+        })
+        .collect()
+}
+
+/// The entries of `[dependencies]` in a manifest.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let lines = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let entries = lines.take_while(|line| !line.starts_with('['));
+    entries.filter_map(|line| Some(line.split_once(" = ")?.0.to_owned())).collect()
+}
+
+#[test]
+fn crates_use_those_that_the_architecture_names_and_none_above_themselves() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let workspace = read("Cargo.toml");
+    let members: BTreeMap<&str, &str> = workspace
+        .lines()
+        .skip_while(|line| !line.starts_with("members"))
+        .take_while(|line| !line.starts_with(']'))
+        .filter_map(|line| line.split('"').nth(1))
+        .map(|path| (path.rsplit('/').next().unwrap(), path))
+        .collect();
+    let documented = documented(&read("docs/architecture.md"));
+    let order: BTreeMap<&str, usize> =
+        documented.iter().enumerate().map(|(row, (name, _))| (name.as_str(), row)).collect();
+    assert_eq!(order.keys().collect::<Vec<_>>(), members.keys().collect::<Vec<_>>());
+    for (name, uses) in &documented {
+        let mut used = dependencies(&read(&format!("{}/Cargo.toml", members[name.as_str()])));
+        used.retain(|dependency| members.contains_key(dependency.as_str()));
+        used.sort();
+        assert_eq!(&used, uses, "what `{name}` uses");
+        for dependency in uses {
+            assert!(order[dependency.as_str()] > order[name.as_str()], "`{name}` uses `{dependency}`");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The bytes of a batch, in memory and on disk.
+//!
+//! ```text
+//!  offset  0         4          8                 16               24        28      29  30  32
+//!          ├─────────┼──────────┼─────────────────┼────────────────┼─────────┼───────┼───┼───┼─ records …
+//!          │ length  │ checksum │ first sequence  │ append time    │ records │version│ 0 │ 0 │
+//!          │ u32     │ crc-32c  │ number, u64     │ ms, i64        │ u32     │ u8    │ u8│u16│
+//!
+//!  record  ├─ length, varint ─┬─ annotation length, varint ─┬─ annotation count, varint ─┬─ annotations ─┬─ sections ─┤
+//!                             └──────────────────── `length` counts from here to the end ────────────────────────────┘
+//! ```
+//!
+//! * Numbers are little-endian. `length` counts the whole batch, itself included; the checksum covers everything
+//!   after itself.
+//! * A record has no number of its own: it is the batch's first sequence number plus its place in the batch.
+//! * A varint is an unsigned LEB128 number of at most 32 bits, so 16-byte events cost three bytes of lengths.
+//! * The annotations are the encoded entries of the client's annotation map, without the map's own header, and the
+//!   count is that of pairs. The sections are the rest of the message, verbatim.
+//!
+//! Reading is total: any bytes whatever give a value or an error, without panicking and without allocating.
+
+use crate::UnixTime;
+
+/// The fields of a batch's header, apart from the checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    /// Bytes of the batch, header included.
+    pub length: u32,
+    /// The sequence number of the first record.
+    pub first_sequence_number: u64,
+    /// When the batch was appended.
+    pub append_time: UnixTime,
+    /// How many records it has.
+    pub record_count: u32,
+}
+
+/// The parts of one record, borrowed from the bytes of its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordParts<'a> {
+    /// How many key-value pairs `annotations` holds.
+    pub annotation_count: u32,
+    /// The encoded keys and values, one after the other.
+    pub annotations: &'a [u8],
+    /// Everything else of the message.
+    pub sections: &'a [u8],
+}
+
+/// Why bytes are not a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// Fewer bytes than the header, or than the header says.
+    #[error("the bytes end within a batch: {available} of {needed} are there")]
+    Incomplete {
+        /// What the batch needs: its length, or that of a header.
+        needed: usize,
+        /// What there is.
+        available: usize,
+    },
+    /// A length that no batch has. Zeroed space at the end of a file looks like this.
+    #[error("a batch can't have {length} bytes")]
+    Length {
+        /// What the header says.
+        length: u32,
+    },
+    /// A version of another program.
+    #[error("batches of version {version} are not known")]
+    Version {
+        /// What the header says.
+        version: u8,
+    },
+    /// The bytes are not those that were written.
+    #[error("the checksum does not match")]
+    Checksum,
+    /// The checksum matches, yet the records don't add up to the batch.
+    #[error("the records don't fit their batch")]
+    Records,
+}
+
+impl BatchHeader {
+    /// Bytes of a header.
+    pub const LENGTH: usize = 32;
+
+    /// Reads the header at the start of `bytes`, which may go on after the batch. The checksum is not looked at.
+    #[inline]
+    pub fn read(bytes: &[u8]) -> Result<Self, BatchError> {
+        let header: &[u8; Self::LENGTH] = bytes
+            .first_chunk()
+            .ok_or(BatchError::Incomplete { needed: Self::LENGTH, available: bytes.len() })?;
+        let length = u32::from_le_bytes(part(header, 0));
+        if length < Self::LENGTH as u32 || length > MAXIMUM_BATCH_LENGTH {
+            return Err(BatchError::Length { length });
+        }
+        if length as usize > bytes.len() {
+            return Err(BatchError::Incomplete { needed: length as usize, available: bytes.len() });
+        }
+        let [version] = part(header, 28);
+        if version != VERSION {
+            return Err(BatchError::Version { version });
+        }
+        Ok(Self {
+            length,
+            first_sequence_number: u64::from_le_bytes(part(header, 8)),
+            append_time: UnixTime::from_milliseconds(i64::from_le_bytes(part(header, 16))),
+            record_count: u32::from_le_bytes(part(header, 24)),
+        })
+    }
+
+    /// The sequence number after that of the last record.
+    #[must_use]
+    pub fn next_sequence_number(&self) -> u64 {
+        self.first_sequence_number.saturating_add(u64::from(self.record_count))
+    }
+
+    /// Writes the header over the first bytes of `batch`, whose records are complete; computes length and checksum.
+    ///
+    /// # Panics
+    /// If `batch` has no room for a header: the encoder leaves it.
+    pub(crate) fn complete(
+        batch: &mut [u8],
+        first_sequence_number: u64,
+        append_time: UnixTime,
+        record_count: u32,
+    ) {
+        let length = batch.len() as u32;
+        let header: &mut [u8; Self::LENGTH] =
+            batch.first_chunk_mut().expect("the encoder left room for a header");
+        header[0..4].copy_from_slice(&length.to_le_bytes());
+        header[8..16].copy_from_slice(&first_sequence_number.to_le_bytes());
+        header[16..24].copy_from_slice(&append_time.milliseconds().to_le_bytes());
+        header[24..28].copy_from_slice(&record_count.to_le_bytes());
+        header[28..32].copy_from_slice(&[VERSION, 0, 0, 0]);
+        let checksum = crc32c::crc32c(&batch[8..]);
+        batch[4..8].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+/// Reads the batch at the start of `bytes` and checks all of it: header, checksum and every record.
+pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
+    let header = BatchHeader::read(bytes)?;
+    let batch = &bytes[..header.length as usize];
+    let checksum = u32::from_le_bytes(part(batch.first_chunk().ok_or(BatchError::Records)?, 4));
+    if crc32c::crc32c(&batch[8..]) != checksum {
+        return Err(BatchError::Checksum);
+    }
+    let mut rest = &batch[BatchHeader::LENGTH..];
+    for _ in 0..header.record_count {
+        // Every record takes at least a byte, so a false count ends with the bytes.
+        (_, rest) = split_record(rest).ok_or(BatchError::Records)?;
+    }
+    let numbers_fit = header.first_sequence_number.checked_add(u64::from(header.record_count)).is_some();
+    match rest.is_empty() && header.record_count > 0 && numbers_fit {
+        true => Ok(header),
+        false => Err(BatchError::Records),
+    }
+}
+
+/// Whether `bytes` begin with as many bytes as they say, under the right checksum: true of batches of every version.
+pub(crate) fn has_intact_checksum(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<{ BatchHeader::LENGTH }>() else {
+        return false;
+    };
+    let length = u32::from_le_bytes(part(header, 0)) as usize;
+    let checksum = u32::from_le_bytes(part(header, 4));
+    bytes.get(8..length).is_some_and(|covered| crc32c::crc32c(covered) == checksum)
+}
+
+/// The record at the start of `bytes`, and the bytes after it.
+#[inline]
+#[must_use]
+pub fn split_record(bytes: &[u8]) -> Option<(RecordParts<'_>, &[u8])> {
+    let (record, rest) = split_record_bytes(bytes)?;
+    let (annotation_length, record) = split_varint(record)?;
+    let (annotation_count, record) = split_varint(record)?;
+    let (annotations, sections) = record.split_at_checked(annotation_length as usize)?;
+    Some((RecordParts { annotation_count, annotations, sections }, rest))
+}
+
+/// The record at the start of `bytes` without its own length, and the bytes after it. This is all that passing over
+/// a record takes.
+#[inline]
+pub(crate) fn split_record_bytes(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = split_varint(bytes)?;
+    rest.split_at_checked(length as usize)
+}
+
+#[inline]
+fn split_varint(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    match bytes.split_first()? {
+        (&first, rest) if first < 0x80 => Some((u32::from(first), rest)),
+        _ => split_long_varint(bytes),
+    }
+}
+
+/// Apart, so that the usual short number stays small where it is inlined.
+fn split_long_varint(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let mut value = 0_u32;
+    for (index, &byte) in bytes.iter().take(MAXIMUM_VARINT_LENGTH).enumerate() {
+        let bits = u32::from(byte & 0x7f);
+        let shift = 7 * index as u32;
+        // The fifth byte has room for four bits.
+        if bits.leading_zeros() < shift {
+            return None;
+        }
+        value |= bits << shift;
+        if byte < 0x80 {
+            return Some((value, &bytes[index + 1..]));
+        }
+    }
+    None
+}
+
+/// Puts `value` at `bytes[at..]` and returns where it ends.
+#[inline]
+pub(crate) fn put_varint(bytes: &mut [u8; 16], mut at: usize, mut value: u32) -> usize {
+    while value >= 0x80 {
+        bytes[at] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    bytes[at] = value as u8;
+    at + 1
+}
+
+/// How many bytes [`put_varint`] takes for `value`.
+#[inline]
+pub(crate) fn varint_length(value: u32) -> usize {
+    (u32::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+#[inline]
+fn part<const LENGTH: usize>(header: &[u8; BatchHeader::LENGTH], offset: usize) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    bytes.copy_from_slice(&header[offset..offset + LENGTH]);
+    bytes
+}
+
+/// Three 32-bit varints lead a record; this many bytes are enough for them.
+pub(crate) const MAXIMUM_RECORD_HEAD_LENGTH: usize = 3 * MAXIMUM_VARINT_LENGTH;
+
+/// Far above any message size that a service allows; a larger length can only be damage.
+pub const MAXIMUM_BATCH_LENGTH: u32 = 64 * 1024 * 1024;
+
+const MAXIMUM_VARINT_LENGTH: usize = 5;
+const VERSION: u8 = 1;
+
+const _: () = assert!(MAXIMUM_RECORD_HEAD_LENGTH < 16, "a record's head fits the array that write_few takes");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One batch as it is stored: first number 7, time 1000 ms, two records, the first with one annotation pair.
+    #[rustfmt::skip]
+    const VECTOR: [u8; 45] = [
+        45, 0, 0, 0,                    // length
+        0x00, 0x00, 0x00, 0x00,         // crc-32c of what follows; see the test
+        7, 0, 0, 0, 0, 0, 0, 0,         // first sequence number
+        0xe8, 3, 0, 0, 0, 0, 0, 0,      // append time
+        2, 0, 0, 0,                     // records
+        1, 0, 0, 0,                     // version, attributes
+        7, 2, 1, b'k', b'v', b'a', b'b', b'c', // record: 7 bytes; 2 bytes of annotations, 1 pair; sections "abc"
+        4, 0, 0, b'd', b'e',            // record: 4 bytes; no annotations; sections "de"
+    ];
+
+    #[test]
+    fn the_stored_form_is_the_drawn_one() {
+        let mut batch = VECTOR;
+        BatchHeader::complete(&mut batch, 7, UnixTime::from_milliseconds(1000), 2);
+        assert_eq!(batch[..4], VECTOR[..4]);
+        assert_eq!(batch[8..], VECTOR[8..]);
+        // Computed with a bitwise implementation in Python.
+        assert_eq!(batch[4..8], VECTOR_CHECKSUM);
+        let header = check(&batch).unwrap();
+        let expected = BatchHeader {
+            length: 45,
+            first_sequence_number: 7,
+            append_time: UnixTime::from_milliseconds(1000),
+            record_count: 2,
+        };
+        assert_eq!(header, expected);
+        assert_eq!(header.next_sequence_number(), 9);
+        let (first, rest) = split_record(&batch[BatchHeader::LENGTH..]).unwrap();
+        assert_eq!(first, RecordParts { annotation_count: 1, annotations: b"kv", sections: b"abc" });
+        let (second, rest) = split_record(rest).unwrap();
+        assert_eq!(second, RecordParts { annotation_count: 0, annotations: b"", sections: b"de" });
+        assert!(rest.is_empty());
+    }
+
+    const VECTOR_CHECKSUM: [u8; 4] = [37, 77, 89, 82];
+
+    fn stored_vector() -> [u8; 45] {
+        let mut batch = VECTOR;
+        batch[4..8].copy_from_slice(&VECTOR_CHECKSUM);
+        batch
+    }
+
+    #[test]
+    fn a_batch_cut_at_any_byte_is_incomplete() {
+        let batch = stored_vector();
+        for length in 0..batch.len() {
+            assert!(matches!(check(&batch[..length]), Err(BatchError::Incomplete { .. })), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn a_batch_with_any_bit_flipped_is_refused() {
+        let batch = stored_vector();
+        for bit in 0..batch.len() * 8 {
+            let mut damaged = batch;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(check(&damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_batch_whose_records_dont_add_up_is_refused_though_its_checksum_matches() {
+        for (record_count, tail) in
+            [(3, &[4, 0, 0, b'd', b'e'][..]), (1, &[]), (0, &[]), (2, &[5, 0, 0, b'd', b'e'])]
+        {
+            let mut batch = VECTOR;
+            batch[VECTOR.len() - tail.len()..].copy_from_slice(tail);
+            BatchHeader::complete(&mut batch, 7, UnixTime::default(), record_count);
+            assert_eq!(check(&batch), Err(BatchError::Records), "{record_count} {tail:?}");
+        }
+        let mut batch = VECTOR;
+        BatchHeader::complete(&mut batch, u64::MAX - 1, UnixTime::default(), 2);
+        assert_eq!(check(&batch), Err(BatchError::Records));
+    }
+
+    #[test]
+    fn lengths_beyond_the_limit_and_zeroed_space_are_refused() {
+        let with_length = |length: u32| {
+            let mut batch = stored_vector();
+            batch[..4].copy_from_slice(&length.to_le_bytes());
+            check(&batch).unwrap_err()
+        };
+        assert_eq!(
+            with_length(MAXIMUM_BATCH_LENGTH + 1),
+            BatchError::Length { length: MAXIMUM_BATCH_LENGTH + 1 }
+        );
+        let needed = MAXIMUM_BATCH_LENGTH as usize;
+        assert_eq!(with_length(MAXIMUM_BATCH_LENGTH), BatchError::Incomplete { needed, available: 45 });
+        assert_eq!(with_length(31), BatchError::Length { length: 31 });
+        assert_eq!(check(&[0; 4096]), Err(BatchError::Length { length: 0 }));
+    }
+
+    #[test]
+    fn a_varint_of_more_than_32_bits_or_without_end_is_refused() {
+        assert_eq!(split_varint(&[0xff, 0xff, 0xff, 0xff, 0x0f, 9]), Some((u32::MAX, &[9][..])));
+        assert_eq!(split_varint(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None);
+        assert_eq!(split_varint(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]), None);
+        assert_eq!(split_varint(&[0x80]), None);
+        assert_eq!(split_varint(&[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_varint_reads_back_in_the_announced_length(value: u32) {
+            for value in [value, value >> 7, value >> 14, value >> 21, value >> 28] {
+                let mut bytes = [0; 16];
+                let end = put_varint(&mut bytes, 0, value);
+                prop_assert_eq!(end, varint_length(value));
+                prop_assert_eq!(split_varint(&bytes[..end]), Some((value, &[][..])));
+            }
+        }
+    }
+}

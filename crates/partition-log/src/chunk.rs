@@ -1,0 +1,203 @@
+//! What a reader gets: a piece of a segment, and the records in it.
+
+use super::batch::{BatchHeader, split_record, split_record_bytes};
+use super::block::BlockSlice;
+use super::position::{Cursor, Place};
+use crate::UnixTime;
+use std::iter::FusedIterator;
+
+/// Whole batches of one segment, shared with the log's memory.
+///
+/// Holding it keeps the memory of a whole segment; encode what it has and let go of it.
+#[derive(Clone, Debug)]
+pub struct LogChunk {
+    bytes: BlockSlice,
+    /// Where the first record that the reader wants is. `bytes` begins with its batch.
+    first: Place,
+    first_sequence_number: u64,
+    next_sequence_number: u64,
+    skipped: u64,
+}
+
+/// One event, borrowed from a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its number in the partition, and in decimal its offset.
+    pub sequence_number: u64,
+    /// When its batch was appended.
+    pub append_time: UnixTime,
+    /// How many key-value pairs `annotations` holds.
+    pub annotation_count: u32,
+    /// The encoded keys and values of the client's annotations, without a map header.
+    pub annotations: &'a [u8],
+    /// The rest of the message, verbatim.
+    pub sections: &'a [u8],
+}
+
+/// The records of a chunk, in order. Stop wherever you like: [`cursor`](Self::cursor) is where to go on.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    /// What is left of the present batch.
+    batch: &'a [u8],
+    /// What follows the present batch.
+    after: &'a [u8],
+    /// Where the present batch begins in the segment, and how many bytes it has.
+    batch_position: usize,
+    batch_length: usize,
+    append_time: UnixTime,
+    next_sequence_number: u64,
+    end_sequence_number: u64,
+    segment: u64,
+}
+
+impl LogChunk {
+    /// Cuts `available`, which begins with the batch at `first`, after the last batch that ends within `max_bytes`;
+    /// at least one batch stays. `end_sequence_number` is the number after the last record of `available`.
+    pub(super) fn new(
+        available: BlockSlice,
+        max_bytes: usize,
+        first: Place,
+        sequence_numbers: std::ops::Range<u64>,
+        skipped: u64,
+    ) -> Self {
+        let mut length = available.len();
+        let mut next_sequence_number = sequence_numbers.end;
+        if length > max_bytes {
+            length = 0;
+            while let Ok(header) = BatchHeader::read(&available[length..]) {
+                let end = length + header.length as usize;
+                if end > max_bytes && length > 0 {
+                    break;
+                }
+                length = end;
+                next_sequence_number = header.next_sequence_number();
+            }
+        }
+        let first_sequence_number = sequence_numbers.start;
+        Self {
+            bytes: available.truncated(length),
+            first,
+            first_sequence_number,
+            next_sequence_number,
+            skipped,
+        }
+    }
+
+    /// The records, from the one that the cursor stood before.
+    #[must_use]
+    pub fn records(&self) -> Records<'_> {
+        let mut records = Records {
+            batch: &[],
+            after: &self.bytes,
+            batch_position: self.first.batch,
+            batch_length: 0,
+            append_time: UnixTime::MIN,
+            next_sequence_number: self.first_sequence_number,
+            end_sequence_number: self.next_sequence_number,
+            segment: self.first.segment,
+        };
+        records.enter_first_batch(self.first.record);
+        records
+    }
+
+    /// How many records [`records`](Self::records) has.
+    #[must_use]
+    pub fn record_count(&self) -> u64 {
+        self.next_sequence_number - self.first_sequence_number
+    }
+
+    /// How many records the reader missed before this chunk, because retention had dropped them.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// The batches as they are stored.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The cursor after the last record.
+    pub(super) fn end(&self) -> Cursor {
+        let place =
+            Place { segment: self.first.segment, batch: self.first.batch + self.bytes.len(), record: None };
+        Cursor { next_sequence_number: self.next_sequence_number, place: Some(place), since: None }
+    }
+}
+
+impl Records<'_> {
+    /// The cursor before the next record that this iterator would give.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        let batch_end = self.batch_position + self.batch_length;
+        let (batch, record) = match self.batch.is_empty() {
+            true => (batch_end, None),
+            false => (self.batch_position, Some(batch_end - self.batch.len())),
+        };
+        let place = Place { segment: self.segment, batch, record };
+        Cursor { next_sequence_number: self.next_sequence_number, place: Some(place), since: None }
+    }
+
+    /// Enters the batch of the first wanted record and passes over the records before it: at once if the record's
+    /// place in the segment is known, one length after the other if not.
+    fn enter_first_batch(&mut self, record: Option<usize>) {
+        let Some(header) = self.enter_batch() else {
+            return;
+        };
+        if let Some(position) = record {
+            let offset = position.saturating_sub(self.batch_position + BatchHeader::LENGTH);
+            self.batch = self.batch.get(offset..).unwrap_or_default();
+            return;
+        }
+        for _ in header.first_sequence_number..self.next_sequence_number {
+            let Some((_record, rest)) = split_record_bytes(self.batch) else {
+                return;
+            };
+            self.batch = rest;
+        }
+    }
+
+    #[inline]
+    fn enter_batch(&mut self) -> Option<BatchHeader> {
+        let header = BatchHeader::read(self.after).ok()?;
+        self.batch_position += self.batch_length;
+        self.batch_length = header.length as usize;
+        let (batch, after) = self.after.split_at(self.batch_length);
+        self.batch = &batch[BatchHeader::LENGTH..];
+        self.after = after;
+        self.append_time = header.append_time;
+        Some(header)
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'a>> {
+        if self.batch.is_empty() {
+            self.enter_batch()?;
+        }
+        let (parts, rest) = split_record(self.batch)?;
+        self.batch = rest;
+        let sequence_number = self.next_sequence_number;
+        self.next_sequence_number += 1;
+        Some(Record {
+            sequence_number,
+            append_time: self.append_time,
+            annotation_count: parts.annotation_count,
+            annotations: parts.annotations,
+            sections: parts.sections,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        // Records take memory, so their number fits.
+        let remaining = (self.end_sequence_number - self.next_sequence_number) as usize;
+        (remaining, Some(remaining))
+    }
+}
+
+impl ExactSizeIterator for Records<'_> {}
+impl FusedIterator for Records<'_> {}

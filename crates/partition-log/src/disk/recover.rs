@@ -1,0 +1,490 @@
+//! Finding out what a partition's directory holds, after whatever ended the process before.
+//!
+//! Segments with a sidecar that fits are taken at its word; that is all of them, except the last one after a crash.
+//! The others are scanned. What to do about a scan that stops before the end depends on where it stops:
+//!
+//! * After the last segment with a sidecar it is a torn tail. The file is cut there, and files after it, which can
+//!   only hold what was never promised, go. Nothing acknowledged is lost beyond what the policy allows.
+//! * Before that, or where sound batches follow, it is damage: events that were safe are not there. The segment stays
+//!   as it is, its readers get what is sound before the damage and then an error, and the segments around it serve. So
+//!   it is with a segment that is shorter or longer than its sidecar says.
+//!
+//! A sidecar without its segment proves that the segment was removed by someone else: retention and cleaning remove the
+//! sidecar first. The start is refused then, as it is when segments don't follow each other. Without the sidecar a
+//! missing first or last segment can't be told from one that retention took, or that never was.
+//!
+//! The whole directory is looked at before anything is changed, so a start that is refused changes nothing.
+
+use super::directory::{Damage, DamageCause, Kind, OpenError, parse_name, segment_path, sidecar_path};
+use super::files::{Access, DiskFiles, read_fully, write_fully};
+use super::report::{RecoveryReport, Torn};
+use super::salvage::{self, Break};
+use super::sidecar::{Assurance, BootId, Sidecar, SidecarError};
+use crate::UnixTime;
+use crate::batch::{self, BatchError, BatchHeader};
+use crate::recovery::{TornTail, scan};
+use crate::segment::Defect;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a log begins with.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    /// Oldest first, without gaps, none of them empty.
+    pub(crate) segments: Vec<RecoveredSegment>,
+    pub(crate) next_sequence_number: u64,
+    pub(crate) last_append_time: Option<UnixTime>,
+}
+
+/// A segment file that was there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecoveredSegment {
+    pub(crate) sidecar: Sidecar,
+    /// It is on the device, as far as anyone can tell.
+    pub(crate) is_synced: bool,
+    pub(crate) defect: Option<Defect>,
+}
+
+/// Looks at the partition's `directory` and mends it. If segments had to be scanned,
+/// `sync` is called before they are believed, if there is one.
+pub(crate) fn recover(
+    files: &dyn DiskFiles,
+    directory: &Path,
+    sync: Option<Sync<'_>>,
+) -> Result<(Recovered, RecoveryReport), OpenError> {
+    let boot = files.boot_id();
+    let (segments, sidecars) = list(files, directory)?;
+    let mut survey = Survey {
+        files,
+        directory,
+        boot,
+        sync,
+        expected: None,
+        tail: Tail::NotReached,
+        recovered: Recovered::default(),
+        report: RecoveryReport::default(),
+        mending: Vec::new(),
+    };
+    for &orphan in sidecars.iter().filter(|number| segments.binary_search(number).is_err()) {
+        survey.survey_orphan(orphan)?;
+    }
+    let testimonies = segments
+        .iter()
+        .map(|number| survey.testimony(*number, sidecars.contains(number)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let sealed =
+        testimonies.iter().rposition(|testimony| *testimony != Testimony::None).map_or(0, |last| last + 1);
+    for (place, (&number, testimony)) in segments.iter().zip(&testimonies).enumerate() {
+        let following = segments.get(place + 1).copied();
+        match testimony {
+            Testimony::Fits(sidecar) => survey.keep_trusted(number, sidecar)?,
+            Testimony::Contradicted(sidecar) => survey.survey_contradicted(number, sidecar)?,
+            Testimony::None if place < sealed => survey.survey_inner(number, following)?,
+            Testimony::None => survey.survey_tail(number, following)?,
+        }
+    }
+    survey.finish()
+}
+
+/// Brings to the device whatever the process before has left with the system.
+pub(crate) type Sync<'a> = &'a dyn Fn() -> io::Result<()>;
+
+/// One pass over the segments of a directory, oldest first.
+struct Survey<'a> {
+    files: &'a dyn DiskFiles,
+    directory: &'a Path,
+    boot: Option<BootId>,
+    sync: Option<Sync<'a>>,
+    /// The number with which the next segment must begin.
+    expected: Option<u64>,
+    tail: Tail,
+    recovered: Recovered,
+    report: RecoveryReport,
+    mending: Vec<Mending>,
+}
+
+/// How far the survey is with the segments after the last one that has a sidecar.
+#[derive(Clone, Copy, PartialEq)]
+enum Tail {
+    NotReached,
+    Whole,
+    Torn,
+}
+
+/// A change to be made once everything was looked at.
+enum Mending {
+    Cut(PathBuf, u64),
+    Remove(PathBuf),
+    /// If there is one.
+    RemoveSidecar(u64),
+    /// Writes the sidecar of a segment that was scanned.
+    Vouch(Sidecar),
+}
+
+/// What was found in a segment file.
+struct Found {
+    bytes: Vec<u8>,
+    sidecar: Sidecar,
+    file_length: u64,
+    torn: Option<TornTail>,
+}
+
+/// What the sidecar of a segment says about it.
+#[derive(Clone, Copy, PartialEq)]
+enum Testimony {
+    /// Nothing that can be relied on.
+    None,
+    /// The segment is complete, and has the right length.
+    Fits(Sidecar),
+    /// The segment was complete, and has another length now.
+    Contradicted(Sidecar),
+}
+
+impl Survey<'_> {
+    /// What the sidecar of a segment says.
+    fn testimony(&self, number: u64, exists: bool) -> Result<Testimony, OpenError> {
+        if !exists {
+            return Ok(Testimony::None);
+        }
+        let Ok(sidecar) = self.sidecar(number)? else {
+            return Ok(Testimony::None);
+        };
+        if !self.vouches(&sidecar) || sidecar.first_sequence_number != number {
+            return Ok(Testimony::None);
+        }
+        let segment = segment_path(self.directory, number);
+        let length = self.files.length(&segment).map_err(OpenError::io(&segment))?;
+        Ok(match sidecar.length == length {
+            true => Testimony::Fits(sidecar),
+            // It was an empty segment that kept the next number, and has been written to since.
+            false if sidecar.records() == 0 => Testimony::None,
+            false => Testimony::Contradicted(sidecar),
+        })
+    }
+
+    fn sidecar(&self, number: u64) -> Result<Result<Sidecar, SidecarError>, OpenError> {
+        let path = sidecar_path(self.directory, number);
+        match read_sidecar(self.files, &path).map_err(OpenError::io(&path))? {
+            Err(SidecarError::Version { version }) => Err(OpenError::NewerVersion { path, version }),
+            sidecar => Ok(sidecar),
+        }
+    }
+
+    /// Whether what the sidecar says holds in spite of whatever ended the process before.
+    fn vouches(&self, sidecar: &Sidecar) -> bool {
+        match sidecar.assurance {
+            Assurance::Synced => true,
+            Assurance::Written(boot) => Some(boot) == self.boot,
+        }
+    }
+
+    /// A sidecar whose segment is not there.
+    fn survey_orphan(&mut self, number: u64) -> Result<(), OpenError> {
+        let lost = match self.sidecar(number)? {
+            Ok(sidecar) if self.vouches(&sidecar) => {
+                return Err(OpenError::MissingSegment {
+                    path: segment_path(self.directory, number),
+                    events: Some(number..sidecar.next_sequence_number),
+                });
+            }
+            // The system went down before it had written the segment, which the policy `os` allows.
+            Ok(sidecar) => sidecar.length,
+            Err(SidecarError::Form) => 0,
+            Err(_) => {
+                return Err(OpenError::MissingSegment {
+                    path: segment_path(self.directory, number),
+                    events: None,
+                });
+            }
+        };
+        self.mending.push(Mending::Remove(sidecar_path(self.directory, number)));
+        self.report.torn.push(Torn {
+            path: segment_path(self.directory, number),
+            position: 0,
+            bytes: lost,
+            cause: TornTail::Batch(BatchError::Incomplete { needed: lost as usize, available: 0 }),
+        });
+        Ok(())
+    }
+
+    fn keep_trusted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
+        self.expect(number)?;
+        self.keep(*sidecar, sidecar.assurance == Assurance::Synced, None);
+        Ok(())
+    }
+
+    /// A segment without sidecar that others with one follow: it was complete.
+    fn survey_inner(&mut self, number: u64, following: Option<u64>) -> Result<(), OpenError> {
+        self.expect(number)?;
+        let found = self.scan(number)?;
+        let next = following.unwrap_or(found.sidecar.next_sequence_number);
+        if found.torn.is_none() && found.sidecar.next_sequence_number == next {
+            self.mending.push(Mending::Vouch(found.sidecar));
+            self.keep(found.sidecar, self.sync.is_some(), None);
+            return Ok(());
+        }
+        self.keep_damaged(&found, next);
+        Ok(())
+    }
+
+    /// A segment that was complete and has another length than it had.
+    fn survey_contradicted(&mut self, number: u64, sidecar: &Sidecar) -> Result<(), OpenError> {
+        self.expect(number)?;
+        let found = self.scan(number)?;
+        self.keep_damaged(&found, sidecar.next_sequence_number);
+        Ok(())
+    }
+
+    /// Keeps a segment whose records end before `next` and are not all there.
+    fn keep_damaged(&mut self, found: &Found, next: u64) {
+        let number = found.sidecar.first_sequence_number;
+        let damage = Damage {
+            segment: number,
+            position: found.sidecar.length,
+            cause: found.torn.map_or(DamageCause::Length, DamageCause::Batch),
+        };
+        let defect = Defect {
+            damage,
+            sound_length: found.sidecar.length as usize,
+            sound_until: found.sidecar.next_sequence_number.min(next),
+        };
+        let whole = Sidecar { length: found.file_length, next_sequence_number: next, ..found.sidecar };
+        self.report.damaged.push((segment_path(self.directory, number), damage));
+        self.keep(whole, true, Some(defect));
+    }
+
+    /// The number before which the records of the damaged segment at the end came, if it is damaged and not torn.
+    fn end_of_damaged(&mut self, found: &Found, following: Option<u64>) -> Result<Option<u64>, OpenError> {
+        let from =
+            Break { position: found.sidecar.length as usize, expected: found.sidecar.next_sequence_number };
+        if let Some(following) = following.filter(|number| *number > from.expected) {
+            let path = segment_path(self.directory, following);
+            let (bytes, _) = read_segment(self.files, &path).map_err(OpenError::io(&path))?;
+            if salvage::is_proven_by(following, &bytes, &found.bytes[from.position..]) {
+                return Ok(Some(following));
+            }
+        }
+        let end = salvage::end_beyond(&found.bytes, from);
+        Ok(end.filter(|end| following.is_none_or(|following| following == *end)))
+    }
+
+    /// A segment that no segment with a sidecar follows: what was written last.
+    fn survey_tail(&mut self, number: u64, following: Option<u64>) -> Result<(), OpenError> {
+        let path = segment_path(self.directory, number);
+        let expected = self.expected.unwrap_or(number);
+        if self.tail == Tail::Torn || (self.tail == Tail::Whole && expected != number) {
+            let bytes = self.files.length(&path).map_err(OpenError::io(&path))?;
+            let cause = TornTail::SequenceNumber { expected, found: number };
+            self.tear(number, 0, bytes, cause);
+            return Ok(());
+        }
+        self.expect(number)?;
+        let found = self.scan(number)?;
+        self.tail = Tail::Whole;
+        if found.torn.is_some()
+            && let Some(end) = self.end_of_damaged(&found, following)?
+        {
+            self.keep_damaged(&found, end);
+            return Ok(());
+        }
+        let kept = found.sidecar.length;
+        if let Some(cause) = found.torn {
+            self.tail = Tail::Torn;
+            self.tear(number, kept, found.file_length - kept, cause);
+        }
+        if kept > 0 {
+            self.mending.push(Mending::Vouch(found.sidecar));
+        }
+        self.keep(found.sidecar, self.sync.is_some(), None);
+        Ok(())
+    }
+
+    fn expect(&self, number: u64) -> Result<(), OpenError> {
+        match self.expected {
+            Some(expected) if expected != number => {
+                Err(OpenError::Missing { path: self.directory.to_owned(), expected, found: number })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, mut sidecar: Sidecar, is_synced: bool, defect: Option<Defect>) {
+        if let Some(last) = self.recovered.last_append_time {
+            sidecar.first_append_time = sidecar.first_append_time.max(last);
+            sidecar.last_append_time = sidecar.last_append_time.max(last);
+        }
+        self.expected = Some(sidecar.next_sequence_number);
+        if sidecar.last_append_time > UnixTime::MIN {
+            self.recovered.last_append_time = Some(sidecar.last_append_time);
+        }
+        if sidecar.records() > 0 || defect.is_some() {
+            self.report.segments += 1;
+            self.report.bytes += sidecar.length;
+            self.report.records += sidecar.records();
+            self.recovered.segments.push(RecoveredSegment { sidecar, is_synced, defect });
+        }
+    }
+
+    /// The segment `number` ends at `position`, and nothing of the segment is left if that is 0.
+    fn tear(&mut self, number: u64, position: u64, bytes: u64, cause: TornTail) {
+        let path = segment_path(self.directory, number);
+        if position == 0 {
+            // Another segment may get the same name, and even the same length.
+            self.mending.push(Mending::RemoveSidecar(number));
+        }
+        self.mending.push(match position {
+            // An empty first file still tells the next sequence number.
+            0 if self.expected.is_some() => Mending::Remove(path.clone()),
+            _ => Mending::Cut(path.clone(), position),
+        });
+        self.report.torn.push(Torn { path, position, bytes, cause });
+    }
+
+    fn scan(&mut self, number: u64) -> Result<Found, OpenError> {
+        let path = segment_path(self.directory, number);
+        let (bytes, file_length) = read_segment(self.files, &path).map_err(OpenError::io(&path))?;
+        self.report.scanned_bytes += bytes.len() as u64;
+        let (sidecar, torn) = describe(&bytes, number, file_length);
+        if let Some(TornTail::Batch(BatchError::Version { version })) = torn
+            && batch::has_intact_checksum(&bytes[sidecar.length as usize..])
+        {
+            let version = u32::from(version);
+            return Err(OpenError::NewerVersion { path, version });
+        }
+        Ok(Found { bytes, sidecar, file_length, torn })
+    }
+
+    fn finish(mut self) -> Result<(Recovered, RecoveryReport), OpenError> {
+        let mending = std::mem::take(&mut self.mending);
+        let vouches = |mending: &Mending| matches!(mending, Mending::Vouch(_));
+        if let Some(sync) = self.sync
+            && mending.iter().any(vouches)
+        {
+            sync().map_err(OpenError::io(self.directory))?;
+        }
+        for mending in mending {
+            match mending {
+                Mending::Cut(path, length) => {
+                    let cut = || {
+                        let file = self.files.open(&path, Access::Write)?;
+                        file.truncate(length)?;
+                        file.sync()
+                    };
+                    cut().map_err(OpenError::io(&path))?;
+                }
+                Mending::Remove(path) => {
+                    self.files.remove(&path).map_err(OpenError::io(&path))?;
+                }
+                Mending::RemoveSidecar(number) => {
+                    let path = sidecar_path(self.directory, number);
+                    match self.files.remove(&path) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        result => result.map_err(OpenError::io(&path))?,
+                    }
+                }
+                Mending::Vouch(sidecar) => self.vouch(sidecar),
+            }
+        }
+        self.recovered.next_sequence_number = self.expected.unwrap_or(0);
+        Ok((self.recovered, self.report))
+    }
+
+    /// Makes a scanned segment like one that was completed. A sidecar that can't be written costs time at the next
+    /// start and nothing else.
+    fn vouch(&mut self, sidecar: Sidecar) {
+        let path = segment_path(self.directory, sidecar.first_sequence_number);
+        let assurance = match (self.sync.is_some(), self.boot) {
+            (true, _) => Assurance::Synced,
+            (false, Some(boot)) => Assurance::Written(boot),
+            (false, None) => return,
+        };
+        let sidecar = Sidecar { assurance, ..sidecar };
+        match write_sidecar(self.files, self.directory, &sidecar) {
+            Ok(()) => self.report.rebuilt_sidecars += 1,
+            Err(error) => {
+                tracing::warn!(segment = %path.display(), %error, "the sidecar of a segment can't be written");
+            }
+        }
+    }
+}
+
+/// Writes the file beside a segment.
+pub(super) fn write_sidecar(files: &dyn DiskFiles, directory: &Path, sidecar: &Sidecar) -> io::Result<()> {
+    let path = sidecar_path(directory, sidecar.first_sequence_number);
+    let file = files.open(&path, Access::Write)?;
+    write_fully(&*file, &sidecar.encode(), 0)?;
+    file.truncate(Sidecar::LENGTH as u64)
+}
+
+/// The bytes of a segment file, and how many there are; more than any segment has are not read.
+pub(super) fn read_segment(files: &dyn DiskFiles, path: &Path) -> io::Result<(Vec<u8>, u64)> {
+    let file_length = files.length(path)?;
+    let mut bytes = vec![0; file_length.min(MAXIMUM_SEGMENT_LENGTH) as usize];
+    let file = files.open(path, Access::Read)?;
+    let length = read_fully(&*file, &mut bytes, 0)?;
+    bytes.truncate(length);
+    Ok((bytes, file_length))
+}
+
+/// The sidecar that the valid prefix of a segment's bytes would have, and what stops it.
+pub(super) fn describe(bytes: &[u8], number: u64, file_length: u64) -> (Sidecar, Option<TornTail>) {
+    let mut found = scan(bytes);
+    if let Some((first, _next)) = found.sequence_numbers
+        && first != number
+    {
+        found = scan(&[]);
+        found.torn = Some(TornTail::SequenceNumber { expected: number, found: first });
+    }
+    if found.torn.is_none() && (found.valid_length as u64) < file_length {
+        found.torn = Some(TornTail::Batch(BatchError::Incomplete {
+            needed: file_length as usize,
+            available: found.valid_length,
+        }));
+    }
+    let (first, next) = found.sequence_numbers.unwrap_or((number, number));
+    let first_append_time =
+        BatchHeader::read(&bytes[..found.valid_length]).map_or(UnixTime::MIN, |header| header.append_time);
+    let sidecar = Sidecar {
+        length: found.valid_length as u64,
+        first_sequence_number: first,
+        next_sequence_number: next,
+        first_append_time,
+        last_append_time: found.last_append_time.unwrap_or(UnixTime::MIN),
+        assurance: Assurance::Synced,
+    };
+    (sidecar, found.torn)
+}
+
+pub(super) fn read_sidecar(files: &dyn DiskFiles, path: &Path) -> io::Result<Result<Sidecar, SidecarError>> {
+    let file = files.open(path, Access::Read)?;
+    let mut bytes = [0; LARGEST_SIDECAR];
+    let length = read_fully(&*file, &mut bytes, 0)?;
+    Ok(Sidecar::decode(&bytes[..length]))
+}
+
+/// The numbers of the segments, ascending, and those of the sidecars.
+fn list(files: &dyn DiskFiles, directory: &Path) -> Result<(Vec<u64>, BTreeSet<u64>), OpenError> {
+    let mut segments = Vec::new();
+    let mut sidecars = BTreeSet::new();
+    let names = match files.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        result => result.map_err(OpenError::io(directory))?,
+    };
+    for (number, kind) in names.iter().filter_map(|name| parse_name(name.to_str()?)) {
+        match kind {
+            Kind::Segment => segments.push(number),
+            Kind::Sidecar => {
+                sidecars.insert(number);
+            }
+        }
+    }
+    segments.sort_unstable();
+    Ok((segments, sidecars))
+}
+
+/// A newer form may be longer than ours; this much of it is enough to know it by.
+const LARGEST_SIDECAR: usize = 4096;
+
+/// A batch of the largest size, in the block that it gets.
+const MAXIMUM_SEGMENT_LENGTH: u64 = 4 * batch::MAXIMUM_BATCH_LENGTH as u64;

@@ -1,0 +1,154 @@
+//! Writing a batch straight into the log's memory.
+
+use super::batch::{
+    BatchHeader, MAXIMUM_BATCH_LENGTH, MAXIMUM_RECORD_HEAD_LENGTH, put_varint, varint_length,
+};
+use super::block::BlockWriter;
+use super::block_pool::BlockPool;
+use crate::UnixTime;
+use std::fmt;
+use std::sync::Arc;
+
+/// One event to append, borrowed from wherever it arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRecord<'a> {
+    /// How many key-value pairs `annotations` holds.
+    pub annotation_count: u32,
+    /// The encoded keys and values of the client's annotations, one after the other, without a map header.
+    pub annotations: &'a [u8],
+    /// The rest of the message, in as many pieces as it has; they are stored as one.
+    pub sections: &'a [&'a [u8]],
+}
+
+/// Takes the records of one batch. They are written behind what readers see, and become visible all at once when
+/// the append succeeds, or never.
+pub struct BatchEncoder<'log> {
+    /// The block being filled, until a batch outgrows it.
+    current: &'log mut BlockWriter,
+    /// The block that the batch moved to when it outgrew `current`.
+    replacement: Option<BlockWriter>,
+    pool: &'log Arc<BlockPool>,
+    next_capacity: usize,
+    record_count: u32,
+    /// Bytes of the batch so far; goes beyond the limit if records were left out.
+    length: usize,
+}
+
+/// A batch that was encoded completely.
+pub(super) struct EncodedBatch {
+    pub(super) record_count: u32,
+    pub(super) length: usize,
+    /// The block that holds the batch, if it is a new one.
+    pub(super) replacement: Option<BlockWriter>,
+}
+
+impl<'log> BatchEncoder<'log> {
+    /// Starts a batch behind what `current` holds; it moves to a new block of `next_capacity` bytes, or more if it
+    /// must, when it does not fit.
+    pub(super) fn new(
+        current: &'log mut BlockWriter,
+        pool: &'log Arc<BlockPool>,
+        next_capacity: usize,
+    ) -> Self {
+        // An append that panicked may have left something behind.
+        current.discard();
+        let mut encoder =
+            Self { current, replacement: None, pool, next_capacity, record_count: 0, length: 0 };
+        encoder.make_room(BatchHeader::LENGTH);
+        encoder.target().write(&[0; BatchHeader::LENGTH]);
+        encoder.length = BatchHeader::LENGTH;
+        encoder
+    }
+
+    /// Adds a record. No allocation, unless the block is full.
+    #[inline]
+    pub fn push(&mut self, record: &NewRecord<'_>) {
+        let sections_length =
+            record.sections.iter().fold(0_usize, |sum, section| sum.saturating_add(section.len()));
+        let payload_length = record.annotations.len().saturating_add(sections_length);
+        self.length = self.length.saturating_add(payload_length).saturating_add(MAXIMUM_RECORD_HEAD_LENGTH);
+        if self.length > MAXIMUM_BATCH_LENGTH as usize {
+            // Remembered in `length`; `finish` refuses the batch.
+            return;
+        }
+        // All of these are below the limit, which fits 32 bits.
+        let annotation_length = record.annotations.len() as u32;
+        let count = record.annotation_count;
+        let record_length = varint_length(annotation_length) + varint_length(count) + payload_length;
+        let mut head = [0; 16];
+        let end = put_varint(&mut head, 0, record_length as u32);
+        let end = put_varint(&mut head, end, annotation_length);
+        let end = put_varint(&mut head, end, count);
+        self.length -= MAXIMUM_RECORD_HEAD_LENGTH - end;
+        self.make_room(end + payload_length);
+        let target = self.target();
+        target.write_few(&head, end);
+        if annotation_length > 0 {
+            target.write(record.annotations);
+        }
+        for section in record.sections {
+            target.write(section);
+        }
+        self.record_count += 1;
+    }
+
+    /// How many records the batch has so far.
+    #[must_use]
+    pub fn record_count(&self) -> u32 {
+        self.record_count
+    }
+
+    /// Completes the header of what was pushed, still unpublished. `None` if the batch is longer than any may be.
+    pub(super) fn finish(
+        mut self,
+        first_sequence_number: u64,
+        append_time: UnixTime,
+    ) -> Option<EncodedBatch> {
+        if self.length > MAXIMUM_BATCH_LENGTH as usize {
+            return None;
+        }
+        let record_count = self.record_count;
+        BatchHeader::complete(self.target().unpublished(), first_sequence_number, append_time, record_count);
+        Some(EncodedBatch { record_count, length: self.length, replacement: self.replacement })
+    }
+
+    #[inline]
+    fn target(&mut self) -> &mut BlockWriter {
+        match &mut self.replacement {
+            Some(replacement) => replacement,
+            None => self.current,
+        }
+    }
+
+    #[inline]
+    fn make_room(&mut self, length: usize) {
+        if self.target().remaining() < length {
+            self.move_to_larger_block(length);
+        }
+    }
+
+    /// Continues the batch, as far as it is written, in a block that has room for `length` bytes more.
+    #[cold]
+    fn move_to_larger_block(&mut self, length: usize) {
+        let written = self.target().unpublished().len();
+        // Twice what is needed now keeps a batch of many records from moving again and again.
+        let needed = (written + length).next_power_of_two();
+        let capacity = match self.replacement {
+            None => self.next_capacity.max(needed),
+            Some(_) => self.next_capacity.max(needed.saturating_mul(2)),
+        };
+        let mut larger = self.pool.take(capacity);
+        larger.write(self.target().unpublished());
+        self.target().discard();
+        self.replacement = Some(larger);
+    }
+}
+
+impl fmt::Debug for BatchEncoder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchEncoder")
+            .field("record_count", &self.record_count)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,56 @@
+//! The partition log: an append-only sequence of records, in memory, and on disk as well if it is to be durable.
+//!
+//! ```text
+//!  PartitionLog ── segment ── segment ── segment (being written)
+//!                     │
+//!                  block of memory:  [batch][batch][batch]……… free
+//!                                       │
+//!                                    header, record, record, record
+//! ```
+//!
+//! * A record is one event: the annotations that the client gave it, and everything after them, byte for byte.
+//!   What the service adds (sequence number, offset, time) is not stored: the number follows from the position and
+//!   the time belongs to the batch. [`batch`](mod@batch) draws the bytes.
+//! * A batch is what one append wrote. It has a checksum, and it is found again by scanning ([`recovery`]), so the
+//!   bytes of a segment can be written to a file as they are.
+//! * A segment is one block of memory (`block.rs`). The writer fills it while readers hold slices of what is
+//!   already there; nobody copies. Blocks of segments that retention dropped are used again: fresh memory costs
+//!   twenty times as much to write to as memory that has been touched.
+//! * A durable log has a file per segment with the same bytes ([`disk`]). They are written behind the appends, many
+//!   appends at a time; readers see what is committed, and segments that have left memory are read back for them.
+//! * A reader has a [`Cursor`] and gets [`LogChunk`]s: whole batches, up to a size it names. A reader at the end
+//!   [subscribes](PartitionLog::subscribe) and is woken by the next append.
+//!
+//! One mutex guards a partition, and it is taken once per batch appended and once per chunk read. Per record
+//! there is no lock and no allocation. A log that nothing was ever appended to has no block at all.
+//!
+//! [`UnixTime`] and [`owner_only`] are here because every store needs them: times as they are stored, and files that only
+//! their owner may read.
+
+pub mod batch;
+mod block;
+mod block_pool;
+mod chunk;
+pub mod disk;
+mod encoder;
+mod limits;
+pub mod owner_only;
+mod partition_log;
+mod position;
+pub mod recovery;
+mod segment;
+mod state;
+mod subscription;
+mod trimming;
+mod unix_time;
+
+pub use block::BlockSlice;
+pub use block_pool::BlockPool;
+pub use chunk::{LogChunk, Record, Records};
+pub use encoder::{BatchEncoder, NewRecord};
+pub use limits::{LogLimits, WhenFull};
+pub use partition_log::{AppendError, Appended, LogStats, PartitionLog};
+pub use position::{Cursor, Edge, PositionError, Start};
+pub use subscription::{Readiness, Subscriber, Subscription, Wakers};
+pub use trimming::{BeyondDamage, CompleteSegment};
+pub use unix_time::UnixTime;

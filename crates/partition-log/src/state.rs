@@ -1,0 +1,234 @@
+//! What the lock of a partition log guards: its segments, how far readers see, and who waits.
+
+use super::disk::Durable;
+use super::limits::{SMALLEST_BLOCK, WhenFull};
+use super::partition_log::LogStats;
+use super::position::{Cursor, Edge, Place, PositionError, Start};
+use super::segment::{Availability, Segment, SegmentIndex};
+use super::subscription::Subscriptions;
+use crate::UnixTime;
+use std::collections::VecDeque;
+
+pub(super) struct State {
+    /// Oldest first; the last one is being written, unless it is sealed. Empty before the first append and when
+    /// retention took all.
+    pub(super) segments: VecDeque<Segment>,
+    /// How many segments were dropped: the ordinal number of `segments[0]`.
+    pub(super) dropped_segments: u64,
+    pub(super) next_sequence_number: u64,
+    pub(super) last_append_time: Option<UnixTime>,
+    /// Bytes of all batches that are held.
+    pub(super) bytes: u64,
+    /// The size of the next ordinary block.
+    pub(super) next_capacity: usize,
+    pub(super) spare_index: SegmentIndex,
+    pub(super) subscriptions: Subscriptions,
+    /// The way to the disk, if there is one.
+    pub(super) durable: Option<Durable>,
+}
+
+/// The end of what readers see.
+#[derive(Clone, Copy)]
+pub(super) struct Watermark {
+    /// The number after that of the last record.
+    pub(super) next_sequence_number: u64,
+    /// The append time of that record; `None` if there was none.
+    pub(super) append_time: Option<UnixTime>,
+}
+
+impl State {
+    /// A log without segments that goes on at a number.
+    pub(super) fn new(next_sequence_number: u64, last_append_time: Option<UnixTime>) -> Self {
+        Self {
+            segments: VecDeque::new(),
+            dropped_segments: 0,
+            next_sequence_number,
+            last_append_time,
+            bytes: 0,
+            next_capacity: SMALLEST_BLOCK,
+            spare_index: SegmentIndex::default(),
+            subscriptions: Subscriptions::default(),
+            durable: None,
+        }
+    }
+
+    /// Adds the segment that is written from now on.
+    pub(super) fn push_segment(&mut self, segment: Segment) {
+        if let Some(last) = self.segments.back_mut() {
+            last.sealed = true;
+        }
+        self.segments.push_back(segment);
+    }
+
+    /// The end of what readers see: all there is, if the log is in memory.
+    #[inline]
+    pub(super) fn readable(&self) -> Watermark {
+        match &self.durable {
+            None => self.end(),
+            Some(durable) => durable.readable,
+        }
+    }
+
+    /// The end of all there is.
+    pub(super) fn end(&self) -> Watermark {
+        Watermark { next_sequence_number: self.next_sequence_number, append_time: self.last_append_time }
+    }
+
+    pub(super) fn begin_sequence_number(&self) -> u64 {
+        self.segments
+            .front()
+            .map_or(self.next_sequence_number, |oldest| oldest.first_sequence_number)
+            .min(self.readable().next_sequence_number)
+    }
+
+    /// The number before which the records of the segment at `index` can be read, once they are in memory.
+    pub(super) fn sound_before(&self, index: usize) -> u64 {
+        let defect = self.segments.get(index).and_then(Segment::defect);
+        defect.map_or_else(|| self.next_number_after(index), |defect| defect.sound_until)
+    }
+
+    /// The segment of this ordinal number, if it is still there.
+    pub(super) fn segment(&mut self, ordinal: u64) -> Option<&mut Segment> {
+        let index = usize::try_from(ordinal.checked_sub(self.dropped_segments)?).ok()?;
+        self.segments.get_mut(index)
+    }
+
+    /// The number after the last record of the segment at `index`.
+    pub(super) fn next_number_after(&self, index: usize) -> u64 {
+        match self.segments.get(index + 1) {
+            Some(following) => following.first_sequence_number,
+            None => self.next_sequence_number,
+        }
+    }
+
+    /// Where the record `next` is, which readers see: `known`, if that is its place, or by searching. `Err` is the
+    /// index of its segment, if that is not in memory. A search begins at the first batch of `since`, if that comes later.
+    pub(super) fn place(
+        &self,
+        next: u64,
+        known: Option<Place>,
+        since: Option<UnixTime>,
+    ) -> Result<(Place, u64), usize> {
+        if let Some(place) = known.and_then(|place| self.still_there(place)) {
+            return Ok((place, next));
+        }
+        let following = self.segments.partition_point(|segment| segment.first_sequence_number <= next);
+        let index = following.saturating_sub(1);
+        let segment = self.segments.get(index).ok_or(index)?;
+        let found = match since.and_then(|since| segment.first_batch_since(since)) {
+            Some((_, header)) if header.first_sequence_number <= next => segment.batch_of(next),
+            Some(found) => Some(found),
+            None => segment.batch_of(next),
+        };
+        let (batch, header) = found.ok_or(index)?;
+        let place = Place { segment: self.dropped_segments + index as u64, batch, record: None };
+        Ok((place, next.max(header.first_sequence_number)))
+    }
+
+    /// Whether the record of this number, which readers see, can be read, and the index of its segment.
+    pub(super) fn availability(&self, sequence_number: u64) -> (usize, Availability) {
+        let following =
+            self.segments.partition_point(|segment| segment.first_sequence_number <= sequence_number);
+        let index = following.saturating_sub(1);
+        let availability = self
+            .segments
+            .get(index)
+            .map_or(Availability::Resident, |segment| segment.availability(sequence_number));
+        (index, availability)
+    }
+
+    /// `place`, moved to the next segment if it is the end of one; `None` if it is gone or can't be.
+    fn still_there(&self, place: Place) -> Option<Place> {
+        let index = usize::try_from(place.segment.checked_sub(self.dropped_segments)?).ok()?;
+        let segment = self.segments.get(index)?;
+        if place.batch < segment.sound_length() {
+            return Some(place);
+        }
+        let at_the_end = place.batch == segment.length() && index + 1 < self.segments.len();
+        at_the_end.then_some(Place { segment: place.segment + 1, batch: 0, record: None })
+    }
+
+    /// A cursor at `start`. A place that retention has dropped means the oldest record.
+    pub(super) fn position(&self, start: Start) -> Result<Cursor, PositionError> {
+        let end = self.readable().next_sequence_number;
+        let begin = self.begin_sequence_number();
+        let next = match start {
+            Start::Earliest => begin,
+            Start::Latest(Edge::Exclusive) => end,
+            Start::Latest(Edge::Inclusive) => end.saturating_sub(1),
+            Start::SequenceNumber(requested, edge) => {
+                // A log where nothing was ever appended has a beginning all the same: number 0.
+                let exists = requested < end || (requested == 0 && edge == Edge::Inclusive);
+                if !exists {
+                    return Err(PositionError::BeyondEnd { requested, last: end.checked_sub(1) });
+                }
+                match edge {
+                    Edge::Inclusive => requested,
+                    Edge::Exclusive => requested + 1,
+                }
+            }
+            Start::AppendTime(time, Edge::Inclusive) => return Ok(self.cursor_since(time)),
+            Start::AppendTime(time, Edge::Exclusive) => match time.milliseconds().checked_add(1) {
+                Some(after) => return Ok(self.cursor_since(UnixTime::from_milliseconds(after))),
+                None => end,
+            },
+        };
+        Ok(Cursor::before(next.max(begin)))
+    }
+
+    /// A cursor at the first record appended at `time` or later; at the end, if there is none.
+    fn cursor_since(&self, time: UnixTime) -> Cursor {
+        let end = self.readable().next_sequence_number;
+        let index = self.segments.partition_point(|segment| segment.last_append_time < time);
+        let Some(segment) = self.segments.get(index) else {
+            return Cursor::before(end);
+        };
+        if segment.first_append_time >= time {
+            return Cursor::before(segment.first_sequence_number.min(end));
+        }
+        match segment.first_batch_since(time) {
+            Some((_position, header)) => Cursor::before(header.first_sequence_number.min(end)),
+            None => Cursor { since: Some(time), ..Cursor::before(segment.first_sequence_number.min(end)) },
+        }
+    }
+
+    pub(super) fn stats(&self) -> LogStats {
+        let begin_sequence_number = self.begin_sequence_number();
+        LogStats {
+            begin_sequence_number,
+            last_sequence_number: self.readable().next_sequence_number.checked_sub(1),
+            last_append_time: self.readable().append_time,
+            bytes: self.bytes,
+            is_empty: begin_sequence_number == self.readable().next_sequence_number,
+        }
+    }
+
+    /// Drops the oldest segment.
+    pub(super) fn drop_oldest(&mut self) -> Option<Segment> {
+        let mut oldest = self.segments.pop_front()?;
+        self.dropped_segments += 1;
+        self.bytes -= oldest.length() as u64;
+        self.spare_index = oldest.take_index();
+        if let Some(durable) = &mut self.durable {
+            durable.removals.push(oldest.first_sequence_number);
+        }
+        Some(oldest)
+    }
+
+    /// Whether the limits don't allow the oldest segment any more.
+    #[inline]
+    pub(super) fn has_excess(&self, limits: &super::LogLimits, now: UnixTime) -> bool {
+        let too_many = limits.when_full == WhenFull::Retention && self.bytes > limits.bytes.bytes();
+        too_many || self.oldest_is_too_old(limits, now)
+    }
+
+    /// Whether the last record of the oldest segment is older than retention by time allows.
+    #[inline]
+    pub(super) fn oldest_is_too_old(&self, limits: &super::LogLimits, now: UnixTime) -> bool {
+        limits.retention.is_some_and(|retention| {
+            self.segments
+                .front()
+                .is_some_and(|oldest| oldest.last_append_time < now.saturating_sub(retention))
+        })
+    }
+}

@@ -1,0 +1,247 @@
+//! Messages that go on to another queue or topic by themselves.
+//!
+//! A forwarder is a receiver like any other: it locks messages, sends them on, and completes them once the other entity has
+//! them for good. So a crash between the two leaves a message in both places, and never in none. What the other
+//! entity does not take at present waits where it is, and is tried again. What it never will take goes to the dead-letter
+//! queue for that, and so does what was forwarded four times: in a circle it would go round for ever.
+
+use super::entity::EntityState;
+use super::error::QueueError;
+use super::lock_token::LockToken;
+use super::message::{Deliveries, Delivery, Forwarded, NewMessage};
+use super::page::NEVER;
+use super::queue::{Enqueued, Queue};
+use super::queue_store::{Entity, QueueStore};
+use super::requests::{ReceiveMode, Settlement};
+use super::sending::NO_SESSION_ID;
+use super::state::Wanted;
+use amqp::codec::write;
+use amqp::message::MessageView;
+use partition_log::UnixTime;
+use partition_log::disk::{CommitNumber, CommitState, Committer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What takes messages from one queue to another entity.
+#[derive(Debug)]
+pub(super) struct Forwarder {
+    source: Arc<Queue>,
+    target: String,
+    /// Sent on, and not yet known to be safe there.
+    under_way: Vec<(Vec<LockToken>, CommitNumber)>,
+    /// How many messages are sent on at once: fewer after they were refused.
+    batch: usize,
+    deliveries: Deliveries,
+}
+
+impl Forwarder {
+    /// The forwarders of a queue and of its dead letters.
+    pub(super) fn of(queue: &Arc<Queue>) -> impl Iterator<Item = Self> {
+        let options = queue.options();
+        let own = options.forward_to.clone().map(|to| (Arc::clone(queue), to));
+        let to = options.forward_dead_lettered_messages_to.clone();
+        let dead_letters = queue.dead_letters().cloned().zip(to);
+        own.into_iter().chain(dead_letters).map(|(source, target)| Self {
+            source,
+            target,
+            under_way: Vec::new(),
+            batch: BATCH,
+            deliveries: Deliveries::new(),
+        })
+    }
+
+    /// Takes everything on that can be. When to try again, in milliseconds.
+    pub(super) fn run(&mut self, store: &QueueStore, committer: Option<&Committer>, now: UnixTime) -> i64 {
+        let again = now.milliseconds();
+        self.complete(committer, now);
+        let source = Arc::clone(&self.source);
+        let tells = &source.entity.tells_forwarder;
+        tells.store(false, Ordering::Relaxed);
+        loop {
+            match self.forward(store, committer, now) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(_refused) => return again.saturating_add(RETRY_MS),
+            }
+        }
+        tells.store(true, Ordering::Relaxed);
+        // A message that came just before that was not told of.
+        match source.has_ready() || !self.under_way.is_empty() {
+            true => again.saturating_add(RECHECK_MS),
+            false => NEVER,
+        }
+    }
+
+    /// Sends some messages on; how many.
+    fn forward(
+        &mut self,
+        store: &QueueStore,
+        committer: Option<&Committer>,
+        now: UnixTime,
+    ) -> Result<usize, QueueError> {
+        let mut deliveries = std::mem::take(&mut self.deliveries);
+        deliveries.clear();
+        let wanted = Wanted { mode: ReceiveMode::PeekLock, messages: self.batch, bytes: BATCH_BYTES };
+        let place = self.source.place;
+        self.source.entity.operate(now, |state, now| {
+            state.queues[place].receive(now, wanted, &mut deliveries, &mut state.effects);
+            Ok(())
+        })?;
+        let count = deliveries.len();
+        let (mut tokens, mut far) = (Vec::with_capacity(count), Vec::new());
+        for (head, delivery) in deliveries.heads.iter().zip(deliveries.iter()) {
+            let token = delivery.lock.map(|lock| lock.token);
+            match head.hops < MAXIMUM_HOPS {
+                true => tokens.extend(token),
+                false => far.extend(token),
+            }
+        }
+        if !far.is_empty() {
+            self.give_up(now, &far, TOO_MANY_HOPS)?;
+        }
+        if tokens.is_empty() {
+            self.deliveries = deliveries;
+            return Ok(count);
+        }
+        let sent = self.send(store, now, &deliveries);
+        self.deliveries = deliveries;
+        match sent {
+            Ok(enqueued) => {
+                self.batch = BATCH;
+                self.under_way.push((tokens, enqueued.commit));
+                self.complete(committer, now);
+                Ok(count)
+            }
+            Err(QueueError::SessionIdMissing { .. }) if tokens.len() == 1 => {
+                self.give_up(now, &tokens, NO_SESSION_ID)?;
+                Ok(count)
+            }
+            Err(refused) => {
+                self.source.settle(now, &tokens, &Settlement::Release)?;
+                if tokens.len() == 1 {
+                    return Err(refused);
+                }
+                // Some of them may fit.
+                self.batch = (tokens.len() / 4).max(1);
+                Ok(count)
+            }
+        }
+    }
+
+    /// Moves messages to where those are that can't be forwarded.
+    fn give_up(&self, now: UnixTime, tokens: &[LockToken], texts: (&str, &str)) -> Result<(), QueueError> {
+        let place = self.source.place;
+        let ((), _commit) = self.source.entity.operate(now, |state, now| {
+            let EntityState { queues, effects, .. } = state;
+            queues[place].refuse_forwarding(now, tokens, texts, effects);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn send(
+        &self,
+        store: &QueueStore,
+        now: UnixTime,
+        deliveries: &Deliveries,
+    ) -> Result<Enqueued, QueueError> {
+        let target = store.entity(&self.target).ok_or(QueueError::SendingNotAllowed)?;
+        let going: Vec<(u8, Delivery<'_>)> = deliveries
+            .heads
+            .iter()
+            .map(|head| head.hops)
+            .zip(deliveries.iter())
+            .filter(|(hops, _)| *hops < MAXIMUM_HOPS)
+            .collect();
+        let identities: Vec<Identity> = going.iter().map(|(_, delivery)| identity(*delivery)).collect();
+        let sections: Vec<[&[u8]; 1]> = going.iter().map(|(_, delivery)| [delivery.sections]).collect();
+        let messages: Vec<NewMessage<'_>> = going
+            .iter()
+            .zip(&identities)
+            .zip(&sections)
+            .map(|(((hops, delivery), identity), sections)| NewMessage {
+                sections,
+                annotation_count: delivery.annotation_count,
+                annotations: delivery.annotations,
+                message_id: identity.message_id.as_deref(),
+                session_id: identity.session_id.as_deref(),
+                time_to_live: delivery.time_to_live.map(|time| left(delivery, time, now)),
+                scheduled_enqueue_time: None,
+                forwarded: Some(Forwarded {
+                    enqueue_sequence_number: delivery.enqueue_sequence_number,
+                    hops: hops + 1,
+                }),
+            })
+            .collect();
+        match target {
+            Entity::Queue(queue) => queue.enqueue(now, &messages),
+            Entity::Topic(topic) => topic.enqueue(now, &messages),
+        }
+    }
+
+    /// Completes here what is safe there.
+    fn complete(&mut self, committer: Option<&Committer>, now: UnixTime) {
+        let source = &self.source;
+        self.under_way.retain(|(tokens, commit)| {
+            let state = match committer {
+                _ if commit.is_done() => CommitState::Done,
+                Some(committer) => committer.state_of(*commit),
+                None => CommitState::Done,
+            };
+            let settlement = match state {
+                CommitState::Waiting => return true,
+                CommitState::Done => Settlement::Complete,
+                CommitState::Failed => Settlement::Release,
+            };
+            // A lock that is lost meanwhile means that it is sent on twice.
+            let _ = source.settle(now, tokens, &settlement);
+            false
+        });
+    }
+}
+
+/// What the properties of a message say about what it is and belongs to.
+struct Identity {
+    message_id: Option<Vec<u8>>,
+    session_id: Option<String>,
+}
+
+fn identity(delivery: Delivery<'_>) -> Identity {
+    let view = MessageView::parse(delivery.sections);
+    let properties = view.and_then(|view| view.properties()).ok().flatten();
+    let properties = properties.unwrap_or_default();
+    Identity {
+        message_id: properties.message_id.map(|message_id| {
+            let mut bytes = Vec::new();
+            write::value(&mut bytes, &message_id);
+            bytes
+        }),
+        session_id: properties.group_id,
+    }
+}
+
+/// What is left of a time to live.
+fn left(delivery: &Delivery<'_>, time: Duration, now: UnixTime) -> Duration {
+    let waited = now.milliseconds() - delivery.enqueued_time.milliseconds();
+    time.saturating_sub(Duration::from_millis(waited.max(0) as u64))
+}
+
+/// How often a message is forwarded at most, as in the service.
+const MAXIMUM_HOPS: u8 = 4;
+
+/// Why it is not forwarded once more: reason and description.
+const TOO_MANY_HOPS: (&str, &str) = (
+    "MaxTransferHopCountExceeded",
+    "The maximum number of allowed hops when forwarding between queues has been exceeded. This value is set to 4.",
+);
+
+/// Messages, and about their bytes, that are sent on at once.
+const BATCH: usize = 256;
+const BATCH_BYTES: usize = 1024 * 1024;
+
+/// When what was refused is sent again.
+const RETRY_MS: i64 = 1_000;
+
+/// When it is looked again whether what was sent is safe.
+const RECHECK_MS: i64 = 5;

@@ -1,0 +1,497 @@
+//! A queue as its users have it: send, receive, settle, peek.
+
+use super::counters::QueueCounters;
+use super::entity::{DEAD_LETTERS, Entity, EntityState, TRANSFER_DEAD_LETTERS};
+use super::error::QueueError;
+use super::lock_token::LockToken;
+use super::message::{Deliveries, NewMessage};
+use super::options::QueueOptions;
+use super::page::Stage;
+use super::requests::{ReceiveRequest, Settlement};
+use super::sending::LARGEST_BATCH;
+use super::session_lock::SessionLock;
+use super::state::Wanted;
+use super::waiter::Waiter;
+use super::waiters::Waiters;
+use partition_log::Subscriber;
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
+use std::sync::Arc;
+
+/// A queue, the queue of a subscription, or the dead-letter queue of either.
+///
+/// * Send: [`enqueue`](Self::enqueue), [`schedule`](Self::schedule), [`cancel_scheduled`](Self::cancel_scheduled).
+/// * Receive: [`receive`](Self::receive), [`receive_deferred`](Self::receive_deferred); a [`waiter`](Self::waiter) is
+///   told when there is something.
+/// * Settle: [`settle`](Self::settle), [`renew_locks`](Self::renew_locks).
+/// * Sessions: [`accept_session`](Self::accept_session) and what follows it.
+/// * Look: [`peek`](Self::peek), [`counts`](Self::counts).
+///
+/// `now` is the present time; time that goes back counts as standing still. Where a [`CommitNumber`] is returned, the
+/// peer may be told of success as soon as that is done.
+#[derive(Debug)]
+pub struct Queue {
+    pub(super) entity: Arc<Entity>,
+    /// Its place within the entity.
+    pub(super) place: usize,
+    pub(super) name: Arc<str>,
+    pub(super) options: QueueOptions,
+    pub(super) role: Role,
+    pub(super) dead_letters: Option<Arc<Self>>,
+    pub(super) transfer_dead_letters: Option<Arc<Self>>,
+}
+
+/// What a queue is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Messages are sent to it.
+    Queue,
+    /// It gets messages from a topic.
+    Subscription,
+    /// It gets what another one gives up.
+    DeadLetters,
+}
+
+/// What sending achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Messages that wait now.
+    pub count: usize,
+    /// Messages that were sent before, and were dropped.
+    pub duplicates: usize,
+    /// What the sender's acknowledgement has to wait for.
+    pub commit: CommitNumber,
+}
+
+/// What scheduling achieved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduled {
+    /// A number for each message, in their order, by which it can be cancelled.
+    pub sequence_numbers: Vec<u64>,
+    /// What the answer has to wait for.
+    pub commit: CommitNumber,
+}
+
+/// What settling achieved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// How many messages were settled.
+    pub count: usize,
+    /// The others, in the order of the call: their locks are over, or never were.
+    pub refused: Vec<LockToken>,
+    /// What the answer for those that were settled has to wait for.
+    pub commit: CommitNumber,
+}
+
+/// How many messages there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct QueueCounts {
+    /// Available or locked.
+    pub active: u64,
+    /// Those of the active ones that are locked by a receiver.
+    pub locked: u64,
+    /// Put aside.
+    pub deferred: u64,
+    /// Not available before their time.
+    pub scheduled: u64,
+    /// In the dead-letter queue.
+    pub dead_letters: u64,
+    /// In the dead-letter queue for what can't be forwarded.
+    pub transfer_dead_letters: u64,
+    /// What they all count towards the size limit, dead letters and states of sessions included; of a subscription,
+    /// without the topic's other subscriptions.
+    pub bytes: u64,
+}
+
+impl Queue {
+    /// Its name: `orders`, `topic/Subscriptions/name`, `orders/$DeadLetterQueue`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its options; a dead-letter queue has those of its queue as far as they apply to it.
+    #[must_use]
+    pub fn options(&self) -> &QueueOptions {
+        &self.options
+    }
+
+    /// Where its dead letters are; `None` if it is a dead-letter queue itself.
+    #[must_use]
+    pub fn dead_letters(&self) -> Option<&Arc<Self>> {
+        self.dead_letters.as_ref()
+    }
+
+    /// Where messages are that never can be forwarded; those that can't be at present wait where they are.
+    #[must_use]
+    pub fn transfer_dead_letters(&self) -> Option<&Arc<Self>> {
+        self.transfer_dead_letters.as_ref()
+    }
+
+    /// Sends messages: all of them, or none if there is an error. Those whose scheduled time lies ahead are scheduled.
+    ///
+    /// # Errors
+    /// [`Full`](QueueError::Full), [`TooLong`](QueueError::TooLong),
+    /// [`SessionIdMissing`](QueueError::SessionIdMissing), [`SendingNotAllowed`](QueueError::SendingNotAllowed),
+    /// [`Disabled`](QueueError::Disabled) or [`Unavailable`](QueueError::Unavailable).
+    pub fn enqueue(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Enqueued, QueueError> {
+        self.check_sending()?;
+        let (sent, commit) = self.entity.operate(now, |state, now| state.send(now, messages, None))?;
+        Ok(Enqueued { count: sent.count, duplicates: sent.duplicates, commit })
+    }
+
+    /// As [`enqueue`](Self::enqueue), and tells the numbers. A duplicate gets the number of the message before it.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub fn schedule(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Scheduled, QueueError> {
+        self.check_sending()?;
+        let mut sequence_numbers = Vec::with_capacity(messages.len());
+        let (_sent, commit) =
+            self.entity.operate(now, |state, now| state.send(now, messages, Some(&mut sequence_numbers)))?;
+        Ok(Scheduled { sequence_numbers, commit })
+    }
+
+    /// Removes scheduled messages: all of them, or none if there is an error.
+    ///
+    /// # Errors
+    /// [`MessageNotFound`](QueueError::MessageNotFound): one of them is not scheduled (any more).
+    pub fn cancel_scheduled(
+        &self,
+        now: UnixTime,
+        sequence_numbers: &[u64],
+    ) -> Result<CommitNumber, QueueError> {
+        let ((), commit) = self.entity.operate(now, |state, _now| {
+            state.queues[self.place].cancel_scheduled(sequence_numbers, &mut state.effects)
+        })?;
+        Ok(commit)
+    }
+
+    /// Adds available messages to `deliveries`, oldest first. The commit is that of removing them, if they are received
+    /// and deleted.
+    ///
+    /// # Errors
+    /// [`SessionRequired`](QueueError::SessionRequired), [`NoSessions`](QueueError::NoSessions),
+    /// [`SessionLockLost`](QueueError::SessionLockLost), [`ReceivingNotAllowed`](QueueError::ReceivingNotAllowed),
+    /// [`Disabled`](QueueError::Disabled) or [`Unavailable`](QueueError::Unavailable).
+    pub fn receive(
+        &self,
+        now: UnixTime,
+        request: &ReceiveRequest<'_>,
+        deliveries: &mut Deliveries,
+    ) -> Result<CommitNumber, QueueError> {
+        self.check_receiving()?;
+        let wanted = Wanted::of(request);
+        let ((), commit) = self.entity.operate(now, |state, now| {
+            let session = self.session(state, now, request)?;
+            let EntityState { queues, effects, .. } = state;
+            let queue = &mut queues[self.place];
+            match session {
+                None => queue.receive(now, wanted, deliveries, effects),
+                Some(session) => {
+                    queue.receive_in_session(now, session, wanted, deliveries, effects);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(commit)
+    }
+
+    /// Adds deferred messages to `deliveries`: all of these, or none if there is an error.
+    ///
+    /// # Errors
+    /// [`MessageNotFound`](QueueError::MessageNotFound): one of them is not deferred, or locked, or not of the session;
+    /// [`AnswerTooLong`](QueueError::AnswerTooLong): they are more than one, and more bytes than `request` allows; and
+    /// as [`receive`](Self::receive).
+    pub fn receive_deferred(
+        &self,
+        now: UnixTime,
+        sequence_numbers: &[u64],
+        request: &ReceiveRequest<'_>,
+        deliveries: &mut Deliveries,
+    ) -> Result<CommitNumber, QueueError> {
+        self.check_receiving()?;
+        let wanted = Wanted::of(request);
+        let ((), commit) = self.entity.operate(now, |state, now| {
+            let session = self.session(state, now, request)?;
+            let EntityState { queues, effects, .. } = state;
+            queues[self.place].receive_deferred(now, session, sequence_numbers, wanted, deliveries, effects)
+        })?;
+        Ok(commit)
+    }
+
+    /// Settles locked messages, each by itself: a lock that is lost makes no difference to the others. Tokens in
+    /// ascending order of their numbers cost least. A lost lock is [`MessageLockLost`](QueueError::MessageLockLost), or
+    /// [`SessionLockLost`](QueueError::SessionLockLost) where sessions are required.
+    ///
+    /// # Errors
+    /// Nothing was settled: [`Unavailable`](QueueError::Unavailable), or the properties that were to be set are too much,
+    /// [`PropertiesTooLong`](QueueError::PropertiesTooLong) for a message or [`Full`](QueueError::Full) for the entity.
+    pub fn settle(
+        &self,
+        now: UnixTime,
+        tokens: &[LockToken],
+        settlement: &Settlement<'_>,
+    ) -> Result<Settled, QueueError> {
+        let mut refused = Vec::new();
+        let (count, commit) = self.entity.operate(now, |state, now| {
+            if settlement.adds_much() {
+                state.check_room(state.queues[self.place].growth(tokens, settlement)?)?;
+            }
+            let EntityState { queues, effects, .. } = state;
+            Ok(queues[self.place].settle(now, tokens, settlement, effects, &mut refused))
+        })?;
+        Ok(Settled { count, refused, commit })
+    }
+
+    /// Locks messages for another lock duration from now: until when, for each token in its place, or its error.
+    /// Messages of sessions are locked as long as their session is.
+    pub fn renew_locks(&self, now: UnixTime, tokens: &[LockToken]) -> Vec<Result<UnixTime, QueueError>> {
+        let renewed = self.entity.operate(now, |state, now| Ok(state.queues[self.place].renew(now, tokens)));
+        match renewed {
+            Ok((renewed, _commit)) => renewed,
+            Err(error) => vec![Err(error); tokens.len()],
+        }
+    }
+
+    /// Locks a session: the one of this name, whether it has messages or not, or the next one that has some available
+    /// and is not locked. `None` if there is no such next one: arm a waiter for it.
+    ///
+    /// # Errors
+    /// [`SessionCannotBeLocked`](QueueError::SessionCannotBeLocked), [`NoSessions`](QueueError::NoSessions),
+    /// [`ReceivingNotAllowed`](QueueError::ReceivingNotAllowed) or [`Disabled`](QueueError::Disabled).
+    pub fn accept_session(
+        &self,
+        now: UnixTime,
+        session_id: Option<&str>,
+    ) -> Result<Option<SessionLock>, QueueError> {
+        self.check_receiving()?;
+        let (lock, _commit) = self.entity.operate(now, |state, now| {
+            state.queues[self.place].accept_session(now, session_id, &mut state.effects)
+        })?;
+        Ok(lock)
+    }
+
+    /// Lets go of a session, and of the messages locked with it, which counts as no failed delivery.
+    pub fn release_session(&self, now: UnixTime, lock: &SessionLock) {
+        // Without the disk it ends by itself, later.
+        let _ = self.entity.operate(now, |state, _now| {
+            state.queues[self.place].release_session(lock, &mut state.effects);
+            Ok(())
+        });
+    }
+
+    /// Locks a session that is locked for another lock duration from now: until when.
+    ///
+    /// # Errors
+    /// [`SessionLockLost`](QueueError::SessionLockLost): nobody has locked it.
+    pub fn renew_session_lock(&self, now: UnixTime, session_id: &str) -> Result<UnixTime, QueueError> {
+        let (until, _commit) = self.entity.operate(now, |state, now| {
+            state.queues[self.place].renew_session(now, session_id, &mut state.effects)
+        })?;
+        Ok(until)
+    }
+
+    /// The state that was set for a session that is locked; `None` if none was.
+    ///
+    /// # Errors
+    /// [`SessionLockLost`](QueueError::SessionLockLost): nobody has locked it.
+    pub fn session_state(&self, now: UnixTime, session_id: &str) -> Result<Option<Vec<u8>>, QueueError> {
+        let (session_state, _commit) =
+            self.entity.operate(now, |state, now| state.queues[self.place].session_state(now, session_id))?;
+        Ok(session_state)
+    }
+
+    /// Sets the state of a session that is locked, or removes it.
+    ///
+    /// # Errors
+    /// [`SessionLockLost`](QueueError::SessionLockLost): nobody has locked it; [`Full`](QueueError::Full).
+    pub fn set_session_state(
+        &self,
+        now: UnixTime,
+        session_id: &str,
+        session_state: Option<&[u8]>,
+    ) -> Result<CommitNumber, QueueError> {
+        let ((), commit) = self.entity.operate(now, |state, now| {
+            let place = state.queues[self.place].locked_session(now, session_id)?;
+            // Clients clear a state by setting an empty one.
+            let session_state = session_state.filter(|state| !state.is_empty());
+            if session_state.is_some_and(|state| state.len() as u64 > LARGEST_BATCH) {
+                return Err(QueueError::TooLong);
+            }
+            let growth = state.queues[self.place].state_growth(session_id, session_state);
+            if growth > 0 {
+                state.check_room(growth)?;
+            }
+            let set = session_state.map(Into::into);
+            let ledger = &mut state.queues[self.place].ledger;
+            ledger.set_session_state(place, set, now, &mut state.effects);
+            Ok(())
+        })?;
+        Ok(commit)
+    }
+
+    /// The sessions that have messages or a state, in the order of their names: `top` of them after the first `skip`.
+    #[must_use]
+    pub fn sessions(&self, skip: usize, top: usize) -> Vec<String> {
+        self.entity.lock().queues[self.place].session_names(skip, top)
+    }
+
+    /// The sessions that have a state which was set after `after`, in the order of their names: `top` of them after the
+    /// first `skip`.
+    #[must_use]
+    pub fn sessions_by_state(&self, after: UnixTime, skip: usize, top: usize) -> Vec<String> {
+        let after = after.milliseconds();
+        self.entity.lock().queues[self.place].names_by_state(after, skip, top)
+    }
+
+    /// Adds messages to `deliveries` as they are, whatever their state, in the order of their numbers: up to `messages`
+    /// of them and about `bytes`, beginning with the first whose number is at least `from`. Those of one session, if one
+    /// is named.
+    pub fn peek(
+        &self,
+        now: UnixTime,
+        from: u64,
+        messages: usize,
+        bytes: usize,
+        session_id: Option<&str>,
+        deliveries: &mut Deliveries,
+    ) {
+        // The disk does not matter for looking, so neither does whether it takes what was due.
+        let _ = self.entity.operate(now, |_state, _now| Ok(()));
+        let state = self.entity.lock();
+        state.queues[self.place].peek(from, messages, bytes, session_id, deliveries);
+    }
+
+    /// How many messages there are.
+    #[must_use]
+    pub fn counts(&self) -> QueueCounts {
+        let state = self.entity.lock();
+        let ledger = &state.queues[self.place].ledger;
+        let locked = ledger.count(Stage::Locked);
+        let own = QueueCounts {
+            active: ledger.count(Stage::Ready) + locked,
+            locked,
+            deferred: ledger.count(Stage::Deferred) + ledger.count(Stage::DeferredLocked),
+            scheduled: ledger.count(Stage::Scheduled),
+            dead_letters: 0,
+            transfer_dead_letters: 0,
+            bytes: ledger.bytes(),
+        };
+        if self.role == Role::DeadLetters {
+            return own;
+        }
+        let dead_letters = &state.queues[self.place + DEAD_LETTERS].ledger;
+        let transfer = &state.queues[self.place + TRANSFER_DEAD_LETTERS].ledger;
+        QueueCounts {
+            dead_letters: dead_letters.messages(),
+            transfer_dead_letters: transfer.messages(),
+            bytes: own.bytes + dead_letters.bytes() + transfer.bytes(),
+            ..own
+        }
+    }
+
+    /// What has become of its messages since the start.
+    #[must_use]
+    pub fn lifecycle_counters(&self) -> QueueCounters {
+        self.entity.lock().queues[self.place].ledger.counters
+    }
+
+    /// Registers a receiver, which gets `key` reported when what it waits for has come.
+    #[must_use]
+    pub fn waiter(self: &Arc<Self>, subscriber: &Arc<Subscriber>, key: u64) -> Waiter {
+        let slot = self.registered(|waiters| waiters.add(Arc::clone(subscriber), key));
+        Waiter::new(Arc::clone(self), slot)
+    }
+
+    /// The queue of an entity at `place`, with its dead-letter queues.
+    pub(super) fn new(
+        entity: &Arc<Entity>,
+        place: usize,
+        name: &str,
+        options: QueueOptions,
+        role: Role,
+    ) -> Arc<Self> {
+        let dead_letter_options = QueueOptions {
+            maximum_delivery_count: u32::MAX,
+            default_time_to_live: None,
+            dead_lettering_on_expiration: false,
+            requires_session: false,
+            duplicate_detection: None,
+            forward_to: None,
+            forward_dead_lettered_messages_to: None,
+            ..options.clone()
+        };
+        let beside = |suffix: &str, beside: usize| {
+            Some(Arc::new(Self {
+                entity: Arc::clone(entity),
+                place: place + beside,
+                name: format!("{name}{suffix}").into(),
+                options: dead_letter_options.clone(),
+                role: Role::DeadLetters,
+                dead_letters: None,
+                transfer_dead_letters: None,
+            }))
+        };
+        Arc::new(Self {
+            entity: Arc::clone(entity),
+            place,
+            name: name.into(),
+            dead_letters: beside("/$DeadLetterQueue", DEAD_LETTERS),
+            transfer_dead_letters: beside("/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTERS),
+            options,
+            role,
+        })
+    }
+
+    /// Changes the registered waiters.
+    pub(super) fn registered<R>(&self, change: impl FnOnce(&mut Waiters) -> R) -> R {
+        change(&mut self.entity.lock().queues[self.place].ledger.waiters)
+    }
+
+    /// Whether something is available.
+    pub(super) fn has_ready(&self) -> bool {
+        self.entity.lock().queues[self.place].ledger.count(Stage::Ready) > 0
+    }
+
+    fn check_sending(&self) -> Result<(), QueueError> {
+        let status = self.entity.status;
+        match self.role {
+            Role::Subscription | Role::DeadLetters => Err(QueueError::SendingNotAllowed),
+            Role::Queue if !status.may_send() => Err(QueueError::Disabled(status)),
+            Role::Queue => Ok(()),
+        }
+    }
+
+    fn check_receiving(&self) -> Result<(), QueueError> {
+        for status in [self.options.status, self.entity.status] {
+            if !status.may_receive() {
+                return Err(QueueError::Disabled(status));
+            }
+        }
+        match self.is_forwarding() {
+            true => Err(QueueError::ReceivingNotAllowed),
+            false => Ok(()),
+        }
+    }
+
+    fn is_forwarding(&self) -> bool {
+        self.options.forward_to.is_some()
+    }
+
+    /// The session that is received from, where there are some.
+    fn session(
+        &self,
+        state: &EntityState,
+        now: i64,
+        request: &ReceiveRequest<'_>,
+    ) -> Result<Option<u32>, QueueError> {
+        let queue = &state.queues[self.place];
+        match (queue.ledger.policy.requires_session, request.session) {
+            (false, None) => Ok(None),
+            (true, Some(lock)) => queue.session_of(now, lock).map(Some),
+            (true, None) => Err(QueueError::SessionRequired),
+            (false, Some(_)) => Err(QueueError::NoSessions),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A topic as its users have it: send, and the subscriptions.
+
+use super::changes::Changes;
+use super::entity::Entity;
+use super::error::QueueError;
+use super::message::NewMessage;
+use super::options::TopicOptions;
+use super::queue::{Enqueued, Queue, Scheduled};
+use super::rules::{Rule, RuleError};
+use super::subscription_rules::SubscriptionRules;
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
+use std::sync::Arc;
+
+/// A topic: what is sent to it is copied to each subscription whose rules say so.
+///
+/// All subscriptions get a batch, or none does. A scheduled message waits in the topic, and is copied at its time.
+#[derive(Debug)]
+pub struct Topic {
+    pub(super) entity: Arc<Entity>,
+    pub(super) name: Arc<str>,
+    pub(super) options: TopicOptions,
+    pub(super) subscriptions: Vec<Arc<Subscription>>,
+    /// What the topic itself has: scheduled messages.
+    pub(super) queue: Arc<Queue>,
+}
+
+/// A subscription of a topic: rules, and a queue of what they let through.
+#[derive(Debug)]
+pub struct Subscription {
+    pub(super) name: String,
+    pub(super) queue: Arc<Queue>,
+    /// The place of its rules within the entity.
+    pub(super) place: usize,
+}
+
+/// Why the rules of a subscription were not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleChangeError {
+    /// They can't be changed so.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// Nothing of the topic can be changed at present.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+impl Topic {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its options.
+    #[must_use]
+    pub fn options(&self) -> &TopicOptions {
+        &self.options
+    }
+
+    /// The subscription of this name, whatever the letter case.
+    #[must_use]
+    pub fn subscription(&self, name: &str) -> Option<&Arc<Subscription>> {
+        self.subscriptions.iter().find(|subscription| subscription.name.eq_ignore_ascii_case(name))
+    }
+
+    /// All subscriptions, in the order of their creation.
+    #[must_use]
+    pub fn subscriptions(&self) -> &[Arc<Subscription>] {
+        &self.subscriptions
+    }
+
+    /// As [`Queue::enqueue`]; the count is that of the messages sent, however many subscriptions take them.
+    ///
+    /// # Errors
+    /// As [`Queue::enqueue`].
+    pub fn enqueue(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Enqueued, QueueError> {
+        self.queue.enqueue(now, messages)
+    }
+
+    /// As [`Queue::schedule`].
+    ///
+    /// # Errors
+    /// As [`Queue::schedule`].
+    pub fn schedule(&self, now: UnixTime, messages: &[NewMessage<'_>]) -> Result<Scheduled, QueueError> {
+        self.queue.schedule(now, messages)
+    }
+
+    /// As [`Queue::cancel_scheduled`].
+    ///
+    /// # Errors
+    /// As [`Queue::cancel_scheduled`].
+    pub fn cancel_scheduled(
+        &self,
+        now: UnixTime,
+        sequence_numbers: &[u64],
+    ) -> Result<CommitNumber, QueueError> {
+        self.queue.cancel_scheduled(now, sequence_numbers)
+    }
+
+    /// How many scheduled messages wait in the topic itself.
+    #[must_use]
+    pub fn scheduled(&self) -> u64 {
+        self.queue.counts().scheduled
+    }
+
+    /// What all messages of the topic and its subscriptions count towards its size limit.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.entity.lock().bytes()
+    }
+}
+
+impl Subscription {
+    /// Its own name, without that of the topic.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Its rules, in the order in which they were added.
+    #[must_use]
+    pub fn rules(&self) -> Vec<Rule> {
+        let state = self.queue.entity.lock();
+        state.rules[self.place].set().rules().to_vec()
+    }
+
+    /// Adds a rule, for the messages that are sent from now on. It outlives the process, where messages do, for as long as
+    /// the configuration gives the subscription the same rules as now.
+    ///
+    /// # Errors
+    /// Its name is taken or none, or there are too many; or the disk does not take it.
+    pub fn add_rule(&self, now: UnixTime, rule: Rule) -> Result<CommitNumber, RuleChangeError> {
+        let ((), commit) = self.change_rules(now, |rules, queue, changes| rules.add(queue, rule, changes))?;
+        Ok(commit)
+    }
+
+    /// Removes the rule of this name, with the same durability.
+    ///
+    /// # Errors
+    /// There is none, or the disk does not take it.
+    pub fn remove_rule(&self, now: UnixTime, name: &str) -> Result<(Rule, CommitNumber), RuleChangeError> {
+        self.change_rules(now, |rules, queue, changes| rules.remove(queue, name, changes))
+    }
+
+    fn change_rules<R>(
+        &self,
+        now: UnixTime,
+        change: impl FnOnce(&mut SubscriptionRules, u32, &mut Changes) -> Result<R, RuleError>,
+    ) -> Result<(R, CommitNumber), RuleChangeError> {
+        let (changed, commit) = self.queue.entity.operate(now, |state, _now| {
+            let rules = &mut state.rules[self.place];
+            let changes = &mut state.effects.changes;
+            Ok(change(rules, self.queue.place as u32, changes))
+        })?;
+        Ok((changed?, commit))
+    }
+}
