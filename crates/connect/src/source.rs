@@ -132,6 +132,12 @@ pub trait Completion: sealed::Sealed + fmt::Debug + 'static {
 
     /// The settlement as such a source takes it; `None` where there is nothing to be said.
     fn settlement(settlement: Settlement) -> Option<Self::Settlement>;
+
+    /// Whether each event is to be settled.
+    #[must_use]
+    fn settles() -> bool {
+        Self::settlement(Settlement::Release).is_some()
+    }
 }
 
 /// The service keeps its events, and the user how far it got.

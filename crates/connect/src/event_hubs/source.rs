@@ -323,7 +323,6 @@ impl EventHubsSource {
                 reader.unreleased += 1;
                 reader.credit = reader.credit.saturating_sub(1);
                 reader.ran_out |= reader.credit == 0;
-                reader.has_run_out |= reader.ran_out;
             }
             if !delivery.settled {
                 // The service settles what it sends; where one does not, the engine makes ranges of these.
@@ -427,11 +426,12 @@ impl Source for EventHubsSource {
             return;
         };
         reader.unreleased = reader.unreleased.saturating_sub(released);
-        if std::mem::take(&mut reader.ran_out)
-            && let Some(max_bytes) = self.max_window_bytes
-        {
-            let most = (max_bytes / mean_bytes.max(1)).min(MAX_WINDOW as usize) as u32;
-            reader.window = reader.window.saturating_mul(2).min(most).max(reader.window);
+        if std::mem::take(&mut reader.ran_out) {
+            reader.has_run_out = true;
+            if let Some(max_bytes) = self.max_window_bytes {
+                let most = (max_bytes / mean_bytes.max(1)).min(MAX_WINDOW as usize) as u32;
+                reader.window = reader.window.saturating_mul(2).min(most).max(reader.window);
+            }
         }
         let entitled = reader.window.saturating_sub(reader.unreleased);
         if entitled.saturating_sub(reader.credit) < reader.smallest_grant() {

@@ -102,7 +102,7 @@ impl Fabric for EventHubsFabric {
         let scenario = &config.relay;
         let options = SourceOptions {
             batch: BatchOptions { max_events: scenario.batch.events as usize, max_wait: scenario.batch.wait },
-            prefetch: prefetch_of(scenario),
+            prefetch: scenario.prefetch.initial(),
         };
         let OpenedSource { mut source, positions } =
             self.open_source(&config.source, options, config.read_from).await?;
@@ -194,14 +194,6 @@ async fn checkpoint_store(config: &RelayConfig) -> Result<Arc<dyn CheckpointStor
             Arc::new(BlobCheckpointStore::open(options).await?)
         }
     })
-}
-
-/// Events per partition that a source fetches ahead, to begin with.
-pub(super) fn prefetch_of(relay: &scenario::Relay) -> usize {
-    match relay.prefetch.events() {
-        Some(events) => events as usize,
-        None => SourceOptions::default().prefetch,
-    }
 }
 
 fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {

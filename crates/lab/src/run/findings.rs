@@ -135,8 +135,7 @@ pub(super) fn missed_by_sink(missed: u64) -> Option<Finding> {
             Severity::Invalid,
             FindingKind::SinkOverloaded,
             format!(
-                "the destination's retention took {} before the sink read {}: it counts them as lost, and nobody else has \
-                 lost them",
+                "the destination's retention took {} before the sink read {}: counted as lost, though forwarded",
                 figure::counted(missed, "event", "events"),
                 if missed == 1 { "it" } else { "them" }
             ),

@@ -187,12 +187,8 @@ impl<'a> Monitor<'a> {
         if let Some(lead) = &mut self.lead {
             lead.note(forwarded_per_s);
         }
-        progress.lag_events = Some(
-            load_counters(crew)
-                .events
-                .acknowledged
-                .saturating_sub(relay.completed + relay.missed + sink.dead_lettered),
-        );
+        progress.lag_events =
+            Some(load_counters(crew).events.acknowledged.saturating_sub(relay.done() + sink.dead_lettered));
         for (role, probe) in &mut self.probes {
             let present = probe.sample(now);
             let allowed = self.allowed_cores.get(role).copied().unwrap_or(1.0);
@@ -294,6 +290,11 @@ impl Counters {
 }
 
 impl RelayCounters {
+    /// Events that nothing is left to do with: completed, or gone before they were read.
+    pub(super) fn done(&self) -> u64 {
+        self.completed + self.missed
+    }
+
     /// These and those of another instance together.
     pub(super) fn plus(self, other: Self) -> Self {
         let earliest = self.first_forwarded.into_iter().chain(other.first_forwarded).min();

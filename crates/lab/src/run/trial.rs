@@ -284,9 +284,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             .wait_until(
                 Patience { what: "draining the backlog", total: None, stalled: Some(STANDSTILL) },
                 |crew| {
-                    let relay = relay_counters(crew);
-                    // What retention took is not there to be drained.
-                    let done = relay.completed + relay.missed + sink_counters(crew).dead_lettered;
+                    let done = relay_counters(crew).done() + sink_counters(crew).dead_lettered;
                     if done >= backlog { State::Met } else { State::At(done) }
                 },
                 |crew| monitor.tick(crew),
@@ -415,7 +413,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
 fn nothing_more_comes(crew: &Crew, missing: u64) -> bool {
     let (load, relay, sink) = (load_counters(crew).events, relay_counters(crew), sink_counters(crew));
     missing <= relay.missed + sink.missed
-        && relay.completed + relay.missed >= load.acknowledged
+        && relay.done() >= load.acknowledged
         && sink.events.received + sink.missed >= relay.forwarded
 }
 

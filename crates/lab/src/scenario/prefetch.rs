@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use connect::source::SourceOptions;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Events per partition that the source may have on the way before they are asked for. Written as a number or as
@@ -22,6 +23,12 @@ impl Prefetch {
             Self::Events(events) => Some(events),
             Self::Adaptive => None,
         }
+    }
+
+    /// What a source fetches ahead to begin with.
+    #[must_use]
+    pub fn initial(self) -> usize {
+        self.events().map_or_else(|| SourceOptions::default().prefetch, |events| events as usize)
     }
 }
 

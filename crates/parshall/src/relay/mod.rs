@@ -20,7 +20,6 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use connect::checkpoint::blobs::BlobStoreOptions;
@@ -210,16 +209,15 @@ async fn connect_and_carry<S: Source, K: Sink>(
 /// Runs the relay until the signals end it.
 async fn carry<S: Source, K: Sink>(
     config: &PipelineConfig,
-    relay: Relay<S, K>,
+    mut relay: Relay<S, K>,
     mut signals: Signals,
 ) -> Result<Exit, CommandError> {
     let (stop, stopped) = oneshot::channel::<()>();
-    let mut begun = pin!(until_begun(relay.metrics_handle()));
+    let mut begun = relay.begun();
     let mut running = pin!(relay.run(async {
         // A dropped sender is a stop, too.
         let _ = stopped.await;
     }));
-    let mut has_begun = false;
     let summary = loop {
         tokio::select! {
             biased;
@@ -233,8 +231,7 @@ async fn carry<S: Source, K: Sink>(
                     () = signals.next() => return Ok(Exit::Interrupted),
                 }
             }
-            () = &mut begun, if !has_begun => {
-                has_begun = true;
+            Ok(()) = &mut begun, if !begun.is_terminated() => {
                 // Events are carried whether or not standard output can be written.
                 let _ = output::print("\nRunning.\n");
             }
@@ -245,25 +242,6 @@ async fn carry<S: Source, K: Sink>(
     let _ = io::stderr().write_all(summary::told::<S::Completion>(&summary).as_bytes());
     Ok(Exit::Passed)
 }
-
-/// Waits until the relay carries events, or would if there were any. Never ready if it ends before.
-async fn until_begun(handle: MetricsHandle) {
-    let mut pause = FIRST_LOOK;
-    while let Some(metrics) = handle.metrics().await {
-        if metrics.health.is_ready() || metrics.received_events > 0 {
-            return;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-    std::future::pending().await
-}
-
-/// Links are attached within a few round trips.
-const FIRST_LOOK: Duration = Duration::from_millis(10);
-
-/// A service that is not there now may be for long.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 fn by_checkpoint<K: Sink>(
     document: &Document,

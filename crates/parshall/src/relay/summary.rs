@@ -1,6 +1,6 @@
 //! What a relay did, for a person.
 
-use connect::source::{Completion, Settlement};
+use connect::source::Completion;
 use relay::metrics::Metrics;
 use relay::{Ended, Summary};
 
@@ -58,7 +58,7 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
             format!("poison       {events} events refused for good, {dead_lettered_events} put aside\n")
         }
     };
-    let settles = C::settlement(Settlement::Release).is_some();
+    let settles = C::settles();
     let (events, batches) = match settles {
         true => ("messages", String::new()),
         false => ("events", format!(" in {received_batches} batches")),

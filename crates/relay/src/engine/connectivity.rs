@@ -10,7 +10,7 @@ use std::time::Duration;
 use connect::event::PartitionId;
 use connect::retry::{RetryMode, RetryPolicy};
 use connect::sink::{ErrorClass, SendError, Sink, SinkError};
-use connect::source::{Completion as _, Settlement, Source, SourceError};
+use connect::source::{Completion as _, Source, SourceError};
 
 use super::partition::{Completes, Partition, State};
 use super::{Relay, RelayError};
@@ -25,7 +25,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         if matches!(error.class, ErrorClass::Throttled { .. }) {
             self.metrics.throttled_partitions += 1;
         }
-        if S::Completion::settlement(Settlement::Release).is_some() {
+        if S::Completion::settles() {
             // It makes its links again by itself; one that cannot has nothing more to say.
             self.fail_source(error);
             return;
@@ -52,10 +52,9 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.troubles.occurs(Place::Sink, error, self.now);
         // Where each message is settled, a destination that is gone would cost all of them a delivery, again and again, until
         // they are dead letters.
-        let settles = S::Completion::settlement(Settlement::Release).is_some();
         let is_lasting = match error.condition.as_str() {
             UNAUTHORIZED => true,
-            NOT_FOUND | ENTITY_DISABLED => settles,
+            NOT_FOUND | ENTITY_DISABLED => S::Completion::settles(),
             _ => false,
         };
         if error.class == ErrorClass::Fatal && is_lasting {
@@ -160,7 +159,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         }
     }
 
-    fn reasons(&self) -> Vec<Reason> {
+    pub(super) fn reasons(&self) -> Vec<Reason> {
         let mut reasons = self.troubles.reasons(self.now);
         let mut own = |place, condition: &str, description: &str, partitions| {
             reasons.push(Reason {

@@ -1,10 +1,10 @@
 //! A batch is taken up: routed, regrouped, and each group sent as soon as its destination is free.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Instant;
 
 use connect::event::EventBatch;
-use connect::sink::{OutgoingBatch, SendUnit, Sink};
+use connect::sink::{OutgoingBatch, SendUnit, Sink, SinkError};
 use connect::source::{Completion as _, Settlement, Source};
 
 use super::Relay;
@@ -28,7 +28,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.metrics.received_events += batch.len() as u64;
         self.metrics.received_bytes += batch.message_bytes() as u64;
         self.metrics.redelivered_events += u64::from(batch.redelivered());
-        if S::Completion::settlement(Settlement::Complete).is_some() {
+        if S::Completion::settles() {
             let messages = batch.len() as u64;
             self.vacancies.take(self.now, messages, &mut self.metrics.vacant_us);
         }
@@ -331,15 +331,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     /// Offers what the sink was too busy for again, once it says that this is worth it.
     pub(super) fn poll_blocked(&mut self, context: &mut Context<'_>) -> bool {
+        self.offer_blocked(context).unwrap_or_else(|error| {
+            self.fail_sink(error);
+            true
+        })
+    }
+
+    fn offer_blocked(&mut self, context: &mut Context<'_>) -> Result<bool, SinkError> {
         let mut progress = false;
         while !self.blocked.is_empty() {
-            match self.sink.poll_ready(context) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Pending => return progress,
-                Poll::Ready(Err(error)) => {
-                    self.fail_sink(error);
-                    return true;
-                }
+            if self.sink.poll_ready(context)?.is_pending() {
+                return Ok(progress);
             }
             let mut moved = false;
             for _ in 0..self.blocked.len() {
@@ -356,18 +358,13 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress |= moved;
             if !moved {
                 // Ready, but not for any of these: asked again, but not at once.
-                match self.sink.poll_ready(context) {
-                    Poll::Pending => {}
-                    Poll::Ready(Ok(())) => context.waker().wake_by_ref(),
-                    Poll::Ready(Err(error)) => {
-                        self.fail_sink(error);
-                        return true;
-                    }
+                if self.sink.poll_ready(context)?.is_ready() {
+                    context.waker().wake_by_ref();
                 }
-                return progress;
+                return Ok(progress);
             }
         }
-        progress
+        Ok(progress)
     }
 }
 

@@ -15,7 +15,7 @@
 //! being counted for them.
 
 use connect::sink::{Sink, SinkError};
-use connect::source::{Completion as _, Settlement, Source, SourceError};
+use connect::source::{Completion as _, Source, SourceError};
 
 use super::partition::{Completes, State};
 use super::sends::Stage;
@@ -56,7 +56,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn fail_source(&mut self, error: SourceError) {
         self.failed_source = true;
         self.fail(error.into());
-        if S::Completion::settlement(Settlement::Release).is_some() {
+        if S::Completion::settles() {
             self.give_up_all();
         }
     }

@@ -3,7 +3,8 @@
 use std::task::{Context, Poll};
 
 use connect::sink::Sink;
-use connect::source::{Completion as _, Settlement, Source};
+use connect::source::{Completion as _, Source};
+use tokio::sync::oneshot;
 
 use super::Relay;
 use super::partition::State;
@@ -14,7 +15,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn waits_for(&self) -> Wait {
         let taking = self.metrics.taking_partitions() as usize;
         // A source that settles has one batch for whatever is in work.
-        let settles = S::Completion::settlement(Settlement::Release).is_some();
+        let settles = S::Completion::settles();
         if !self.blocked.is_empty() {
             Wait::Destination
         } else if self.held_bytes >= self.options.max_held_bytes.max(1) {
@@ -25,6 +26,24 @@ impl<S: Source, K: Sink> Relay<S, K> {
             Wait::Sends
         } else {
             Wait::Source
+        }
+    }
+
+    /// Ready once the relay carries events, or would if there were any. An error says that it ended before.
+    pub fn begun(&mut self) -> oneshot::Receiver<()> {
+        let (begun, receiver) = oneshot::channel();
+        self.begun = Some(begun);
+        receiver
+    }
+
+    /// Tells who waits for it that the relay has begun.
+    pub(super) fn announce_begin(&mut self) {
+        if self.begun.is_some()
+            && (self.metrics.received_events > 0 || self.reasons().is_empty())
+            && let Some(begun) = self.begun.take()
+        {
+            // Whoever asked may have gone.
+            let _ = begun.send(());
         }
     }
 

@@ -32,6 +32,7 @@ use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::{EventBatch, PartitionId};
 use connect::sink::{SendOutcome, SendToken, SendUnit, Sink};
 use connect::source::{ByCheckpoint, BySettlement, Source, SourceEvent};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use units::Random;
@@ -155,6 +156,8 @@ pub struct Relay<S, K> {
     /// What the loop sleeps for, and since when.
     asleep: Option<(Wait, Instant)>,
     requests: MetricsRequests,
+    /// Who waits for the relay to begin.
+    begun: Option<oneshot::Sender<()>>,
 }
 
 impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
@@ -280,6 +283,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             parked: 0,
             asleep: None,
             requests: MetricsRequests::new(),
+            begun: None,
             options,
             source,
             sink,
@@ -302,17 +306,16 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Summary, RelayError> {
         let mut shutdown = pin!(shutdown);
         let ended = poll_fn(|context| self.poll(context, shutdown.as_mut())).await;
-        // An end that failed has nobody to say goodbye to.
-        let source = (!self.failed_source).then_some(self.source);
-        let sink = (!self.failed_sink).then_some(self.sink);
+        let Self { source, sink, failed_source, failed_sink, .. } = self;
+        // An end that failed cannot be shut down in good order.
         tokio::join!(
             async {
-                if let Some(source) = source {
+                if !failed_source {
                     source.shut_down().await;
                 }
             },
             async {
-                if let Some(sink) = sink {
+                if !failed_sink {
                     sink.shut_down().await;
                 }
             }
@@ -343,6 +346,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             progress |= self.poll_progress(context);
             progress |= self.poll_sharing(context);
             self.poll_health();
+            self.announce_begin();
             if self.failure.is_some() {
                 progress |= self.give_up_hopeless();
             }

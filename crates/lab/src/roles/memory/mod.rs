@@ -33,7 +33,6 @@ use connect::{
 };
 
 use self::relay::Kept;
-use super::event_hubs::prefetch_of;
 use super::{
     fabric::{DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource},
     protocol::{Endpoint, HubConfig, QueueEntity, ReadFrom, RelayConfig, TlsAccess},
@@ -207,7 +206,7 @@ impl Fabric for MemoryFabric {
     async fn connect_relay(&self, config: &RelayConfig) -> Result<MemoryRelay, SinkError> {
         let options = SourceOptions {
             batch: BatchOptions { max_events: config.relay.batch.events as usize, max_wait: Duration::ZERO },
-            prefetch: prefetch_of(&config.relay),
+            prefetch: config.relay.prefetch.initial(),
         };
         let OpenedSource { source, positions } =
             self.open_source(&config.source, options, config.read_from).await?;

@@ -339,8 +339,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
 
     /// How many events are missing between those of its partition that were read before and the end of a batch.
     fn missing_before(&self, batch: &EventBatch) -> u64 {
-        if S::Completion::settlement(Settlement::Complete).is_some() || !self.source.has_contiguous_numbers()
-        {
+        if S::Completion::settles() || !self.source.has_contiguous_numbers() {
             return 0;
         }
         let expected = match self.positions.get(&batch.partition()) {
