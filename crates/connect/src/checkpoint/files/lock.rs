@@ -28,6 +28,19 @@ pub enum Usage<'a> {
     Shared,
 }
 
+/// A file that is locked as long as this is there.
+#[derive(Debug)]
+pub(super) struct Lock(pub(super) File);
+
+impl Drop for Lock {
+    /// Closing the file is not enough: a child process has a copy of it from its fork until it runs its own program, and the
+    /// lock would stay that long.
+    fn drop(&mut self) {
+        // What cannot be unlocked is unlocked by the end of the process.
+        let _ = self.0.unlock();
+    }
+}
+
 impl FileCheckpointStore {
     /// Keeps other processes from using the checkpoints of a consumer group in a way that does not go together with this
     /// one, for as long as the store is open.
@@ -65,7 +78,7 @@ fn take(
     group: &ConsumerGroup,
     path: PathBuf,
     try_lock: fn(&File) -> Result<(), TryLockError>,
-) -> Result<File, StoreError> {
+) -> Result<Lock, StoreError> {
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -82,7 +95,7 @@ fn take(
         Err(TryLockError::Error(source)) => return Err(file_error("lock", &path, source)),
     }
     note_process(&mut file).map_err(|source| file_error("write", &path, source))?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 fn holder(file: &mut File) -> Option<u32> {

@@ -32,6 +32,7 @@ mod slots;
 mod versions;
 
 use durability::{Sync, SyncedFile, Syncer};
+use lock::Lock;
 pub use lock::Usage;
 
 /// A checkpoint store in a folder, to be shared by the processes of one machine. Its calls are made within a tokio
@@ -49,7 +50,7 @@ struct Folder {
     files: Mutex<HashMap<ConsumerGroup, HashMap<PartitionId, CheckpointFile>>>,
     syncer: Syncer,
     /// Locked until they are closed.
-    locks: Mutex<Vec<File>>,
+    locks: Mutex<Vec<Lock>>,
 }
 
 #[derive(Debug)]

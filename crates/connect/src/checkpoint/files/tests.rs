@@ -184,6 +184,18 @@ async fn a_second_store_is_refused_by_name_unless_the_partitions_are_split() {
     refused(open().lock(&group(), Usage::Alone));
 }
 
+#[tokio::test]
+async fn a_lock_ends_with_its_store_though_a_child_process_has_a_copy_of_its_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    store.lock(&group(), Usage::Alone).expect("free");
+    let copy = store.folder.locks.lock().expect("no panic")[0].0.try_clone().expect("a descriptor");
+    drop(store);
+    let another = FileCheckpointStore::open(folder.path()).expect("a folder that can be written");
+    another.lock(&group(), Usage::Alone).expect("free again");
+    drop(copy);
+}
+
 #[test]
 fn a_folder_that_cannot_be_made_is_told_at_once() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");

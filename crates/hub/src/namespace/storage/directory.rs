@@ -33,7 +33,7 @@ pub(super) struct DataDirectory {
     /// It is of the first form, which knew no queues and did without a manifest.
     is_old: bool,
     /// Locked until it is closed.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// Why a data directory can't be used. One line each, with the directory's path.
@@ -398,8 +398,21 @@ fn is_ours(path: &Path) -> io::Result<bool> {
         || names_in(path)?.iter().all(|name| harmless.contains(&name.as_str()) || is_first(name)))
 }
 
+/// The file LOCK, which is locked as long as this is there.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing the file is not enough: a child process has a copy of it from its fork until it runs its own program, and the
+    /// lock would stay that long.
+    fn drop(&mut self) {
+        // What cannot be unlocked is unlocked by the end of the process.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Locks the directory, and says who has it where that can't be done.
-fn take(path: &Path) -> Result<File, DataDirectoryError> {
+fn take(path: &Path) -> Result<Lock, DataDirectoryError> {
     let unusable = unusable(path);
     let mut file = owner_only::options()
         .read(true)
@@ -423,7 +436,7 @@ fn take(path: &Path) -> Result<File, DataDirectoryError> {
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(|error| unusable("LOCK can't be written", &error))?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 /// The version that the directory says it has.
