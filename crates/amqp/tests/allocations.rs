@@ -143,7 +143,7 @@ fn carry(now: Instant, from: &mut Connection, to: &mut Connection, buffer: &mut 
     let output = from.poll_output(now);
     assert!(output.len() <= BUFFER);
     if buffer.capacity() < output.len() {
-        assert!(buffer.try_reclaim(BUFFER), "nobody holds on to input that has been dealt with");
+        assert!(buffer.try_reclaim(BUFFER), "no one holds on to input that has been dealt with");
     }
     buffer.extend_from_slice(output);
     let length = output.len();

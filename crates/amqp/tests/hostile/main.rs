@@ -152,7 +152,7 @@ fn withstand(seed: u64, stream: &[u8], random: &mut Random) {
     if let Some(Some(error)) = &fate.closed {
         let told = last_close(&fate.output);
         let silent = error.condition().is_none() || !has_opened(&fate.output);
-        assert!(told.is_some() || silent, "seed {seed}: {error} is told to the peer");
+        assert!(told.is_some() || silent, "seed {seed}: {error} is reported to the peer");
     }
 }
 

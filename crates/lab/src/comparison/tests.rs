@@ -101,7 +101,7 @@ fn a_candidate_that_failed_a_case_is_worse_whatever_figure_is_asked_for() {
     candidate.cases[1].status = Status::Failed;
     let comparison = compared(&baseline, &candidate, Design::Independent);
     assert!(comparison.is_worse_in(&[Figure::ForwardedPerS]));
-    assert!(!comparison.is_worse_in(&[]), "nobody asked for a gate, so there is none");
+    assert!(!comparison.is_worse_in(&[]), "no gate was asked for, so there is none");
     let back = compared(&candidate, &baseline, Design::Independent);
     assert!(!back.is_worse_in(&[Figure::MemoryPeakBytes]));
     // What the lab could not measure proves nothing.

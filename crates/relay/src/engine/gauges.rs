@@ -36,7 +36,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         receiver
     }
 
-    /// Tells who waits for it that the relay has begun.
+    /// Reports that the relay has begun, if that is waited for.
     pub(super) fn announce_begin(&mut self) {
         if self.begun.is_some()
             && (self.metrics.received_events > 0 || self.reasons().is_empty())

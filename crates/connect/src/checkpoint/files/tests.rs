@@ -136,7 +136,7 @@ async fn files_and_folders_are_for_their_owner_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let top = folder.path().join("a/store");
     let store = FileCheckpointStore::open(&top).expect("a folder that can be written");
-    store.lock(&group(), Usage::Partitions(&[PartitionId(0)])).expect("nobody else is there");
+    store.lock(&group(), Usage::Partitions(&[PartitionId(0)])).expect("no other store has it");
     store.update_checkpoint(checkpoint(1)).await.expect("written");
     let won = store.claim_ownership(vec![claim(0, "me")]).await;
     won.expect("claimed");

@@ -216,7 +216,7 @@ mod tests {
             let seen = of_folder(folder).expect("read");
             make_next(folder, PARTITION, seen.get(&PARTITION), b"new", Sync::Later, || Ok(true))
                 .expect("written")
-                .expect("nobody else is there");
+                .expect("no other store has it");
             remove_remains(&seen[&PARTITION], folder, PARTITION);
         }
         let version = make_next(folder, PARTITION, paused.get(&PARTITION), b"old", Sync::Later, || Ok(true))

@@ -197,7 +197,9 @@ mod tests {
     fn a_failed_run_says_so_before_any_figure() {
         let text = text(&render(&sample::failed()));
         let lost = text.find("1,204 events of").expect("the loss is told");
-        assert!(text.find("2 of 4 cases passed, 1 failed, 1 invalid").expect("the verdict is told") < lost);
+        assert!(
+            text.find("2 of 4 cases passed, 1 failed, 1 invalid").expect("the verdict is reported") < lost
+        );
         assert!(lost < text.find("Results").expect("there is a table"));
         assert!(text.contains("run as root"), "hints are shown");
     }

@@ -46,7 +46,7 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
         OrderExpectation::Kept => Severity::Failure,
         OrderExpectation::NotPromised => Severity::Note,
     };
-    // Of a queue whose messages are worked on side by side nobody expects it, so that its column says enough.
+    // It is not expected of a queue whose messages are worked on side by side, so that its column says enough.
     let reordered = match Carried::of(&plan.params) {
         Carried::Events => delivery.reordered,
         Carried::Messages => 0,

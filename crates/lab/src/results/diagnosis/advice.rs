@@ -83,7 +83,7 @@ impl Symptom {
 }
 
 impl WaitingFor {
-    /// A backlog can't be measured with a command that is not ours: nobody tells when it has drained one.
+    /// A backlog can't be measured with a command that is not ours: it does not report when it has drained one.
     fn advice(&self, subject: &Subject) -> String {
         let or_backlog = match subject.is_ours() {
             true => ", or measure with load.mode=backlog",

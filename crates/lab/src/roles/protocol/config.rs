@@ -1,4 +1,4 @@
-//! What a role is told to be: the first line to it.
+//! The configuration of a role: the first line that it gets.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -108,7 +108,7 @@ pub struct ExternalConfig {
     pub name: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// What it is told, beside the environment of this process.
+    /// Its variables, beside the environment of this process.
     pub environment: BTreeMap<String, Secret>,
     /// How it is known to be ready.
     pub ready: Readiness,

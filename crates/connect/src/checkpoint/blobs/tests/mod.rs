@@ -98,7 +98,7 @@ async fn a_service_that_is_away_or_silent_is_unavailable() {
     let silent = store.replace_checkpoint(checkpoint(None)).await.expect_err("no reply comes");
     assert!(matches!(silent, StoreError::Unavailable { .. }), "{silent}");
     let place = script.stop().await;
-    let away = store.replace_checkpoint(checkpoint(None)).await.expect_err("nobody is there");
+    let away = store.replace_checkpoint(checkpoint(None)).await.expect_err("nothing is listening");
     assert!(matches!(away, StoreError::Unavailable { .. }), "{away}");
     assert!(away.to_string().contains(&place), "{away}");
     assert!(!away.to_string().contains("c2VjcmV0"), "{away}");

@@ -44,7 +44,7 @@ fn spare_cpu_of_it_is_told_by_its_name_and_what_it_waits_for_is_not_known() {
         use_up_machine(trial);
     });
     assert!(symptoms[0].sentence().starts_with("java-latest used"));
-    assert!(!symptoms[0].advice().contains("backlog"), "nobody tells when a command has drained one");
+    assert!(!symptoms[0].advice().contains("backlog"), "a command does not report when it has drained one");
 }
 
 #[test]
