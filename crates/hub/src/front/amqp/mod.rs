@@ -4,35 +4,16 @@
 //! between a socket and a log. What a burst of input causes (appends, their acknowledgements, replies) leaves in one
 //! write; readers that wait are woken by the log and fill the output as far as credit and a byte budget allow.
 //!
-//! * `address` and `start` read what clients put into link addresses and filters.
-//! * `connection` is the task: links come and go, events go to the right place. `links` says which links there can be.
-//! * `outcomes` are those that wait: for a durable log, or for a service profile.
-//! * `shaped` is what a service profile makes of a send; `late_replies` are those that it holds back.
-//! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
-//! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
-//! * `requests` answers `$cbs`, and with `management` and the `attributes` of entities also `$management`.
-//! * `service_bus` are queues and topics: their links, messages and requests.
-//! * `hasty` are clients that lose an answer that comes at once.
-//! * `refusal` is what a connection gets for which there is no room.
+//! * `connection` is what every connection has, whichever service it uses: the task, links, authorisation, requests, and
+//!   answers that wait.
+//! * `event_hubs` are hubs: publishing, receiving, and management.
+//! * `service_bus` are queues and topics: their links, messages and management.
+//! * `leading` are sections that both services store in front of a message.
 
-mod address;
-mod attributes;
 mod connection;
-mod deliver;
-mod hasty;
-mod idempotent;
-mod late_replies;
+mod event_hubs;
 mod leading;
-mod links;
-mod management;
-mod outcomes;
-mod publish;
-mod refusal;
-mod requests;
-mod runtime_metrics;
 mod service_bus;
-mod shaped;
-mod start;
 
 use std::io;
 use std::sync::Arc;
@@ -51,9 +32,9 @@ use tokio::time::Instant;
 
 use crate::namespace::Namespace;
 use crate::profile::Shaper;
+use connection::refusal::{self, REFUSALS_MAX};
 use connection::{ConnectionTask, PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
-use idempotent::IdempotentProducers;
-use refusal::REFUSALS_MAX;
+use event_hubs::idempotent::IdempotentProducers;
 
 /// What carries the bytes of AMQP over TCP.
 #[derive(Debug, Clone, Default)]

@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, SessionId};
 
-use super::super::hasty;
-use super::super::links::{LinkEntry, Node, Replies};
-use super::super::outcomes::{Pending, PendingReply, Waiting};
-use super::super::requests::{Answered, Reply, RequestContext, RequestNode};
-use super::super::service_bus::LockedSession;
 use super::ConnectionTask;
+use super::client_quirks;
+use super::links::{LinkEntry, Node, Replies};
+use super::outcomes::{Pending, PendingReply, Waiting};
+use super::requests::{Answered, Reply, RequestContext, RequestNode};
+use crate::front::amqp::service_bus::LockedSession;
 use crate::profile::Shaper;
 use queue_store::{Queue, SessionLock};
 
@@ -34,7 +34,7 @@ impl ConnectionTask {
         match node.answer(context, message) {
             Ok(Answered { reply, commit }) => {
                 let ready_at = self.shaper.as_mut().and_then(Shaper::request);
-                let ready_at = ready_at.max(hasty::answer_at(self.pause));
+                let ready_at = ready_at.max(client_quirks::answer_at(self.pause));
                 match (commit, ready_at) {
                     (None, None) => self.reply(node, session, reply),
                     (None, Some(at)) => self.late_replies.push(at, node.clone(), session, reply),

@@ -10,7 +10,7 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::{Attach, Error};
 use tokio::time::Sleep;
 
-use super::super::links::{Admission, Admitted, LinkEntry, Node};
+use super::links::{Admission, Admitted, LinkEntry, Node};
 use super::{CREDIT, ConnectionTask};
 
 /// The next instant at which a claim expires.

@@ -1,11 +1,25 @@
-//! The task of one connection: its links, and the turn that it takes whenever something happens. `attaching` is its part
-//! with links that come and go, `answering` that with requests, `queues` that with queues and topics, `proof` what it may
-//! hold before it has shown a token or a key.
+//! What any AMQP connection does: its task, the links it has, and the turn that it takes whenever something happens.
+//!
+//! * `attaching` handles links that come and go; `links` decides which links there can be.
+//! * `answering` handles requests; `requests` are `$cbs` and what all nodes for requests share.
+//! * `queues` handles messages to and from queues and topics.
+//! * `outcomes` are those that wait for a durable log or for a service profile; `late_replies` are replies that do.
+//! * `shaped` is what a service profile makes of a send.
+//! * `proof` bounds what a connection may hold before it has shown a token or a key; `refusal` is what a connection gets
+//!   for which there is no room.
+//! * `client_quirks` are clients that lose an answer that comes at once.
 
 mod answering;
 mod attaching;
+mod client_quirks;
+mod late_replies;
+mod links;
+mod outcomes;
 mod proof;
 mod queues;
+pub(super) mod refusal;
+pub(super) mod requests;
+mod shaped;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -22,15 +36,14 @@ use tokio::time::Sleep;
 
 use attaching::Expiry;
 
-use super::deliver::Stopped;
-use super::hasty;
-use super::idempotent::IdempotentProducers;
-use super::late_replies::LateReplies;
-use super::links::{LinkEntry, Node};
-use super::outcomes::{Direction, Outcome, Outcomes, Pending, Waiting};
-use super::publish::server_busy;
+use self::late_replies::LateReplies;
+use self::links::{LinkEntry, Node};
+use self::outcomes::{Direction, Outcome, Outcomes, Pending, Waiting};
+use self::shaped::{Breakage, Told, shaped};
+use super::event_hubs::deliver::Stopped;
+use super::event_hubs::idempotent::IdempotentProducers;
+use super::event_hubs::publish::server_busy;
 use super::service_bus::{AwaitedOutcomes, LockedDelivery, Settling};
-use super::shaped::{Breakage, Told, shaped};
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
 use crate::profile::{Alarm, Shaper};
 use partition_log::Subscriber;
@@ -239,7 +252,7 @@ impl ConnectionTask {
     }
 
     fn on_opened(&mut self, open: &Open) {
-        self.pause = hasty::pause_of(open);
+        self.pause = client_quirks::pause_of(open);
         if self.pause.is_some() {
             self.driver.acknowledge_at_once();
         }
@@ -260,7 +273,7 @@ impl ConnectionTask {
         if self.expiry.as_ref().is_some_and(|expiry| expiry.at <= now) {
             self.end_expired(now);
         }
-        let answer_at = hasty::answer_at(self.pause);
+        let answer_at = client_quirks::answer_at(self.pause);
         let mut rest = deliveries.items();
         while let Some((delivery, others)) = rest.split_first() {
             rest = others;

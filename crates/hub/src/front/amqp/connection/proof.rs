@@ -19,18 +19,18 @@ use tokio::time::Sleep;
 
 /// The bounds on unfinished messages of all connections.
 #[derive(Debug)]
-pub(in super::super) struct PartialLimits {
+pub(crate) struct PartialLimits {
     /// For all connections that have proven nothing.
-    pub(in super::super) unproven: Arc<PartialBytes>,
+    pub(crate) unproven: Arc<PartialBytes>,
     /// For all others.
-    pub(in super::super) proven: Arc<PartialBytes>,
+    pub(crate) proven: Arc<PartialBytes>,
     /// For each of these.
     proven_each: usize,
 }
 
 /// Whether a connection has proven itself, and what depends on that.
 #[derive(Debug)]
-pub(in super::super) struct Proof {
+pub(crate) struct Proof {
     place: Place,
     limits: Arc<PartialLimits>,
     /// When it must have come; `None` once it has.
@@ -41,7 +41,7 @@ pub(in super::super) struct Proof {
 
 impl PartialLimits {
     /// Bounds for messages of up to `largest_message` bytes.
-    pub(in super::super) fn new(largest_message: usize) -> Self {
+    pub(crate) fn new(largest_message: usize) -> Self {
         let proven_each = PROVEN_EACH.max(largest_message.saturating_mul(2));
         Self {
             unproven: PartialBytes::new(UNPROVEN_TOTAL),
@@ -53,7 +53,7 @@ impl PartialLimits {
 
 impl Proof {
     /// A connection in `place` that has proven nothing yet.
-    pub(in super::super) fn new(place: Place, limits: Arc<PartialLimits>, overdue: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(place: Place, limits: Arc<PartialLimits>, overdue: Arc<AtomicU64>) -> Self {
         Self { place, limits, overdue, deadline: Some(Box::pin(tokio::time::sleep(PROOF_PATIENCE))) }
     }
 
@@ -92,16 +92,16 @@ impl Proof {
 }
 
 /// How long a connection may take until it shows a token or a key: as long as the service gives it for its first link.
-pub(in super::super) const PROOF_PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PROOF_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a connection holds of unfinished messages before its proof: a request of the largest size, twice.
-pub(in super::super) const UNPROVEN_EACH: usize = 128 * 1024;
+pub(crate) const UNPROVEN_EACH: usize = 128 * 1024;
 
 /// All such connections together.
 const UNPROVEN_TOTAL: usize = 16 * 1024 * 1024;
 
 /// Output that may wait for a connection that has proven nothing before its input is left alone.
-pub(in super::super) const UNPROVEN_OUTPUT: usize = 64 * 1024;
+pub(crate) const UNPROVEN_OUTPUT: usize = 64 * 1024;
 
 /// What a connection holds of unfinished messages after its proof: sixteen events of the largest size.
 const PROVEN_EACH: usize = 16 * 1024 * 1024;

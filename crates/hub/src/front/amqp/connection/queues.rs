@@ -10,12 +10,14 @@ use amqp::connection::{Deliveries, LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
-use super::super::links::{LinkEntry, Node};
-use super::super::outcomes::{Direction, Outcome, Pending, Waiting};
-use super::super::publish::server_busy;
-use super::super::service_bus::{Held, Proposal, ReceiveLink, SettlementAnswer, Stored, unknown_delivery};
-use super::super::shaped::{Breakage, Told, shaped};
+use super::links::{LinkEntry, Node};
+use super::outcomes::{Direction, Outcome, Pending, Waiting};
+use super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, TOO_FAST, WAITING_OUTCOMES_MAX, tell, top_up_credit};
+use crate::front::amqp::event_hubs::publish::server_busy;
+use crate::front::amqp::service_bus::{
+    Held, Proposal, ReceiveLink, SettlementAnswer, Stored, unknown_delivery,
+};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 

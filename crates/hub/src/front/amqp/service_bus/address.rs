@@ -13,19 +13,19 @@
 
 /// What an address names, as text; whether it exists is another question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::front::amqp) struct EntityAddress<'a> {
+pub(crate) struct EntityAddress<'a> {
     /// The queue or the topic.
-    pub(in crate::front::amqp) name: &'a str,
+    pub(crate) name: &'a str,
     /// The subscription of the topic.
-    pub(in crate::front::amqp) subscription: Option<&'a str>,
-    pub(in crate::front::amqp) part: Part,
+    pub(crate) subscription: Option<&'a str>,
+    pub(crate) part: Part,
     /// Whether it is the node that answers requests about it.
-    pub(in crate::front::amqp) is_management: bool,
+    pub(crate) is_management: bool,
 }
 
 /// What of a queue or a subscription an address names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::front::amqp) enum Part {
+pub(crate) enum Part {
     /// Its messages.
     Main,
     /// Those that it gave up on.
@@ -36,7 +36,7 @@ pub(in crate::front::amqp) enum Part {
 
 impl<'a> EntityAddress<'a> {
     /// Reads an address. `None` where it has no name in it, or is a node of the namespace itself such as `$cbs`.
-    pub(in crate::front::amqp) fn parse(address: &'a str) -> Option<Self> {
+    pub(crate) fn parse(address: &'a str) -> Option<Self> {
         let path = access::Resource::path_of(address).trim_matches('/');
         let (path, is_management) = match without_segment(path, "$management") {
             Some(path) => (path, true),
@@ -58,7 +58,7 @@ impl<'a> EntityAddress<'a> {
     }
 
     /// The address as the service writes it, without a host and without that of the node for requests.
-    pub(in crate::front::amqp) fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         let mut path = self.name.to_owned();
         if let Some(subscription) = self.subscription {
             path = format!("{path}/Subscriptions/{subscription}");
@@ -71,7 +71,7 @@ impl<'a> EntityAddress<'a> {
     }
 
     /// Whether no hub can be meant: only queues and subscriptions have such a suffix.
-    pub(in crate::front::amqp) const fn has_suffix(&self) -> bool {
+    pub(crate) const fn has_suffix(&self) -> bool {
         self.subscription.is_some() || !matches!(self.part, Part::Main)
     }
 }

@@ -19,18 +19,18 @@ use queue_store::{Deliveries, Entity, Queue, QueueError, ReceiveMode, ReceiveReq
 
 /// A request for a link to an entity.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::front::amqp) struct EntityAdmission<'a> {
-    pub(in crate::front::amqp) namespace: &'a Namespace,
+pub(crate) struct EntityAdmission<'a> {
+    pub(crate) namespace: &'a Namespace,
     /// Whom queues wake for new messages.
-    pub(in crate::front::amqp) subscriber: &'a Arc<Subscriber>,
-    pub(in crate::front::amqp) link: LinkId,
-    pub(in crate::front::amqp) session: SessionId,
-    pub(in crate::front::amqp) now: UnixTime,
+    pub(crate) subscriber: &'a Arc<Subscriber>,
+    pub(crate) link: LinkId,
+    pub(crate) session: SessionId,
+    pub(crate) now: UnixTime,
 }
 
 /// What is to be at our end of a link.
 #[derive(Debug)]
-pub(in crate::front::amqp) enum AdmittedEntity {
+pub(crate) enum AdmittedEntity {
     /// It takes messages.
     Send(SendLink, LinkAcceptance),
     /// It gives messages.
@@ -43,7 +43,7 @@ pub(in crate::front::amqp) enum AdmittedEntity {
 
 impl EntityAdmission<'_> {
     /// The right that a link needs for as long as it is there; none where each request is looked at for itself.
-    pub(in crate::front::amqp) const fn right(attach: &Attach, address: &EntityAddress<'_>) -> Option<Right> {
+    pub(crate) const fn right(attach: &Attach, address: &EntityAddress<'_>) -> Option<Right> {
         match (address.is_management, attach.role) {
             (true, _) => None,
             (false, Role::Sender) => Some(Right::Send),
@@ -55,11 +55,7 @@ impl EntityAdmission<'_> {
     ///
     /// # Errors
     /// What the client is told where it is not to have the link.
-    pub(in crate::front::amqp) fn admit(
-        self,
-        attach: &Attach,
-        address: &EntityAddress<'_>,
-    ) -> Result<AdmittedEntity, Error> {
+    pub(crate) fn admit(self, attach: &Attach, address: &EntityAddress<'_>) -> Result<AdmittedEntity, Error> {
         let entity = self.entity(address)?;
         if address.is_management {
             return Ok(AdmittedEntity::Management(Arc::new(entity)));
@@ -152,7 +148,10 @@ impl EntityAdmission<'_> {
         let found = entity.and_then(|entity| part_of(entity, address.part));
         found.ok_or_else(|| {
             let path = address.path();
-            Error::new(ErrorCondition::NOT_FOUND, super::super::requests::not_found(self.namespace, &path))
+            Error::new(
+                ErrorCondition::NOT_FOUND,
+                crate::front::amqp::connection::requests::not_found(self.namespace, &path),
+            )
         })
     }
 }

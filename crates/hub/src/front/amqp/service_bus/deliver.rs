@@ -12,9 +12,9 @@ use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, SessionId, Unsettled};
 use amqp::performative::Error;
 
-use super::super::deliver::{Delivered, Stopped};
 use super::conditions;
 use super::outgoing::{self, Outgoing};
+use crate::front::amqp::event_hubs::deliver::{Delivered, Stopped};
 use partition_log::UnixTime;
 use queue_store::{
     Awaited, Deliveries, Delivery, Found, LockToken, Queue, QueueError, ReceiveMode, ReceiveRequest,
@@ -23,7 +23,7 @@ use queue_store::{
 
 /// A link through which a client receives.
 #[derive(Debug)]
-pub(in crate::front::amqp) struct ReceiveLink {
+pub(crate) struct ReceiveLink {
     link: LinkId,
     session: SessionId,
     waiter: Waiter,
@@ -37,22 +37,22 @@ pub(in crate::front::amqp) struct ReceiveLink {
     /// What was sent since it was last asked for.
     delivered: Delivered,
     /// Whether the client waits to be told that there is nothing more.
-    pub(in crate::front::amqp) is_draining: bool,
+    pub(crate) is_draining: bool,
     /// Whether it stands in the queue of those that may have something to send.
-    pub(in crate::front::amqp) queued: bool,
+    pub(crate) queued: bool,
 }
 
 /// A delivery whose outcome is awaited.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::front::amqp) struct LockedDelivery {
+pub(crate) struct LockedDelivery {
     /// The link, by its index.
-    pub(in crate::front::amqp) link: u32,
-    pub(in crate::front::amqp) token: LockToken,
+    pub(crate) link: u32,
+    pub(crate) token: LockToken,
 }
 
 /// The deliveries of a connection whose outcome is awaited, by [`SessionId::index`].
 #[derive(Debug, Default)]
-pub(in crate::front::amqp) struct AwaitedOutcomes {
+pub(crate) struct AwaitedOutcomes {
     locked: Vec<Unsettled<LockedDelivery>>,
 }
 
@@ -68,7 +68,7 @@ thread_local! {
 }
 
 impl ReceiveLink {
-    pub(in crate::front::amqp) fn new(
+    pub(crate) fn new(
         link: LinkId,
         session: SessionId,
         waiter: Waiter,
@@ -90,27 +90,27 @@ impl ReceiveLink {
     }
 
     /// The queue that it receives from.
-    pub(in crate::front::amqp) fn queue(&self) -> &Arc<Queue> {
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
         self.waiter.queue()
     }
 
     /// The session that it has locked.
-    pub(in crate::front::amqp) const fn session_lock(&self) -> Option<&SessionLock> {
+    pub(crate) const fn session_lock(&self) -> Option<&SessionLock> {
         self.lock.as_ref()
     }
 
     /// Why it has to end, if it has.
-    pub(in crate::front::amqp) fn end_reason(&self) -> Option<Error> {
+    pub(crate) fn end_reason(&self) -> Option<Error> {
         self.ended.as_ref().map(conditions::error_of)
     }
 
     /// What was sent since the last call.
-    pub(in crate::front::amqp) fn take_delivered(&mut self) -> Delivered {
+    pub(crate) fn take_delivered(&mut self) -> Delivered {
         std::mem::take(&mut self.delivered)
     }
 
     /// Sends as much as credit, window and `share` (output bytes) allow.
-    pub(in crate::front::amqp) fn deliver(
+    pub(crate) fn deliver(
         &mut self,
         connection: &mut Connection,
         share: usize,
@@ -299,7 +299,7 @@ impl AwaitedOutcomes {
     }
 
     /// Takes what awaits its outcome from `first` to `last` on a session.
-    pub(in crate::front::amqp) fn take(
+    pub(crate) fn take(
         &mut self,
         session: SessionId,
         first: u32,
@@ -312,7 +312,7 @@ impl AwaitedOutcomes {
     }
 
     /// A link is gone: what it had received can be settled no longer.
-    pub(in crate::front::amqp) fn forget_link(&mut self, session: SessionId, link: LinkId) {
+    pub(crate) fn forget_link(&mut self, session: SessionId, link: LinkId) {
         let index = link.index() as u32;
         if let Some(locked) = self.locked.get_mut(session.index()) {
             locked.retain(|delivery| delivery.link != index);
@@ -320,7 +320,7 @@ impl AwaitedOutcomes {
     }
 
     /// A session is gone with all its links.
-    pub(in crate::front::amqp) fn forget_session(&mut self, session: SessionId) {
+    pub(crate) fn forget_session(&mut self, session: SessionId) {
         if let Some(locked) = self.locked.get_mut(session.index()) {
             *locked = Unsettled::default();
         }

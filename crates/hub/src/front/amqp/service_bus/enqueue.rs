@@ -16,17 +16,17 @@ use queue_store::{Enqueued, Entity, NewMessage, QueueError};
 
 /// A link through which a client sends.
 #[derive(Debug)]
-pub(in crate::front::amqp) struct SendLink {
+pub(crate) struct SendLink {
     entity: Entity,
 }
 
 /// What became of a run of transfers.
 #[derive(Debug, Default)]
-pub(in crate::front::amqp) struct Stored {
+pub(crate) struct Stored {
     /// What the acknowledgement of those that are stored has to wait for.
-    pub(in crate::front::amqp) commit: Option<CommitNumber>,
+    pub(crate) commit: Option<CommitNumber>,
     /// Those that are not stored, by their place in the run, with what the client is told.
-    pub(in crate::front::amqp) refused: Vec<(usize, DeliveryState)>,
+    pub(crate) refused: Vec<(usize, DeliveryState)>,
 }
 
 /// What is needed to take in a burst. One for all connections of a thread: a connection at rest is to hold little.
@@ -42,7 +42,7 @@ struct Burst {
 
 impl Stored {
     /// What became of a single transfer.
-    pub(in crate::front::amqp) fn of(state: DeliveryState, commit: CommitNumber) -> Self {
+    pub(crate) fn of(state: DeliveryState, commit: CommitNumber) -> Self {
         match state {
             DeliveryState::Accepted => Self { commit: Some(commit), refused: Vec::new() },
             refusal => Self { commit: None, refused: vec![(0, refusal)] },
@@ -51,12 +51,12 @@ impl Stored {
 }
 
 impl SendLink {
-    pub(in crate::front::amqp) const fn new(entity: Entity) -> Self {
+    pub(crate) const fn new(entity: Entity) -> Self {
         Self { entity }
     }
 
     /// Stores a run of transfers, each given by its format and its bytes.
-    pub(in crate::front::amqp) fn store<'a>(
+    pub(crate) fn store<'a>(
         &self,
         transfers: impl Iterator<Item = (u32, &'a [u8])>,
         now: UnixTime,

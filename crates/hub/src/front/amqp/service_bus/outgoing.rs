@@ -21,7 +21,7 @@
 use amqp::codec::{code, write};
 use amqp::message::{EncodedHeader, Header};
 
-use super::super::leading::{Leading, merge_delivery_annotations};
+use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
 use queue_store::{Delivery, Lock, LockToken, MessageState};
 
 /// A message on its way out.

@@ -18,7 +18,7 @@ use queue_store::{Awaited, Found, Queue, QueueError, ReceiveMode, SessionLock, W
 
 /// A link that waits for the next session.
 #[derive(Debug)]
-pub(in crate::front::amqp) struct HeldAttach {
+pub(crate) struct HeldAttach {
     waiter: Waiter,
     mode: ReceiveMode,
     source: Source,
@@ -27,7 +27,7 @@ pub(in crate::front::amqp) struct HeldAttach {
 
 /// What became of a held attach.
 #[derive(Debug)]
-pub(in crate::front::amqp) enum Held {
+pub(crate) enum Held {
     /// It goes on waiting.
     Waiting(HeldAttach),
     /// It has its session.
@@ -59,12 +59,12 @@ impl HeldAttach {
     }
 
     /// When its time is over.
-    pub(in crate::front::amqp) const fn deadline(&self) -> Instant {
+    pub(crate) const fn deadline(&self) -> Instant {
         self.deadline
     }
 
     /// Looks for a session; otherwise the waiter's key is reported when there is one.
-    pub(in crate::front::amqp) fn look(mut self, now: UnixTime) -> Held {
+    pub(crate) fn look(mut self, now: UnixTime) -> Held {
         loop {
             match self.waiter.queue().accept_session(now, None) {
                 Err(error) => return Held::Refused(conditions::error_of(&error)),

@@ -22,17 +22,17 @@ use queue_store::{LockToken, Queue, QueueError, Settlement};
 
 /// An outcome that a receiver gave for some deliveries of one link.
 #[derive(Debug)]
-pub(in crate::front::amqp) struct Proposal {
-    pub(in crate::front::amqp) link: LinkId,
-    pub(in crate::front::amqp) session: SessionId,
-    pub(in crate::front::amqp) state: DeliveryState,
+pub(crate) struct Proposal {
+    pub(crate) link: LinkId,
+    pub(crate) session: SessionId,
+    pub(crate) state: DeliveryState,
     /// Whether the receiver waits for an answer.
-    pub(in crate::front::amqp) wants_answer: bool,
+    pub(crate) wants_answer: bool,
 }
 
 /// Outcomes on their way to the store.
 #[derive(Debug, Default)]
-pub(in crate::front::amqp) struct Settling {
+pub(crate) struct Settling {
     proposal: Option<Proposal>,
     /// Delivery ids and what they settle.
     deliveries: Vec<(u32, LockToken)>,
@@ -41,19 +41,19 @@ pub(in crate::front::amqp) struct Settling {
 
 /// What is to be answered about the deliveries from one id to another.
 #[derive(Debug, PartialEq)]
-pub(in crate::front::amqp) struct SettlementAnswer {
-    pub(in crate::front::amqp) first: u32,
-    pub(in crate::front::amqp) last: u32,
-    pub(in crate::front::amqp) state: DeliveryState,
+pub(crate) struct SettlementAnswer {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) state: DeliveryState,
     /// What it has to wait for.
-    pub(in crate::front::amqp) commit: CommitNumber,
+    pub(crate) commit: CommitNumber,
 }
 
 impl Settling {
     /// Whether outcomes of `proposal` can be settled together with those that are gathered. If not,
     /// [`settle`](Self::settle) comes first.
     #[inline]
-    pub(in crate::front::amqp) fn goes_with(
+    pub(crate) fn goes_with(
         &self,
         link: LinkId,
         session: SessionId,
@@ -70,24 +70,24 @@ impl Settling {
 
     /// Says what the deliveries that follow have in common; it is made where there is none yet.
     #[inline]
-    pub(in crate::front::amqp) fn begin(&mut self, proposal: impl FnOnce() -> Proposal) {
+    pub(crate) fn begin(&mut self, proposal: impl FnOnce() -> Proposal) {
         self.proposal.get_or_insert_with(proposal);
     }
 
     /// Adds a delivery.
     #[inline]
-    pub(in crate::front::amqp) fn push(&mut self, id: u32, token: LockToken) {
+    pub(crate) fn push(&mut self, id: u32, token: LockToken) {
         self.deliveries.push((id, token));
     }
 
     /// The link whose outcomes are gathered.
-    pub(in crate::front::amqp) fn link(&self) -> Option<LinkId> {
+    pub(crate) fn link(&self) -> Option<LinkId> {
         self.proposal.as_ref().map(|proposal| proposal.link)
     }
 
     /// Settles what is gathered, which `queue` delivered. `answer` gets what the receiver is to be told, if it wants to
     /// be told.
-    pub(in crate::front::amqp) fn settle(
+    pub(crate) fn settle(
         &mut self,
         queue: &Queue,
         now: UnixTime,
@@ -157,7 +157,7 @@ fn each_run<T: Copy + PartialEq>(ids: impl Iterator<Item = (u32, T)>, mut each: 
 }
 
 /// What a receiver is told about deliveries that are not its own, or not any more.
-pub(in crate::front::amqp) fn unknown_delivery() -> DeliveryState {
+pub(crate) fn unknown_delivery() -> DeliveryState {
     DeliveryState::Rejected(Some(Error::new(
         ErrorCondition::MESSAGE_LOCK_LOST,
         conditions::MESSAGE_LOCK_LOST,

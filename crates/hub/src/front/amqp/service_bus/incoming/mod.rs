@@ -9,7 +9,7 @@
 //!
 //! A message without an identifier is given one, since clients cannot work without: that rewrites the front of the
 //! properties. A message with delivery annotations, or whose sections are not in their order, is put together anew, as
-//! [`leading`](super::super::leading) describes it. A message may be without a body, or without any section at all.
+//! [`leading`](crate::front::amqp::leading) describes it. A message may be without a body, or without any section at all.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -20,7 +20,7 @@ use amqp::codec::{List, Reader, code};
 use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, Sections};
 use amqp::performative::descriptor;
 
-use super::super::leading::keep_delivery_annotations;
+use crate::front::amqp::leading::keep_delivery_annotations;
 use partition_log::UnixTime;
 use queue_store::NewMessage;
 

@@ -27,8 +27,8 @@ use amqp::message::MessageView;
 use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
-use super::super::requests::{Answer, claims_required, text_property};
 use super::conditions;
+use crate::front::amqp::connection::requests::{Answer, claims_required, text_property};
 use crate::namespace::{Claims, Namespace};
 use arguments::Arguments;
 use partition_log::UnixTime;
@@ -36,29 +36,28 @@ use queue_store::{Queue, QueueError, SessionLock, Subscription, Topic};
 
 /// What a node for requests is about.
 #[derive(Debug, Clone)]
-pub(in crate::front::amqp) enum ManagedEntity {
+pub(crate) enum ManagedEntity {
     Queue(Arc<Queue>),
     Topic(Arc<Topic>),
     Subscription(Arc<Subscription>),
 }
 
 /// A request about an entity.
-pub(in crate::front::amqp) struct Request<'a> {
-    pub(in crate::front::amqp) namespace: &'a Namespace,
-    pub(in crate::front::amqp) claims: &'a Claims,
-    pub(in crate::front::amqp) entity: &'a ManagedEntity,
-    pub(in crate::front::amqp) now: SystemTime,
+pub(crate) struct Request<'a> {
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) claims: &'a Claims,
+    pub(crate) entity: &'a ManagedEntity,
+    pub(crate) now: SystemTime,
     /// The lock of a session that a link of the connection holds.
-    pub(in crate::front::amqp) session_lock: SessionLocks<'a>,
+    pub(crate) session_lock: SessionLocks<'a>,
 }
 
 /// Finds the lock of a session of a queue.
-pub(in crate::front::amqp) type SessionLocks<'a> =
-    &'a dyn Fn(&Arc<Queue>, LockedSession<'_>) -> Option<SessionLock>;
+pub(crate) type SessionLocks<'a> = &'a dyn Fn(&Arc<Queue>, LockedSession<'_>) -> Option<SessionLock>;
 
 /// Which session a request is about.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::front::amqp) enum LockedSession<'a> {
+pub(crate) enum LockedSession<'a> {
     /// The one with this id.
     Id(&'a str),
     /// The one that the link of this name has locked.
@@ -70,7 +69,7 @@ type Outcome = Result<Answer, Answer>;
 
 impl ManagedEntity {
     /// The name by which the service knows it.
-    pub(in crate::front::amqp) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Queue(queue) => queue.name(),
             Self::Topic(topic) => topic.name(),
@@ -104,7 +103,7 @@ impl Request<'_> {
     ///
     /// # Errors
     /// If it cannot even be read.
-    pub(in crate::front::amqp) fn answer(&self, message: &MessageView<'_>) -> Result<Answer, DecodeError> {
+    pub(crate) fn answer(&self, message: &MessageView<'_>) -> Result<Answer, DecodeError> {
         let operation = text_property(message, "operation")?.unwrap_or_default();
         let arguments = Arguments::new(message.value()?.unwrap_or(Value::Null));
         let operation = operation.strip_prefix("com.microsoft:").unwrap_or(&operation);

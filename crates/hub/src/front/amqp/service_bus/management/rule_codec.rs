@@ -13,8 +13,8 @@
 
 use amqp::Value;
 
-use super::super::super::requests::Answer;
 use super::arguments::{Arguments, invalid, mistyped};
+use crate::front::amqp::connection::requests::Answer;
 use queue_store::rules::{CorrelationFilter, Filter, Rule, SqlAction, SqlFilter};
 
 /// The rule of this name that a request describes.

@@ -9,7 +9,7 @@ use crate::namespace::{Hub, HubConfig};
 use partition_log::UnixTime;
 
 /// The hub that a request to create one describes.
-pub(super) fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, String> {
+pub(crate) fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, String> {
     let entries = match attributes {
         Value::Map(entries) => entries.as_slice(),
         Value::Null => &[],
@@ -41,7 +41,7 @@ pub(super) fn hub_config(name: &str, attributes: &Value) -> Result<HubConfig, St
 }
 
 /// The elements of a list of texts; `None` for everything else.
-pub(super) fn texts(value: &Value) -> Option<Vec<String>> {
+pub(crate) fn texts(value: &Value) -> Option<Vec<String>> {
     let (Value::List(elements) | Value::Array(elements)) = value else {
         return None;
     };
@@ -50,7 +50,7 @@ pub(super) fn texts(value: &Value) -> Option<Vec<String>> {
 }
 
 /// What a hub is.
-pub(super) fn hub_properties(hub: &Hub) -> Value {
+pub(crate) fn hub_properties(hub: &Hub) -> Value {
     let ids = hub.partitions().iter().map(|partition| Value::String(partition.id().to_string())).collect();
     map([
         ("name", hub.name().into()),
@@ -63,12 +63,12 @@ pub(super) fn hub_properties(hub: &Hub) -> Value {
 }
 
 /// What a consumer group is.
-pub(super) fn group_properties(hub: &Hub, group: &str) -> Value {
+pub(crate) fn group_properties(hub: &Hub, group: &str) -> Value {
     map([("name", hub.name().into()), ("type", CONSUMER_GROUP.into()), ("consumer_group", group.into())])
 }
 
 /// What a partition holds at `now`.
-pub(super) fn partition_properties(hub: &Hub, id: &str, now: SystemTime) -> Option<Value> {
+pub(crate) fn partition_properties(hub: &Hub, id: &str, now: SystemTime) -> Option<Value> {
     let stats = hub.partition(id)?.log().stats();
     let last = stats.last_sequence_number.map_or(-1, |number| number.cast_signed());
     let time = stats.last_append_time.map_or(0, UnixTime::milliseconds);
@@ -87,21 +87,21 @@ pub(super) fn partition_properties(hub: &Hub, id: &str, now: SystemTime) -> Opti
 }
 
 /// A map with text keys.
-pub(super) fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
+pub(crate) fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Map(entries.into_iter().map(|(key, value)| (Value::from(key), value)).collect())
 }
 
 /// The type of a hub, as the service calls it.
-pub(super) const EVENT_HUB: &str = "com.microsoft:eventhub";
+pub(crate) const EVENT_HUB: &str = "com.microsoft:eventhub";
 
 /// The type of a partition, as the service calls it.
-pub(super) const PARTITION: &str = "com.microsoft:partition";
+pub(crate) const PARTITION: &str = "com.microsoft:partition";
 
 /// The type of a consumer group, for which the service has no name; in the manner of the others.
-pub(super) const CONSUMER_GROUP: &str = "com.microsoft:consumergroup";
+pub(crate) const CONSUMER_GROUP: &str = "com.microsoft:consumergroup";
 
 /// What a list of hubs has where the client does not say; the partitions' ids would be most of it and tell nothing.
-pub(super) const HUB_COLUMNS: [&str; 4] = ["name", "type", "created_at", "partition_count"];
+pub(crate) const HUB_COLUMNS: [&str; 4] = ["name", "type", "created_at", "partition_count"];
 
 /// What a list of consumer groups has where the client does not say.
-pub(super) const GROUP_COLUMNS: [&str; 3] = ["name", "type", "consumer_group"];
+pub(crate) const GROUP_COLUMNS: [&str; 3] = ["name", "type", "consumer_group"];

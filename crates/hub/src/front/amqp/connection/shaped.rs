@@ -8,16 +8,16 @@ use partition_log::disk::CommitNumber;
 
 /// What a client is told about its delivery, and when.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) state: DeliveryState,
-    pub(super) commit: CommitNumber,
+pub(crate) struct Told {
+    pub(crate) state: DeliveryState,
+    pub(crate) commit: CommitNumber,
     /// Not before this.
-    pub(super) not_before: Option<Instant>,
+    pub(crate) not_before: Option<Instant>,
 }
 
 /// What a service profile breaks.
 #[derive(Debug)]
-pub(super) enum Breakage {
+pub(crate) enum Breakage {
     /// The link of the delivery, with what the client is told.
     Link(Error),
     /// All of it, without a word.
@@ -26,12 +26,12 @@ pub(super) enum Breakage {
 
 impl Told {
     /// Told at once; nothing was stored.
-    pub(super) fn now(state: DeliveryState) -> Self {
+    pub(crate) fn now(state: DeliveryState) -> Self {
         Self { state, commit: CommitNumber::DONE, not_before: None }
     }
 
     /// Told once what was stored is committed; if it was refused, at once.
-    pub(super) fn stored(stored: Result<CommitNumber, DeliveryState>) -> Self {
+    pub(crate) fn stored(stored: Result<CommitNumber, DeliveryState>) -> Self {
         match stored {
             Ok(commit) => Self { state: DeliveryState::Accepted, commit, not_before: None },
             Err(refusal) => Self::now(refusal),
@@ -39,14 +39,14 @@ impl Told {
     }
 
     /// The same, not before `at` either.
-    pub(super) fn not_before(self, at: Option<Instant>) -> Self {
+    pub(crate) fn not_before(self, at: Option<Instant>) -> Self {
         Self { not_before: self.not_before.max(at), ..self }
     }
 }
 
 /// Stores a message as a service profile has it; one that the quota refuses is counted.
 #[cold]
-pub(super) fn shaped(
+pub(crate) fn shaped(
     shaper: &mut Shaper,
     count_throttled: impl FnOnce(),
     format: u32,

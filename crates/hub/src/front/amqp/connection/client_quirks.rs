@@ -13,7 +13,7 @@ use amqp::performative::Open;
 use tokio::time::Instant;
 
 /// How long this client's outcomes, and the replies that follow them, are held back; `None` for all that are in order.
-pub(super) fn pause_of(open: &Open) -> Option<Duration> {
+pub(crate) fn pause_of(open: &Open) -> Option<Duration> {
     let product = open
         .properties
         .iter()
@@ -23,7 +23,7 @@ pub(super) fn pause_of(open: &Open) -> Option<Duration> {
 }
 
 /// The first instant at which a client may be answered what it asks now.
-pub(super) fn answer_at(pause: Option<Duration>) -> Option<Instant> {
+pub(crate) fn answer_at(pause: Option<Duration>) -> Option<Instant> {
     pause.map(|pause| Instant::now() + pause)
 }
 

@@ -22,14 +22,14 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
-use super::publish::server_busy;
 use super::requests::{Reply, RequestNode};
+use crate::front::amqp::event_hubs::publish::server_busy;
 use crate::profile::Alarm;
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 
 /// The outcomes of one connection that wait.
 #[derive(Debug)]
-pub(super) struct Outcomes {
+pub(crate) struct Outcomes {
     /// `None` where logs are in memory and nothing waits for them.
     commits: Option<CommitWatch>,
     uncommitted: VecDeque<Waiting>,
@@ -39,20 +39,20 @@ pub(super) struct Outcomes {
 
 /// The outcome of some deliveries.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) link: LinkId,
-    pub(super) session: SessionId,
+pub(crate) struct Outcome {
+    pub(crate) link: LinkId,
+    pub(crate) session: SessionId,
     /// The number of the first one in the session.
-    pub(super) first: u32,
+    pub(crate) first: u32,
     /// And of the last one.
-    pub(super) last: u32,
-    pub(super) state: DeliveryState,
-    pub(super) direction: Direction,
+    pub(crate) last: u32,
+    pub(crate) state: DeliveryState,
+    pub(crate) direction: Direction,
 }
 
 /// Whose deliveries an outcome is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     /// The client's: we are the receiver.
     Received,
     /// Ours: the client has given the outcome, and waits for our answer.
@@ -61,17 +61,17 @@ pub(super) enum Direction {
 
 /// A reply to a request that changed something.
 #[derive(Debug)]
-pub(super) struct PendingReply {
-    pub(super) node: RequestNode,
-    pub(super) session: SessionId,
-    pub(super) reply: Reply,
+pub(crate) struct PendingReply {
+    pub(crate) node: RequestNode,
+    pub(crate) session: SessionId,
+    pub(crate) reply: Reply,
     /// What is replied instead where the change could not be kept.
-    pub(super) refusal: Reply,
+    pub(crate) refusal: Reply,
 }
 
 /// What a client is told.
 #[derive(Debug)]
-pub(super) enum Pending {
+pub(crate) enum Pending {
     Outcome(Outcome),
     Reply(Box<PendingReply>),
     /// It has been told.
@@ -80,12 +80,12 @@ pub(super) enum Pending {
 
 /// What a client is told, and what that waits for.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) pending: Pending,
+pub(crate) struct Waiting {
+    pub(crate) pending: Pending,
     /// [`CommitNumber::DONE`] where nothing was stored that must be kept.
-    pub(super) commit: CommitNumber,
+    pub(crate) commit: CommitNumber,
     /// Not before this.
-    pub(super) not_before: Option<Instant>,
+    pub(crate) not_before: Option<Instant>,
 }
 
 impl Pending {
@@ -101,12 +101,12 @@ impl Pending {
 
 impl Outcomes {
     /// None yet; those of durable logs wait for `commits`, those of a service profile for `alarm`.
-    pub(super) fn new(commits: Option<CommitWatch>, alarm: Alarm) -> Self {
+    pub(crate) fn new(commits: Option<CommitWatch>, alarm: Alarm) -> Self {
         Self { commits, uncommitted: VecDeque::new(), timed: TimedOutcomes::default(), alarm }
     }
 
     /// Takes an outcome that has to wait.
-    pub(super) fn wait(&mut self, waiting: Waiting) {
+    pub(crate) fn wait(&mut self, waiting: Waiting) {
         match waiting.not_before {
             Some(at) if waiting.commit.is_done() => {
                 self.timed.push(waiting.pending, at);
@@ -117,13 +117,13 @@ impl Outcomes {
 
     /// Moves the outcomes that can be told now to `due`, in the order in which they became so. The task is woken when
     /// there are more.
-    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>, due: &mut Vec<Pending>) {
+    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>, due: &mut Vec<Pending>) {
         self.poll_commits(cx, due);
         self.poll_time(cx, due);
     }
 
     /// Forgets the outcomes that are not `wanted`: of links that are gone.
-    pub(super) fn retain(&mut self, wanted: impl Fn(&Outcome) -> bool) {
+    pub(crate) fn retain(&mut self, wanted: impl Fn(&Outcome) -> bool) {
         let is_wanted = |pending: &Pending| match pending {
             Pending::Outcome(outcome) => wanted(outcome),
             // Who asked may have another link for the answer.

@@ -11,7 +11,7 @@ use amqp::codec::{Reader, Symbol, Value, write};
 use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, Sections};
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 
-use super::leading::keep_delivery_annotations;
+use crate::front::amqp::leading::keep_delivery_annotations;
 use crate::namespace::{Hub, Partition, Watch};
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
@@ -19,7 +19,7 @@ use partition_log::{AppendError, BatchEncoder, NewRecord, Subscriber};
 
 /// A link through which a client publishes.
 #[derive(Debug)]
-pub(super) struct PublishLink {
+pub(crate) struct PublishLink {
     target: PublishTarget,
     /// The annotation with the publisher's name, encoded; empty where the address names none.
     publisher: Vec<u8>,
@@ -50,7 +50,7 @@ enum PublishError {
 impl PublishLink {
     /// To the hub as a whole: by key, or to each partition in turn. What has to be looked at is reported to
     /// `subscriber` under `key`.
-    pub(super) fn to_hub(hub: Arc<Hub>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
+    pub(crate) fn to_hub(hub: Arc<Hub>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
         // Partitions go together, so any of them tells of the hub's end.
         let watch = hub.partitions()[0].publishers().watch(subscriber, key);
         Self { target: PublishTarget::Hub(hub), publisher: Vec::new(), _watch: watch }
@@ -58,7 +58,7 @@ impl PublishLink {
 
     /// Counts a message that the quota refused.
     #[cold]
-    pub(super) fn count_throttled(&self) {
+    pub(crate) fn count_throttled(&self) {
         let partition = match &self.target {
             PublishTarget::Partition(partition) => partition,
             // It never got as far as one of its own.
@@ -68,13 +68,13 @@ impl PublishLink {
     }
 
     /// To one partition.
-    pub(super) fn to_partition(partition: Arc<Partition>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
+    pub(crate) fn to_partition(partition: Arc<Partition>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
         let watch = partition.publishers().watch(subscriber, key);
         Self { target: PublishTarget::Partition(partition), publisher: Vec::new(), _watch: watch }
     }
 
     /// To the partition of a publisher, whose name every event is given.
-    pub(super) fn of_publisher(hub: &Hub, publisher: &str, subscriber: &Arc<Subscriber>, key: u64) -> Self {
+    pub(crate) fn of_publisher(hub: &Hub, publisher: &str, subscriber: &Arc<Subscriber>, key: u64) -> Self {
         let partition = Arc::clone(hub.partition_for_key(publisher));
         let mut annotation = Vec::new();
         write::value(&mut annotation, &Value::Symbol(Symbol::from_static(PUBLISHER)));
@@ -83,7 +83,7 @@ impl PublishLink {
     }
 
     /// Whether the hub was deleted.
-    pub(super) fn is_deleted(&self) -> bool {
+    pub(crate) fn is_deleted(&self) -> bool {
         match &self.target {
             PublishTarget::Hub(hub) => hub.partitions()[0].is_deleted(),
             PublishTarget::Partition(partition) => partition.is_deleted(),
@@ -96,7 +96,7 @@ impl PublishLink {
     /// The outcome of a message that is not stored.
     // The result goes through memory: that of the usual case is two words, where a whole outcome would be ten.
     #[inline]
-    pub(super) fn publish(
+    pub(crate) fn publish(
         &self,
         format: u32,
         message: &[u8],
@@ -335,7 +335,7 @@ fn rejected(error: &PublishError) -> DeliveryState {
 
 /// A refusal that the official clients answer by trying again a while later.
 #[cold]
-pub(super) fn server_busy(reason: &str) -> DeliveryState {
+pub(crate) fn server_busy(reason: &str) -> DeliveryState {
     rejected_with(
         ErrorCondition::SERVER_BUSY,
         format!("{reason} Please wait 4 seconds and try again. Error code : 50002."),

@@ -26,7 +26,7 @@ use super::attributes::{
     CONSUMER_GROUP, EVENT_HUB, GROUP_COLUMNS, HUB_COLUMNS, PARTITION, group_properties, hub_config,
     hub_properties, map, partition_properties, texts,
 };
-use super::requests::{Answer, claims_required, not_found, text_property};
+use crate::front::amqp::connection::requests::{Answer, claims_required, not_found, text_property};
 use crate::namespace::{AuthorizationError, Claims, EntityError, Namespace};
 use partition_log::UnixTime;
 
@@ -52,7 +52,7 @@ struct Request<'a> {
 ///
 /// # Errors
 /// If the request cannot even be read.
-pub(super) fn answer(
+pub(crate) fn answer(
     namespace: &Namespace,
     claims: &Claims,
     message: &MessageView<'_>,

@@ -13,14 +13,14 @@ use amqp::performative::Attach;
 
 /// The producers of one service.
 #[derive(Debug, Default)]
-pub(super) struct IdempotentProducers {
+pub(crate) struct IdempotentProducers {
     /// How many ids have been assigned.
     assigned: AtomicI64,
 }
 
 impl IdempotentProducers {
     /// Adds to `acceptance` what a producer is answered that asks to be an idempotent one.
-    pub(super) fn answer(&self, attach: &Attach, acceptance: &mut LinkAcceptance) {
+    pub(crate) fn answer(&self, attach: &Attach, acceptance: &mut LinkAcceptance) {
         if !attach.desired_capabilities.contains(&CAPABILITY) {
             return;
         }

@@ -13,13 +13,13 @@ use partition_log::UnixTime;
 
 /// The section with the metrics.
 #[derive(Debug, Default)]
-pub(super) struct RuntimeMetrics {
+pub(crate) struct RuntimeMetrics {
     section: Vec<u8>,
 }
 
 impl RuntimeMetrics {
     /// Takes the metrics from the log's figures, as they stood at `now`.
-    pub(super) fn refresh(&mut self, stats: &LogStats, now: UnixTime) {
+    pub(crate) fn refresh(&mut self, stats: &LogStats, now: UnixTime) {
         let last = stats.last_sequence_number.map_or(-1, u64::cast_signed);
         let timestamp = |time: UnixTime| Value::Timestamp(time.milliseconds());
         let last_time = stats.last_append_time.unwrap_or_default();
@@ -34,12 +34,12 @@ impl RuntimeMetrics {
 
     /// The encoded section.
     #[inline]
-    pub(super) fn section(&self) -> &[u8] {
+    pub(crate) fn section(&self) -> &[u8] {
         &self.section
     }
 
     /// How many entries the section has, and their bytes.
-    pub(super) fn entries(&self) -> (u32, &[u8]) {
+    pub(crate) fn entries(&self) -> (u32, &[u8]) {
         let mut reader = Reader::new(&self.section);
         match reader.descriptor().and_then(|_| reader.map()) {
             Ok(Some(map)) => (map.remaining(), map.rest()),
@@ -49,7 +49,7 @@ impl RuntimeMetrics {
 }
 
 /// The keys of the metrics.
-pub(super) const METRICS: [&str; 4] = [
+pub(crate) const METRICS: [&str; 4] = [
     "last_enqueued_sequence_number",
     "last_enqueued_offset",
     "last_enqueued_time_utc",
@@ -57,5 +57,5 @@ pub(super) const METRICS: [&str; 4] = [
 ];
 
 /// The capability by which a receiver asks for the metrics.
-pub(super) const RUNTIME_METRICS: Symbol =
+pub(crate) const RUNTIME_METRICS: Symbol =
     Symbol::from_static("com.microsoft:enable-receiver-runtime-metric");

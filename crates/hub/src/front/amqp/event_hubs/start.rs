@@ -12,10 +12,10 @@ use partition_log::{Edge, Start};
     "The filter '{0}' is not one of 'amqp.annotation.x-opt-offset', '-sequence-number' or '-enqueued-time' \
          compared by '>' or '>=' with a quoted value."
 )]
-pub(super) struct FilterError(String);
+pub(crate) struct FilterError(String);
 
 /// The start that `source` asks for; the oldest event without a filter.
-pub(super) fn start_of(source: &Source) -> Result<Start, FilterError> {
+pub(crate) fn start_of(source: &Source) -> Result<Start, FilterError> {
     let selector = source.filter.iter().find(|(name, _)| *name == SELECTOR).map(|(_, value)| value);
     let text = match selector {
         None => return Ok(Start::Earliest),

@@ -12,33 +12,35 @@ use amqp::codec::Value;
 use amqp::connection::{LinkAcceptance, LinkId, SessionId};
 use amqp::performative::{Attach, Error, ErrorCondition, Role};
 
-use super::MAX_MESSAGE_SIZE;
-use super::address::Address;
-use super::deliver::{DeliverLink, Reading};
-use super::idempotent::IdempotentProducers;
-use super::publish::PublishLink;
 use super::requests::{RequestNode, claims_required, not_found};
-use super::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
-use super::service_bus::{AdmittedEntity, EntityAddress, EntityAdmission, HeldAttach, ReceiveLink, SendLink};
-use super::start::start_of;
+use crate::front::amqp::MAX_MESSAGE_SIZE;
+use crate::front::amqp::event_hubs::address::Address;
+use crate::front::amqp::event_hubs::deliver::{DeliverLink, Reading};
+use crate::front::amqp::event_hubs::idempotent::IdempotentProducers;
+use crate::front::amqp::event_hubs::publish::PublishLink;
+use crate::front::amqp::event_hubs::runtime_metrics::{RUNTIME_METRICS, RuntimeMetrics};
+use crate::front::amqp::event_hubs::start::start_of;
+use crate::front::amqp::service_bus::{
+    AdmittedEntity, EntityAddress, EntityAdmission, HeldAttach, ReceiveLink, SendLink,
+};
 use crate::namespace::{Claims, ConsumerGroup, Hub, Namespace, NewReceiver, Partition, ReceiverRefused};
 use partition_log::{PositionError, Start, Subscriber};
 
 /// An open link.
 #[derive(Debug)]
-pub(super) struct LinkEntry {
-    pub(super) id: LinkId,
-    pub(super) session: SessionId,
+pub(crate) struct LinkEntry {
+    pub(crate) id: LinkId,
+    pub(crate) session: SessionId,
     /// What the link may be used for, as long as a claim allows it.
-    pub(super) permit: Option<Permit>,
-    pub(super) node: Node,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) node: Node,
     /// Deliveries of the client whose outcome waits: they count against its credit.
-    pub(super) waiting_outcomes: u32,
+    pub(crate) waiting_outcomes: u32,
 }
 
 /// What is at our end of a link.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(crate) enum Node {
     /// Takes events for a hub.
     Publish(PublishLink),
     /// Gives the events of a partition.
@@ -55,50 +57,50 @@ pub(super) enum Node {
 
 /// Where answers go.
 #[derive(Debug)]
-pub(super) struct Replies {
+pub(crate) struct Replies {
     /// Whose.
-    pub(super) node: RequestNode,
+    pub(crate) node: RequestNode,
     /// The client's name for its end, which a request may ask the reply to be sent to.
-    pub(super) target: Option<String>,
+    pub(crate) target: Option<String>,
     /// The name of the link, which some clients mean instead.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Answers for which there is no credit yet.
-    pub(super) waiting: VecDeque<Vec<u8>>,
+    pub(crate) waiting: VecDeque<Vec<u8>>,
 }
 
 /// A right that a link needs for as long as it is there.
 #[derive(Debug)]
-pub(super) struct Permit {
-    pub(super) address: String,
-    pub(super) right: Right,
+pub(crate) struct Permit {
+    pub(crate) address: String,
+    pub(crate) right: Right,
 }
 
 /// A link that is granted.
 #[derive(Debug)]
-pub(super) struct Admitted {
-    pub(super) node: Node,
+pub(crate) struct Admitted {
+    pub(crate) node: Node,
     /// What it needs to stay.
-    pub(super) permit: Option<Permit>,
+    pub(crate) permit: Option<Permit>,
     /// What the client is answered; nothing yet where it has to wait.
-    pub(super) acceptance: Option<LinkAcceptance>,
+    pub(crate) acceptance: Option<LinkAcceptance>,
 }
 
 /// Everything that decides about a request for a link.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Admission<'a> {
-    pub(super) namespace: &'a Namespace,
-    pub(super) claims: &'a Claims,
+pub(crate) struct Admission<'a> {
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) claims: &'a Claims,
     /// Whom logs wake for new readers.
-    pub(super) subscriber: &'a Arc<Subscriber>,
+    pub(crate) subscriber: &'a Arc<Subscriber>,
     /// The links that there are.
-    pub(super) open: &'a [Option<LinkEntry>],
-    pub(super) now: SystemTime,
-    pub(super) idempotent_producers: &'a IdempotentProducers,
+    pub(crate) open: &'a [Option<LinkEntry>],
+    pub(crate) now: SystemTime,
+    pub(crate) idempotent_producers: &'a IdempotentProducers,
 }
 
 impl LinkEntry {
     /// Why the link has to end, if what it leads to is gone, is damaged or belongs to another.
-    pub(super) fn end_reason(&self, namespace: &Namespace) -> Option<Error> {
+    pub(crate) fn end_reason(&self, namespace: &Namespace) -> Option<Error> {
         let is_deleted = match &self.node {
             Node::Deliver(link) => {
                 if let Some(displacement) = link.displacement() {
@@ -123,7 +125,7 @@ impl LinkEntry {
 
 impl Node {
     /// How many bytes of answers wait for credit.
-    pub(super) fn waiting_bytes(&self) -> usize {
+    pub(crate) fn waiting_bytes(&self) -> usize {
         match self {
             Self::Replies(replies) => replies.waiting.iter().map(Vec::len).sum(),
             _ => 0,
@@ -131,7 +133,7 @@ impl Node {
     }
 
     /// Whether it stands in the queue of those that may have something to send, where it is one that can.
-    pub(super) fn queued(&mut self) -> Option<&mut bool> {
+    pub(crate) fn queued(&mut self) -> Option<&mut bool> {
         match self {
             Self::Deliver(link) => Some(&mut link.queued),
             Self::Receive(link) => Some(&mut link.queued),
@@ -140,14 +142,14 @@ impl Node {
     }
 
     /// Whether the client grants credit for what comes from here.
-    pub(super) const fn is_receiver(&self) -> bool {
+    pub(crate) const fn is_receiver(&self) -> bool {
         matches!(self, Self::Deliver(_) | Self::Receive(_))
     }
 }
 
 impl Permit {
     /// The error for a client that lacks it.
-    pub(super) fn missing(&self, namespace: &Namespace) -> Error {
+    pub(crate) fn missing(&self, namespace: &Namespace) -> Error {
         let path = access::Resource::path_of(&self.address);
         let text = claims_required(namespace, &[self.right], path);
         Error::new(ErrorCondition::UNAUTHORIZED_ACCESS, text)
@@ -159,7 +161,7 @@ impl Admission<'_> {
     ///
     /// # Errors
     /// What the client is told where it is not to have the link.
-    pub(super) fn admit(self, link: LinkId, session: SessionId, attach: &Attach) -> Result<Admitted, Error> {
+    pub(crate) fn admit(self, link: LinkId, session: SessionId, attach: &Attach) -> Result<Admitted, Error> {
         if attach.target.as_ref().is_some_and(|target| target.is_coordinator) {
             let text = "There are no transactions here.";
             return Err(Error::new(ErrorCondition::NOT_IMPLEMENTED, text));

@@ -14,7 +14,7 @@
 
 /// What an address names, as text; whether it exists is another question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Address<'a> {
+pub(crate) enum Address<'a> {
     /// Authorisation requests.
     Cbs,
     /// Requests for properties.
@@ -31,7 +31,7 @@ pub(super) enum Address<'a> {
 
 impl<'a> Address<'a> {
     /// Reads an address. `None` where it has the form of none.
-    pub(super) fn parse(address: &'a str) -> Option<Self> {
+    pub(crate) fn parse(address: &'a str) -> Option<Self> {
         let path = access::Resource::path_of(address).trim_matches('/');
         if path.eq_ignore_ascii_case("$cbs") {
             return Some(Self::Cbs);

@@ -1,4 +1,4 @@
-//! Requests and replies: `$cbs` puts tokens, and `$management` is in `management.rs`.
+//! Requests and replies: `$cbs` puts tokens, and `$management` is in `event_hubs::management`.
 //!
 //! A client attaches a link to send requests and one to receive replies. A reply goes to the link whose target or name the
 //! request names, else to the reply link of the same session and node, and repeats the request's message id with its
@@ -12,14 +12,14 @@ use amqp::message::{MessageView, Properties, encode};
 use amqp::performative::ErrorCondition;
 use amqp::{DecodeError, Value};
 
-use super::management;
-use super::service_bus::{self, ManagedEntity, SessionLocks};
+use crate::front::amqp::event_hubs::management;
+use crate::front::amqp::service_bus::{self, ManagedEntity, SessionLocks};
 use crate::namespace::{AuthorizationError, Claims, Namespace};
 use partition_log::disk::CommitNumber;
 
 /// A node that answers requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum RequestNode {
+pub(crate) enum RequestNode {
     /// Puts tokens.
     Cbs,
     /// Tells of hubs, creates and deletes them.
@@ -29,46 +29,46 @@ pub(super) enum RequestNode {
 }
 
 /// What a request is carried out with.
-pub(super) struct RequestContext<'a> {
-    pub(super) namespace: &'a Namespace,
-    pub(super) claims: &'a mut Claims,
-    pub(super) now: SystemTime,
+pub(crate) struct RequestContext<'a> {
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) claims: &'a mut Claims,
+    pub(crate) now: SystemTime,
     /// The lock of a session that a link of the connection holds.
-    pub(super) session_lock: SessionLocks<'a>,
+    pub(crate) session_lock: SessionLocks<'a>,
 }
 
 /// An answer, and where the client wants it.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     /// The target address of the link that it is for, if the request names one.
-    pub(super) reply_to: Option<String>,
+    pub(crate) reply_to: Option<String>,
     /// The encoded message.
-    pub(super) message: Vec<u8>,
+    pub(crate) message: Vec<u8>,
 }
 
 /// A reply that may have to wait.
 #[derive(Debug)]
-pub(super) struct Answered {
-    pub(super) reply: Reply,
+pub(crate) struct Answered {
+    pub(crate) reply: Reply,
     /// What it waits for, and the reply for the case that it does not come about.
-    pub(super) commit: Option<(CommitNumber, Reply)>,
+    pub(crate) commit: Option<(CommitNumber, Reply)>,
 }
 
 /// The outcome of a request, as HTTP would number it.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: i32,
-    pub(super) description: String,
-    pub(super) body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: i32,
+    pub(crate) description: String,
+    pub(crate) body: Value,
     /// What kind of failure it is, where the status does not say enough.
-    pub(super) condition: Option<ErrorCondition>,
+    pub(crate) condition: Option<ErrorCondition>,
     /// What the answer has to wait for.
-    pub(super) commit: CommitNumber,
+    pub(crate) commit: CommitNumber,
 }
 
 impl Answer {
     /// A refusal, with its reason for a person.
-    pub(super) fn error(status: i32, description: impl Into<String>) -> Self {
+    pub(crate) fn error(status: i32, description: impl Into<String>) -> Self {
         Self {
             status,
             description: description.into(),
@@ -79,12 +79,12 @@ impl Answer {
     }
 
     /// A refusal of this kind.
-    pub(super) fn failed(status: i32, condition: ErrorCondition, description: impl Into<String>) -> Self {
+    pub(crate) fn failed(status: i32, condition: ErrorCondition, description: impl Into<String>) -> Self {
         Self { condition: Some(condition), body: Value::Map(Vec::new()), ..Self::error(status, description) }
     }
 
     /// A success, and what was asked for.
-    pub(super) fn granted(status: i32, body: Value) -> Self {
+    pub(crate) fn granted(status: i32, body: Value) -> Self {
         let description = match status {
             201 => "Created",
             202 => "Accepted",
@@ -95,7 +95,7 @@ impl Answer {
     }
 
     /// The same, not before this commit is done.
-    pub(super) fn after(self, commit: CommitNumber) -> Self {
+    pub(crate) fn after(self, commit: CommitNumber) -> Self {
         Self { commit, ..self }
     }
 
@@ -129,7 +129,7 @@ impl RequestNode {
     ///
     /// # Errors
     /// If the request cannot even be read.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         context: RequestContext<'_>,
         request: &[u8],
@@ -228,12 +228,12 @@ fn status_of(error: &AuthorizationError) -> i32 {
 }
 
 /// The text by which clients tell a missing entity from other errors; part of it is looked for.
-pub(super) fn not_found(namespace: &Namespace, path: &str) -> String {
+pub(crate) fn not_found(namespace: &Namespace, path: &str) -> String {
     format!("The messaging entity 'sb://{}/{path}' could not be found.", namespace.host())
 }
 
 /// What a client is told that lacks all of `rights` on `path`, in the words of the service.
-pub(super) fn claims_required(namespace: &Namespace, rights: &[Right], path: &str) -> String {
+pub(crate) fn claims_required(namespace: &Namespace, rights: &[Right], path: &str) -> String {
     let names: Vec<String> = rights.iter().map(|right| format!("'{}'", right.name())).collect();
     format!(
         "Unauthorized access. {} claim(s) are required to perform this operation. Resource: 'sb://{}/{path}'.",
@@ -243,7 +243,7 @@ pub(super) fn claims_required(namespace: &Namespace, rights: &[Right], path: &st
 }
 
 /// An application property that is a text.
-pub(super) fn text_property(request: &MessageView<'_>, name: &str) -> Result<Option<String>, DecodeError> {
+pub(crate) fn text_property(request: &MessageView<'_>, name: &str) -> Result<Option<String>, DecodeError> {
     let value = request.application_properties()?.find(name)?;
     Ok(value.as_ref().and_then(Value::as_text).map(str::to_owned))
 }

@@ -11,7 +11,7 @@ use crate::profile::Alarm;
 
 /// The replies of one connection that wait. They leave in the order of their requests, as those of one node do.
 #[derive(Debug)]
-pub(super) struct LateReplies {
+pub(crate) struct LateReplies {
     waiting: VecDeque<(Instant, RequestNode, SessionId, Reply)>,
     /// Of the messages that wait.
     bytes: usize,
@@ -20,12 +20,12 @@ pub(super) struct LateReplies {
 
 impl LateReplies {
     /// None yet.
-    pub(super) const fn new(alarm: Alarm) -> Self {
+    pub(crate) const fn new(alarm: Alarm) -> Self {
         Self { waiting: VecDeque::new(), bytes: 0, alarm }
     }
 
     /// Keeps a reply until `at`. It is lost to a client for which too much waits already.
-    pub(super) fn push(&mut self, at: Instant, node: RequestNode, session: SessionId, reply: Reply) {
+    pub(crate) fn push(&mut self, at: Instant, node: RequestNode, session: SessionId, reply: Reply) {
         if self.bytes <= WAITING_BYTES {
             self.bytes += reply.message.len();
             let at = self.waiting.back().map_or(at, |(last, ..)| at.max(*last));
@@ -34,7 +34,7 @@ impl LateReplies {
     }
 
     /// The next reply whose time has come; where there is none, the task is woken for it.
-    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Option<(RequestNode, SessionId, Reply)> {
+    pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>) -> Option<(RequestNode, SessionId, Reply)> {
         let (at, ..) = self.waiting.front()?;
         if self.alarm.poll(cx, *at).is_pending() {
             return None;

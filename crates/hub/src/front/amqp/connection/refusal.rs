@@ -10,7 +10,7 @@ use amqp::performative::{Error, ErrorCondition};
 use amqp_tokio::Driver;
 
 /// Tells the client that there are `maximum` connections already, and closes.
-pub(super) async fn refuse(mut driver: Driver, maximum: u64) {
+pub(crate) async fn refuse(mut driver: Driver, maximum: u64) {
     let opened = async {
         loop {
             match driver.next_event().await {
@@ -32,7 +32,7 @@ pub(super) async fn refuse(mut driver: Driver, maximum: u64) {
 }
 
 /// Clients that are being told at once. Further ones find their socket closed.
-pub(super) const REFUSALS_MAX: u64 = 64;
+pub(crate) const REFUSALS_MAX: u64 = 64;
 
 /// How long a client may take to open the connection that it will not have.
 const PATIENCE: Duration = Duration::from_secs(5);

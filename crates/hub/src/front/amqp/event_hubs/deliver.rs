@@ -18,15 +18,15 @@ use std::time::SystemTime;
 use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, TransferWriter};
 
-use super::leading::{Leading, merge_delivery_annotations};
 use super::runtime_metrics::{METRICS, RuntimeMetrics};
+use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
 use partition_log::disk::Damage;
 use partition_log::{Cursor, LogChunk, Readiness, Record, Subscription};
 
 /// A link through which a consumer group reads a partition.
 #[derive(Debug)]
-pub(super) struct DeliverLink {
+pub(crate) struct DeliverLink {
     link: LinkId,
     reading: Reading,
     template: AnnotationTemplate,
@@ -37,30 +37,30 @@ pub(super) struct DeliverLink {
     /// What it met instead of the next event.
     damage: Option<Damage>,
     /// Whether it stands in the queue of those that may have something to send.
-    pub(super) queued: bool,
+    pub(crate) queued: bool,
 }
 
 /// What a link sent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Delivered {
-    pub(super) events: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Delivered {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Who reads what, and from where.
 #[derive(Debug)]
-pub(super) struct Reading {
-    pub(super) partition: Arc<Partition>,
-    pub(super) consumer_group: Arc<ConsumerGroup>,
+pub(crate) struct Reading {
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) consumer_group: Arc<ConsumerGroup>,
     /// Its place among those who read the same.
-    pub(super) receiver: Receiver,
-    pub(super) cursor: Cursor,
-    pub(super) subscription: Subscription,
+    pub(crate) receiver: Receiver,
+    pub(crate) cursor: Cursor,
+    pub(crate) subscription: Subscription,
 }
 
 /// Why a link has stopped sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stopped {
+pub(crate) enum Stopped {
     /// The log has no more: it reports the next append.
     AtEnd,
     /// The client must grant credit or open its window first.
@@ -72,7 +72,7 @@ pub(super) enum Stopped {
 }
 
 impl DeliverLink {
-    pub(super) fn new(link: LinkId, reading: Reading, metrics: Option<Box<RuntimeMetrics>>) -> Self {
+    pub(crate) fn new(link: LinkId, reading: Reading, metrics: Option<Box<RuntimeMetrics>>) -> Self {
         Self {
             link,
             reading,
@@ -85,27 +85,27 @@ impl DeliverLink {
     }
 
     /// What was sent since the last call.
-    pub(super) fn take_delivered(&mut self) -> Delivered {
+    pub(crate) fn take_delivered(&mut self) -> Delivered {
         std::mem::take(&mut self.delivered)
     }
 
     /// Who has taken over, if anyone.
-    pub(super) fn displacement(&self) -> Option<&Displacement> {
+    pub(crate) fn displacement(&self) -> Option<&Displacement> {
         self.reading.receiver.displacement()
     }
 
     /// Why it can't be told the next event, if that is damaged.
-    pub(super) fn damage(&self) -> Option<&Damage> {
+    pub(crate) fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
 
     /// Whether the hub or the consumer group was deleted.
-    pub(super) fn is_deleted(&self) -> bool {
+    pub(crate) fn is_deleted(&self) -> bool {
         self.reading.partition.is_deleted() || self.reading.consumer_group.is_deleted()
     }
 
     /// Sends as much as credit, window and `share` (output bytes) allow.
-    pub(super) fn deliver(&mut self, connection: &mut Connection, share: usize) -> Stopped {
+    pub(crate) fn deliver(&mut self, connection: &mut Connection, share: usize) -> Stopped {
         if self.displacement().is_some() || self.is_deleted() {
             return Stopped::Over;
         }

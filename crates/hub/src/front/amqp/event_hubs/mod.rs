@@ -1,0 +1,15 @@
+//! Hubs over AMQP, as the official clients of Event Hubs speak it.
+//!
+//! * `address` and `start` read what clients put into link addresses and filters.
+//! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
+//! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
+//! * `management` answers requests about hubs; `attributes` are those of its entities.
+
+pub(super) mod address;
+mod attributes;
+pub(super) mod deliver;
+pub(super) mod idempotent;
+pub(super) mod management;
+pub(super) mod publish;
+pub(super) mod runtime_metrics;
+pub(super) mod start;
