@@ -79,11 +79,16 @@ class Service:
         self.stop()
 
     def open_connections(self) -> int:
-        with urllib.request.urlopen(self._metrics, timeout=20) as response:
-            for line in response.read().decode().splitlines():
-                if line.startswith("parshall_amqp_connections "):
-                    return int(line.split()[-1])
+        _, text = self.metrics()
+        for line in text.splitlines():
+            if line.startswith("parshall_amqp_connections "):
+                return int(line.split()[-1])
         raise RuntimeError("the service does not say how many connections are open")
+
+    def metrics(self) -> tuple[str, str]:
+        """The media type of the metrics, and the metrics."""
+        with urllib.request.urlopen(self._metrics, timeout=20) as response:
+            return response.headers["Content-Type"], response.read().decode()
 
     def run(self, *arguments: str) -> str:
         """Runs the program with the service's connection string, and gives what it prints."""

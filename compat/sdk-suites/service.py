@@ -19,7 +19,7 @@ KEY = "SAS_KEY_VALUE"
 ACCOUNT = "devstoreaccount1"
 # The key that everyone knows.
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-USES = ("parshall_amqp_connections_total", "parshall_blob_requests_total")
+USES = ("parshall_amqp_connections_accepted_total", "parshall_blob_requests_total")
 START_SECONDS = 30
 STOP_SECONDS = 10
 

@@ -3,7 +3,7 @@
 //! The stores are crates of their own: [`partition_log`], [`queue_store`] and [`blob_store`].
 //!
 //! * [`namespace`] is what exists and who may use it: hubs, partitions, consumer groups, keys, claims.
-//! * [`front`] is what clients connect to: AMQP, blobs over HTTP, and HTTP for health and metrics.
+//! * [`front`] is what clients connect to: AMQP, blobs over HTTP, and health and metrics for operators.
 //! * [`service`] puts it all on addresses; [`tls`] has the certificates for those that are encrypted.
 //! * [`profile`] makes it as slow, stingy and unreliable as the real one, if asked to.
 //! * [`clock`] tells the time of day, and when it jumps.
@@ -16,6 +16,7 @@
 pub mod clock;
 pub mod counters;
 pub mod front;
+mod metrics;
 pub mod namespace;
 pub mod profile;
 pub mod service;

@@ -1,29 +1,73 @@
-//! HTTP for health and metrics: one request for each connection, which must come soon.
+//! HTTP for health and metrics: small pages, and one request for each connection.
 //!
-//! Whoever watches a service must reach it most of all when others use it up. So connections are bounded in number and
-//! in time, and when all places are taken the oldest connection makes room for a new one.
+//! Monitoring has to get through above all while a service is overloaded. So connections are bounded in number and in
+//! time, and when all places are taken the oldest connection makes room for a new one.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use axum::Router;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::acceptor::Acceptor;
 use crate::places::Places;
 
-/// Answers requests until `stop` is ready, with at most `maximum` connections at once.
-pub async fn serve_http(
-    mut acceptor: Acceptor,
-    router: Router,
-    maximum: u64,
-    stop: impl Future<Output = ()>,
-) {
+/// What a request for a page is answered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The status.
+    pub status: StatusCode,
+    /// The media type of `text`.
+    pub content_type: &'static str,
+    /// The content.
+    pub text: String,
+}
+
+impl Page {
+    /// A page for a person, with the status 200.
+    #[must_use]
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self { status: StatusCode::OK, content_type: "text/plain; charset=utf-8", text: text.into() }
+    }
+
+    /// A page for a program, with the status 200.
+    #[must_use]
+    pub fn json(text: impl Into<String>) -> Self {
+        Self { content_type: "application/json", ..Self::plain(text) }
+    }
+
+    /// Metrics in the OpenMetrics text format, with the status 200.
+    #[must_use]
+    pub fn metrics(text: impl Into<String>) -> Self {
+        let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        Self { content_type, ..Self::plain(text) }
+    }
+
+    /// The same page with another status.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+}
+
+/// Serves the pages that `page` finds for the head of a `GET` or `HEAD` request until `stop` is ready, with at most
+/// `maximum` connections at once. Where it finds none, the answer is 404; other methods are answered with 405.
+pub async fn serve_http<P, F>(mut acceptor: Acceptor, page: P, maximum: u64, stop: impl Future<Output = ()>)
+where
+    P: Fn(Parts) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Option<Page>> + Send,
+{
     let places = Places::new(maximum.max(1));
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
@@ -37,11 +81,11 @@ pub async fn serve_http(
         let Some(place) = places.admit().await else {
             continue;
         };
-        let router = router.clone();
+        let page = page.clone();
         connections.spawn(async move {
             let lost = place.lost();
             tokio::select! {
-                () = answer(socket, router) => {}
+                () = answer(socket, page) => {}
                 () = lost => {}
             }
             drop(place);
@@ -52,18 +96,44 @@ pub async fn serve_http(
     let _ = tokio::time::timeout(STOP_PATIENCE, answered).await;
 }
 
-async fn answer(socket: TcpStream, router: Router) {
+async fn answer<P, F>(socket: TcpStream, page: P)
+where
+    P: Fn(Parts) -> F + Sync,
+    F: Future<Output = Option<Page>> + Send,
+{
+    let service = service_fn(|request: Request<Incoming>| async {
+        let (head, _) = request.into_parts();
+        Ok::<_, Infallible>(match head.method {
+            Method::GET | Method::HEAD => match page(head).await {
+                Some(page) => response(page),
+                None => response(Page::plain("not found\n").with_status(StatusCode::NOT_FOUND)),
+            },
+            _ => {
+                let refusal = Page::plain("only GET and HEAD are served here\n");
+                let mut response = response(refusal.with_status(StatusCode::METHOD_NOT_ALLOWED));
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                response
+            }
+        })
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_PATIENCE)
         .keep_alive(false)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(socket), service);
     match tokio::time::timeout(CONNECTION_PATIENCE, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a request for health or metrics broke off"),
         Err(_) => tracing::debug!("a request for health or metrics took too long"),
     }
+}
+
+fn response(page: Page) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(page.text));
+    *response.status_mut() = page.status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
+    response
 }
 
 /// How long the head of a request may take.
@@ -83,7 +153,6 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
 
-    use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
     use tokio::sync::oneshot;
@@ -96,10 +165,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let acceptor = Acceptor::new(listener, "HTTP", Arc::<AcceptFailures>::default());
-        let router = Router::new().route("/health", get(async || "well"));
+        let page = async |head: Parts| (head.uri.path() == "/health").then(|| Page::plain("well"));
         let (stop, stopped) = oneshot::channel();
         let stopped = async move { drop(stopped.await) };
-        let serving = tokio::spawn(serve_http(acceptor, router, 2, stopped));
+        let serving = tokio::spawn(serve_http(acceptor, page, 2, stopped));
         (address, stop, serving)
     }
 
@@ -133,6 +202,19 @@ mod tests {
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
         let endless = format!("GET /health HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(BUFFER_BYTES));
         assert!(asked(address, &endless).await.starts_with("HTTP/1.1 431"));
+    }
+
+    #[tokio::test]
+    async fn pages_are_read_and_what_is_not_there_is_not_found() {
+        let (address, _stop, _serving) = server().await;
+        let head = asked(address, "HEAD /health HTTP/1.1\r\nHost: here\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("content-length: 4"), "{head}");
+        assert!(head.ends_with("\r\n\r\n"), "{head}");
+        let missing = asked(address, "GET /healthy HTTP/1.1\r\nHost: here\r\n\r\n").await;
+        assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
+        let written =
+            asked(address, "POST /health HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n").await;
+        assert!(written.starts_with("HTTP/1.1 405") && written.contains("allow: GET, HEAD"), "{written}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,5 +10,5 @@ mod http;
 mod places;
 
 pub use acceptor::{AcceptFailures, Acceptor};
-pub use http::serve_http;
+pub use http::{Page, serve_http};
 pub use places::{Place, Places};

@@ -2,5 +2,4 @@
 
 pub mod amqp;
 pub mod blob;
-pub mod http;
-mod queue_metrics;
+pub mod operations;

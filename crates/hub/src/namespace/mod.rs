@@ -9,7 +9,9 @@ mod config;
 mod consumer_group;
 mod entities;
 mod hub;
+mod metrics;
 mod queue_config;
+mod queue_metrics;
 mod queues;
 mod receivers;
 mod storage;
@@ -20,6 +22,7 @@ pub use config::{HubConfig, NamespaceConfig, RightConfig, RuleConfig, SignatureP
 pub use consumer_group::{ConsumerGroup, DEFAULT_CONSUMER_GROUP};
 pub use entities::{EntityError, Hubs};
 pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
+pub(crate) use metrics::NamespaceMetrics;
 pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
 pub use receivers::{Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers};
 pub use storage::{DataDirectoryError, StorageConfig};

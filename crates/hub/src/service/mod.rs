@@ -30,6 +30,7 @@ use access::{
     ConnectionString, Credential, DEVELOPMENT_KEY_VALUE, Endpoint, ROOT_KEY_NAME, Right, SharedAccessKey,
     TransportSecurity,
 };
+use prometheus_client::collector::Collector;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -41,10 +42,10 @@ use blobs::{BlobEndpoint, BlobListeners};
 use descriptors::{Needs, Shares};
 use listen::AcceptFailures;
 
-use crate::front::amqp::{AmqpFront, Transport};
-use crate::front::blob::BlobFaults;
-use crate::front::http::HttpFront;
-use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, SignaturePolicy};
+use crate::front::amqp::{AmqpFront, AmqpMetrics, Transport};
+use crate::front::blob::{BlobFaults, BlobMetrics};
+use crate::front::operations::OperationsFront;
+use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, NamespaceMetrics, SignaturePolicy};
 use blob_store::BlobError;
 
 /// What to serve, and where. Port 0 takes any free port.
@@ -269,7 +270,12 @@ impl Service {
         }
         let blob_front = blob.as_ref().map(|blob| Arc::clone(&blob.front));
         let http = http.map(|bound| {
-            let front = HttpFront::new(Arc::clone(&namespace), front, blob_front, accept_failures);
+            let mut collectors: Vec<Box<dyn Collector>> =
+                vec![Box::new(NamespaceMetrics(Arc::clone(&namespace))), Box::new(AmqpMetrics(front))];
+            if let Some(front) = blob_front {
+                collectors.push(Box::new(BlobMetrics(front)));
+            }
+            let front = OperationsFront::new(collectors, accept_failures);
             tasks.spawn(front.serve(bound.listener, shares.http, stopped.clone()));
             bound.address
         });

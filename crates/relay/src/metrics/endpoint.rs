@@ -7,12 +7,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use listen::{Acceptor, serve_http};
+use hyper::StatusCode;
+use hyper::header::{ACCEPT, HeaderMap};
+use hyper::http::request::Parts;
+use listen::{Acceptor, Page, serve_http};
 use tokio::net::TcpListener;
 
 use super::{Metrics, MetricsHandle, prometheus};
@@ -23,51 +21,47 @@ pub async fn serve(
     handle: MetricsHandle,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    let router = Router::new()
-        .route("/metrics", get(metrics))
-        .route("/health", get(health))
-        .route("/ready", get(ready))
-        .with_state(handle);
-    let acceptor = Acceptor::new(listener, "metrics", Arc::default());
-    serve_http(acceptor, router, CONNECTIONS_MAX, shutdown).await;
-}
-
-async fn metrics(State(handle): State<MetricsHandle>) -> Response {
-    match asked(&handle).await {
-        Some(metrics) => {
-            ([(header::CONTENT_TYPE, OPEN_METRICS)], prometheus::render(metrics)).into_response()
+    let page = move |head: Parts| {
+        let handle = handle.clone();
+        async move {
+            match head.uri.path() {
+                "/metrics" => Some(metrics(&handle).await),
+                "/health" => Some(health(&handle).await),
+                "/ready" => Some(ready(&handle, &head.headers).await),
+                _ => None,
+            }
         }
-        None => ended(),
-    }
+    };
+    let acceptor = Acceptor::new(listener, "metrics", Arc::default());
+    serve_http(acceptor, page, CONNECTIONS_MAX, shutdown).await;
 }
 
-/// Healthy is a relay whose loop answers.
-async fn health(State(handle): State<MetricsHandle>) -> Response {
-    match asked(&handle).await {
-        Some(metrics) => format!("ok, {} partitions open\n", metrics.open_partitions).into_response(),
-        None => ended(),
-    }
+async fn metrics(handle: &MetricsHandle) -> Page {
+    asked(handle).await.map_or_else(ended, |metrics| Page::metrics(prometheus::render(metrics)))
 }
 
-/// Ready is a relay that carries events, as far as there are any.
-async fn ready(State(handle): State<MetricsHandle>, headers: HeaderMap) -> Response {
-    let Some(Metrics { health, .. }) = asked(&handle).await else {
+/// A relay is healthy if its loop answers.
+async fn health(handle: &MetricsHandle) -> Page {
+    let healthy =
+        |metrics: Metrics| Page::plain(format!("ok, {} partitions open\n", metrics.open_partitions));
+    asked(handle).await.map_or_else(ended, healthy)
+}
+
+/// A relay is ready if it carries events, as far as there are any.
+async fn ready(handle: &MetricsHandle, headers: &HeaderMap) -> Page {
+    let Some(Metrics { health, .. }) = asked(handle).await else {
         return ended();
     };
     let status = match health.is_ready() {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let accepts = headers.get(header::ACCEPT);
-    let wants_json = accepts.is_some_and(|accepts| {
-        let accepts = accepts.to_str().unwrap_or_default();
-        accepts.contains("application/json")
-    });
-    match wants_json {
-        true => (status, [(header::CONTENT_TYPE, "application/json")], super::health::json(&health))
-            .into_response(),
-        false => (status, super::health::text(&health)).into_response(),
-    }
+    let accepts = headers.get(ACCEPT).and_then(|accepts| accepts.to_str().ok());
+    let page = match accepts.is_some_and(|accepts| accepts.contains("application/json")) {
+        true => Page::json(super::health::json(&health)),
+        false => Page::plain(super::health::text(&health)),
+    };
+    page.with_status(status)
 }
 
 /// The metrics, unless the relay has ended or its loop stands still.
@@ -75,9 +69,8 @@ async fn asked(handle: &MetricsHandle) -> Option<Metrics> {
     tokio::time::timeout(PATIENCE, handle.metrics()).await.ok().flatten()
 }
 
-fn ended() -> Response {
-    let reason = "the relay has ended, or does not answer\n";
-    (StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
+fn ended() -> Page {
+    Page::plain("the relay has ended, or does not answer\n").with_status(StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// A loop that does not answer for so long stands still.
@@ -85,8 +78,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connections at once; a new one takes the place of the oldest.
 const CONNECTIONS_MAX: u64 = 32;
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,7 @@
 mod connection;
 mod event_hubs;
 mod leading;
+mod metrics;
 mod service_bus;
 
 use std::io;
@@ -29,6 +30,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio::time::Instant;
+
+pub(crate) use metrics::AmqpMetrics;
 
 use crate::namespace::Namespace;
 use crate::profile::Shaper;

@@ -18,6 +18,7 @@ mod counters;
 mod deadlines;
 mod fault;
 mod leases;
+mod metrics;
 mod operation;
 mod refusal;
 mod reply;
@@ -46,6 +47,7 @@ use units::ByteSize;
 
 pub use counters::{BlobFrontCounterValues, BlobFrontCounters};
 pub use fault::{BlobFault, BlobFaults};
+pub(crate) use metrics::BlobMetrics;
 
 use crate::namespace::SignaturePolicy;
 use crate::profile::ProfileConfig;

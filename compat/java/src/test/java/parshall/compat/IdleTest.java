@@ -51,5 +51,5 @@ class IdleTest {
         + "005310" // open
         + "c00301a100"); // list of one: container-id ""
 
-    private static final String ACCEPTED = "parshall_amqp_connections_total";
+    private static final String ACCEPTED = "parshall_amqp_connections_accepted_total";
 }

@@ -1,35 +1,32 @@
-//! Queues and subscriptions in the Prometheus text format.
+//! The metrics of queues and subscriptions.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::sync::Arc;
 
+use crate::metrics::{Description, MetricsWriter};
 use queue_store::{Entity, Queue, QueueCounters, QueueCounts, QueueStore};
 
-/// Appends what there is of each queue and each subscription of `store`, by the name that clients use for it. Names
-/// need no escaping: they have none of the characters that would.
-pub(super) fn render(store: &QueueStore, text: &mut String) {
+/// Writes what there is of each queue and each subscription of `store`, by the name that clients use for it.
+pub(super) fn encode(store: &QueueStore, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
     let queues = queues(store);
     let counts: Vec<QueueCounts> = queues.iter().map(|queue| queue.counts()).collect();
     let counters: Vec<QueueCounters> = queues.iter().map(|queue| queue.lifecycle_counters()).collect();
-    let name = "parshall_hub_queue_messages";
-    family(text, name, "gauge", "Messages in the queue, by their state.");
-    for (queue, counts) in queues.iter().zip(&counts) {
-        for (state, figure) in states(counts) {
-            let entity = queue.name();
-            let _ = writeln!(text, "{name}{{entity=\"{entity}\",state=\"{state}\"}} {figure}");
-        }
-    }
-    let name = "parshall_hub_queue_bytes";
-    family(text, name, "gauge", "What messages and dead letters count towards the size limit.");
-    for (queue, counts) in queues.iter().zip(&counts) {
-        let _ = writeln!(text, "{name}{{entity=\"{}\"}} {}", queue.name(), counts.bytes);
-    }
+    let messages = queues.iter().zip(&counts).flat_map(|(queue, counts)| {
+        states(counts).map(|(state, figure)| ([("entity", queue.name()), ("state", state)], figure))
+    });
+    let help = "Messages in the queue, by their state.";
+    metrics.gauges(Description { name: "parshall_hub_queue_messages", help }, messages)?;
+    let bytes = queues.iter().zip(&counts).map(|(queue, counts)| ([("entity", queue.name())], counts.bytes));
+    let help = "What messages and dead letters count towards the size limit.";
+    metrics.gauges(Description { name: "parshall_hub_queue_bytes", help }, bytes)?;
     for (name, help, figure) in COUNTERS {
-        family(text, name, "counter", help);
-        for (queue, counters) in queues.iter().zip(&counters) {
-            let _ = writeln!(text, "{name}{{entity=\"{}\"}} {}", queue.name(), figure(counters));
-        }
+        let series = queues
+            .iter()
+            .zip(&counters)
+            .map(|(queue, counters)| ([("entity", queue.name())], figure(counters)));
+        metrics.counters(Description { name, help }, series)?;
     }
+    Ok(())
 }
 
 /// The queues and the queues of subscriptions, in the order of their names.
@@ -57,43 +54,46 @@ const fn states(counts: &QueueCounts) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn family(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
 /// Which counter a metric shows.
 type Figure = fn(&QueueCounters) -> u64;
 
 const COUNTERS: [(&str, &str, Figure); 8] = [
-    ("parshall_hub_queue_enqueued_total", "Messages that became available.", |counters| counters.enqueued),
-    ("parshall_hub_queue_delivered_total", "Deliveries to receivers.", |counters| counters.delivered),
-    ("parshall_hub_queue_completed_total", "Messages completed.", |counters| counters.completed),
-    ("parshall_hub_queue_abandoned_total", "Deliveries abandoned.", |counters| counters.abandoned),
-    ("parshall_hub_queue_deferred_total", "Times that a message was put aside.", |counters| {
-        counters.deferred
-    }),
-    ("parshall_hub_queue_dead_lettered_total", "Messages that became dead letters.", |counters| {
+    ("parshall_hub_queue_enqueued", "Messages that became available.", |counters| counters.enqueued),
+    ("parshall_hub_queue_delivered", "Deliveries to receivers.", |counters| counters.delivered),
+    ("parshall_hub_queue_completed", "Messages completed.", |counters| counters.completed),
+    ("parshall_hub_queue_abandoned", "Deliveries abandoned.", |counters| counters.abandoned),
+    ("parshall_hub_queue_deferred", "Times that a message was put aside.", |counters| counters.deferred),
+    ("parshall_hub_queue_dead_lettered", "Messages that became dead letters.", |counters| {
         counters.dead_lettered
     }),
-    ("parshall_hub_queue_expired_total", "Messages whose time to live was over.", |counters| {
-        counters.expired
+    ("parshall_hub_queue_expired", "Messages whose time to live was over.", |counters| counters.expired),
+    ("parshall_hub_queue_lock_expirations", "Locks of messages that ended by themselves.", |counters| {
+        counters.lock_expirations
     }),
-    (
-        "parshall_hub_queue_lock_expirations_total",
-        "Locks of messages that ended by themselves.",
-        |counters| counters.lock_expirations,
-    ),
 ];
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::collector::Collector;
+    use prometheus_client::encoding::DescriptorEncoder;
+    use prometheus_client::registry::Registry;
+
     use super::*;
     use partition_log::UnixTime;
     use queue_store::rules::RuleSet;
     use queue_store::{NewMessage, NewSubscription, QueueOptions, TopicOptions};
 
+    #[derive(Debug)]
+    struct Queues(Arc<QueueStore>);
+
+    impl Collector for Queues {
+        fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            super::encode(&self.0, &mut MetricsWriter::new(encoder))
+        }
+    }
+
     #[test]
-    fn queues_and_subscriptions_are_told_by_name_and_state() {
+    fn queues_and_subscriptions_are_shown_by_name_and_state() {
         let store = QueueStore::in_memory();
         let queue = store.create_queue("jobs", QueueOptions::default()).unwrap();
         let subscription = NewSubscription {
@@ -106,8 +106,10 @@ mod tests {
         let sections: [&[u8]; 1] = [&[0x00, 0x53, 0x75, 0xa0, 0x00]];
         let message = NewMessage { sections: &sections, ..NewMessage::default() };
         queue.enqueue(UnixTime::from_milliseconds(0), &[message, message]).unwrap();
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Queues(store)));
         let mut text = String::new();
-        render(&store, &mut text);
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
             "# TYPE parshall_hub_queue_messages gauge",
             "parshall_hub_queue_messages{entity=\"jobs\",state=\"available\"} 2",

@@ -1,0 +1,152 @@
+//! The metrics of a namespace: its hubs, its queues, the disk beneath them, and its service profile.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::{Hubs, Namespace, Partition, queue_metrics};
+use crate::counters::CounterValues;
+use crate::metrics::{Description, MetricsWriter};
+use crate::profile::ProfileCounterValues;
+use partition_log::disk::StorageCounters;
+
+/// Collects what passed through a namespace.
+#[derive(Debug)]
+pub(crate) struct NamespaceMetrics(pub(crate) Arc<Namespace>);
+
+impl Collector for NamespaceMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(namespace) = self;
+        let mut metrics = MetricsWriter::new(encoder);
+        partitions(&namespace.hubs(), &mut metrics)?;
+        if let Some(queues) = namespace.queues() {
+            queue_metrics::encode(queues, &mut metrics)?;
+        }
+        if let Some(profile) = namespace.profile() {
+            profile_figures(&profile.counters(), &mut metrics)?;
+        }
+        if let Some(storage) = namespace.storage_counters() {
+            storage_figures(&storage, &mut metrics)?;
+        }
+        Ok(())
+    }
+}
+
+fn partitions(hubs: &Hubs, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
+    let partitions: Vec<(&str, String, &Partition)> = hubs
+        .iter()
+        .flat_map(|hub| {
+            hub.partitions().iter().map(|partition| (hub.name(), partition.id().to_string(), &**partition))
+        })
+        .collect();
+    let labels = |hub, id| [("hub", hub), ("partition", id)];
+    for (description, figure) in COUNTERS {
+        let series = partitions.iter().map(|(hub, id, partition)| {
+            let values = partition.counters().values();
+            (labels(*hub, id.as_str()), figure(&values))
+        });
+        metrics.counters(description, series)?;
+    }
+    let series = partitions.iter().map(|(hub, id, partition)| {
+        let bytes = partition.log().stats().bytes;
+        (labels(*hub, id.as_str()), bytes)
+    });
+    metrics.gauges(Description { name: "parshall_hub_log_bytes", help: "Bytes that the log holds." }, series)
+}
+
+/// Which counter of a partition a metric shows.
+type Figure = fn(&CounterValues) -> u64;
+
+const COUNTERS: [(Description, Figure); 7] = [
+    (Description { name: "parshall_hub_events_in", help: "Events appended." }, |values| values.events_in),
+    (Description { name: "parshall_hub_bytes_in", help: "Bytes appended." }, |values| values.bytes_in),
+    (Description { name: "parshall_hub_batches_in", help: "Batches appended." }, |values| values.batches_in),
+    (
+        Description {
+            name: "parshall_hub_batches_refused",
+            help: "Batches refused because the log was full.",
+        },
+        |values| values.batches_refused,
+    ),
+    (
+        Description {
+            name: "parshall_hub_batches_throttled",
+            help: "Batches refused because the namespace's quota was used up.",
+        },
+        |values| values.batches_throttled,
+    ),
+    (Description { name: "parshall_hub_events_out", help: "Events delivered, once per reader." }, |values| {
+        values.events_out
+    }),
+    (Description { name: "parshall_hub_bytes_out", help: "Bytes delivered, once per reader." }, |values| {
+        values.bytes_out
+    }),
+];
+
+fn storage_figures(values: &StorageCounters, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
+    metrics.counter(
+        "parshall_hub_storage_rounds",
+        "Rounds of the committer that wrote something.",
+        values.rounds,
+    )?;
+    metrics.counter(
+        "parshall_hub_storage_written_bytes",
+        "Bytes written to segment files.",
+        values.bytes_written,
+    )?;
+    metrics.counter("parshall_hub_storage_syncs", "Segment files synced.", values.syncs)?;
+    metrics.counter(
+        "parshall_hub_storage_failures",
+        "Attempts to write or sync a partition that failed.",
+        values.failures,
+    )?;
+    metrics.counter("parshall_hub_storage_loads", "Segments read back for a reader.", values.loads)?;
+    metrics.counter(
+        "parshall_hub_storage_damaged_segments",
+        "Segments found damaged while they were read back.",
+        values.damaged_segments,
+    )?;
+    metrics.gauge(
+        "parshall_hub_storage_resident_bytes",
+        "Memory that holds segments which are on the disk as well.",
+        values.resident_bytes,
+    )?;
+    Ok(())
+}
+
+fn profile_figures(values: &ProfileCounterValues, metrics: &mut MetricsWriter<'_>) -> fmt::Result {
+    metrics.counter(
+        "parshall_hub_throttled_events",
+        "Events of batches refused because the quota was used up.",
+        values.throttled_events,
+    )?;
+    metrics.counter(
+        "parshall_hub_throttled_bytes",
+        "Bytes of batches refused because the quota was used up.",
+        values.throttled_bytes,
+    )?;
+    metrics.counter(
+        "parshall_hub_delivery_pauses",
+        "Times that a connection's readers waited because the quota was used up.",
+        values.delivery_pauses,
+    )?;
+    metrics.counter(
+        "parshall_hub_injected_send_failures",
+        "Batches refused on purpose.",
+        values.failed_sends,
+    )?;
+    metrics.counter(
+        "parshall_hub_injected_acknowledgement_failures",
+        "Batches stored and answered with an error on purpose.",
+        values.unacknowledged_sends,
+    )?;
+    metrics.counter("parshall_hub_injected_detaches", "Links detached on purpose.", values.detached_links)?;
+    metrics.counter(
+        "parshall_hub_injected_disconnects",
+        "Connections broken on purpose.",
+        values.disconnects,
+    )?;
+    Ok(())
+}
