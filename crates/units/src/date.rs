@@ -1,38 +1,21 @@
 //! Points in time as HTTP headers, shared access signatures, results and people write them.
 
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// An instant as HTTP headers have it, cut to the second: `Fri, 20 Nov 2026 22:17:43 GMT`. Before 1970 it is 1970.
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
+
+/// An instant as HTTP headers have it, cut to the second: `Fri, 20 Nov 2026 22:17:43 GMT`. What is before 1970 or after
+/// 9999 is written as the nearest instant between.
 #[must_use]
 pub fn http_date(instant: SystemTime) -> String {
-    let seconds = instant.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, of_day) = (seconds / DAY_S, seconds % DAY_S);
-    let (year, month, day) = civil(days);
-    let weekday = WEEKDAYS[(days % 7) as usize];
-    format!(
-        "{weekday}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
-        MONTHS[month as usize - 1],
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+    httpdate::fmt_http_date(between_1970_and_9999(instant))
 }
 
-/// Reads what [`http_date`] writes; of the weekday only the form counts. `None` for anything else.
+/// Reads the forms that HTTP allows for the date in a header. `None` for anything else.
 #[must_use]
 pub fn parse_http_date(text: &str) -> Option<SystemTime> {
-    let (_, rest) = text.trim().split_once(", ")?;
-    let [day, month, year, time, "GMT"] = rest.split(' ').collect::<Vec<_>>()[..] else {
-        return None;
-    };
-    let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
-    let [hour, minute, second] = time.split(':').collect::<Vec<_>>()[..] else {
-        return None;
-    };
-    instant(
-        [digits(year, 4)?, month, digits(day, 2)?],
-        [digits(hour, 2)?, digits(minute, 2)?, digits(second, 2)?],
-    )
+    httpdate::parse_http_date(text).ok()
 }
 
 /// Reads the forms of ISO 8601 that shared access signatures may have, all in UTC: `2026-11-20`, `2026-11-20T23:21Z`,
@@ -46,8 +29,9 @@ pub fn parse_iso_date(text: &str) -> Option<SystemTime> {
     let [year, month, day] = date.split('-').collect::<Vec<_>>()[..] else {
         return None;
     };
-    let date = [digits(year, 4)?, digits(month, 2)?, digits(day, 2)?];
-    let time = match time {
+    let month = Month::try_from(digits::<u8>(month, 2)?).ok()?;
+    let date = Date::from_calendar_date(digits(year, 4)?, month, digits(day, 2)?).ok()?;
+    let [hour, minute, second] = match time {
         None => [0; 3],
         Some(time) => match time.split(':').collect::<Vec<_>>()[..] {
             [hour, minute] => [digits(hour, 2)?, digits(minute, 2)?, 0],
@@ -63,68 +47,31 @@ pub fn parse_iso_date(text: &str) -> Option<SystemTime> {
             _ => return None,
         },
     };
-    instant(date, time)
+    let instant = PrimitiveDateTime::new(date, Time::from_hms(hour, minute, second).ok()?);
+    (date.year() >= 1970).then(|| instant.assume_utc().into())
 }
 
-/// An instant as RFC 3339 in UTC, cut to the second: `2026-11-20T23:21:07Z`. Before 1970 it is 1970.
+/// An instant as RFC 3339 in UTC, cut to the second: `2026-11-20T23:21:07Z`. What is before 1970 or after 9999 is written as
+/// the nearest instant between.
 #[must_use]
 pub fn iso_date(instant: SystemTime) -> String {
-    let seconds = instant.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (year, month, day) = civil(seconds / DAY_S);
-    let of_day = seconds % DAY_S;
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    let instant = OffsetDateTime::from(between_1970_and_9999(instant));
+    let (year, month, day) = instant.to_calendar_date();
+    let (hour, minute, second) = instant.to_hms();
+    format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
 }
 
 /// Exactly so many digits.
-fn digits(text: &str, count: usize) -> Option<u64> {
+fn digits<N: FromStr>(text: &str, count: usize) -> Option<N> {
     (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-fn instant([year, month, day]: [u64; 3], [hour, minute, second]: [u64; 3]) -> Option<SystemTime> {
-    if hour > 23 || minute > 59 || second > 60 || !(1970..=9999).contains(&year) {
-        return None;
-    }
-    let days = days_since_1970(year, month, day);
-    // What the calendar does not have comes back as another day.
-    if civil(days) != (year, month, day) {
-        return None;
-    }
-    let seconds = days * DAY_S + hour * 3600 + minute * 60 + second;
-    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+fn between_1970_and_9999(instant: SystemTime) -> SystemTime {
+    instant.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST_SECOND)
 }
 
-/// Days from 1970 on; `month` and `day` count from 1. The year begins in March here, so that the leap day is its last.
-fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day;
-    (365 * year + year / 4 - year / 100 + year / 400 + day_of_year).saturating_sub(DAYS_TO_1970 + 1)
-}
-
-/// Year, month and day of the day so many days after 1970-01-01.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + DAYS_TO_1970;
-    let era = days / 146_097;
-    let of_era = days % 146_097;
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day)
-}
-
-const DAY_S: u64 = 24 * 3600;
-
-/// From 0000-03-01 to 1970-01-01.
-const DAYS_TO_1970: u64 = 719_468;
-
-/// 1970 began with a Thursday.
-const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// 9999-12-31T23:59:59Z.
+const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
 
 #[cfg(test)]
 mod tests {

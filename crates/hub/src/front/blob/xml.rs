@@ -1,9 +1,11 @@
 //! The few documents of the protocol: listings out, block lists in and out.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
+use quick_xml::{Reader, Writer, escape::escape};
 use units::date::http_date;
 
 use blob_store::{
@@ -37,61 +39,58 @@ pub(super) struct BlobPage<'a> {
 
 /// The blobs of a container.
 pub(super) fn blobs(page: &BlobPage<'_>, request: &ListRequest<'_>, listing: &Listing) -> String {
-    let mut text = head(page.endpoint, Some(page.container));
-    element(&mut text, "Prefix", request.prefix);
-    element(&mut text, "Marker", page.marker);
-    element(&mut text, "MaxResults", &request.maximum.to_string());
-    if let Some(delimiter) = request.delimiter {
-        element(&mut text, "Delimiter", delimiter);
-    }
-    text.push_str("<Blobs>");
-    for entry in &listing.entries {
-        match entry {
-            Listed::Prefix(prefix) => {
-                text.push_str("<BlobPrefix>");
-                element(&mut text, "Name", prefix);
-                text.push_str("</BlobPrefix>");
-            }
-            Listed::Blob { name, blob } => listed_blob(&mut text, name, blob, page),
+    let attributes = [("ServiceEndpoint", page.endpoint), ("ContainerName", page.container)];
+    Document::new("EnumerationResults", &attributes, |document| {
+        document.element("Prefix", request.prefix);
+        document.element("Marker", page.marker);
+        document.element("MaxResults", &request.maximum.to_string());
+        if let Some(delimiter) = request.delimiter {
+            document.element("Delimiter", delimiter);
         }
-    }
-    text.push_str("</Blobs>");
-    element(&mut text, "NextMarker", page.next);
-    text.push_str("</EnumerationResults>");
-    text
+        document.parent("Blobs", |document| {
+            for entry in &listing.entries {
+                match entry {
+                    Listed::Prefix(prefix) => {
+                        document.parent("BlobPrefix", |document| document.element("Name", prefix));
+                    }
+                    Listed::Blob { name, blob } => listed_blob(document, name, blob, page),
+                }
+            }
+        });
+        document.element("NextMarker", page.next);
+    })
 }
 
-fn listed_blob(text: &mut String, name: &str, blob: &Blob, page: &BlobPage<'_>) {
-    text.push_str("<Blob>");
-    element(text, "Name", name);
-    text.push_str("<Properties>");
-    let version = blob.version();
-    element(text, "Creation-Time", &http_date(blob.created_at()));
-    element(text, "Last-Modified", &http_date(version.modified_at));
-    element(text, "Etag", &version.etag.to_string());
-    element(text, "Content-Length", &blob.length().to_string());
-    let headers = &blob.description().headers;
-    let content_type = headers.content_type.as_deref();
-    element(text, "Content-Type", content_type.unwrap_or(DEFAULT_TYPE));
-    for (name, value) in [
-        ("Content-Encoding", &headers.content_encoding),
-        ("Content-Language", &headers.content_language),
-        ("Content-Disposition", &headers.content_disposition),
-        ("Cache-Control", &headers.cache_control),
-        ("Content-MD5", &headers.content_md5),
-    ] {
-        element(text, name, value.as_deref().unwrap_or_default());
-    }
-    element(text, "BlobType", kind_name(blob.kind()));
-    if blob.kind() == BlobKind::Block {
-        element(text, "AccessTier", ACCESS_TIER);
-    }
-    lease(text, blob.lease(), page.now);
-    text.push_str("</Properties>");
-    if page.with_metadata {
-        metadata(text, &blob.description().metadata);
-    }
-    text.push_str("</Blob>");
+fn listed_blob(document: &mut Document, name: &str, blob: &Blob, page: &BlobPage<'_>) {
+    let (version, headers) = (blob.version(), &blob.description().headers);
+    document.parent("Blob", |document| {
+        document.element("Name", name);
+        document.parent("Properties", |document| {
+            document.element("Creation-Time", &http_date(blob.created_at()));
+            document.element("Last-Modified", &http_date(version.modified_at));
+            document.element("Etag", &version.etag.to_string());
+            document.element("Content-Length", &blob.length().to_string());
+            let content_type = headers.content_type.as_deref();
+            document.element("Content-Type", content_type.unwrap_or(DEFAULT_TYPE));
+            for (name, value) in [
+                ("Content-Encoding", &headers.content_encoding),
+                ("Content-Language", &headers.content_language),
+                ("Content-Disposition", &headers.content_disposition),
+                ("Cache-Control", &headers.cache_control),
+                ("Content-MD5", &headers.content_md5),
+            ] {
+                document.element(name, value.as_deref().unwrap_or_default());
+            }
+            document.element("BlobType", kind_name(blob.kind()));
+            if blob.kind() == BlobKind::Block {
+                document.element("AccessTier", ACCESS_TIER);
+            }
+            lease(document, blob.lease(), page.now);
+        });
+        if page.with_metadata {
+            metadata(document, &blob.description().metadata);
+        }
+    });
 }
 
 /// The containers of the account.
@@ -100,120 +99,135 @@ pub(super) fn containers(
     page: &ContainerPage<'_>,
     containers: &[std::sync::Arc<Container>],
 ) -> String {
-    let mut text = head(endpoint, None);
-    element(&mut text, "Prefix", page.prefix);
-    element(&mut text, "Marker", page.marker);
-    element(&mut text, "MaxResults", &page.maximum.to_string());
-    text.push_str("<Containers>");
-    for container in containers {
-        text.push_str("<Container>");
-        element(&mut text, "Name", container.name());
-        text.push_str("<Properties>");
-        let properties = container.properties();
-        let version = properties.version();
-        element(&mut text, "Last-Modified", &http_date(version.modified_at));
-        element(&mut text, "Etag", &version.etag.to_string());
-        lease(&mut text, properties.lease(), page.now);
-        text.push_str("</Properties>");
+    Document::new("EnumerationResults", &[("ServiceEndpoint", endpoint)], |document| {
+        document.element("Prefix", page.prefix);
+        document.element("Marker", page.marker);
+        document.element("MaxResults", &page.maximum.to_string());
+        document.parent("Containers", |document| {
+            for container in containers {
+                listed_container(document, container, page);
+            }
+        });
+        document.element("NextMarker", page.next);
+    })
+}
+
+fn listed_container(document: &mut Document, container: &Container, page: &ContainerPage<'_>) {
+    let properties = container.properties();
+    let version = properties.version();
+    document.parent("Container", |document| {
+        document.element("Name", container.name());
+        document.parent("Properties", |document| {
+            document.element("Last-Modified", &http_date(version.modified_at));
+            document.element("Etag", &version.etag.to_string());
+            lease(document, properties.lease(), page.now);
+        });
         if page.with_metadata {
-            metadata(&mut text, properties.metadata());
+            metadata(document, properties.metadata());
         }
-        text.push_str("</Container>");
-    }
-    text.push_str("</Containers>");
-    element(&mut text, "NextMarker", page.next);
-    text.push_str("</EnumerationResults>");
-    text
+    });
 }
 
-fn metadata(text: &mut String, metadata: &[(String, String)]) {
-    text.push_str("<Metadata>");
-    for (name, value) in metadata {
-        element(text, name, value);
-    }
-    text.push_str("</Metadata>");
+fn metadata(document: &mut Document, metadata: &[(String, String)]) {
+    document.parent("Metadata", |document| {
+        for (name, value) in metadata {
+            document.element(name, value);
+        }
+    });
 }
 
-fn lease(text: &mut String, lease: Option<&Lease>, now: SystemTime) {
-    let told = LeaseWords::of(lease, now);
-    element(text, "LeaseStatus", told.status);
-    element(text, "LeaseState", told.state);
-    if let Some(duration) = told.duration {
-        element(text, "LeaseDuration", duration);
+fn lease(document: &mut Document, lease: Option<&Lease>, now: SystemTime) {
+    let words = LeaseWords::of(lease, now);
+    document.element("LeaseStatus", words.status);
+    document.element("LeaseState", words.state);
+    if let Some(duration) = words.duration {
+        document.element("LeaseDuration", duration);
     }
 }
 
 /// The blocks of a blob, of one kind or both.
 pub(super) fn block_lists(lists: &BlockLists, committed: bool, uncommitted: bool) -> String {
-    let mut text = format!("{DECLARATION}<BlockList>");
-    let mut list = |name: &str, blocks: &[ListedBlock]| {
-        let _ = write!(text, "<{name}>");
-        for block in blocks {
-            text.push_str("<Block>");
-            element(&mut text, "Name", &block.id);
-            element(&mut text, "Size", &block.length.to_string());
-            text.push_str("</Block>");
+    Document::new("BlockList", &[], |document| {
+        let mut list = |name, blocks: &[ListedBlock]| {
+            document.parent(name, |document| {
+                for block in blocks {
+                    document.parent("Block", |document| {
+                        document.element("Name", &block.id);
+                        document.element("Size", &block.length.to_string());
+                    });
+                }
+            });
+        };
+        if committed {
+            list("CommittedBlocks", &lists.committed);
         }
-        let _ = write!(text, "</{name}>");
-    };
-    if committed {
-        list("CommittedBlocks", &lists.committed);
-    }
-    if uncommitted {
-        list("UncommittedBlocks", &lists.uncommitted);
-    }
-    text.push_str("</BlockList>");
-    text
+        if uncommitted {
+            list("UncommittedBlocks", &lists.uncommitted);
+        }
+    })
 }
 
-/// What a client is told that went wrong.
+/// The body of a refusal.
 pub(super) fn error(code: &str, message: &str) -> String {
-    let mut text = format!("{DECLARATION}<Error>");
-    element(&mut text, "Code", code);
-    element(&mut text, "Message", message);
-    text.push_str("</Error>");
-    text
+    Document::new("Error", &[], |document| {
+        document.element("Code", code);
+        document.element("Message", message);
+    })
 }
 
-/// Reads the list of blocks that a blob is to consist of; `None` if it is none, or has more than `most` entries.
+/// Reads the list of blocks that a blob is to consist of; `None` if the document is anything else, or has more than
+/// `most` entries.
 pub(super) fn read_block_list(document: &[u8], most: usize) -> Option<Vec<BlockChoice>> {
     let text = str::from_utf8(document).ok()?;
-    let mut rest = text.trim_start_matches('\u{feff}').trim_start();
-    if let Some(declaration) = rest.strip_prefix("<?xml") {
-        rest = declaration.split_once("?>")?.1.trim_start();
-    }
-    if let Some(after) = rest.strip_prefix("<BlockList/>") {
-        return after.trim().is_empty().then(Vec::new);
-    }
-    rest = rest.strip_prefix("<BlockList>")?;
+    let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
+    reader.config_mut().trim_text(true);
     let mut list = Vec::new();
-    loop {
-        rest = rest.trim_start();
-        if let Some(after) = rest.strip_prefix("</BlockList>") {
-            return after.trim().is_empty().then_some(list);
+    let root = loop {
+        match reader.read_event().ok()? {
+            Event::Decl(_) | Event::Comment(_) => {}
+            event => break event,
         }
-        let (name, after) = rest.strip_prefix('<')?.split_once('>')?;
-        let source = match name {
-            "Latest" => BlockSource::Latest,
-            "Committed" => BlockSource::Committed,
-            "Uncommitted" => BlockSource::Uncommitted,
-            _ => return None,
-        };
-        let (id, after) = after.split_once("</")?;
-        rest = after.strip_prefix(name)?.strip_prefix('>')?;
-        let id = id.trim();
-        // What base64 has, and nothing that XML would escape.
-        let is_id =
-            !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte));
-        if !is_id || list.len() == most {
-            return None;
+    };
+    match root {
+        Event::Start(root) if is_block_list(&root) => {
+            while read_block(&mut reader, most, &mut list)?.is_some() {}
         }
-        let id = id.to_owned();
-        list.push(BlockChoice { source, id });
+        Event::Empty(root) if is_block_list(&root) => {}
+        _ => return None,
     }
+    matches!(reader.read_event(), Ok(Event::Eof)).then_some(list)
 }
 
-/// What is told of a lease, in headers and listings alike.
+fn is_block_list(root: &BytesStart<'_>) -> bool {
+    root.name().as_ref() == b"BlockList"
+}
+
+/// Reads the next entry into `list`; `Some(None)` at the end of the list.
+fn read_block(reader: &mut Reader<&[u8]>, most: usize, list: &mut Vec<BlockChoice>) -> Option<Option<()>> {
+    let source = match reader.read_event().ok()? {
+        Event::Start(entry) => match entry.name().as_ref() {
+            b"Latest" => BlockSource::Latest,
+            b"Committed" => BlockSource::Committed,
+            b"Uncommitted" => BlockSource::Uncommitted,
+            _ => return None,
+        },
+        Event::End(_) => return Some(None),
+        _ => return None,
+    };
+    let Event::Text(id) = reader.read_event().ok()? else { return None };
+    let id = id.decode().ok()?.into_owned();
+    // What base64 has, and nothing that XML would escape.
+    let is_id =
+        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte));
+    let has_ended = matches!(reader.read_event().ok()?, Event::End(_));
+    if !is_id || !has_ended || list.len() == most {
+        return None;
+    }
+    list.push(BlockChoice { source, id });
+    Some(Some(()))
+}
+
+/// What headers and listings alike say of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeaseWords {
     pub(super) status: &'static str,
@@ -223,7 +237,7 @@ pub(super) struct LeaseWords {
 }
 
 impl LeaseWords {
-    /// What is told of `lease` at `now`.
+    /// What they say of `lease` at `now`.
     pub(super) fn of(lease: Option<&Lease>, now: SystemTime) -> Self {
         let state = state_of(lease, now);
         let status = match state.is_locked() {
@@ -246,30 +260,49 @@ pub(super) const fn kind_name(kind: BlobKind) -> &'static str {
     }
 }
 
-fn head(endpoint: &str, container: Option<&str>) -> String {
-    let mut text = format!("{DECLARATION}<EnumerationResults ServiceEndpoint=\"");
-    escape(&mut text, endpoint);
-    text.push('"');
-    if let Some(container) = container {
-        text.push_str(" ContainerName=\"");
-        escape(&mut text, container);
-        text.push('"');
-    }
-    text.push('>');
-    text
-}
+/// A document while it is written.
+struct Document(Writer<Vec<u8>>);
 
-/// Adds an element. A text with characters that no document of XML can have is percent-encoded and marked so, as in the service.
-fn element(text: &mut String, name: &str, value: &str) {
-    if value.is_empty() {
-        let _ = write!(text, "<{name}/>");
-    } else if value.chars().all(is_xml) {
-        let _ = write!(text, "<{name}>");
-        escape(text, value);
-        let _ = write!(text, "</{name}>");
-    } else {
-        let encoded = utf8_percent_encode(value, NON_ALPHANUMERIC);
-        let _ = write!(text, "<{name} Encoded=\"true\">{encoded}</{name}>");
+impl Document {
+    /// A document with this root, and what `content` puts into it.
+    fn new(root: &str, attributes: &[(&str, &str)], content: impl FnOnce(&mut Self)) -> String {
+        let mut document = Self(Writer::new(Vec::new()));
+        document.write(Event::Decl(BytesDecl::new("1.0", Some("utf-8"), None)));
+        let start = BytesStart::new(root).with_attributes(attributes.iter().copied());
+        document.write(Event::Start(start));
+        content(&mut document);
+        document.write(Event::End(BytesEnd::new(root)));
+        String::from_utf8(document.0.into_inner()).expect("made of strings")
+    }
+
+    /// An element with what `content` puts into it.
+    fn parent(&mut self, name: &str, content: impl FnOnce(&mut Self)) {
+        self.write(Event::Start(BytesStart::new(name)));
+        content(self);
+        self.write(Event::End(BytesEnd::new(name)));
+    }
+
+    /// An element with a text. One with characters that no document of XML can have is percent-encoded and marked so, as
+    /// in the service.
+    fn element(&mut self, name: &str, value: &str) {
+        let start = BytesStart::new(name);
+        if value.is_empty() {
+            return self.write(Event::Empty(start));
+        }
+        let (start, text) = match value.chars().all(is_xml) {
+            true => (start, escaped(value)),
+            false => {
+                let encoded = utf8_percent_encode(value, NON_ALPHANUMERIC).to_string();
+                (start.with_attributes([("Encoded", "true")]), encoded.into())
+            }
+        };
+        self.write(Event::Start(start));
+        self.write(Event::Text(BytesText::from_escaped(text)));
+        self.write(Event::End(BytesEnd::new(name)));
+    }
+
+    fn write(&mut self, event: Event<'_>) {
+        self.0.write_event(event).expect("memory takes any bytes");
     }
 }
 
@@ -277,23 +310,14 @@ fn is_xml(character: char) -> bool {
     !matches!(character, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
-fn escape(text: &mut String, value: &str) {
-    for character in value.chars() {
-        match character {
-            '&' => text.push_str("&amp;"),
-            '<' => text.push_str("&lt;"),
-            '>' => text.push_str("&gt;"),
-            '"' => text.push_str("&quot;"),
-            // Readers of XML make something else of these where they stand as they are.
-            '\t' | '\n' | '\r' => {
-                let _ = write!(text, "&#x{:X};", u32::from(character));
-            }
-            character => text.push(character),
-        }
+/// A text as a document has it. Readers would make something else of a line's end that stands as it is.
+fn escaped(value: &str) -> Cow<'_, str> {
+    let text = escape(value);
+    match text.contains(['\t', '\n', '\r']) {
+        false => text,
+        true => text.replace('\t', "&#x9;").replace('\n', "&#xA;").replace('\r', "&#xD;").into(),
     }
 }
-
-const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
 /// The only tier that there is.
 pub(super) const ACCESS_TIER: &str = "Hot";
@@ -309,9 +333,12 @@ mod tests {
     #[test]
     fn values_are_escaped_and_impossible_ones_marked() {
         let written = |value: &str| {
-            let mut text = String::new();
-            element(&mut text, "Name", value);
-            text
+            let document =
+                Document::new("Root", &[("of", "\"a\"")], |document| document.element("Name", value));
+            let declaration = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+            let rest = document.strip_prefix(declaration).expect("a declaration");
+            let content = rest.strip_prefix("<Root of=\"&quot;a&quot;\">").expect("a root");
+            content.strip_suffix("</Root>").expect("its end").to_owned()
         };
         assert_eq!(written(""), "<Name/>");
         assert_eq!(written("a<b>&\"c\"\r\n"), "<Name>a&lt;b&gt;&amp;&quot;c&quot;&#xD;&#xA;</Name>");
@@ -345,6 +372,9 @@ mod tests {
             "<BlockList><Latest>&amp;</Latest></BlockList>",
             "<BlockList><Latest>QUE=</Committed></BlockList>",
             "<BlockList/><BlockList/>",
+            "<BlockList><Latest>QUE=<Latest/></Latest></BlockList>",
+            "<!DOCTYPE a [<!ENTITY b \"QUE=\">]><BlockList><Latest>&b;</Latest></BlockList>",
+            "<BlockList>QUE=</BlockList>",
         ] {
             assert_eq!(read_block_list(text.as_bytes(), 3), None, "{text}");
         }
