@@ -171,7 +171,7 @@ impl Namespace {
         }
         let rules = rules(config)?;
         config.blob.check()?;
-        let profile = ServiceProfile::new(&config.profile, &config.host)?;
+        let profile = ServiceProfile::new(&config.profile)?;
         let mut names = HashSet::with_capacity(config.hubs.len());
         for (index, hub) in config.hubs.iter().enumerate() {
             if !names.insert(hub.name.to_ascii_lowercase()) {

@@ -13,7 +13,6 @@
 //! Receivers live on any connection. The one that comes in waits for nobody: whoever is out finds its
 //! [`Displacement`], has its key reported to its connection's [`Subscriber`], and ends its link by itself.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use partition_log::Subscriber;
@@ -57,59 +56,52 @@ pub struct Receiver {
 
 #[derive(Debug)]
 struct Registration {
-    name: String,
+    name: Option<String>,
     epoch: Option<i64>,
     subscriber: Arc<Subscriber>,
     key: u64,
     displacement: OnceLock<Displacement>,
 }
 
-/// Why a receiver has to go. Prints what the service says.
+/// Why a receiver has to go: another with an epoch has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Displacement {
-    new_name: String,
-    new_epoch: i64,
-    name: String,
-    epoch: Option<i64>,
+    /// What the other calls itself.
+    pub new_name: Option<String>,
+    /// The epoch of the other.
+    pub new_epoch: i64,
+    /// What the displaced receiver calls itself.
+    pub name: Option<String>,
+    /// The epoch of the displaced receiver.
+    pub epoch: Option<i64>,
 }
 
-/// Why someone may not receive. Prints what the service says.
+/// Why someone may not receive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiverRefused {
     /// There is a receiver with a higher epoch.
-    #[error(
-        "Receiver '{current}' with a higher epoch '{current_epoch}' already exists. Receiver '{name}' with epoch {epoch} \
-         cannot be created. Make sure you are creating receiver with increasing epoch value to ensure connectivity, or \
-         ensure all old epoch receivers are closed or disconnected."
-    )]
+    #[error("there is a receiver with epoch {current_epoch}, which is higher than {epoch}")]
     HigherEpoch {
-        /// Who receives.
-        current: String,
-        /// The epoch of that one.
+        /// What the one that receives calls itself.
+        current: Option<String>,
+        /// Its epoch.
         current_epoch: i64,
-        /// Who was refused.
-        name: String,
-        /// The epoch of that one.
+        /// What the refused one calls itself.
+        name: Option<String>,
+        /// Its epoch.
         epoch: i64,
     },
     /// There is a receiver with an epoch, and this one has none.
-    #[error(
-        "At least one receiver for the endpoint is created with epoch of '{epoch}', and so non-epoch receiver is not \
-         allowed. Either reconnect with a higher epoch, or make sure all epoch receivers are closed or disconnected."
-    )]
+    #[error("there is a receiver with epoch {epoch}, and this one has none")]
     WithoutEpoch {
         /// The epoch that there is.
         epoch: i64,
     },
     /// There are as many receivers as there can be.
-    #[error(
-        "Exceeded the maximum number of allowed receivers per partition in a consumer group which is {MAXIMUM_RECEIVERS}. \
-         List of connected receivers - {}.",
-        names.join(", ")
-    )]
+    #[error("there are {MAXIMUM_RECEIVERS} receivers already")]
     TooMany {
-        /// Who they are.
-        names: Vec<String>,
+        /// What they call themselves.
+        names: Vec<Option<String>>,
     },
 }
 
@@ -120,7 +112,7 @@ impl Receivers {
     /// Who is there already does not allow it.
     pub fn register(self: &Arc<Self>, new: &NewReceiver<'_>) -> Result<Receiver, ReceiverRefused> {
         let registration = Arc::new(Registration {
-            name: new.name.unwrap_or(UNNAMED).to_owned(),
+            name: new.name.map(str::to_owned),
             epoch: new.epoch,
             subscriber: Arc::clone(new.subscriber),
             key: new.key,
@@ -215,24 +207,8 @@ impl Drop for Receiver {
     }
 }
 
-impl fmt::Display for Displacement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { new_name, new_epoch, name, epoch } = self;
-        let epoch = epoch.map_or_else(String::new, |epoch| epoch.to_string());
-        write!(
-            f,
-            "New receiver '{new_name}' with higher epoch of '{new_epoch}' is created hence current receiver '{name}' with \
-             epoch '{epoch}' is getting disconnected. If you are recreating the receiver, make sure a higher epoch is \
-             used."
-        )
-    }
-}
-
 /// Receivers without an epoch that a consumer group may have on a partition: the service's own limit.
 pub const MAXIMUM_RECEIVERS: usize = 5;
-
-/// What the service calls a receiver that gives itself no name.
-const UNNAMED: &str = "nil";
 
 #[cfg(test)]
 mod tests {
@@ -283,11 +259,9 @@ mod tests {
         let first = partition.register_named("g", Some(3), Some("first"), 7).unwrap();
         assert_eq!(first.displacement(), None);
         let second = partition.register_named("g", Some(3), None, 8).unwrap();
-        assert_eq!(
-            first.displacement().unwrap().to_string(),
-            "New receiver 'nil' with higher epoch of '3' is created hence current receiver 'first' with epoch '3' is \
-             getting disconnected. If you are recreating the receiver, make sure a higher epoch is used."
-        );
+        let displacement =
+            Displacement { new_name: None, new_epoch: 3, name: Some("first".to_owned()), epoch: Some(3) };
+        assert_eq!(first.displacement(), Some(&displacement));
         assert_eq!(partition.reported(), [7]);
         let _third = partition.register("g", Some(4)).unwrap();
         assert!(second.displacement().is_some());
@@ -298,13 +272,8 @@ mod tests {
     fn a_lower_epoch_and_none_are_refused_until_the_higher_one_is_gone() {
         let partition = Partition::new();
         let high = partition.register("g", Some(2)).unwrap();
-        let lower = partition.register("g", Some(1)).unwrap_err();
-        assert!(
-            lower.to_string().starts_with(
-                "Receiver 'nil' with a higher epoch '2' already exists. Receiver 'nil' with epoch 1 "
-            ),
-            "{lower}"
-        );
+        let refused = ReceiverRefused::HigherEpoch { current: None, current_epoch: 2, name: None, epoch: 1 };
+        assert_eq!(partition.register("g", Some(1)).unwrap_err(), refused);
         assert_eq!(partition.register("g", None).unwrap_err(), ReceiverRefused::WithoutEpoch { epoch: 2 });
         assert_eq!(high.displacement(), None);
         drop(high);
@@ -319,8 +288,7 @@ mod tests {
         let without: Vec<_> = (0..3).map(|_| partition.register("g", None).unwrap()).collect();
         let _with = partition.register("g", Some(0)).unwrap();
         for receiver in &without {
-            let text = receiver.displacement().unwrap().to_string();
-            assert!(text.contains("current receiver 'nil' with epoch ''"), "{text}");
+            assert_eq!(receiver.displacement().unwrap().epoch, None);
         }
         assert_eq!(partition.reported().len(), 3);
     }
@@ -341,11 +309,8 @@ mod tests {
             .into_iter()
             .map(|name| partition.register_named("g", None, Some(name), 0).unwrap())
             .collect();
-        assert_eq!(
-            partition.register("g", None).unwrap_err().to_string(),
-            "Exceeded the maximum number of allowed receivers per partition in a consumer group which is 5. List of \
-             connected receivers - a, b, c, d, e."
-        );
+        let names = ["a", "b", "c", "d", "e"].map(|name| Some(name.to_owned())).into();
+        assert_eq!(partition.register("g", None).unwrap_err(), ReceiverRefused::TooMany { names });
         drop(partition.register("other", None).unwrap());
         five.pop();
         partition.register("g", None).unwrap();

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::shaper::{Fate, Throttled};
+
 /// The running counters of one service.
 #[derive(Debug, Default)]
 pub(super) struct ProfileCounters {
@@ -48,6 +50,22 @@ impl ProfileCounters {
             unacknowledged_sends: load(&self.unacknowledged_sends),
             detached_links: load(&self.detached_links),
             disconnects: load(&self.disconnects),
+        }
+    }
+
+    /// Counts what became of a send.
+    pub(super) fn count(&self, fate: &Fate) {
+        match fate {
+            Fate::Succeeds => {}
+            Fate::Fails => Self::add(&self.failed_sends, 1),
+            Fate::Throttled(Throttled { events, bytes, .. }) => {
+                Self::add(&self.throttled_sends, 1);
+                Self::add(&self.throttled_events, *events);
+                Self::add(&self.throttled_bytes, *bytes);
+            }
+            Fate::Unacknowledged => Self::add(&self.unacknowledged_sends, 1),
+            Fate::Detached => Self::add(&self.detached_links, 1),
+            Fate::Disconnected => Self::add(&self.disconnects, 1),
         }
     }
 

@@ -11,8 +11,8 @@
 //! * `delay_line` is the network: bytes arrive and leave half a round trip late. Its `alarm`s are finer than the
 //!   runtime's timers.
 //!
-//! Clients see what they see of the real service: `com.microsoft:server-busy` with code 50002 when the quota is used
-//! up, forced detaches, connections that break. What is refused is not stored.
+//! Nothing here belongs to a protocol: the profile says what becomes of an operation and when it may be answered. Each front
+//! has the words for it, which are those of the real service. What is refused is not stored.
 
 mod alarm;
 mod config;
@@ -30,4 +30,4 @@ pub use config::{
 pub use counters::ProfileCounterValues;
 pub use delay_line::DelayLine;
 pub use distribution::{Distribution, DistributionError};
-pub use shaper::{Admission, ServiceProfile, Shaper};
+pub use shaper::{Fate, ServiceProfile, Shaped, Shaper, Throttled};

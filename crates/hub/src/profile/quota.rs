@@ -5,16 +5,23 @@
 //! overdrawn by what readers send at the same moment, and it is always paid back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::config::QuotaConfig;
+use super::shaper::Throttled;
 use super::token_bucket::TokenBucket;
 
 /// Both directions. `None` where there is no bound, so that no lock is taken.
 #[derive(Debug)]
 pub(super) struct Quota {
-    ingress: Option<Mutex<Account>>,
+    ingress: Option<Ingress>,
     egress: Option<Mutex<Account>>,
+}
+
+#[derive(Debug)]
+struct Ingress {
+    bounds_events: bool,
+    account: Mutex<Account>,
 }
 
 /// One direction: bytes and events, whichever runs out first.
@@ -36,29 +43,34 @@ impl Quota {
             })
         };
         Self {
-            ingress: account(bytes(config.ingress_bytes_per_s), config.ingress_events_per_s),
+            ingress: account(bytes(config.ingress_bytes_per_s), config.ingress_events_per_s)
+                .map(|account| Ingress { bounds_events: config.ingress_events_per_s.is_some(), account }),
             egress: account(bytes(config.egress_bytes_per_s), config.egress_events_per_s),
         }
     }
 
-    /// Whether there is a bound for what goes in.
-    pub(super) const fn bounds_ingress(&self) -> bool {
-        self.ingress.is_some()
-    }
-
-    /// Takes a message of so many events and bytes, or nothing of it.
-    pub(super) fn take_in(&self, now: Instant, events: u64, bytes: u64) -> bool {
+    /// Takes a message of so many bytes and `events`, or nothing of it. Counting `events` costs something, so it is done
+    /// only where there is a bound for them or the message is refused.
+    ///
+    /// # Errors
+    /// There is no room for it now.
+    pub(super) fn take_in(
+        &self,
+        now: Instant,
+        bytes: u64,
+        events: impl FnOnce() -> u64,
+    ) -> Result<(), Throttled> {
         let Some(ingress) = &self.ingress else {
-            return true;
+            return Ok(());
         };
-        let mut account = lock(ingress);
-        account.fill(now);
-        let enough = account.bytes.as_ref().is_none_or(|it| it.has(bytes))
-            && account.events.as_ref().is_none_or(|it| it.has(events));
-        if enough {
-            account.take(events, bytes);
+        let take = |events| lock(&ingress.account).take_if_there(now, events, bytes);
+        match ingress.bounds_events {
+            true => {
+                let events = events();
+                take(events).map_err(|retry_after| Throttled { events, bytes, retry_after })
+            }
+            false => take(0).map_err(|retry_after| Throttled { events: events(), bytes, retry_after }),
         }
-        enough
     }
 
     /// Until when readers must wait; `None` if they need not.
@@ -87,6 +99,25 @@ impl Account {
         }
     }
 
+    /// Takes all of it or nothing.
+    ///
+    /// # Errors
+    /// How long until there is enough, if nothing else is taken.
+    fn take_if_there(&mut self, now: Instant, events: u64, bytes: u64) -> Result<(), Duration> {
+        self.fill(now);
+        let missing = [(&self.bytes, bytes), (&self.events, events)]
+            .into_iter()
+            .filter_map(|(bucket, tokens)| bucket.as_ref()?.shortage(tokens))
+            .max();
+        match missing {
+            Some(time) => Err(time),
+            None => {
+                self.take(events, bytes);
+                Ok(())
+            }
+        }
+    }
+
     const fn take(&mut self, events: u64, bytes: u64) {
         if let Some(bucket) = &mut self.bytes {
             bucket.take(bytes);
@@ -106,8 +137,6 @@ fn lock(account: &Mutex<Account>) -> MutexGuard<'_, Account> {
 mod tests {
     use std::num::NonZeroU64;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
-
     use units::ByteSize;
 
     use super::*;
@@ -121,30 +150,33 @@ mod tests {
         })
     }
 
+    fn take_in(quota: &Quota, now: Instant, events: u64, bytes: u64) -> bool {
+        quota.take_in(now, bytes, || events).is_ok()
+    }
+
     #[test]
     fn whichever_of_bytes_and_events_runs_out_first_decides() {
         let start = Instant::now();
         let by_events = quota(1_000_000, 10);
-        assert!(by_events.take_in(start, 10, 10));
-        assert!(!by_events.take_in(start, 1, 1));
+        assert!(take_in(&by_events, start, 10, 10));
+        assert!(!take_in(&by_events, start, 1, 1));
         let by_bytes = quota(1_000, 1_000_000);
-        assert!(by_bytes.take_in(start, 1, 1_000));
-        assert!(!by_bytes.take_in(start, 1, 1));
+        assert!(take_in(&by_bytes, start, 1, 1_000));
+        assert!(!take_in(&by_bytes, start, 1, 1));
     }
 
     #[test]
     fn a_refused_message_costs_nothing() {
         let start = Instant::now();
         let quota = quota(1_000, 10);
-        assert!(!(0..5).any(|_| quota.take_in(start, 11, 1) && quota.take_in(start, 1, 1)));
+        assert!(!(0..5).any(|_| take_in(&quota, start, 11, 1) && take_in(&quota, start, 1, 1)));
     }
 
     #[test]
     fn without_figures_there_is_no_bound_and_no_lock() {
         let open = Quota::new(&QuotaConfig::default());
-        assert!(!open.bounds_ingress());
         let now = Instant::now();
-        assert!(open.take_in(now, u64::MAX, u64::MAX));
+        assert!(take_in(&open, now, u64::MAX, u64::MAX));
         assert_eq!(open.closed_until(now), None);
     }
 
@@ -159,7 +191,7 @@ mod tests {
                     // Ten seconds of virtual time in steps of a millisecond, each thread as greedy as it can be.
                     for step in 0..10_000 {
                         let now = start + Duration::from_millis(step);
-                        while quota.take_in(now, 7, 1) {
+                        while take_in(&quota, now, 7, 1) {
                             taken.fetch_add(7, Ordering::Relaxed);
                         }
                     }

@@ -10,8 +10,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
-use amqp::performative::{Error, ErrorCondition};
 use tokio::time::Instant;
 use units::{Random, Rate, mix};
 
@@ -25,8 +23,6 @@ use super::quota::Quota;
 #[derive(Debug)]
 pub struct ServiceProfile {
     config: ProfileConfig,
-    /// How clients know the namespace; stands in refusals.
-    host: String,
     quota: Quota,
     counters: ProfileCounters,
     /// Connections so far.
@@ -53,50 +49,49 @@ pub struct Shaper {
     delivery_alarm: Alarm,
 }
 
-/// What is to become of a message that a client sent. To be asked for before the store is touched.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Admission {
-    /// Store it; the outcome is what the store says, not to leave before `ready_at`.
-    Accept {
-        /// The earliest instant; at once where there is none.
-        ready_at: Option<Instant>,
-    },
-    /// Do not store it; reject it with `error`, not before `ready_at`.
-    Refuse {
-        /// Why.
-        error: Error,
-        /// The earliest instant; at once where there is none.
-        ready_at: Option<Instant>,
-    },
-    /// The quota is used up: do not store it, count it as throttled, reject it with `error`, not before `ready_at`.
-    Throttle {
-        /// Why.
-        error: Error,
-        /// The earliest instant; at once where there is none.
-        ready_at: Option<Instant>,
-    },
-    /// Store it, and reject it with `error` although it is stored, not before `ready_at`.
-    AcceptWithoutAcknowledgement {
-        /// What the client is told.
-        error: Error,
-        /// The earliest instant; at once where there is none.
-        ready_at: Option<Instant>,
-    },
-    /// Do not store it; detach its link with `error`, giving no outcome to what has none yet.
-    Detach {
-        /// What the client is told.
-        error: Error,
-    },
-    /// Store it; then break the connection without another word.
-    Disconnect,
+/// What the profile makes of an operation. To be asked for before the store is touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shaped {
+    /// What becomes of it.
+    pub fate: Fate,
+    /// The earliest instant at which it may be answered; at once where there is none.
+    pub ready_at: Option<Instant>,
+}
+
+/// What becomes of an operation. Which words the client gets for it is up to the front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is carried out and answered.
+    Succeeds,
+    /// It is not carried out, and answered with an error.
+    Fails,
+    /// The quota is used up: it is not carried out, and answered with a refusal.
+    Throttled(Throttled),
+    /// It is carried out, and answered with an error all the same.
+    Unacknowledged,
+    /// It is not carried out, and its link ends, with no outcome for what has none yet.
+    Detached,
+    /// It is carried out; then the connection breaks without another word.
+    Disconnected,
+}
+
+/// By how much an operation exceeds the quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttled {
+    /// The events that it would have brought.
+    pub events: u64,
+    /// And their bytes.
+    pub bytes: u64,
+    /// When there would be room for it if nothing else came.
+    pub retry_after: Duration,
 }
 
 impl ServiceProfile {
-    /// The profile that `config` describes for the namespace that clients know as `host`; `None` if it is off.
+    /// The profile that `config` describes; `None` if it is off.
     ///
     /// # Errors
     /// The configuration contradicts itself.
-    pub fn new(config: &ProfileConfig, host: &str) -> Result<Option<Arc<Self>>, ProfileError> {
+    pub fn new(config: &ProfileConfig) -> Result<Option<Arc<Self>>, ProfileError> {
         config.check()?;
         if config.is_off() {
             return Ok(None);
@@ -104,7 +99,6 @@ impl ServiceProfile {
         Ok(Some(Arc::new(Self {
             quota: Quota::new(&config.effective_quota()?),
             config: config.clone(),
-            host: host.to_owned(),
             counters: ProfileCounters::default(),
             connections: AtomicU64::new(0),
             clock: OnceLock::new(),
@@ -163,54 +157,26 @@ impl Shaper {
         }
     }
 
-    /// What is to become of a message of this `format`, complete and encoded.
+    /// What becomes of a send of so many bytes. `events` counts what is in it; it is called only where a quota needs it.
     #[must_use]
-    pub fn publish(&mut self, now: Instant, format: u32, message: &[u8]) -> Admission {
-        let profile = &*self.profile;
-        let time = &profile.config.service_time.send;
+    pub fn send(&mut self, now: Instant, bytes: u64, events: impl FnOnce() -> u64) -> Shaped {
+        let time = &self.profile.config.service_time.send;
         let ready_at = ready_at(now, time.as_ref(), &mut self.send_times);
+        let fate = self.fate(now, bytes, events);
+        self.profile.counters.count(&fate);
+        Shaped { fate, ready_at }
+    }
+
+    fn fate(&mut self, now: Instant, bytes: u64, events: impl FnOnce() -> u64) -> Fate {
         // Drawn for every send, so that no fate depends on the clock.
-        let fate = Fate::draw(&mut self.fates, profile.config.failures.per_send());
-        let counters = &profile.counters;
-        match fate {
-            Fate::Fail => {
-                ProfileCounters::add(&counters.failed_sends, 1);
-                let error = injected(
-                    ErrorCondition::INTERNAL_ERROR,
-                    "The service was unable to process the request; please retry the operation.",
-                );
-                return Admission::Refuse { error, ready_at };
-            }
-            Fate::Detach => {
-                ProfileCounters::add(&counters.detached_links, 1);
-                return Admission::Detach { error: detach_forced() };
-            }
-            Fate::Succeed | Fate::LoseAcknowledgement | Fate::Disconnect => {}
-        }
-        if profile.quota.bounds_ingress() {
-            let (events, bytes) = (event_count(format, message), message.len() as u64);
-            if !profile.quota.take_in(now.into_std(), events, bytes) {
-                ProfileCounters::add(&counters.throttled_sends, 1);
-                ProfileCounters::add(&counters.throttled_events, events);
-                ProfileCounters::add(&counters.throttled_bytes, bytes);
-                let error = throttled(&profile.host);
-                return Admission::Throttle { error, ready_at };
-            }
-        }
-        match fate {
-            Fate::LoseAcknowledgement => {
-                ProfileCounters::add(&counters.unacknowledged_sends, 1);
-                let error = injected(
-                    ErrorCondition::TIMEOUT,
-                    "The operation did not complete within the allotted time.",
-                );
-                Admission::AcceptWithoutAcknowledgement { error, ready_at }
-            }
-            Fate::Disconnect => {
-                profile.count_disconnect();
-                Admission::Disconnect
-            }
-            Fate::Succeed | Fate::Fail | Fate::Detach => Admission::Accept { ready_at },
+        let drawn = Fate::draw(&mut self.fates, self.profile.config.failures.per_send());
+        match drawn {
+            // What never reaches the store takes nothing of the quota.
+            Fate::Fails | Fate::Detached => drawn,
+            _ => match self.profile.quota.take_in(now.into_std(), bytes, events) {
+                Ok(()) => drawn,
+                Err(throttled) => Fate::Throttled(throttled),
+            },
         }
     }
 
@@ -241,9 +207,9 @@ impl Shaper {
         self.profile.quota.give_out(now, events, bytes);
     }
 
-    /// Ready when one of the connection's `receivers` (their count) is to be detached: which one, and what the client
-    /// is told. Otherwise the task is woken when it is time to ask again.
-    pub fn poll_detachment(&mut self, cx: &mut Context<'_>, receivers: usize) -> Poll<(usize, Error)> {
+    /// Ready when one of the connection's `receivers` (their count) is to be detached: with which one. Otherwise the task
+    /// is woken when it is time to ask again.
+    pub fn poll_detachment(&mut self, cx: &mut Context<'_>, receivers: usize) -> Poll<usize> {
         let Some(rate) = self.profile.config.failures.receiver_detach_per_s else {
             return Poll::Pending;
         };
@@ -255,7 +221,7 @@ impl Shaper {
             if receivers > 0 {
                 let which = self.detachments.below(receivers as u64) as usize;
                 ProfileCounters::add(&self.profile.counters.detached_links, 1);
-                return Poll::Ready((which, detach_forced()));
+                return Poll::Ready(which);
             }
         }
     }
@@ -288,28 +254,18 @@ pub(super) enum Concern {
     Breakage,
 }
 
-/// What becomes of one send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Fail,
-    LoseAcknowledgement,
-    Detach,
-    Disconnect,
-    Succeed,
-}
-
 impl Fate {
     /// One draw decides: the ratios lie side by side between 0 and 1.
     fn draw(random: &mut Random, ratios: [f64; 4]) -> Self {
         let mut left = random.unit();
-        let fates = [Self::Fail, Self::LoseAcknowledgement, Self::Detach, Self::Disconnect];
+        let fates = [Self::Fails, Self::Unacknowledged, Self::Detached, Self::Disconnected];
         for (fate, ratio) in fates.into_iter().zip(ratios) {
             if left < ratio {
                 return fate;
             }
             left -= ratio;
         }
-        Self::Succeed
+        Self::Succeeds
     }
 }
 
@@ -324,37 +280,6 @@ fn ready_at(now: Instant, time: Option<&Distribution>, random: &mut Random) -> O
     Some(now + time?.sample(random).min(LONGEST_SAMPLE))
 }
 
-/// How many events a message holds. One that can't be read counts as one; the store will refuse it.
-fn event_count(format: u32, message: &[u8]) -> u64 {
-    if format != FORMAT_BATCH {
-        return 1;
-    }
-    let sections = Sections::new(message).map_while(Result::ok);
-    let events = sections.filter(|section| section.kind == SectionKind::Data);
-    (events.count() as u64).max(1)
-}
-
-/// What the service says when the throughput units are used up. Clients look for the condition, people for the code.
-#[cold]
-fn throttled(host: &str) -> Error {
-    let description = format!(
-        "The request was terminated because the namespace {host} is being throttled. Error code : 50002. \
-         Please wait 4 seconds and try again."
-    );
-    Error::new(ErrorCondition::SERVER_BUSY, description)
-}
-
-#[cold]
-fn detach_forced() -> Error {
-    injected(ErrorCondition::DETACH_FORCED, "The link is detached by the service.")
-}
-
-/// A failure on purpose says so, lest someone look for its cause.
-#[cold]
-fn injected(condition: ErrorCondition, text: &str) -> Error {
-    Error::new(condition, format!("{text} (Injected by the service profile.)"))
-}
-
 /// Longer than any connection lives: 10 years.
 const NEVER: Duration = Duration::from_secs(10 * 366 * 86_400);
 
@@ -367,7 +292,7 @@ mod tests {
     use crate::profile::{FailureConfig, QuotaConfig, Ratio};
 
     fn profile(config: &ProfileConfig) -> Arc<ServiceProfile> {
-        ServiceProfile::new(config, "localhost").unwrap().expect("the profile is not off")
+        ServiceProfile::new(config).unwrap().expect("the profile is not off")
     }
 
     fn failing(seed: u64) -> ProfileConfig {
@@ -386,14 +311,14 @@ mod tests {
         }
     }
 
-    fn fates(shaper: &mut Shaper, count: usize) -> Vec<Admission> {
+    fn fates(shaper: &mut Shaper, count: usize) -> Vec<Shaped> {
         let now = Instant::now();
-        (0..count).map(|_| shaper.publish(now, 0, b"")).collect()
+        (0..count).map(|_| shaper.send(now, 0, || 1)).collect()
     }
 
     #[test]
     fn a_profile_that_is_off_is_none() {
-        let off = ServiceProfile::new(&ProfileConfig::default(), "localhost");
+        let off = ServiceProfile::new(&ProfileConfig::default());
         assert!(off.unwrap().is_none());
     }
 
@@ -419,7 +344,7 @@ mod tests {
         let mut shaper = Shaper::new(&profile, None);
         let fates = fates(&mut shaper, 10_000);
         let counters = profile.counters();
-        let accepted = fates.iter().filter(|fate| matches!(fate, Admission::Accept { .. }));
+        let accepted = fates.iter().filter(|shaped| shaped.fate == Fate::Succeeds);
         let counts = [
             counters.failed_sends,
             counters.unacknowledged_sends,
@@ -432,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_quota_counts_the_events_in_a_batch_and_the_bytes_of_its_message() {
+    async fn the_quota_counts_events_and_bytes_and_says_when_there_is_room_again() {
         let config = ProfileConfig {
             quota: QuotaConfig { ingress_events_per_s: NonZeroU64::new(5), ..QuotaConfig::default() },
             ..ProfileConfig::default()
@@ -440,20 +365,27 @@ mod tests {
         let profile = profile(&config);
         let mut shaper = Shaper::new(&profile, None);
         let now = Instant::now();
-        let three = b"\x00\x53\x75\xa0\x01a\x00\x53\x75\xa0\x01b\x00\x53\x75\xa0\x01c";
-        let first = shaper.publish(now, FORMAT_BATCH, three);
-        assert_eq!(first, Admission::Accept { ready_at: None });
-        let Admission::Throttle { error, .. } = shaper.publish(now, FORMAT_BATCH, three) else {
-            panic!("there is no room for six")
-        };
-        assert_eq!(error.condition, ErrorCondition::SERVER_BUSY);
+        assert_eq!(shaper.send(now, 18, || 3).fate, Fate::Succeeds);
+        // Of five there are two left; the third one flows in within a fifth of a second.
+        let throttled = Throttled { events: 3, bytes: 18, retry_after: Duration::from_millis(200) };
+        assert_eq!(shaper.send(now, 18, || 3).fate, Fate::Throttled(throttled));
         let counters = profile.counters();
-        let throttled = (counters.throttled_sends, counters.throttled_events, counters.throttled_bytes);
-        assert_eq!(throttled, (1, 3, 18));
-        // What is no batch is one event, whatever it looks like.
-        for _ in 0..2 {
-            let one = shaper.publish(now, 0, three);
-            assert_eq!(one, Admission::Accept { ready_at: None });
+        let counted = (counters.throttled_sends, counters.throttled_events, counters.throttled_bytes);
+        assert_eq!(counted, (1, 3, 18));
+        assert_eq!(shaper.send(now + throttled.retry_after, 18, || 3).fate, Fate::Succeeds);
+    }
+
+    #[tokio::test]
+    async fn events_are_counted_only_for_a_quota_of_events() {
+        let bytes = QuotaConfig {
+            ingress_bytes_per_s: Some(units::ByteSize::from_bytes(10)),
+            ..QuotaConfig::default()
+        };
+        for quota in [QuotaConfig::default(), bytes] {
+            let mut config = failing(1);
+            config.quota = quota;
+            let mut shaper = Shaper::new(&profile(&config), None);
+            let _ = shaper.send(Instant::now(), 10, || panic!("there is no bound for events"));
         }
     }
 
@@ -484,8 +416,7 @@ mod tests {
             let start = Instant::now();
             let mut detachments = Vec::new();
             for _ in 0..20 {
-                let (which, error) = poll_fn(|cx| shaper.poll_detachment(cx, 7)).await;
-                assert_eq!(error.condition, ErrorCondition::DETACH_FORCED);
+                let which = poll_fn(|cx| shaper.poll_detachment(cx, 7)).await;
                 detachments.push((start.elapsed(), which));
             }
             detachments

@@ -32,10 +32,10 @@ impl TokenBucket {
         }
     }
 
-    /// Whether `tokens` are there. More than fit into the bucket count as there when it is full, or they would never
-    /// be.
-    pub(super) fn has(&self, tokens: u64) -> bool {
-        self.level >= (tokens as i128 * BILLION).min(self.capacity())
+    /// How long after the last `fill` `tokens` are there; `None` where they are. More than fit into the bucket count as
+    /// there when it is full, or they would never be.
+    pub(super) fn shortage(&self, tokens: u64) -> Option<Duration> {
+        self.time_for((tokens as i128 * BILLION).min(self.capacity()) - self.level)
     }
 
     /// Takes `tokens`, whether they are there or not.
@@ -45,7 +45,12 @@ impl TokenBucket {
 
     /// How long after the last `fill` a debt is paid off; `None` where there is none.
     pub(super) fn debt(&self) -> Option<Duration> {
-        let missing = (-self.level).max(0) as u128;
+        self.time_for(-self.level)
+    }
+
+    /// How long it takes until so much more has come; `None` for nothing.
+    fn time_for(&self, missing: i128) -> Option<Duration> {
+        let missing = missing.max(0) as u128;
         let nanoseconds = missing.div_ceil(u128::from(self.rate_per_s.max(1)));
         (nanoseconds > 0).then(|| {
             Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
@@ -69,22 +74,26 @@ mod tests {
 
     use super::*;
 
+    fn has(bucket: &TokenBucket, tokens: u64) -> bool {
+        bucket.shortage(tokens).is_none()
+    }
+
     #[test]
     fn a_bucket_holds_one_second_and_fills_at_its_rate() {
         let start = Instant::now();
         let mut bucket = TokenBucket::new(1_000);
         bucket.fill(start);
-        assert!(bucket.has(1_000) && bucket.has(u64::MAX));
+        assert!(has(&bucket, 1_000) && has(&bucket, u64::MAX));
         bucket.take(1_000);
-        assert!(!bucket.has(1));
+        assert!(!has(&bucket, 1));
         assert_eq!(bucket.debt(), None);
         bucket.fill(start + Duration::from_micros(999));
-        assert!(!bucket.has(1));
+        assert!(!has(&bucket, 1));
         bucket.fill(start + Duration::from_millis(1));
-        assert!(bucket.has(1) && !bucket.has(2));
+        assert!(has(&bucket, 1) && !has(&bucket, 2));
         bucket.fill(start + Duration::from_secs(3_600));
         bucket.take(1_000);
-        assert!(!bucket.has(1));
+        assert!(!has(&bucket, 1));
     }
 
     #[test]
@@ -96,7 +105,7 @@ mod tests {
         assert_eq!(bucket.debt(), Some(Duration::from_millis(2_500)));
         bucket.fill(start + Duration::from_millis(2_500));
         assert_eq!(bucket.debt(), None);
-        assert!(!bucket.has(1));
+        assert!(!has(&bucket, 1));
     }
 
     proptest! {
@@ -115,7 +124,7 @@ mod tests {
                 let (mut low, mut high) = (0, rate);
                 while low < high {
                     let middle = low + (high - low).div_ceil(2);
-                    if bucket.has(middle) { low = middle } else { high = middle - 1 }
+                    if has(&bucket, middle) { low = middle } else { high = middle - 1 }
                 }
                 bucket.take(low);
                 taken += low;

@@ -14,7 +14,7 @@ use crate::profile::{FailureConfig, ProfileConfig};
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
 fn profile(config: &ProfileConfig) -> Arc<ServiceProfile> {
-    ServiceProfile::new(config, "localhost").unwrap().expect("the profile is not off")
+    ServiceProfile::new(config).unwrap().expect("the profile is not off")
 }
 
 fn round_trip(round_trip: Distribution) -> ProfileConfig {

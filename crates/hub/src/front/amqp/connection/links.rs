@@ -15,6 +15,7 @@ use amqp::performative::{Attach, Error, ErrorCondition, Role};
 use super::requests::{RequestNode, claims_required, not_found};
 use crate::front::amqp::MAX_MESSAGE_SIZE;
 use crate::front::amqp::event_hubs::address::Address;
+use crate::front::amqp::event_hubs::conditions;
 use crate::front::amqp::event_hubs::deliver::{DeliverLink, Reading};
 use crate::front::amqp::event_hubs::idempotent::IdempotentProducers;
 use crate::front::amqp::event_hubs::publish::PublishLink;
@@ -23,7 +24,7 @@ use crate::front::amqp::event_hubs::start::start_of;
 use crate::front::amqp::service_bus::{
     AdmittedEntity, EntityAddress, EntityAdmission, HeldAttach, ReceiveLink, SendLink,
 };
-use crate::namespace::{Claims, ConsumerGroup, Hub, Namespace, NewReceiver, Partition, ReceiverRefused};
+use crate::namespace::{Claims, ConsumerGroup, Hub, Namespace, NewReceiver, Partition};
 use partition_log::{PositionError, Start, Subscriber};
 
 /// An open link.
@@ -104,8 +105,7 @@ impl LinkEntry {
         let is_deleted = match &self.node {
             Node::Deliver(link) => {
                 if let Some(displacement) = link.displacement() {
-                    let text = displacement.to_string();
-                    return Some(Error::new(ErrorCondition::STOLEN, text));
+                    return Some(conditions::displaced(displacement));
                 }
                 if let Some(damage) = link.damage() {
                     let text = format!("The partition can't be read further: {damage}.");
@@ -349,15 +349,7 @@ impl Admission<'_> {
                 subscriber: self.subscriber,
                 key,
             })
-            .map_err(|refused| {
-                let condition = match refused {
-                    ReceiverRefused::HigherEpoch { .. } | ReceiverRefused::WithoutEpoch { .. } => {
-                        ErrorCondition::STOLEN
-                    }
-                    ReceiverRefused::TooMany { .. } => ErrorCondition::RESOURCE_LIMIT_EXCEEDED,
-                };
-                Error::new(condition, refused.to_string())
-            })?;
+            .map_err(|refused| conditions::refused(&refused))?;
         let reading = Reading {
             partition: Arc::clone(partition),
             consumer_group,

@@ -7,11 +7,13 @@
 //! * `shaped` is what a service profile makes of a send.
 //! * `proof` bounds what a connection may hold before it has shown a token or a key; `refusal` is what a connection gets
 //!   for which there is no room.
+//! * `conditions` are errors in the words that clients know.
 //! * `client_quirks` are clients that lose an answer that comes at once.
 
 mod answering;
 mod attaching;
 mod client_quirks;
+pub(super) mod conditions;
 mod late_replies;
 mod links;
 mod outcomes;
@@ -36,13 +38,13 @@ use tokio::time::Sleep;
 
 use attaching::Expiry;
 
+use self::conditions::server_busy;
 use self::late_replies::LateReplies;
 use self::links::{LinkEntry, Node};
 use self::outcomes::{Direction, Outcome, Outcomes, Pending, Waiting};
 use self::shaped::{Breakage, Told, shaped};
 use super::event_hubs::deliver::Stopped;
 use super::event_hubs::idempotent::IdempotentProducers;
-use super::event_hubs::publish::server_busy;
 use super::service_bus::{AwaitedOutcomes, LockedDelivery, Settling};
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
 use crate::profile::{Alarm, Shaper};
@@ -322,8 +324,9 @@ impl ConnectionTask {
                             stored => Told::stored(stored),
                         },
                         Some(shaper) => {
-                            match shaped(shaper, || target.count_throttled(), delivery.format, message, store)
-                            {
+                            let host = self.namespace.host();
+                            let count = || target.count_throttled();
+                            match shaped(shaper, host, count, delivery.format, message, store) {
                                 Ok(told) => told,
                                 Err(Breakage::Link(error)) => {
                                     self.detach(delivery.link, error);
@@ -510,11 +513,11 @@ impl ConnectionTask {
         };
         let links = self.links.iter().flatten();
         let mut receivers = links.filter(|entry| entry.node.is_receiver());
-        if let Poll::Ready((which, error)) = shaper.poll_detachment(cx, receivers.clone().count())
+        if let Poll::Ready(which) = shaper.poll_detachment(cx, receivers.clone().count())
             && let Some(entry) = receivers.nth(which)
         {
             let link = entry.id;
-            self.detach(link, error);
+            self.detach(link, conditions::detached_on_purpose());
             // For the next one.
             cx.waker().wake_by_ref();
         }

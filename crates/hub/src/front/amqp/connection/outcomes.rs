@@ -22,8 +22,8 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
+use super::conditions::server_busy;
 use super::requests::{Reply, RequestNode};
-use crate::front::amqp::event_hubs::publish::server_busy;
 use crate::profile::Alarm;
 use partition_log::disk::{CommitNumber, CommitState, CommitWatch};
 

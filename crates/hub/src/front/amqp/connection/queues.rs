@@ -10,11 +10,11 @@ use amqp::connection::{Deliveries, LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
+use super::conditions::server_busy;
 use super::links::{LinkEntry, Node};
 use super::outcomes::{Direction, Outcome, Pending, Waiting};
 use super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, TOO_FAST, WAITING_OUTCOMES_MAX, tell, top_up_credit};
-use crate::front::amqp::event_hubs::publish::server_busy;
 use crate::front::amqp::service_bus::{
     Held, Proposal, ReceiveLink, SettlementAnswer, Stored, unknown_delivery,
 };
@@ -63,7 +63,7 @@ impl ConnectionTask {
                         None => Ok(stored.commit.unwrap_or(CommitNumber::DONE)),
                     }
                 };
-                match shaped(shaper, || {}, first.format, message, store) {
+                match shaped(shaper, self.namespace.host(), || {}, first.format, message, store) {
                     Ok(told) => {
                         ready_at = told.not_before;
                         Stored::of(told.state, told.commit)

@@ -1,9 +1,11 @@
 //! A send as a service profile has it: late, refused, or the end of its link or connection.
 
+use amqp::message::{FORMAT_BATCH, SectionKind, Sections};
 use amqp::performative::{DeliveryState, Error};
 use tokio::time::Instant;
 
-use crate::profile::{Admission, Shaper};
+use super::conditions;
+use crate::profile::{Fate, Shaped, Shaper};
 use partition_log::disk::CommitNumber;
 
 /// What a client is told about its delivery, and when.
@@ -44,32 +46,58 @@ impl Told {
     }
 }
 
-/// Stores a message as a service profile has it; one that the quota refuses is counted.
+/// Stores a message as a service profile has it, in the namespace that clients know as `host`. One that the quota refuses is
+/// counted.
 #[cold]
 pub(crate) fn shaped(
     shaper: &mut Shaper,
+    host: &str,
     count_throttled: impl FnOnce(),
     format: u32,
     message: &[u8],
     store: impl FnOnce() -> Result<CommitNumber, DeliveryState>,
 ) -> Result<Told, Breakage> {
-    let rejected = |error| DeliveryState::Rejected(Some(error));
-    let (told, ready_at) = match shaper.publish(Instant::now(), format, message) {
-        Admission::Accept { ready_at } => (Told::stored(store()), ready_at),
-        Admission::Refuse { error, ready_at } => (Told::now(rejected(error)), ready_at),
-        Admission::Throttle { error, ready_at } => {
+    let Shaped { fate, ready_at } =
+        shaper.send(Instant::now(), message.len() as u64, || event_count(format, message));
+    let told = match fate {
+        Fate::Succeeds => Told::stored(store()),
+        Fate::Fails => Told::now(conditions::failed_on_purpose()),
+        Fate::Throttled(_) => {
             count_throttled();
-            (Told::now(rejected(error)), ready_at)
+            Told::now(conditions::throttled(host))
         }
-        Admission::AcceptWithoutAcknowledgement { error, ready_at } => {
+        Fate::Unacknowledged => {
             let _unsaid = store();
-            (Told::now(rejected(error)), ready_at)
+            Told::now(conditions::timed_out_on_purpose())
         }
-        Admission::Detach { error } => return Err(Breakage::Link(error)),
-        Admission::Disconnect => {
+        Fate::Detached => return Err(Breakage::Link(conditions::detached_on_purpose())),
+        Fate::Disconnected => {
             let _unsaid = store();
             return Err(Breakage::Connection);
         }
     };
-    Ok(Told { not_before: ready_at, ..told })
+    Ok(told.not_before(ready_at))
+}
+
+/// How many events a message holds. One that can't be read counts as one; the store will refuse it.
+fn event_count(format: u32, message: &[u8]) -> u64 {
+    if format != FORMAT_BATCH {
+        return 1;
+    }
+    let sections = Sections::new(message).map_while(Result::ok);
+    let events = sections.filter(|section| section.kind == SectionKind::Data);
+    (events.count() as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_an_event_per_data_section_and_anything_else_is_one() {
+        let three = b"\x00\x53\x75\xa0\x01a\x00\x53\x75\xa0\x01b\x00\x53\x75\xa0\x01c";
+        assert_eq!(event_count(FORMAT_BATCH, three), 3);
+        assert_eq!(event_count(amqp::message::FORMAT_AMQP, three), 1);
+        assert_eq!(event_count(FORMAT_BATCH, b"not a message"), 1);
+    }
 }

@@ -3,10 +3,12 @@
 //! * `address` and `start` read what clients put into link addresses and filters.
 //! * `publish` (transfers to log) and `deliver` (log to transfers) are the hot paths.
 //! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
+//! * `conditions` are refusals of receivers in the words that clients know.
 //! * `management` answers requests about hubs; `attributes` are those of its entities.
 
 pub(super) mod address;
 mod attributes;
+pub(super) mod conditions;
 pub(super) mod deliver;
 pub(super) mod idempotent;
 pub(super) mod management;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use amqp::DecodeError;
 use amqp::codec::{Reader, Symbol, Value, write};
 use amqp::message::{EncodedHeader, FORMAT_BATCH, Header, Section, SectionKind, Sections};
-use amqp::performative::{DeliveryState, Error, ErrorCondition};
+use amqp::performative::{DeliveryState, ErrorCondition};
 
+use crate::front::amqp::connection::conditions::{rejected, server_busy};
 use crate::front::amqp::leading::keep_delivery_annotations;
 use crate::namespace::{Hub, Partition, Watch};
 use partition_log::UnixTime;
@@ -107,12 +108,12 @@ impl PublishLink {
             PublishTarget::Partition(partition) => partition,
             PublishTarget::Hub(hub) => match partition_of(hub, format, message) {
                 Ok(partition) => partition,
-                Err(error) => return Err(rejected(&error.into())),
+                Err(error) => return Err(malformed(&error.into())),
             },
         };
         if partition.is_deleted() {
             let gone = "The messaging entity could not be found: it was deleted.";
-            return Err(rejected_with(ErrorCondition::NOT_FOUND, gone.to_owned()));
+            return Err(rejected(ErrorCondition::NOT_FOUND, gone));
         }
         let publisher = &self.publisher[..];
         let appended = partition.append(now, |encoder| {
@@ -132,10 +133,10 @@ impl PublishLink {
 #[cold]
 fn refused(error: AppendError<PublishError>) -> DeliveryState {
     match error {
-        AppendError::Encoding(error) => rejected(&error),
-        AppendError::TooLong => rejected_with(
+        AppendError::Encoding(error) => malformed(&error),
+        AppendError::TooLong => rejected(
             ErrorCondition::MESSAGE_SIZE_EXCEEDED,
-            "The batch is larger than a batch of the log can be.".to_owned(),
+            "The batch is larger than a batch of the log can be.",
         ),
         AppendError::Full { held, bound, .. } => server_busy(&format!(
             "The partition holds {held} of at most {bound} and takes no more until consumers have caught up."
@@ -329,22 +330,8 @@ fn partition_key(map: &[u8]) -> Result<Option<&str>, DecodeError> {
 }
 
 #[cold]
-fn rejected(error: &PublishError) -> DeliveryState {
-    rejected_with(ErrorCondition::DECODE_ERROR, error.to_string())
-}
-
-/// A refusal that the official clients answer by trying again a while later.
-#[cold]
-pub(crate) fn server_busy(reason: &str) -> DeliveryState {
-    rejected_with(
-        ErrorCondition::SERVER_BUSY,
-        format!("{reason} Please wait 4 seconds and try again. Error code : 50002."),
-    )
-}
-
-#[cold]
-fn rejected_with(condition: ErrorCondition, description: String) -> DeliveryState {
-    DeliveryState::Rejected(Some(Error::new(condition, description)))
+fn malformed(error: &PublishError) -> DeliveryState {
+    rejected(ErrorCondition::DECODE_ERROR, error.to_string())
 }
 
 /// Annotation by which a client picks the partition.
