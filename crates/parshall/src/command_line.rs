@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::check::CheckArguments;
 use crate::compare::CompareArguments;
 use crate::hub::HubArguments;
 use crate::list::ListArguments;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Serve(Box<ServeArguments>),
     /// Create, list, show and delete the hubs of a running service
     Hub(HubArguments),
+    /// Read a data directory as a whole and name every damaged file, without changing anything
+    Check(CheckArguments),
     /// Run one pipeline on its own: read from a hub or queue, route, send to another, until interrupted
     Relay(RelayArguments),
     /// One process of a measurement, started by `run`

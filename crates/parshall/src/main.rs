@@ -1,6 +1,7 @@
 //! The `parshall` binary: reads the command line, runs one command, prints its error if it has one, and picks the exit
 //! status. Everything else is in the libraries.
 
+mod check;
 mod command_line;
 mod compare;
 mod descriptors;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Role(arguments) => role::execute(arguments),
         Command::Serve(arguments) => serve::execute(*arguments),
         Command::Hub(arguments) => hub::execute(arguments),
+        Command::Check(arguments) => check::execute(arguments),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -40,6 +40,7 @@ fn help_tells_every_command_and_option() {
     insta::assert_snapshot!("help_relay", anywhere(&["relay", "--help"]));
     insta::assert_snapshot!("help_serve", anywhere(&["serve", "--help"]));
     insta::assert_snapshot!("help_hub", anywhere(&["hub", "--help"]));
+    insta::assert_snapshot!("help_check", anywhere(&["check", "--help"]));
     insta::assert_snapshot!("help_hub_create", anywhere(&["hub", "create", "--help"]));
 }
 

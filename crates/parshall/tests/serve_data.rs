@@ -258,3 +258,32 @@ fn nothing_in_a_data_directory_can_be_read_by_others() {
     }
     assert!(count >= 10, "{count}");
 }
+
+#[test]
+fn a_check_names_every_damaged_file_and_waits_until_no_service_has_the_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = data(&directory);
+    let check = || {
+        let (status, stdout, stderr) = outcome(&mut parshall(&["check", &path]));
+        (status, stdout, stderr.replace(&path, "DATA"))
+    };
+    let none = "  x DATA is not a data directory: it has no file VERSION\n";
+    assert_eq!(check(), (Some(3), String::new(), none.to_owned()));
+
+    let serving = Serving::start(&["--data-dir", &path, "--queue", "jobs"]);
+    let (status, _, stderr) = check();
+    assert_eq!((status, stderr.contains("is in use by process")), (Some(3), true), "{stderr}");
+    assert_eq!(serving.end(Signal::TERM), Some(0));
+    let (status, stdout, stderr) = check();
+    assert_eq!((status, &*stderr), (Some(0), ""));
+    assert!(stdout.ends_with(": no damage\n"), "{stdout}");
+
+    let partition = Path::new(&path).join("hubs/events~1.0");
+    std::fs::create_dir(&partition).unwrap();
+    std::fs::write(partition.join("00000000000000000040.index"), "of a segment that is gone").unwrap();
+    let (status, stdout, stderr) = check();
+    assert_eq!((status, &*stderr), (Some(1), ""));
+    let (problem, summary) = stdout.split_once('\n').unwrap();
+    assert_eq!(problem, "hubs/events~1.0/00000000000000000040.index: its segment is missing");
+    assert!(summary.ends_with(": 1 file is damaged\n"), "{summary}");
+}

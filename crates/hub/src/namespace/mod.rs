@@ -25,7 +25,7 @@ pub use hub::{Hub, HubError, MAXIMUM_PARTITIONS, Partition};
 pub(crate) use metrics::NamespaceMetrics;
 pub use queue_config::{QueueConfig, QueueConfigError, SubscriptionConfig, TopicConfig};
 pub use receivers::{Displacement, MAXIMUM_RECEIVERS, NewReceiver, Receiver, ReceiverRefused, Receivers};
-pub use storage::{DataDirectoryError, StorageConfig};
+pub use storage::{DataDirectoryError, StorageConfig, verify as verify_data_directory};
 pub use watchers::{Watch, Watchers};
 
 use crate::clock::WallClock;

@@ -1,6 +1,6 @@
 //! Reading everything in a data directory and saying what is wrong with it, without changing anything.
 //!
-//! Only of use while no service writes there: a segment that is being written looks torn.
+//! Only for a directory that no service writes to: a segment that is being written looks torn.
 
 use super::directory::{Kind, parse_name, segment_path, sidecar_path};
 use super::files::SystemFiles;
@@ -27,8 +27,16 @@ pub struct Verification {
 /// What can be wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The segment holds something else than batches from `position` on. In the last segment of a partition that is a torn
-    /// tail, which the next start cuts off.
+    /// The last segment of a partition, which has no sidecar yet, ends in something else than a whole batch: the tail that a
+    /// crash leaves.
+    #[error("not whole from byte {position} on ({cause}), as after a crash; the next start cuts it off")]
+    TornTail {
+        /// Where the last whole batch ends.
+        position: u64,
+        /// What is wrong there.
+        cause: TornTail,
+    },
+    /// The segment holds something else than batches from `position` on.
     #[error("damaged at byte {position}: {cause}")]
     Batch {
         /// Where the last whole batch ends.
@@ -53,6 +61,21 @@ pub enum Problem {
     /// The sidecar says something else than the segment.
     #[error("does not describe its segment")]
     Contradiction,
+}
+
+impl Problem {
+    /// Whether something that was acknowledged may be lost. A crash alone leaves no such problem.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::TornTail { .. } => false,
+            Self::Batch { .. }
+            | Self::Gap { .. }
+            | Self::MissingSegment
+            | Self::Sidecar(_)
+            | Self::Contradiction => true,
+        }
+    }
 }
 
 /// Reads all segments in `directory` and in the directories in it, at any depth.
@@ -102,11 +125,17 @@ impl Verification {
             self.bytes += found.length;
             self.records += found.records();
             expected = found.next_sequence_number;
+            let sidecar = sidecar_path(directory, number);
             if let Some(cause) = torn {
                 let position = found.length;
-                self.problems.push((path, Problem::Batch { position, cause }));
+                let is_tail = segments.last() == Some(&number) && !sidecar.exists();
+                let problem = match is_tail {
+                    true => Problem::TornTail { position, cause },
+                    false => Problem::Batch { position, cause },
+                };
+                self.problems.push((path, problem));
             }
-            self.add_sidecar(sidecar_path(directory, number), &found)?;
+            self.add_sidecar(sidecar, &found)?;
         }
         Ok(())
     }

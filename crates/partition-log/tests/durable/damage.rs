@@ -367,7 +367,19 @@ fn verifying_reads_everything_names_each_problem_and_changes_nothing() {
     assert_eq!(problems.len(), 4);
     assert_eq!(verify(disk.directory.path()).unwrap().problems, problems);
 
-    fs::remove_file(segments.last().unwrap()).unwrap();
+    let last = segments.last().unwrap();
+    let cut = |length: u64| fs::OpenOptions::new().write(true).open(last).unwrap().set_len(length).unwrap();
+    cut(fs::metadata(last).unwrap().len() - 1);
+    let of_last =
+        || verify(disk.directory.path()).unwrap().problems.into_iter().find(|(at, _)| at == last).unwrap().1;
+    assert!(matches!(of_last(), Problem::Batch { .. }) && of_last().is_damage());
+    let sidecar = sidecars.last().unwrap();
+    let kept = fs::read(sidecar).unwrap();
+    fs::remove_file(sidecar).unwrap();
+    assert!(matches!(of_last(), Problem::TornTail { .. }) && !of_last().is_damage());
+    fs::write(sidecar, kept).unwrap();
+
+    fs::remove_file(last).unwrap();
     let problems = verify(disk.directory.path()).unwrap().problems;
     let missing = (sidecars.last().unwrap().clone(), Problem::MissingSegment);
     assert!(problems.contains(&missing));

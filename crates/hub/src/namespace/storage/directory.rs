@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
+use partition_log::disk::Verification;
 use partition_log::owner_only;
 use queue_store::QueueStore;
 
@@ -60,6 +61,12 @@ pub enum DataDirectoryError {
     /// It holds something, and none of it is ours.
     #[error("the directory {} is not empty and is no data directory", path.display())]
     Foreign {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It was never a data directory.
+    #[error("{} is not a data directory: it has no file {VERSION_FILE}", path.display())]
+    NotOne {
         /// The directory.
         path: PathBuf,
     },
@@ -377,6 +384,20 @@ fn unusable(path: &Path) -> impl Fn(&str, &dyn std::fmt::Display) -> DataDirecto
         path: path.to_owned(),
         reason: format!("{what}: {error}"),
     }
+}
+
+/// Reads all events and journals in the data directory at `path`, which no service may have, and changes nothing. Blobs are not
+/// read.
+///
+/// # Errors
+/// There is no data directory, a service has it, or it can't be read as a whole.
+pub fn verify(path: &Path) -> Result<Verification, DataDirectoryError> {
+    let unusable = unusable(path);
+    if !is_marked(path).map_err(|error| unusable("VERSION can't be read", &error))? {
+        return Err(DataDirectoryError::NotOne { path: path.to_owned() });
+    }
+    let directory = DataDirectory::open(path)?;
+    partition_log::disk::verify(&directory.path).map_err(|error| unusable("it can't be read", &error))
 }
 
 /// Whether the directory says that it is one of ours.

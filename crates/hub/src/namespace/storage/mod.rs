@@ -22,7 +22,7 @@ use super::config::HubConfig;
 use super::hub::Hub;
 use super::queue_config::{QueueConfig, TopicConfig};
 use directory::DataDirectory;
-pub use directory::DataDirectoryError;
+pub use directory::{DataDirectoryError, verify};
 use manifest::KeptHub;
 use opening::OpenedLog;
 use partition_log::UnixTime;
