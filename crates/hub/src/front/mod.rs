@@ -3,3 +3,4 @@
 pub mod amqp;
 pub mod blob;
 pub mod operations;
+mod pending;

@@ -1,19 +1,21 @@
 //! Requests of a connection, and the way of their answers.
 
 use std::sync::Arc;
-use std::task::Context;
 use std::time::SystemTime;
 
 use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, SessionId};
+use tokio::time::Instant;
 
 use super::ConnectionTask;
+use super::answers::{ClientAnswer, PendingReply};
 use super::client_quirks;
 use super::links::{LinkEntry, Node, Replies};
-use super::outcomes::{Pending, PendingReply, Waiting};
 use super::requests::{Answered, Reply, RequestContext, RequestNode};
 use crate::front::amqp::service_bus::LockedSession;
+use crate::front::pending::Until;
 use crate::profile::Shaper;
+use partition_log::disk::CommitNumber;
 use queue_store::{Queue, SessionLock};
 
 impl ConnectionTask {
@@ -35,19 +37,10 @@ impl ConnectionTask {
             Ok(Answered { reply, commit }) => {
                 let ready_at = self.shaper.as_mut().and_then(Shaper::request);
                 let ready_at = ready_at.max(client_quirks::answer_at(self.pause));
-                match (commit, ready_at) {
-                    (None, None) => self.reply(node, session, reply),
-                    (None, Some(at)) => self.late_replies.push(at, node.clone(), session, reply),
-                    (Some((commit, refusal)), not_before) => self.outcomes.wait(Waiting {
-                        pending: Pending::Reply(Box::new(PendingReply {
-                            node: node.clone(),
-                            session,
-                            reply,
-                            refusal,
-                        })),
-                        commit,
-                        not_before,
-                    }),
+                if commit.is_none() && ready_at.is_none() {
+                    self.reply(node, session, reply);
+                } else {
+                    self.reply_later(node, session, reply, commit, ready_at);
                 }
             }
             Err(error) => tracing::debug!(%error, "a request cannot be read"),
@@ -60,10 +53,26 @@ impl ConnectionTask {
         }
     }
 
-    pub(super) fn send_late_replies(&mut self, cx: &mut Context<'_>) {
-        while let Some((node, session, reply)) = self.late_replies.poll_due(cx) {
-            self.reply(&node, session, reply);
+    /// Keeps a reply until what it waits for has come about.
+    fn reply_later(
+        &mut self,
+        node: &RequestNode,
+        session: SessionId,
+        reply: Reply,
+        commit: Option<(CommitNumber, Reply)>,
+        ready_at: Option<Instant>,
+    ) {
+        if !self.late_replies.has_room() {
+            return tracing::debug!("a reply is dropped: too many wait already");
         }
+        let bytes = reply.message.len();
+        let instant = self.late_replies.wait(bytes, ready_at);
+        let (commit, refusal) = match commit {
+            Some((commit, refusal)) => (commit, Some(refusal)),
+            None => (CommitNumber::DONE, None),
+        };
+        let pending = PendingReply { node: node.clone(), session, reply, bytes, refusal };
+        self.pending.push(ClientAnswer::Reply(Box::new(pending)), Until { commit, instant });
     }
 
     pub(super) fn reply(&mut self, node: &RequestNode, session: SessionId, reply: Reply) {

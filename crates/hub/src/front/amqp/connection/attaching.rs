@@ -77,7 +77,7 @@ impl ConnectionTask {
             && let Some(removed) = entry.take_if(|entry| entry.id == link)
         {
             if removed.waiting_outcomes > 0 {
-                self.outcomes.retain(|outcome| outcome.link != link);
+                self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.link != link));
             }
             if let Node::Receive(_) = removed.node {
                 self.awaited_outcomes.forget_link(removed.session, link);

@@ -3,7 +3,7 @@
 //! * `attaching` handles links that come and go; `links` decides which links there can be.
 //! * `answering` handles requests; `requests` are `$cbs` and what all nodes for requests share.
 //! * `queues` handles messages to and from queues and topics.
-//! * `outcomes` are those that wait for a durable log or for a service profile; `late_replies` are replies that do.
+//! * `answers` are what clients get later: what waits for a durable log or for a service profile.
 //! * `shaped` is what a service profile makes of a send.
 //! * `proof` bounds what a connection may hold before it has shown a token or a key; `refusal` is what a connection gets
 //!   for which there is no room.
@@ -11,12 +11,11 @@
 //! * `client_quirks` are clients that lose an answer that comes at once.
 
 mod answering;
+mod answers;
 mod attaching;
 mod client_quirks;
 pub(super) mod conditions;
-mod late_replies;
 mod links;
-mod outcomes;
 mod proof;
 mod queues;
 pub(super) mod refusal;
@@ -38,14 +37,14 @@ use tokio::time::Sleep;
 
 use attaching::Expiry;
 
+use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
 use self::conditions::server_busy;
-use self::late_replies::LateReplies;
 use self::links::{LinkEntry, Node};
-use self::outcomes::{Direction, Outcome, Outcomes, Pending, Waiting};
 use self::shaped::{Breakage, Told, shaped};
 use super::event_hubs::deliver::Stopped;
 use super::event_hubs::idempotent::IdempotentProducers;
 use super::service_bus::{AwaitedOutcomes, LockedDelivery, Settling};
+use crate::front::pending::Pending;
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
 use crate::profile::{Alarm, Shaper};
 use partition_log::Subscriber;
@@ -75,9 +74,7 @@ pub(super) struct ConnectionTask {
     /// Reports [`CLOCK_KEY`] when the time of day jumps.
     _clock: Watch,
     scratch: Vec<u8>,
-    outcomes: Outcomes,
-    /// Outcomes that can be told now; emptied at once.
-    due: Vec<Pending>,
+    pending: Pending<ClientAnswer>,
     awaited_outcomes: AwaitedOutcomes,
     settling: Settling,
     /// Deliveries that an outcome is about; emptied at once.
@@ -86,7 +83,6 @@ pub(super) struct ConnectionTask {
     held_deadline: Option<Pin<Box<Sleep>>>,
     /// What a service profile does to this connection.
     shaper: Option<Shaper>,
-    /// Replies that are held back: by a service profile, or for a client that must not be answered at once.
     late_replies: LateReplies,
     /// For how long this client must not be answered.
     pause: Option<Duration>,
@@ -103,9 +99,8 @@ impl ConnectionTask {
         proof: Proof,
     ) -> Self {
         let claims = Claims::new(namespace.signatures());
-        let alarm = || shaper.as_ref().map_or_else(Alarm::coarse, Shaper::alarm);
-        let outcomes = Outcomes::new(namespace.watch_commits(), alarm());
-        let late_replies = LateReplies::new(alarm());
+        let alarm = shaper.as_ref().map_or_else(Alarm::coarse, Shaper::alarm);
+        let pending = Pending::new(namespace.watch_commits(), alarm);
         let subscriber = Subscriber::new();
         let clock = namespace.clock().watch(&subscriber, CLOCK_KEY);
         Self {
@@ -121,14 +116,13 @@ impl ConnectionTask {
             expiry: None,
             _clock: clock,
             scratch: Vec::new(),
-            outcomes,
-            due: Vec::new(),
+            pending,
             awaited_outcomes: AwaitedOutcomes::default(),
             settling: Settling::default(),
             taken: Vec::new(),
             held_deadline: None,
             shaper,
-            late_replies,
+            late_replies: LateReplies::default(),
             pause: None,
             broken: false,
         }
@@ -170,8 +164,7 @@ impl ConnectionTask {
             if self.broken {
                 return Poll::Ready(DriveError::Disconnected);
             }
-            self.tell_outcomes(cx);
-            self.send_late_replies(cx);
+            self.give_answers(cx);
             self.detach_by_profile(cx);
             self.check_expiry(cx);
             if let Poll::Ready(reason) = self.proof.poll_overdue(cx) {
@@ -234,7 +227,7 @@ impl ConnectionTask {
                         entry.take_if(|entry| entry.session == session);
                     }
                     self.awaited_outcomes.forget_session(session);
-                    self.outcomes.retain(|outcome| outcome.session != session);
+                    self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.session != session));
                 }
                 Event::OutcomeProposed { session, first, last, state, is_known } => match is_known {
                     true => self.on_outcome(session, first, last, &state, true),
@@ -348,7 +341,7 @@ impl ConnectionTask {
             let connection = self.driver.connection();
             if !delivery.settled {
                 let told = told.not_before(answer_at);
-                tell(connection, &mut self.outcomes, entry, delivery.id, told);
+                tell(connection, &mut self.pending, entry, delivery.id, told);
             }
             top_up_credit(connection, entry);
             if let Node::Requests(node) = &entry.node {
@@ -359,17 +352,16 @@ impl ConnectionTask {
         self.driver.connection().recycle(deliveries);
     }
 
-    /// Settles the deliveries whose outcome has waited long enough.
-    fn tell_outcomes(&mut self, cx: &mut Context<'_>) {
-        self.outcomes.poll_due(cx, &mut self.due);
-        for index in 0..self.due.len() {
-            let outcome = match std::mem::replace(&mut self.due[index], Pending::Told) {
-                Pending::Outcome(outcome) => outcome,
-                Pending::Reply(pending) => {
+    /// Gives the answers that have waited long enough.
+    fn give_answers(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(answer) = self.pending.poll_next(cx) {
+            let outcome = match answer {
+                ClientAnswer::Outcome(outcome) => outcome,
+                ClientAnswer::Reply(pending) => {
+                    self.late_replies.left(pending.bytes);
                     self.reply(&pending.node, pending.session, pending.reply);
                     continue;
                 }
-                Pending::Told => continue,
             };
             let connection = self.driver.connection();
             let Some(Some(entry)) = self.links.get_mut(outcome.link.index()) else {
@@ -388,7 +380,6 @@ impl ConnectionTask {
                 Direction::Sent => connection.answer_outcome(session, first, last, state),
             }
         }
-        self.due.clear();
     }
 
     fn on_credit(&mut self, link: LinkId) {
@@ -527,27 +518,24 @@ impl ConnectionTask {
 /// Settles a delivery, or remembers what is to be told about it later.
 fn tell(
     connection: &mut amqp::Connection,
-    outcomes: &mut Outcomes,
+    pending: &mut Pending<ClientAnswer>,
     entry: &mut LinkEntry,
     delivery: u32,
     told: Told,
 ) {
-    if told.commit.is_done() && told.not_before.is_none() {
+    if told.until.is_over() {
         return connection.settle(entry.session, delivery, delivery, told.state);
     }
     entry.waiting_outcomes += 1;
-    outcomes.wait(Waiting {
-        pending: Pending::Outcome(Outcome {
-            link: entry.id,
-            session: entry.session,
-            first: delivery,
-            last: delivery,
-            state: told.state,
-            direction: Direction::Received,
-        }),
-        commit: told.commit,
-        not_before: told.not_before,
-    });
+    let outcome = Outcome {
+        link: entry.id,
+        session: entry.session,
+        first: delivery,
+        last: delivery,
+        state: told.state,
+        direction: Direction::Received,
+    };
+    pending.push(ClientAnswer::Outcome(outcome), told.until);
 }
 
 /// Grants a publisher new credit when half of it is used up by deliveries on the way and outcomes that wait.

@@ -10,14 +10,15 @@ use amqp::connection::{Deliveries, LinkId, SessionId};
 use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
+use super::answers::{ClientAnswer, Direction, Outcome};
 use super::conditions::server_busy;
 use super::links::{LinkEntry, Node};
-use super::outcomes::{Direction, Outcome, Pending, Waiting};
 use super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, TOO_FAST, WAITING_OUTCOMES_MAX, tell, top_up_credit};
 use crate::front::amqp::service_bus::{
     Held, Proposal, ReceiveLink, SettlementAnswer, Stored, unknown_delivery,
 };
+use crate::front::pending::Until;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 
@@ -65,8 +66,8 @@ impl ConnectionTask {
                 };
                 match shaped(shaper, self.namespace.host(), || {}, first.format, message, store) {
                     Ok(told) => {
-                        ready_at = told.not_before;
-                        Stored::of(told.state, told.commit)
+                        ready_at = told.until.instant;
+                        Stored::of(told.state, told.until.commit)
                     }
                     Err(Breakage::Link(error)) => return self.detach(first.link, error),
                     Err(Breakage::Connection) => {
@@ -101,7 +102,7 @@ impl ConnectionTask {
                         None => Told::stored(Ok(commit)),
                     };
                     let told = told.not_before(answer_at).not_before(ready_at);
-                    tell(connection, &mut self.outcomes, entry, delivery.id, told);
+                    tell(connection, &mut self.pending, entry, delivery.id, told);
                 }
             }
         }
@@ -161,25 +162,16 @@ impl ConnectionTask {
         let Some(Some(LinkEntry { node: Node::Receive(receiver), .. })) = self.links.get(link.index()) else {
             return;
         };
-        let (connection, outcomes) = (self.driver.connection(), &mut self.outcomes);
+        let (connection, pending) = (self.driver.connection(), &mut self.pending);
         let now = self.namespace.clock().now().into();
         self.settling.settle(receiver.queue(), now, |proposal, answer| {
             let SettlementAnswer { first, last, state, commit } = answer;
             if commit.is_done() {
                 connection.answer_outcome(proposal.session, first, last, state);
             } else {
-                outcomes.wait(Waiting {
-                    pending: Pending::Outcome(Outcome {
-                        link,
-                        session: proposal.session,
-                        first,
-                        last,
-                        state,
-                        direction: Direction::Sent,
-                    }),
-                    commit,
-                    not_before: None,
-                });
+                let session = proposal.session;
+                let outcome = Outcome { link, session, first, last, state, direction: Direction::Sent };
+                pending.push(ClientAnswer::Outcome(outcome), Until { commit, instant: None });
             }
         });
     }

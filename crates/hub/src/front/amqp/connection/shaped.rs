@@ -5,16 +5,15 @@ use amqp::performative::{DeliveryState, Error};
 use tokio::time::Instant;
 
 use super::conditions;
+use crate::front::pending::Until;
 use crate::profile::{Fate, Shaped, Shaper};
 use partition_log::disk::CommitNumber;
 
-/// What a client is told about its delivery, and when.
+/// The outcome of a delivery, and when the client gets it.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) state: DeliveryState,
-    pub(crate) commit: CommitNumber,
-    /// Not before this.
-    pub(crate) not_before: Option<Instant>,
+    pub(crate) until: Until,
 }
 
 /// What a service profile breaks.
@@ -29,20 +28,21 @@ pub(crate) enum Breakage {
 impl Told {
     /// Told at once; nothing was stored.
     pub(crate) fn now(state: DeliveryState) -> Self {
-        Self { state, commit: CommitNumber::DONE, not_before: None }
+        Self { state, until: Until { commit: CommitNumber::DONE, instant: None } }
     }
 
     /// Told once what was stored is committed; if it was refused, at once.
     pub(crate) fn stored(stored: Result<CommitNumber, DeliveryState>) -> Self {
         match stored {
-            Ok(commit) => Self { state: DeliveryState::Accepted, commit, not_before: None },
+            Ok(commit) => Self { state: DeliveryState::Accepted, until: Until { commit, instant: None } },
             Err(refusal) => Self::now(refusal),
         }
     }
 
     /// The same, not before `at` either.
     pub(crate) fn not_before(self, at: Option<Instant>) -> Self {
-        Self { not_before: self.not_before.max(at), ..self }
+        let instant = self.until.instant.max(at);
+        Self { until: Until { instant, ..self.until }, ..self }
     }
 }
 
