@@ -11,7 +11,7 @@
 //! ```
 //!
 //! * Numbers are little-endian. `length` counts the whole batch, itself included; the checksum covers everything
-//!   after itself.
+//!   after itself. It is zero in memory: only files are checked, so it is filled in on the way there ([`sealed_header`]).
 //! * A record has no number of its own: it is the batch's first sequence number plus its place in the batch.
 //! * A varint is an unsigned LEB128 number of at most 32 bits, so 16-byte events cost three bytes of lengths.
 //! * The annotations are the encoded entries of the client's annotation map, without the map's own header, and the
@@ -111,7 +111,7 @@ impl BatchHeader {
         self.first_sequence_number.saturating_add(u64::from(self.record_count))
     }
 
-    /// Writes the header over the first bytes of `batch`, whose records are complete; computes length and checksum.
+    /// Writes the header over the first bytes of `batch`, whose records are complete, with a checksum of zero.
     ///
     /// # Panics
     /// If `batch` has no room for a header: the encoder leaves it.
@@ -125,21 +125,35 @@ impl BatchHeader {
         let header: &mut [u8; Self::LENGTH] =
             batch.first_chunk_mut().expect("the encoder left room for a header");
         header[0..4].copy_from_slice(&length.to_le_bytes());
+        header[4..8].fill(0);
         header[8..16].copy_from_slice(&first_sequence_number.to_le_bytes());
         header[16..24].copy_from_slice(&append_time.milliseconds().to_le_bytes());
         header[24..28].copy_from_slice(&record_count.to_le_bytes());
         header[28..32].copy_from_slice(&[VERSION, 0, 0, 0]);
-        let checksum = crc32c::crc32c(&batch[8..]);
-        batch[4..8].copy_from_slice(&checksum.to_le_bytes());
     }
+}
+
+/// The header of a batch with the checksum that it has in a file.
+///
+/// # Panics
+/// If `batch` is shorter than a header.
+pub(crate) fn sealed_header(batch: &[u8]) -> [u8; BatchHeader::LENGTH] {
+    let mut header = *batch.first_chunk().expect("a batch begins with its header");
+    header[4..8].copy_from_slice(&checksum(batch).to_le_bytes());
+    header
+}
+
+/// The checksum of everything in a batch that follows its checksum.
+fn checksum(batch: &[u8]) -> u32 {
+    crc32c::crc32c(&batch[8..])
 }
 
 /// Reads the batch at the start of `bytes` and checks all of it: header, checksum and every record.
 pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     let header = BatchHeader::read(bytes)?;
     let batch = &bytes[..header.length as usize];
-    let checksum = u32::from_le_bytes(part(batch.first_chunk().ok_or(BatchError::Records)?, 4));
-    if crc32c::crc32c(&batch[8..]) != checksum {
+    let written = u32::from_le_bytes(part(batch.first_chunk().ok_or(BatchError::Records)?, 4));
+    if checksum(batch) != written {
         return Err(BatchError::Checksum);
     }
     let mut rest = &batch[BatchHeader::LENGTH..];
@@ -246,9 +260,21 @@ const VERSION: u8 = 1;
 const _: () = assert!(MAXIMUM_RECORD_HEAD_LENGTH < 16, "a record's head fits the array that write_few takes");
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Completes `batch` as it is in a file.
+    pub(crate) fn complete_sealed(
+        batch: &mut [u8],
+        first_sequence_number: u64,
+        append_time: UnixTime,
+        record_count: u32,
+    ) {
+        BatchHeader::complete(batch, first_sequence_number, append_time, record_count);
+        let header = sealed_header(batch);
+        batch[..BatchHeader::LENGTH].copy_from_slice(&header);
+    }
 
     /// One batch as it is stored: first number 7, time 1000 ms, two records, the first with one annotation pair.
     #[rustfmt::skip]
@@ -266,7 +292,7 @@ mod tests {
     #[test]
     fn the_stored_form_is_the_drawn_one() {
         let mut batch = VECTOR;
-        BatchHeader::complete(&mut batch, 7, UnixTime::from_milliseconds(1000), 2);
+        complete_sealed(&mut batch, 7, UnixTime::from_milliseconds(1000), 2);
         assert_eq!(batch[..4], VECTOR[..4]);
         assert_eq!(batch[8..], VECTOR[8..]);
         // Computed with a bitwise implementation in Python.
@@ -320,11 +346,11 @@ mod tests {
         {
             let mut batch = VECTOR;
             batch[VECTOR.len() - tail.len()..].copy_from_slice(tail);
-            BatchHeader::complete(&mut batch, 7, UnixTime::default(), record_count);
+            complete_sealed(&mut batch, 7, UnixTime::default(), record_count);
             assert_eq!(check(&batch), Err(BatchError::Records), "{record_count} {tail:?}");
         }
         let mut batch = VECTOR;
-        BatchHeader::complete(&mut batch, u64::MAX - 1, UnixTime::default(), 2);
+        complete_sealed(&mut batch, u64::MAX - 1, UnixTime::default(), 2);
         assert_eq!(check(&batch), Err(BatchError::Records));
     }
 

@@ -11,8 +11,8 @@
 //! * A record is one event: the annotations that the client gave it, and everything after them, byte for byte.
 //!   What the service adds (sequence number, offset, time) is not stored: the number follows from the position and
 //!   the time belongs to the batch. [`batch`](mod@batch) draws the bytes.
-//! * A batch is what one append wrote. It has a checksum, and it is found again by scanning ([`recovery`]), so the
-//!   bytes of a segment can be written to a file as they are.
+//! * A batch is what one append wrote. It is found again by scanning ([`recovery`]), so the bytes of a segment are the
+//!   content of its file; only checksums are added on the way there.
 //! * A segment is one block of memory (`block.rs`). The writer fills it while readers hold slices of what is
 //!   already there; nobody copies. Blocks of segments that retention dropped are used again: fresh memory costs
 //!   twenty times as much to write to as memory that has been touched.

@@ -115,6 +115,7 @@ pub fn check_any_bytes(bytes: &[u8]) {
 mod tests {
     use super::*;
     use crate::batch::BatchHeader;
+    use crate::batch::tests::complete_sealed;
     use proptest::prelude::*;
 
     fn stored(first_sequence_number: u64, append_time: i64, records: &[&[u8]]) -> Vec<u8> {
@@ -124,7 +125,7 @@ mod tests {
             batch.extend_from_slice(sections);
         }
         let append_time = UnixTime::from_milliseconds(append_time);
-        BatchHeader::complete(&mut batch, first_sequence_number, append_time, records.len() as u32);
+        complete_sealed(&mut batch, first_sequence_number, append_time, records.len() as u32);
         batch
     }
 
@@ -210,7 +211,7 @@ mod tests {
         ) {
             let mut bytes = vec![0; BatchHeader::LENGTH];
             bytes.extend_from_slice(&records);
-            BatchHeader::complete(&mut bytes, first, UnixTime::default(), count);
+            complete_sealed(&mut bytes, first, UnixTime::default(), count);
             check_any_bytes(&bytes);
         }
     }

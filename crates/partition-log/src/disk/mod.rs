@@ -49,6 +49,7 @@ mod report;
 mod residency;
 mod rounds;
 pub(crate) mod salvage;
+mod sealing;
 mod segment_files;
 pub mod sidecar;
 mod syncing;

@@ -2,7 +2,7 @@
 //!
 //! A round takes some partitions at a time, so that the number of open files stays bounded however many there are:
 //!
-//! 1. write what is new of each;
+//! 1. write what is new of each, under checksums;
 //! 2. `always`: sync it, which `syncing.rs` has;
 //! 3. let readers see it, finish segments that are complete (sidecar, memory may go), remove files of dropped ones;
 //! 4. settle the numbers.
@@ -17,6 +17,7 @@ use super::files::Access;
 use super::options::SyncPolicy;
 use super::partition::{PartitionDisk, Piece, Work};
 use super::recover::write_sidecar;
+use super::sealing::Stage;
 use super::sidecar::{Assurance, Sidecar};
 use super::syncing::sync_all;
 use crate::partition_log::PartitionLog;
@@ -41,6 +42,7 @@ pub(super) fn write(shared: &Shared) {
         shared,
         syncs_now: shared.options.sync == SyncPolicy::Always,
         with_open_files: VecDeque::new(),
+        stage: Stage::default(),
     };
     let mut not_before = Instant::now();
     let stop = loop {
@@ -96,6 +98,7 @@ struct Writer<'a> {
     syncs_now: bool,
     /// Those whose files were opened, oldest first; some may be closed again.
     with_open_files: VecDeque<Weak<PartitionLog>>,
+    stage: Stage,
 }
 
 /// A partition that was written in this round.
@@ -165,7 +168,8 @@ impl Writer<'_> {
         let has_failed = files.last_fault.is_some();
         let syncs_now = self.syncs_now || (has_failed && self.shared.options.sync != SyncPolicy::Os);
         let opened_before = self.shared.open_files.count();
-        let written = files.write(&*self.shared.disk, &disk.path, &self.shared.open_files, &work);
+        let Shared { disk: system, open_files, .. } = self.shared;
+        let written = files.write(&**system, &disk.path, open_files, &work, &mut self.stage);
         drop(files);
         if self.shared.open_files.count() > opened_before {
             self.with_open_files.push_back(Arc::downgrade(&log));

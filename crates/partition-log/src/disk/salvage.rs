@@ -139,6 +139,7 @@ const SECTOR: usize = 512;
 mod tests {
     use super::*;
     use crate::UnixTime;
+    use crate::batch::tests::complete_sealed;
 
     /// A batch of one record with this content.
     fn stored(number: u64, content: &[u8]) -> Vec<u8> {
@@ -148,7 +149,7 @@ mod tests {
         bytes.extend_from_slice(&length[..end]);
         bytes.extend_from_slice(&[0, 0]);
         bytes.extend_from_slice(content);
-        BatchHeader::complete(&mut bytes, number, UnixTime::from_milliseconds(1), 1);
+        complete_sealed(&mut bytes, number, UnixTime::from_milliseconds(1), 1);
         bytes
     }
 

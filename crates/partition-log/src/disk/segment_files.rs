@@ -8,14 +8,15 @@
 //!
 //! After an operation failed, nobody knows what the system still has of the bytes since the last sync: it may have
 //! thrown them away and call the next sync a success. Hence all of them are written again, from memory, with the page
-//! in which they begin; segments stay in memory until they are synced.
+//! and the batch in which they begin; segments stay in memory until they are synced.
 
 use super::committer::OpenFiles;
 use super::directory::{Presence, segment_path, sidecar_path};
 use super::fault::Unavailable;
-use super::files::{Access, DiskFile, DiskFiles, write_fully};
+use super::files::{Access, DiskFile, DiskFiles};
 use super::partition::Work;
 use super::recover::write_sidecar;
+use super::sealing::{Stage, batch_at};
 use super::sidecar::Sidecar;
 use crate::segment::Storage;
 use std::collections::VecDeque;
@@ -56,8 +57,11 @@ struct SegmentFile {
     ordinal: u64,
     sidecar: Sidecar,
     sealed: bool,
+    /// The end of a batch, unless writing begins again `in_doubt`.
     written: u64,
     synced: u64,
+    /// What was written is not believed; `written` may be within a batch.
+    in_doubt: bool,
     open: Option<OpenFile>,
 }
 
@@ -99,6 +103,7 @@ impl SegmentFiles {
         path: &Path,
         open_files: &OpenFiles,
         work: &Work,
+        stage: &mut Stage,
     ) -> io::Result<u64> {
         let mut count = 0;
         for piece in &work.pieces {
@@ -111,6 +116,7 @@ impl SegmentFiles {
                         sealed: false,
                         written: 0,
                         synced: 0,
+                        in_doubt: false,
                         open: None,
                     });
                     self.files.len() - 1
@@ -119,9 +125,14 @@ impl SegmentFiles {
             if self.files[place].written < piece.sidecar.length {
                 let file = self.open(disk, path, open_files, place)?;
                 let state = &mut self.files[place];
-                let new = &piece.bytes[state.written as usize..];
-                write_fully(&*file, new, state.written)?;
+                let start = match state.in_doubt {
+                    true => batch_at(&piece.bytes, state.written),
+                    false => state.written,
+                };
+                let new = &piece.bytes[start as usize..];
+                stage.write(&*file, new, start)?;
                 state.written = piece.sidecar.length;
+                state.in_doubt = false;
                 count += new.len() as u64;
             }
             let file = &mut self.files[place];
@@ -135,6 +146,7 @@ impl SegmentFiles {
     pub(super) fn doubt(&mut self) {
         for file in &mut self.files {
             file.written = file.written.min(file.synced / PAGE * PAGE);
+            file.in_doubt = true;
             file.open = None;
         }
         self.entries_made += 1;

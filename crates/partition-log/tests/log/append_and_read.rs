@@ -1,6 +1,7 @@
 //! What was appended is read, unchanged and in order.
 
 use super::{append, at, log, rest};
+use partition_log::batch::BatchHeader;
 use partition_log::recovery::scan;
 use partition_log::{AppendError, NewRecord, Record, Start};
 
@@ -170,14 +171,24 @@ fn a_chunk_outlives_the_log() {
 }
 
 #[test]
-fn the_bytes_of_chunks_are_what_recovery_finds_again() {
+fn the_bytes_of_chunks_are_what_recovery_finds_again_under_their_checksums() {
     let log = log();
     for batch in 0..100 {
         append(&log, batch, &[b"some", b"records"]);
     }
     let mut cursor = log.position(Start::Earliest).unwrap();
     let chunk = log.read(&mut cursor, usize::MAX).unwrap();
-    let found = scan(chunk.bytes());
+    let mut bytes = chunk.bytes().to_vec();
+    let mut rest = &mut bytes[..];
+    while !rest.is_empty() {
+        let length = BatchHeader::read(rest).unwrap().length as usize;
+        let (batch, following) = rest.split_at_mut(length);
+        assert_eq!(batch[4..8], [0; 4], "a log in memory computes none");
+        let checksum = crc32c::crc32c(&batch[8..]);
+        batch[4..8].copy_from_slice(&checksum.to_le_bytes());
+        rest = following;
+    }
+    let found = scan(&bytes);
     assert_eq!(found.torn, None);
     assert_eq!((found.batches, found.records), (100, 200));
     assert_eq!(found.sequence_numbers, Some((0, 200)));
