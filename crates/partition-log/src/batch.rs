@@ -1,10 +1,10 @@
 //! The bytes of a batch, in memory and on disk.
 //!
 //! ```text
-//!  offset  0         4          8                 16               24        28      29  30  32
-//!          ├─────────┼──────────┼─────────────────┼────────────────┼─────────┼───────┼───┼───┼─ records …
-//!          │ length  │ checksum │ first sequence  │ append time    │ records │version│ 0 │ 0 │
-//!          │ u32     │ crc-32c  │ number, u64     │ ms, i64        │ u32     │ u8    │ u8│u16│
+//!  offset  0         4          8                 16               24        28      29     30  32
+//!          ├─────────┼──────────┼─────────────────┼────────────────┼─────────┼───────┼──────┼───┼─ records …
+//!          │ length  │ checksum │ first sequence  │ append time    │ records │version│format│ 0 │
+//!          │ u32     │ crc-32c  │ number, u64     │ ms, i64        │ u32     │ u8    │ u8   │u16│
 //!
 //!  record  ├─ length, varint ─┬─ annotation length, varint ─┬─ annotation count, varint ─┬─ annotations ─┬─ sections ─┤
 //!                             └──────────────────── `length` counts from here to the end ────────────────────────────┘
@@ -12,6 +12,9 @@
 //!
 //! * Numbers are little-endian. `length` counts the whole batch, itself included; the checksum covers everything
 //!   after itself. It is zero in memory: only files are checked, so it is filled in on the way there ([`sealed_header`]).
+//! * The format says what the records are: 0 is the form drawn here, 1 is reserved for Kafka record batches (version 2), and
+//!   no other is given. Programs before the format was checked took every batch for one of format 0, so whoever writes
+//!   another one for the first time raises the version of the data directory before.
 //! * A record has no number of its own: it is the batch's first sequence number plus its place in the batch.
 //! * A varint is an unsigned LEB128 number of at most 32 bits, so 16-byte events cost three bytes of lengths.
 //! * The annotations are the encoded entries of the client's annotation map, without the map's own header, and the
@@ -32,6 +35,21 @@ pub struct BatchHeader {
     pub append_time: UnixTime,
     /// How many records it has.
     pub record_count: u32,
+    /// In which form they are.
+    pub format: RecordFormat,
+}
+
+/// In which form the records of a batch are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFormat {
+    /// Annotations and sections of AMQP messages, as [`split_record`] reads them. Journals keep their operations so, too.
+    Amqp,
+}
+
+/// The batches at the start of some bytes, with their headers. Ends at the first bytes that are not one.
+#[derive(Clone, Debug)]
+pub(crate) struct Batches<'a> {
+    rest: &'a [u8],
 }
 
 /// The parts of one record, borrowed from the bytes of its batch.
@@ -68,6 +86,12 @@ pub enum BatchError {
         /// What the header says.
         version: u8,
     },
+    /// Records of a form that this program can't read.
+    #[error("records of format {format}{} are not known", format_name(*format))]
+    Format {
+        /// What the header says.
+        format: u8,
+    },
     /// The bytes are not those that were written.
     #[error("the checksum does not match")]
     Checksum,
@@ -93,15 +117,17 @@ impl BatchHeader {
         if length as usize > bytes.len() {
             return Err(BatchError::Incomplete { needed: length as usize, available: bytes.len() });
         }
-        let [version] = part(header, 28);
+        let [version, format] = part(header, 28);
         if version != VERSION {
             return Err(BatchError::Version { version });
         }
+        let format = RecordFormat::from_byte(format).ok_or(BatchError::Format { format })?;
         Ok(Self {
             length,
             first_sequence_number: u64::from_le_bytes(part(header, 8)),
             append_time: UnixTime::from_milliseconds(i64::from_le_bytes(part(header, 16))),
             record_count: u32::from_le_bytes(part(header, 24)),
+            format,
         })
     }
 
@@ -120,6 +146,7 @@ impl BatchHeader {
         first_sequence_number: u64,
         append_time: UnixTime,
         record_count: u32,
+        format: RecordFormat,
     ) {
         let length = batch.len() as u32;
         let header: &mut [u8; Self::LENGTH] =
@@ -129,7 +156,49 @@ impl BatchHeader {
         header[8..16].copy_from_slice(&first_sequence_number.to_le_bytes());
         header[16..24].copy_from_slice(&append_time.milliseconds().to_le_bytes());
         header[24..28].copy_from_slice(&record_count.to_le_bytes());
-        header[28..32].copy_from_slice(&[VERSION, 0, 0, 0]);
+        header[28..32].copy_from_slice(&[VERSION, format.byte(), 0, 0]);
+    }
+}
+
+impl RecordFormat {
+    const fn from_byte(format: u8) -> Option<Self> {
+        match format {
+            AMQP => Some(Self::Amqp),
+            _ => None,
+        }
+    }
+
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Amqp => AMQP,
+        }
+    }
+}
+
+/// What a format is for that this program does not read, in parentheses, if that is known.
+pub(crate) const fn format_name(format: u8) -> &'static str {
+    match format {
+        KAFKA => " (Kafka record batches)",
+        _ => "",
+    }
+}
+
+impl<'a> Batches<'a> {
+    /// The batches at the start of `bytes`.
+    pub(crate) const fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+}
+
+impl<'a> Iterator for Batches<'a> {
+    type Item = (BatchHeader, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let header = BatchHeader::read(self.rest).ok()?;
+        let (batch, rest) = self.rest.split_at(header.length as usize);
+        self.rest = rest;
+        Some((header, batch))
     }
 }
 
@@ -157,9 +226,13 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
         return Err(BatchError::Checksum);
     }
     let mut rest = &batch[BatchHeader::LENGTH..];
-    for _ in 0..header.record_count {
-        // Every record takes at least a byte, so a false count ends with the bytes.
-        (_, rest) = split_record(rest).ok_or(BatchError::Records)?;
+    match header.format {
+        RecordFormat::Amqp => {
+            for _ in 0..header.record_count {
+                // Every record takes at least a byte, so a false count ends with the bytes.
+                (_, rest) = split_record(rest).ok_or(BatchError::Records)?;
+            }
+        }
     }
     let numbers_fit = header.first_sequence_number.checked_add(u64::from(header.record_count)).is_some();
     match rest.is_empty() && header.record_count > 0 && numbers_fit {
@@ -168,7 +241,8 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     }
 }
 
-/// Whether `bytes` begin with as many bytes as they say, under the right checksum: true of batches of every version.
+/// Whether `bytes` begin with as many bytes as they say, under the right checksum: true of batches of every version and
+/// format.
 pub(crate) fn has_intact_checksum(bytes: &[u8]) -> bool {
     let Some(header) = bytes.first_chunk::<{ BatchHeader::LENGTH }>() else {
         return false;
@@ -257,6 +331,12 @@ pub const MAXIMUM_BATCH_LENGTH: u32 = 64 * 1024 * 1024;
 const MAXIMUM_VARINT_LENGTH: usize = 5;
 const VERSION: u8 = 1;
 
+/// [`RecordFormat::Amqp`] in a header.
+const AMQP: u8 = 0;
+
+/// Record batches of Kafka, version 2, in a header. Nothing writes them yet.
+const KAFKA: u8 = 1;
+
 const _: () = assert!(MAXIMUM_RECORD_HEAD_LENGTH < 16, "a record's head fits the array that write_few takes");
 
 #[cfg(test)]
@@ -271,7 +351,7 @@ pub(crate) mod tests {
         append_time: UnixTime,
         record_count: u32,
     ) {
-        BatchHeader::complete(batch, first_sequence_number, append_time, record_count);
+        BatchHeader::complete(batch, first_sequence_number, append_time, record_count, RecordFormat::Amqp);
         let header = sealed_header(batch);
         batch[..BatchHeader::LENGTH].copy_from_slice(&header);
     }
@@ -284,7 +364,7 @@ pub(crate) mod tests {
         7, 0, 0, 0, 0, 0, 0, 0,         // first sequence number
         0xe8, 3, 0, 0, 0, 0, 0, 0,      // append time
         2, 0, 0, 0,                     // records
-        1, 0, 0, 0,                     // version, attributes
+        1, 0, 0, 0,                     // version, format, 0
         7, 2, 1, b'k', b'v', b'a', b'b', b'c', // record: 7 bytes; 2 bytes of annotations, 1 pair; sections "abc"
         4, 0, 0, b'd', b'e',            // record: 4 bytes; no annotations; sections "de"
     ];
@@ -303,6 +383,7 @@ pub(crate) mod tests {
             first_sequence_number: 7,
             append_time: UnixTime::from_milliseconds(1000),
             record_count: 2,
+            format: RecordFormat::Amqp,
         };
         assert_eq!(header, expected);
         assert_eq!(header.next_sequence_number(), 9);
@@ -352,6 +433,22 @@ pub(crate) mod tests {
         let mut batch = VECTOR;
         complete_sealed(&mut batch, u64::MAX - 1, UnixTime::default(), 2);
         assert_eq!(check(&batch), Err(BatchError::Records));
+    }
+
+    #[test]
+    fn every_format_but_ours_is_refused_by_its_number_and_name() {
+        for format in 1..=u8::MAX {
+            let mut batch = VECTOR;
+            batch[29] = format;
+            let header = sealed_header(&batch);
+            batch[..BatchHeader::LENGTH].copy_from_slice(&header);
+            assert_eq!(BatchHeader::read(&batch), Err(BatchError::Format { format }));
+            assert_eq!(check(&batch), Err(BatchError::Format { format }));
+            assert!(has_intact_checksum(&batch));
+        }
+        let kafka = BatchError::Format { format: 1 };
+        assert_eq!(kafka.to_string(), "records of format 1 (Kafka record batches) are not known");
+        assert_eq!(BatchError::Format { format: 2 }.to_string(), "records of format 2 are not known");
     }
 
     #[test]

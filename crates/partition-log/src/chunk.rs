@@ -1,6 +1,6 @@
 //! What a reader gets: a piece of a segment, and the records in it.
 
-use super::batch::{BatchHeader, split_record, split_record_bytes};
+use super::batch::{BatchHeader, Batches, RecordFormat, split_record, split_record_bytes};
 use super::block::BlockSlice;
 use super::position::{Cursor, Place};
 use crate::UnixTime;
@@ -34,6 +34,21 @@ pub struct Record<'a> {
     pub sections: &'a [u8],
 }
 
+/// One batch, borrowed from a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// In which form its records are.
+    pub format: RecordFormat,
+    /// The number of its first record.
+    pub first_sequence_number: u64,
+    /// How many records it has.
+    pub record_count: u32,
+    /// When it was appended.
+    pub append_time: UnixTime,
+    /// Its records, as they are stored.
+    pub bytes: &'a [u8],
+}
+
 /// The records of a chunk, in order. Stop wherever you like: [`cursor`](Self::cursor) is where to go on.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
@@ -64,8 +79,8 @@ impl LogChunk {
         let mut next_sequence_number = sequence_numbers.end;
         if length > max_bytes {
             length = 0;
-            while let Ok(header) = BatchHeader::read(&available[length..]) {
-                let end = length + header.length as usize;
+            for (header, batch) in Batches::of(&available) {
+                let end = length + batch.len();
                 if end > max_bytes && length > 0 {
                     break;
                 }
@@ -81,6 +96,17 @@ impl LogChunk {
             next_sequence_number,
             skipped,
         }
+    }
+
+    /// The batches, whole: the first one may begin before the record that the cursor stood before.
+    pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
+        Batches::of(&self.bytes).map(|(header, batch)| Batch {
+            format: header.format,
+            first_sequence_number: header.first_sequence_number,
+            record_count: header.record_count,
+            append_time: header.append_time,
+            bytes: &batch[BatchHeader::LENGTH..],
+        })
     }
 
     /// The records, from the one that the cursor stood before.

@@ -1,7 +1,7 @@
 //! Writing a batch straight into the log's memory.
 
 use super::batch::{
-    BatchHeader, MAXIMUM_BATCH_LENGTH, MAXIMUM_RECORD_HEAD_LENGTH, put_varint, varint_length,
+    BatchHeader, MAXIMUM_BATCH_LENGTH, MAXIMUM_RECORD_HEAD_LENGTH, RecordFormat, put_varint, varint_length,
 };
 use super::block::BlockWriter;
 use super::block_pool::BlockPool;
@@ -108,7 +108,8 @@ impl<'log> BatchEncoder<'log> {
             return None;
         }
         let record_count = self.record_count;
-        BatchHeader::complete(self.target().unpublished(), first_sequence_number, append_time, record_count);
+        let batch = self.target().unpublished();
+        BatchHeader::complete(batch, first_sequence_number, append_time, record_count, RecordFormat::Amqp);
         Some(EncodedBatch { record_count, length: self.length, replacement: self.replacement })
     }
 

@@ -46,10 +46,10 @@ mod unix_time;
 
 pub use block::BlockSlice;
 pub use block_pool::BlockPool;
-pub use chunk::{LogChunk, Record, Records};
+pub use chunk::{Batch, LogChunk, Record, Records};
 pub use encoder::{BatchEncoder, NewRecord};
 pub use limits::{LogLimits, WhenFull};
-pub use partition_log::{AppendError, Appended, LogStats, PartitionLog};
+pub use partition_log::{AppendError, Appended, LogEnd, LogStats, PartitionLog};
 pub use position::{Cursor, Edge, PositionError, Start};
 pub use subscription::{Readiness, Subscriber, Subscription, Wakers};
 pub use trimming::{BeyondDamage, CompleteSegment};

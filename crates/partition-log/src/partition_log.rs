@@ -87,6 +87,27 @@ pub struct LogStats {
     pub is_empty: bool,
 }
 
+/// Where a log ends.
+///
+/// Readers get what comes before the stable end. The two differ while a transaction is open: what it has written is in the
+/// log, and may yet be aborted. There are no transactions so far, so that they never differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The number after that of the last record.
+    pub next_sequence_number: u64,
+    /// The number before which it is decided of every record that it stays.
+    pub stable_sequence_number: u64,
+    /// The append time of the last record; `None` if there was none.
+    pub append_time: Option<UnixTime>,
+}
+
+impl LogEnd {
+    /// An end before which everything is decided.
+    pub(super) const fn decided(next_sequence_number: u64, append_time: Option<UnixTime>) -> Self {
+        Self { next_sequence_number, stable_sequence_number: next_sequence_number, append_time }
+    }
+}
+
 impl PartitionLog {
     /// An empty log in memory. It takes no block from `pool` until the first append.
     #[must_use]
@@ -234,7 +255,7 @@ impl PartitionLog {
         let begin = state.begin_sequence_number();
         let skipped = begin.saturating_sub(cursor.next_sequence_number);
         let next = cursor.next_sequence_number.max(begin);
-        if next >= state.readable().next_sequence_number {
+        if next >= state.readable_before() {
             return None;
         }
         let known = cursor.place.filter(|_| skipped == 0);
@@ -250,7 +271,7 @@ impl PartitionLog {
             state.request_load(index);
             return None;
         };
-        let end = state.sound_before(index).min(state.readable().next_sequence_number);
+        let end = state.sound_before(index).min(state.readable_before());
         drop(state);
 
         let chunk = LogChunk::new(available, max_bytes, place, next..end, skipped);
@@ -267,7 +288,7 @@ impl PartitionLog {
 
     pub(super) fn arm(&self, slot: usize, cursor: &Cursor) -> Readiness {
         let mut state = self.lock();
-        if cursor.next_sequence_number < state.readable().next_sequence_number {
+        if cursor.next_sequence_number < state.readable_before() {
             let next = cursor.next_sequence_number.max(state.begin_sequence_number());
             let (index, availability) = state.availability(next);
             match availability {
@@ -318,6 +339,12 @@ impl PartitionLog {
         }
         drop(guard);
         drop(dropped);
+    }
+
+    /// Where the log ends: after what is committed, if it is durable.
+    #[must_use]
+    pub fn end(&self) -> LogEnd {
+        self.lock().committed()
     }
 
     /// What the log holds now.

@@ -1,6 +1,6 @@
 //! A run of consecutive batches in one block, with a sparse index.
 
-use super::batch::BatchHeader;
+use super::batch::{BatchHeader, Batches};
 use super::block::{BlockSlice, BlockWriter};
 use super::disk::{Damage, ResidentShare};
 use crate::UnixTime;
@@ -328,7 +328,7 @@ impl SegmentIndex {
     pub(super) fn of(batches: &[u8]) -> Self {
         let mut entries = Vec::new();
         let (mut position, mut next_indexed) = (0, 0);
-        while let Some(Ok(header)) = batches.get(position..).map(BatchHeader::read) {
+        for (header, batch) in Batches::of(batches) {
             if position >= next_indexed {
                 entries.push(IndexEntry {
                     first_sequence_number: header.first_sequence_number,
@@ -337,7 +337,7 @@ impl SegmentIndex {
                 });
                 next_indexed = position + INDEX_INTERVAL;
             }
-            position += header.length as usize;
+            position += batch.len();
         }
         Self { entries }
     }

@@ -2,7 +2,7 @@
 
 use super::disk::Durable;
 use super::limits::{SMALLEST_BLOCK, WhenFull};
-use super::partition_log::LogStats;
+use super::partition_log::{LogEnd, LogStats};
 use super::position::{Cursor, Edge, Place, PositionError, Start};
 use super::segment::{Availability, Segment, SegmentIndex};
 use super::subscription::Subscriptions;
@@ -25,15 +25,6 @@ pub(super) struct State {
     pub(super) subscriptions: Subscriptions,
     /// The way to the disk, if there is one.
     pub(super) durable: Option<Durable>,
-}
-
-/// The end of what readers see.
-#[derive(Clone, Copy)]
-pub(super) struct Watermark {
-    /// The number after that of the last record.
-    pub(super) next_sequence_number: u64,
-    /// The append time of that record; `None` if there was none.
-    pub(super) append_time: Option<UnixTime>,
 }
 
 impl State {
@@ -60,25 +51,31 @@ impl State {
         self.segments.push_back(segment);
     }
 
-    /// The end of what readers see: all there is, if the log is in memory.
+    /// The end of what is committed: all there is, if the log is in memory.
     #[inline]
-    pub(super) fn readable(&self) -> Watermark {
+    pub(super) fn committed(&self) -> LogEnd {
         match &self.durable {
             None => self.end(),
-            Some(durable) => durable.readable,
+            Some(durable) => durable.committed,
         }
     }
 
     /// The end of all there is.
-    pub(super) fn end(&self) -> Watermark {
-        Watermark { next_sequence_number: self.next_sequence_number, append_time: self.last_append_time }
+    pub(super) fn end(&self) -> LogEnd {
+        LogEnd::decided(self.next_sequence_number, self.last_append_time)
+    }
+
+    /// The number before which readers see everything.
+    #[inline]
+    pub(super) fn readable_before(&self) -> u64 {
+        self.committed().stable_sequence_number
     }
 
     pub(super) fn begin_sequence_number(&self) -> u64 {
         self.segments
             .front()
             .map_or(self.next_sequence_number, |oldest| oldest.first_sequence_number)
-            .min(self.readable().next_sequence_number)
+            .min(self.readable_before())
     }
 
     /// The number before which the records of the segment at `index` can be read, once they are in memory.
@@ -150,7 +147,7 @@ impl State {
 
     /// A cursor at `start`. A place that retention has dropped means the oldest record.
     pub(super) fn position(&self, start: Start) -> Result<Cursor, PositionError> {
-        let end = self.readable().next_sequence_number;
+        let end = self.readable_before();
         let begin = self.begin_sequence_number();
         let next = match start {
             Start::Earliest => begin,
@@ -178,7 +175,7 @@ impl State {
 
     /// A cursor at the first record appended at `time` or later; at the end, if there is none.
     fn cursor_since(&self, time: UnixTime) -> Cursor {
-        let end = self.readable().next_sequence_number;
+        let end = self.readable_before();
         let index = self.segments.partition_point(|segment| segment.last_append_time < time);
         let Some(segment) = self.segments.get(index) else {
             return Cursor::before(end);
@@ -196,10 +193,10 @@ impl State {
         let begin_sequence_number = self.begin_sequence_number();
         LogStats {
             begin_sequence_number,
-            last_sequence_number: self.readable().next_sequence_number.checked_sub(1),
-            last_append_time: self.readable().append_time,
+            last_sequence_number: self.committed().next_sequence_number.checked_sub(1),
+            last_append_time: self.committed().append_time,
             bytes: self.bytes,
-            is_empty: begin_sequence_number == self.readable().next_sequence_number,
+            is_empty: begin_sequence_number == self.committed().next_sequence_number,
         }
     }
 

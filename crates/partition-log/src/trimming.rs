@@ -3,7 +3,7 @@
 //! Retention does not fit there: what an old record tells may hold for years, and what a young one tells be over at once. So
 //! the owner of a journal looks at its segments, writes again what still holds, and drops the oldest ones.
 
-use super::batch::{BatchHeader, RecordParts, split_record};
+use super::batch::{BatchHeader, Batches, RecordParts, split_record};
 use super::disk::{OpenError, Unavailable, salvage};
 use super::partition_log::PartitionLog;
 use super::segment::{Segment, Storage};
@@ -66,16 +66,13 @@ impl PartitionLog {
         for stretch in salvage::stretches(&bytes, from, end) {
             beyond.lost.push(next..stretch.first_sequence_number);
             let mut number = stretch.first_sequence_number;
-            let mut rest = &bytes[stretch.bytes.clone()];
-            while let Ok(header) = BatchHeader::read(rest) {
-                let (batch, after) = rest.split_at(header.length as usize);
+            for (_header, batch) in Batches::of(&bytes[stretch.bytes.clone()]) {
                 let mut records = &batch[BatchHeader::LENGTH..];
                 while let Some((record, further)) = split_record(records) {
                     each(number, record);
                     number += 1;
                     records = further;
                 }
-                rest = after;
             }
             next = stretch.next_sequence_number;
         }

@@ -15,8 +15,7 @@ use super::residency::Residency;
 use super::rounds;
 use super::sidecar::BootId;
 use super::syncing::Pace;
-use crate::partition_log::PartitionLog;
-use crate::state::Watermark;
+use crate::partition_log::{LogEnd, PartitionLog};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -257,15 +256,15 @@ impl Committer {
         Arc::clone(&self.shared.residency)
     }
 
-    /// Makes a log known, so that it is closed in the end. `readable` is what was recovered.
-    pub(crate) fn register(self: Arc<Self>, log: Weak<PartitionLog>, readable: Watermark) -> Durable {
+    /// Makes a log known, so that it is closed in the end. `committed` is what was recovered.
+    pub(crate) fn register(self: Arc<Self>, log: Weak<PartitionLog>, committed: LogEnd) -> Durable {
         let mut logs = lock(&self.shared.logs);
         if logs.len() == logs.capacity() {
             logs.retain(|log| log.strong_count() > 0);
         }
         logs.push(log.clone());
         drop(logs);
-        Durable::new(self, log, readable)
+        Durable::new(self, log, committed)
     }
 
     /// Puts a log into the list. The log's lock is held.

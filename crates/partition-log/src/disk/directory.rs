@@ -9,6 +9,7 @@
 //! When retention has taken everything, an empty segment file remains, whose name is the next sequence number.
 
 use super::committer::Committer;
+use crate::batch::format_name;
 use crate::recovery::TornTail;
 use std::io;
 use std::ops::Range;
@@ -53,6 +54,18 @@ pub enum OpenError {
         path: PathBuf,
         /// The form it says it has.
         version: u32,
+    },
+    /// There are records of a form that this program can't read.
+    #[error(
+        "{}: holds records of format {format}{}, which this program does not know; nothing was changed: use the program that \
+         wrote them",
+        path.display(), format_name(*format)
+    )]
+    UnknownFormat {
+        /// The segment.
+        path: PathBuf,
+        /// What the batch says.
+        format: u8,
     },
     /// A sidecar is there, and its segment is not.
     #[error(

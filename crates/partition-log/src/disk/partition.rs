@@ -14,9 +14,9 @@ use super::salvage::Break;
 use super::segment_files::SegmentFiles;
 use super::sidecar::{Assurance, Sidecar};
 use crate::block::{BlockSlice, BlockWriter};
-use crate::partition_log::PartitionLog;
+use crate::partition_log::{LogEnd, PartitionLog};
 use crate::segment::{Defect, LoadedSegment, Segment, SegmentIndex, Storage};
-use crate::state::{State, Watermark};
+use crate::state::State;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -32,8 +32,8 @@ pub(crate) struct PartitionDisk {
 pub(crate) struct Durable {
     committer: Arc<Committer>,
     log: Weak<PartitionLog>,
-    /// What is committed, and nothing else is seen.
-    pub(crate) readable: Watermark,
+    /// The end of what is committed; nothing behind it is seen.
+    pub(crate) committed: LogEnd,
     /// The number under which the log stands in the committer's list; done, if it does not.
     pending: CommitNumber,
     /// Why nothing may be appended.
@@ -112,11 +112,11 @@ impl PartitionDisk {
 }
 
 impl Durable {
-    pub(super) fn new(committer: Arc<Committer>, log: Weak<PartitionLog>, readable: Watermark) -> Self {
+    pub(super) fn new(committer: Arc<Committer>, log: Weak<PartitionLog>, committed: LogEnd) -> Self {
         Self {
             committer,
             log,
-            readable,
+            committed,
             pending: CommitNumber::DONE,
             unavailable: None,
             removals: Vec::new(),
@@ -243,10 +243,8 @@ impl PartitionLog {
         }
         if let Some(durable) = &mut state.durable {
             if let Some(last) = pieces.last() {
-                durable.readable = Watermark {
-                    next_sequence_number: last.sidecar.next_sequence_number,
-                    append_time: Some(last.sidecar.last_append_time),
-                };
+                let Sidecar { next_sequence_number, last_append_time, .. } = last.sidecar;
+                durable.committed = LogEnd::decided(next_sequence_number, Some(last_append_time));
             }
             if durable.unavailable != Some(Unavailable::Closed) {
                 durable.unavailable = None;

@@ -346,11 +346,16 @@ impl Survey<'_> {
         let (bytes, file_length) = read_segment(self.files, &path).map_err(OpenError::io(&path))?;
         self.report.scanned_bytes += bytes.len() as u64;
         let (sidecar, torn) = describe(&bytes, number, file_length);
-        if let Some(TornTail::Batch(BatchError::Version { version })) = torn
+        if let Some(TornTail::Batch(cause)) = torn
             && batch::has_intact_checksum(&bytes[sidecar.length as usize..])
         {
-            let version = u32::from(version);
-            return Err(OpenError::NewerVersion { path, version });
+            match cause {
+                BatchError::Version { version } => {
+                    return Err(OpenError::NewerVersion { path, version: version.into() });
+                }
+                BatchError::Format { format } => return Err(OpenError::UnknownFormat { path, format }),
+                _ => {}
+            }
         }
         Ok(Found { bytes, sidecar, file_length, torn })
     }

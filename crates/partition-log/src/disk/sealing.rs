@@ -4,7 +4,7 @@
 //! to a stage, where it is filled in, and written together; of a large one only the header is copied.
 
 use super::files::{DiskFile, write_fully};
-use crate::batch::{BatchHeader, sealed_header};
+use crate::batch::{BatchHeader, Batches, sealed_header};
 use std::io;
 
 /// Memory to put batches together in, before they are written.
@@ -49,12 +49,14 @@ impl Stage {
 /// Where the batch begins that has the byte at `position`; behind the last one, if none has.
 pub(super) fn batch_at(batches: &[u8], position: u64) -> u64 {
     let mut start = 0;
-    while let Some(Ok(header)) = batches.get(start..).map(BatchHeader::read)
-        && (start + header.length as usize) as u64 <= position
-    {
-        start += header.length as usize;
+    for (header, _batch) in Batches::of(batches) {
+        let end = start + u64::from(header.length);
+        if end > position {
+            break;
+        }
+        start = end;
     }
-    start as u64
+    start
 }
 
 /// What is written at once of small batches. Stays in the second-level cache.

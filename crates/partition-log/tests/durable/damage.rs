@@ -327,6 +327,23 @@ fn what_a_newer_version_wrote_is_not_touched() {
 }
 
 #[test]
+fn records_of_a_format_that_is_not_known_are_not_touched() {
+    let disk = filled();
+    fs::remove_file(disk.files_named("index").pop().unwrap()).unwrap();
+    let segment = disk.segments().pop().unwrap();
+    let mut batches = fs::read(&segment).unwrap();
+    let header = BatchHeader::read(&batches).unwrap();
+    batches[29] = 1;
+    let checksum = crc32c::crc32c(&batches[8..header.length as usize]);
+    batches[4..8].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(&segment, &batches).unwrap();
+    let refused = disk.try_open().map(|_| ()).unwrap_err();
+    assert!(matches!(refused, OpenError::UnknownFormat { format: 1, .. }));
+    assert!(refused.to_string().contains("Kafka record batches"), "{refused}");
+    assert_eq!(fs::read(&segment).unwrap(), batches);
+}
+
+#[test]
 fn files_that_are_not_ours_are_left_alone() {
     let disk = filled();
     let foreign = disk.path().join("notes.log");

@@ -1,9 +1,9 @@
 //! What was appended is read, unchanged and in order.
 
 use super::{append, at, log, rest};
-use partition_log::batch::BatchHeader;
+use partition_log::batch::{BatchHeader, RecordFormat, split_record};
 use partition_log::recovery::scan;
-use partition_log::{AppendError, NewRecord, Record, Start};
+use partition_log::{AppendError, Edge, LogEnd, NewRecord, Record, Start};
 
 #[test]
 fn a_record_is_read_as_it_was_appended() {
@@ -135,6 +135,33 @@ fn a_chunk_has_whole_batches_within_the_size_that_was_asked_for_and_at_least_one
         assert_eq!(chunk.records().count(), 3 * batches);
         assert_eq!(cursor.next_sequence_number(), 3 * batches as u64);
     }
+}
+
+#[test]
+fn a_chunk_gives_its_batches_whole_also_to_a_reader_who_stands_within_the_first() {
+    let log = log();
+    append(&log, 1, &[b"one", b"two", b"three"]);
+    append(&log, 2, &[b"four"]);
+    let mut cursor = log.position(Start::SequenceNumber(1, Edge::Inclusive)).unwrap();
+    let chunk = log.read(&mut cursor, usize::MAX).unwrap();
+    let batches: Vec<_> = chunk.batches().collect();
+    let described: Vec<_> = batches
+        .iter()
+        .map(|batch| (batch.format, batch.first_sequence_number, batch.record_count, batch.append_time))
+        .collect();
+    assert_eq!(described, [(RecordFormat::Amqp, 0, 3, at(1)), (RecordFormat::Amqp, 3, 1, at(2))]);
+    let (record, rest) = split_record(batches[1].bytes).unwrap();
+    assert_eq!((record.sections, rest), (&b"four"[..], &[][..]));
+    assert_eq!(chunk.record_count(), 3, "of the first batch the reader wants two");
+}
+
+#[test]
+fn without_transactions_a_log_ends_where_its_stable_part_does() {
+    let log = log();
+    assert_eq!(log.end(), LogEnd { next_sequence_number: 0, stable_sequence_number: 0, append_time: None });
+    append(&log, 7, &[b"one", b"two"]);
+    let end = LogEnd { next_sequence_number: 2, stable_sequence_number: 2, append_time: Some(at(7)) };
+    assert_eq!(log.end(), end);
 }
 
 #[test]
