@@ -14,11 +14,12 @@ use units::ByteSize;
 use super::budget::Budget;
 use super::conditions::Conditions;
 use super::container::{Container, NewProperties, Shared};
-use super::disk::{BlobFiles, Disk, Folder, Safety, Suspicion, SystemFiles, recover};
+use super::disk::{BlobFiles, Disk, Folder, Suspicion, recover};
 use super::error::BlobError;
 use super::limits::BlobLimits;
 use super::properties::Metadata;
 use partition_log::disk::SyncPolicy;
+use partition_log::durable_file::{Safety, SystemFiles};
 use partition_log::owner_only;
 
 /// All containers of a storage account.

@@ -24,14 +24,15 @@
 //! One mutex guards a partition, and it is taken once per batch appended and once per chunk read. Per record
 //! there is no lock and no allocation. A log that nothing was ever appended to has no block at all.
 //!
-//! [`UnixTime`] and [`owner_only`] are here because every store needs them: times as they are stored, and files that only
-//! their owner may read.
+//! [`UnixTime`], [`owner_only`] and [`durable_file`] are here because every store needs them: times as they are stored, files
+//! that only their owner may read, and files that are replaced as a whole.
 
 pub mod batch;
 mod block;
 mod block_pool;
 mod chunk;
 pub mod disk;
+pub mod durable_file;
 mod encoder;
 mod limits;
 pub mod owner_only;

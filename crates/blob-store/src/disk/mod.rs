@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub(super) use files::{BlobFiles, Safety, SystemFiles};
+pub(super) use files::BlobFiles;
 pub(super) use form::{KeptBlob, KeptBlock, KeptContainer, PieceHead, StagedHead};
+use partition_log::durable_file::{self, Safety};
 pub(super) use piece::{Health, PieceFile};
 pub(super) use recover::{FoundContainer, Suspicion, recover};
 
@@ -99,15 +100,8 @@ impl Disk {
     /// Makes a file that is complete from the moment that it has its name.
     fn replace(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
         self.unsynced.store(true, Ordering::Release);
-        let mut new = path.as_os_str().to_owned();
-        new.push(NEW);
-        let new = PathBuf::from(new);
-        let written = self.files.write(&new, parts, self.safety).and_then(|()| self.files.rename(&new, path));
-        if written.is_err() {
-            // A full disk needs the space; what stays goes at the next start.
-            let _ = self.files.remove(&new);
-        }
-        self.counted(written)
+        let replaced = durable_file::replace_content(&*self.files, path, parts, self.safety);
+        self.counted(replaced.map_err(io::Error::from))
     }
 }
 
@@ -177,9 +171,6 @@ impl Folder {
 const CONTAINER: &str = "container.json";
 const PIECE: &str = ".piece";
 const BLOB: &str = ".blob";
-
-/// The end of the name of a file that is being written.
-const NEW: &str = ".new";
 
 /// The end of the name of a file that makes no sense.
 const DAMAGED: &str = ".damaged";

@@ -18,11 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::names;
+use partition_log::durable_file::NEW;
 
 use super::piece::Content;
 use super::{
-    BLOB, CONTAINER, DAMAGED, Disk, Folder, Health, KeptBlob, KeptContainer, NEW, PIECE, PieceFile,
-    PieceHead, StagedHead, form,
+    BLOB, CONTAINER, DAMAGED, Disk, Folder, Health, KeptBlob, KeptContainer, PIECE, PieceFile, PieceHead,
+    StagedHead, form,
 };
 
 /// A container that was found.

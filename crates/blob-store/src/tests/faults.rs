@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::*;
 use crate::Metadata;
-use crate::disk::{BlobFiles, Safety, SystemFiles};
+use crate::disk::BlobFiles;
 use partition_log::disk::Unavailable;
+use partition_log::durable_file::{FileOperations, Safety, SystemFiles};
 
 /// The system's files until a number of operations has been done; from then on a full disk.
 #[derive(Debug)]
@@ -25,6 +26,16 @@ impl FullAfter {
 }
 
 impl BlobFiles for FullAfter {
+    fn write_at(&self, path: &Path, position: u64, bytes: &[u8], safety: Safety) -> io::Result<()> {
+        if let Err(full) = self.spend() {
+            SystemFiles.write_at(path, position, &bytes[..bytes.len() / 2], safety)?;
+            return Err(full);
+        }
+        SystemFiles.write_at(path, position, bytes, safety)
+    }
+}
+
+impl FileOperations for FullAfter {
     fn write(&self, path: &Path, parts: &[&[u8]], safety: Safety) -> io::Result<()> {
         if let Err(full) = self.spend() {
             // A part of it fits still.
@@ -32,14 +43,6 @@ impl BlobFiles for FullAfter {
             return Err(full);
         }
         SystemFiles.write(path, parts, safety)
-    }
-
-    fn write_at(&self, path: &Path, position: u64, bytes: &[u8], safety: Safety) -> io::Result<()> {
-        if let Err(full) = self.spend() {
-            SystemFiles.write_at(path, position, &bytes[..bytes.len() / 2], safety)?;
-            return Err(full);
-        }
-        SystemFiles.write_at(path, position, bytes, safety)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

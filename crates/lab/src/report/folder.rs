@@ -12,10 +12,12 @@
 //! its owner alone.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use partition_log::durable_file;
 
 use super::latency_log::LatencyLog;
 use super::{CsvReport, HtmlReport, JsonReport, Report, ReportError};
@@ -97,11 +99,8 @@ impl ResultsFolder {
 
     fn replace(&self, name: &str, content: &str) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        let beside = self.path.join(format!(".{name}.new"));
-        let written = create_file(&beside)
-            .and_then(|mut file| file.write_all(content.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&beside, &path));
-        written.map_err(|source| FolderError::Write { path, source })
+        let replaced = durable_file::replace(&path, content.as_bytes());
+        replaced.map_err(|error| FolderError::Write { path, source: error.into() })
     }
 }
 
@@ -186,7 +185,7 @@ mod tests {
         let folder = ResultsFolder::create(directory.path()).unwrap();
         folder.write(&sample::complete()).unwrap();
         let before = fs::read(directory.path().join("results.json")).unwrap();
-        fs::create_dir(directory.path().join(".results.json.new")).unwrap();
+        fs::create_dir(directory.path().join("results.json.new")).unwrap();
         let error = folder.write(&sample::interrupted()).unwrap_err();
         assert!(error.to_string().contains("results.json can't be written"), "{error}");
         assert_eq!(fs::read(directory.path().join("results.json")).unwrap(), before);

@@ -23,6 +23,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::manifest::{FILE, KeptHub, Manifest, NEW_FILE};
 use partition_log::disk::Verification;
+use partition_log::durable_file;
 use partition_log::owner_only;
 use queue_store::QueueStore;
 
@@ -474,12 +475,8 @@ fn version(path: &Path) -> io::Result<Option<u32>> {
 }
 
 fn write_version(path: &Path) -> io::Result<()> {
-    let new = path.join(NEW_VERSION_FILE);
-    let mut file = owner_only::create(&new)?;
-    writeln!(file, "{MARK}{VERSION}")?;
-    file.sync_all()?;
-    fs::rename(&new, path.join(VERSION_FILE))?;
-    File::open(path)?.sync_all()
+    let text = format!("{MARK}{VERSION}\n");
+    Ok(durable_file::replace(&path.join(VERSION_FILE), text.as_bytes())?)
 }
 
 /// The names in a directory that are text; ours all are.

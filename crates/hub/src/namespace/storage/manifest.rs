@@ -5,8 +5,8 @@
 //! directory had last; so hubs whose deletion was granted stay in it until their folders are gone.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::namespace::{HubConfig, QueueConfig, SubscriptionConfig, TopicConfig};
 use partition_log::LogLimits;
 use partition_log::UnixTime;
-use partition_log::owner_only;
+use partition_log::durable_file;
 
 /// The entities of a data directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,13 +72,7 @@ impl Manifest {
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
-        let new = directory.join(NEW_FILE);
-        let mut file = owner_only::create(&new)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        drop(file);
-        fs::rename(&new, directory.join(FILE))?;
-        File::open(directory)?.sync_all()
+        Ok(durable_file::replace(&directory.join(FILE), &text)?)
     }
 
     pub(super) fn hubs(&self) -> &[KeptHub] {
