@@ -4,7 +4,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 # Versions of the Java SDK that are measured: those of the published study, and the newest.
 JAVA_SDK_VERSIONS = 5.17.1 5.18.0 5.21.3
-# The same for queues. One version of the study can't be had any more; scenarios/queue-forward.yaml says what stands for it.
+# The same for queues. One version of the study is no longer published; scenarios/queue-forward.yaml says what replaces it.
 SERVICE_BUS_SDK_VERSIONS = 7.14.7 7.15.0-beta.5 7.17.20
 SPRING_SERVICE_BUS_SDK_VERSIONS = 7.15.0-beta.5
 FUZZ_TARGETS = decoder sections connection conversation log_recovery sidecar sql_filter structured_message
@@ -34,38 +34,38 @@ test-java:
 test-javascript:
 	compat/javascript/run
 
-test-go: ## the suite of the official Go client, which `test` leaves out: it needs go
+test-go: ## the suite of the official Go client, not part of `test` (needs go)
 	compat/go/run
 
-test-sdk-suites: ## the official SDKs' own test suites, which `test` leaves out: they take half an hour and need go
+test-sdk-suites: ## the official SDKs' own test suites, not part of `test` (half an hour, needs go)
 	compat/sdk-suites/go/run
 	compat/sdk-suites/python/run
 
 test-azurite:
 	compat/azurite/run
 
-bench: ## all benchmarks, each with its reference and the ratio to it
+bench: ## all benchmarks, each with a reference and the ratio to it
 	$(CARGO) bench --workspace --locked
 
-lint: ## format and clippy, warnings are errors
+lint: ## rustfmt and clippy; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-fuzz: ## every fuzz target for FUZZ_SECONDS each (nightly and cargo-fuzz needed)
+fuzz: ## every fuzz target for FUZZ_SECONDS each (needs nightly and cargo-fuzz)
 	for target in $(FUZZ_TARGETS); do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-peers: peers-java peers-rust peers-java-service-bus peers-spring-service-bus ## what Parshall is measured against: the studies' forwarders on the official SDKs
+peers: peers-java peers-rust peers-java-service-bus peers-spring-service-bus ## the studies' forwarders on the official SDKs, to compare with
 
-peers-java: ## the same on the Java SDK alone, one for each version (a JDK and Maven needed)
+peers-java: ## the fan-out forwarder on three versions of the Java SDK (needs a JDK and Maven)
 	peers/java-event-hubs/build $(JAVA_SDK_VERSIONS)
 
-peers-java-service-bus: ## the same of the queue study, on the Java SDK alone
+peers-java-service-bus: ## the queue forwarder on three versions of the Java SDK
 	peers/java-service-bus/build $(SERVICE_BUS_SDK_VERSIONS)
 
-peers-spring-service-bus: ## the same behind the Spring Cloud Azure binder
+peers-spring-service-bus: ## the queue forwarder behind the Spring Cloud Azure binder
 	peers/spring-service-bus/build $(SPRING_SERVICE_BUS_SDK_VERSIONS)
 
-peers-rust: ## the same on the Rust SDK alone
+peers-rust: ## the fan-out forwarder on the Rust SDK
 	$(CARGO) build --release --locked --manifest-path peers/rust-event-hubs/Cargo.toml --target-dir peers/rust-event-hubs/target
