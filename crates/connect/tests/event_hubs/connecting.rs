@@ -27,7 +27,7 @@ async fn a_token_for_the_hub_is_put_before_anything_else() {
         .report(|report| match report {
             Report::TokenPut { audience, token } => Some((audience, token)),
             Report::Attached(attach) => {
-                assert!(crate::conversation::address_of(&attach) == "$cbs", "{attach:?}");
+                assert!(test_peer::service::address_of(&attach) == "$cbs", "{attach:?}");
                 None
             }
             _ => None,

@@ -4,8 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
 mod connecting;
-#[path = "../conversation/mod.rs"]
-mod conversation;
 mod receiving;
 mod sending;
 mod service;

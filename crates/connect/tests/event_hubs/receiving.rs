@@ -11,8 +11,8 @@ use connect::event_hubs::EventHubsSource;
 use connect::sink::ErrorClass;
 use connect::source::{BatchOptions, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
-use crate::conversation::PATIENCE;
 use crate::service::{Command, Report, Service, delivered, receive_address};
+use test_peer::PATIENCE;
 
 const ZERO: PartitionId = PartitionId(0);
 const ONE: PartitionId = PartitionId(1);

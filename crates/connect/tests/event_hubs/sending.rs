@@ -11,8 +11,8 @@ use connect::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
 use connect::event_hubs::{Destination, EventHubsSink, Publisher};
 use connect::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy};
 
-use crate::conversation::PATIENCE;
 use crate::service::{Command, Report, Service, send_address};
+use test_peer::PATIENCE;
 
 async fn publisher(service: &Service) -> Publisher {
     Publisher::connect(service.options()).await.unwrap()

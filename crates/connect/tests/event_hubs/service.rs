@@ -16,7 +16,8 @@ use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::conversation::{Links, PATIENCE, address_of, next_report, server};
+use test_peer::PATIENCE;
+use test_peer::service::{Links, address_of, next_report, server};
 
 /// The test's end of the service.
 pub(crate) struct Service {

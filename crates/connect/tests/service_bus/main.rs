@@ -3,8 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what helpers of tests do not expect fails the test")]
 
-#[path = "../conversation/mod.rs"]
-mod conversation;
 mod queue;
 mod receiving;
 mod recovering;

@@ -9,8 +9,8 @@ use connect::event::{EventBatch, PartitionId};
 use connect::service_bus::{ReceiveOptions, ServiceBusSource};
 use connect::source::{Settled, Settlement, SettlementResult, Source, SourceError, SourceEvent};
 
-use crate::conversation::PATIENCE;
 use crate::service::{Command, Report, Service, data, messages};
+use test_peer::PATIENCE;
 
 pub(crate) const ENTITY: PartitionId = PartitionId(0);
 

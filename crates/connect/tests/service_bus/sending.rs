@@ -9,8 +9,8 @@ use connect::event::{EventBatch, PartitionId};
 use connect::service_bus::ServiceBusSink;
 use connect::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, SendUnit, Sink, SinkError};
 
-use crate::conversation::PATIENCE;
 use crate::service::{Command, Report, Service, data};
+use test_peer::PATIENCE;
 
 async fn sink(service: &Service, unit: SendUnit) -> ServiceBusSink {
     ServiceBusSink::connect(service.options("forwarded"), unit).await.unwrap()

@@ -15,8 +15,8 @@ use connect::service::ClientOptions;
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, mpsc};
 
-use crate::conversation::{Link, Links, address_of, next_report, server};
 use crate::queue::{LOCK_LOST, Message, Shared, annotations, header, lock_lost, token, unix_ms};
+use test_peer::service::{Link, Links, address_of, next_report, server};
 
 /// The test's end of the service.
 pub(crate) struct Service {

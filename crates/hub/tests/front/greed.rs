@@ -15,7 +15,7 @@ async fn a_client_that_opens_ten_thousand_links_is_closed_and_the_others_are_not
     let service = service().await;
     let mut witness = Client::connect(service.amqp_address()).await;
     let mut greedy = Client::connect(service.amqp_address()).await;
-    let mut session = greedy.session;
+    let mut session = greedy.session();
     let mut links = 0..10_000;
     let error = loop {
         // As many as the session takes, then another session.
@@ -179,7 +179,7 @@ async fn answers_that_nobody_takes_are_kept_up_to_a_bound() {
         client.connection().set_credit(answers, 1_000);
         client.connection().drain(answers);
         client.until("the drain", |event| matches!(event, Event::Drained(_)).then_some(())).await;
-        let kept = client.arrived(answers);
+        let kept = client.waiting(answers);
         assert!(bound.contains(&kept), "{kept} answers of 10 KB were kept");
     }
 }

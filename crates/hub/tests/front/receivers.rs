@@ -56,7 +56,7 @@ async fn an_epoch_that_is_not_lower_takes_the_link_over_from_another_connection(
         send(&mut first, b"for the successor").await;
         let events = second.receive(successor, 1).await;
         assert_eq!(payload(&events[0]), b"for the successor");
-        assert_eq!(first.arrived(displaced), 0);
+        assert_eq!(first.waiting(displaced), 0);
         second.connection().detach_link(successor, None);
         // The next attach on this session comes after the detach.
         let without = receive(&mut second, None, None).await.unwrap();

@@ -27,7 +27,7 @@ fn dead_letter(reason: &str) -> DeliveryState {
 /// A queue with `count` short messages, all of them locked by the client that is returned.
 async fn locked_messages(queue: QueueConfig, count: usize) -> (Service, Client, Vec<Received>) {
     let service = service(vec![queue], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let messages = vec![message(b"payload"); count];
     assert_eq!(client.send_batch(sender, &messages).await, DeliveryState::Accepted);
@@ -99,7 +99,7 @@ async fn a_reason_for_a_dead_letter_is_kept_as_far_as_the_service_keeps_it() {
 #[tokio::test]
 async fn deferred_messages_are_not_all_of_them_put_into_one_reply() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let receiver = client.receiver("orders", 100).await;
     let mut numbers = Vec::new();
@@ -130,7 +130,7 @@ async fn a_session_with_too_long_a_name_is_had_neither_by_sending_nor_by_receivi
     let mut queue = QueueConfig::new("orders");
     queue.options.requires_session = true;
     let service = service(vec![queue], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     for (length, is_allowed) in [(128, true), (129, false)] {
         let session = "é".repeat(length);
@@ -152,7 +152,7 @@ async fn a_session_with_too_long_a_name_is_had_neither_by_sending_nor_by_receivi
 #[tokio::test]
 async fn times_beyond_all_measure_are_taken_as_they_come() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let time = Symbol::from_static("x-opt-scheduled-enqueue-time");
     for at in [i64::MIN, -1, 0, i64::MAX - 1, i64::MAX] {
@@ -192,7 +192,7 @@ async fn times_beyond_all_measure_are_taken_as_they_come() {
 #[tokio::test]
 async fn a_rule_asks_for_no_more_than_a_filter_may() {
     let service = service(vec![], vec![TopicConfig::new("news", ["all"])]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     for (length, status) in [(16_000, 200), (200_000, 400)] {
         let name = "x".repeat(length);
         let properties = map(&[(&*name, Value::Int(1))]);
@@ -212,7 +212,7 @@ async fn whatever_a_request_says_it_is_answered_and_the_service_goes_on() {
     talks.options.requires_session = true;
     let queues = vec![QueueConfig::new("orders"), talks];
     let service = service(queues, vec![TopicConfig::new("news", ["all"])]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let receiver = client.receiver("orders", 1).await;
     client.send(sender, b"message").await;
@@ -284,7 +284,7 @@ async fn whatever_a_link_asks_for_it_is_answered_or_waits_its_time() {
     let mut talks = QueueConfig::new("talks");
     talks.options.requires_session = true;
     let service = service(vec![talks], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let nested = Value::Described(Box::new((Value::Null, Value::Null)));
     for value in [
         Value::Int(-1),

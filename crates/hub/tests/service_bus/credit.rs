@@ -8,7 +8,7 @@ use crate::client::{Client, service};
 #[tokio::test]
 async fn no_more_comes_than_there_is_credit_for_and_the_next_at_once_with_more() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     for number in 0..5u8 {
         client.send(sender, &[number]).await;
@@ -28,7 +28,7 @@ async fn no_more_comes_than_there_is_credit_for_and_the_next_at_once_with_more()
 #[tokio::test]
 async fn a_drain_is_answered_with_what_there_is_however_little() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let receiver = client.receiver("orders", 10).await;
     client.drain(receiver).await;
@@ -48,8 +48,8 @@ async fn a_drain_is_answered_with_what_there_is_however_little() {
 #[tokio::test]
 async fn receivers_share_a_queue_and_each_message_goes_to_one_of_them() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
-    let mut other = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let mut other = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let first = client.receiver("orders", 3).await;
     let second = other.receiver("orders", 3).await;
@@ -70,7 +70,7 @@ async fn receivers_share_a_queue_and_each_message_goes_to_one_of_them() {
 #[tokio::test]
 async fn messages_larger_than_a_frame_and_than_the_window_come_whole() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let long = vec![7; 200 * 1024];
     for _ in 0..3 {

@@ -24,7 +24,7 @@ pub(crate) async fn durable(directory: &std::path::Path) -> Service {
 async fn what_was_accepted_is_there_after_a_restart_and_what_was_completed_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let service = durable(directory.path()).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     for payload in [b"done", b"left", b"held"] {
         assert_eq!(client.send(sender, payload).await, DeliveryState::Accepted);
@@ -38,7 +38,7 @@ async fn what_was_accepted_is_there_after_a_restart_and_what_was_completed_is_no
     service.stop().await;
 
     let service = durable(directory.path()).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let receiver = client.receiver("orders", 10).await;
     let received = client.receive(receiver, 2).await;
     let payloads: Vec<_> = received.iter().map(|message| message.payload()).collect();

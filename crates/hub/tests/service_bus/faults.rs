@@ -55,7 +55,7 @@ async fn empty(client: &mut Client, address: &str, at_least: usize) -> usize {
 async fn tokens_that_are_foreign_or_none_at_all_settle_nothing_and_end_nothing() {
     let queues = vec![QueueConfig::new("orders"), QueueConfig::new("other")];
     let service = service(queues, vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let mut locked = Vec::new();
     for name in ["orders", "other"] {
         let (sender, _) = client.sender(name).await.unwrap();
@@ -104,7 +104,7 @@ async fn tokens_that_are_foreign_or_none_at_all_settle_nothing_and_end_nothing()
 #[tokio::test]
 async fn one_wrong_token_among_right_ones_is_told_and_costs_the_others_nothing() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"one").await;
     client.send(sender, b"two").await;
@@ -123,7 +123,7 @@ async fn one_wrong_token_among_right_ones_is_told_and_costs_the_others_nothing()
 #[tokio::test]
 async fn a_full_queue_takes_messages_again_once_some_are_gone() {
     let service = service(vec![queue("orders", 4)], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     for _ in 0..3 {
         let accepted = fill(&mut client, "orders").await;
         assert!(accepted > 1);
@@ -136,7 +136,7 @@ async fn a_topic_is_full_when_one_subscription_holds_all_that_it_may_and_the_oth
     let mut topic = TopicConfig::new("news", ["busy", "idle"]);
     topic.options.size_limit = ByteSize::from_kibibytes(8);
     let service = service(vec![], vec![topic]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (busy, idle) = ("news/Subscriptions/busy", "news/Subscriptions/idle");
     let mut left = 0;
     let mut rounds = 0;
@@ -163,7 +163,7 @@ async fn where_the_next_queue_is_full_messages_wait_and_then_the_sender_does() {
     let mut first = queue("first", 4);
     first.options.forward_to = Some("second".to_owned());
     let service = service(vec![first, queue("second", 4)], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let accepted = fill(&mut client, "first").await;
     let mut received = 0;
     while received < accepted {

@@ -9,7 +9,7 @@ use crate::client::{Client, service, session_filter};
 #[tokio::test]
 async fn what_does_not_exist_is_told_in_the_words_that_clients_look_for() {
     let service = service(vec![QueueConfig::new("orders")], vec![TopicConfig::new("news", ["all"])]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     for address in [
         "nothing",
         "nothing/Subscriptions/all",
@@ -33,7 +33,7 @@ async fn what_does_not_exist_is_told_in_the_words_that_clients_look_for() {
 #[tokio::test]
 async fn parts_are_received_from_and_not_sent_to_and_topics_the_other_way_round() {
     let service = service(vec![QueueConfig::new("orders")], vec![TopicConfig::new("news", ["all"])]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     for address in
         ["orders/$DeadLetterQueue", "news/Subscriptions/all", "news/Subscriptions/all/$DeadLetterQueue"]
     {
@@ -55,7 +55,7 @@ async fn who_may_not_receive_is_told_at_once() {
     disabled.options.status = EntityStatus::Disabled;
     let queues = vec![forwarding, disabled, QueueConfig::new("orders")];
     let service = service(queues, vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     for (address, condition) in
         [("forwarding", "amqp:not-allowed"), ("disabled", "com.microsoft:entity-disabled")]
     {
@@ -71,7 +71,7 @@ async fn who_may_not_send_is_told_at_once() {
     let mut topic = TopicConfig::new("news", ["all"]);
     topic.options.status = EntityStatus::Disabled;
     let service = service(vec![disabled], vec![topic]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     for address in ["disabled", "news"] {
         let refusal = client.sender(address).await.unwrap_err();
         assert_eq!(refusal.condition.as_str(), "com.microsoft:entity-disabled");
@@ -82,7 +82,7 @@ async fn who_may_not_send_is_told_at_once() {
 #[tokio::test]
 async fn an_answer_repeats_addresses_and_settle_modes() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let address = "amqps://localhost:5671/Orders";
     let (_, answer) = client.ask_to_receive(address, |_| {}).await.unwrap();
     assert_eq!(answer.source.unwrap().address.as_deref(), Some(address));
@@ -99,7 +99,7 @@ async fn a_session_is_asked_for_exactly_where_there_are_sessions() {
     let mut config = QueueConfig::new("sessions");
     config.options.requires_session = true;
     let service = service(vec![config, QueueConfig::new("plain")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let refusal = client.ask_to_receive("sessions", |_| {}).await.unwrap_err();
     assert_eq!(refusal.condition.as_str(), "amqp:not-allowed");
     // People and clients look for this sentence.
@@ -118,8 +118,8 @@ async fn a_session_is_asked_for_exactly_where_there_are_sessions() {
 #[tokio::test]
 async fn a_connection_has_one_pair_of_links_to_cbs_at_a_time() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
-    let mut other = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let mut other = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("$cbs").await.unwrap();
     let receiver = client.receiver("$cbs", 1).await;
     let refusal = client.sender("$cbs").await.unwrap_err();

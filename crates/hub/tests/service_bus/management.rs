@@ -40,7 +40,7 @@ fn payload(message: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn a_lock_is_renewed_and_one_that_is_lost_is_not() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"one").await;
     let receiver = client.receiver("orders", 1).await;
@@ -61,7 +61,7 @@ async fn a_lock_is_renewed_and_one_that_is_lost_is_not() {
 #[tokio::test]
 async fn peeking_shows_what_there_is_and_changes_nothing() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let peek = |from: i64, count: i32| {
         [("from-sequence-number", Value::Long(from)), ("message-count", Value::Int(count))]
     };
@@ -87,7 +87,7 @@ async fn peeking_shows_what_there_is_and_changes_nothing() {
 #[tokio::test]
 async fn scheduled_messages_are_numbered_and_can_be_cancelled() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let at = in_an_hour();
     let entry = |payload: &[u8]| {
         map(&[("message", Value::Binary(scheduled(payload, at))), ("message-id", Value::Null)])
@@ -109,7 +109,7 @@ async fn scheduled_messages_are_numbered_and_can_be_cancelled() {
 #[tokio::test]
 async fn what_was_put_aside_is_received_by_its_number_and_settled_by_request() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"later").await;
     let receiver = client.receiver("orders", 1).await;
@@ -146,7 +146,7 @@ type Case = (&'static str, Vec<(&'static str, Value)>, i64);
 #[tokio::test]
 async fn requests_that_make_no_sense_are_told_why() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let uuids = Value::Array(vec![Value::Uuid([0; 16])]);
     let cases: [Case; 10] = [
         ("no-such-thing", vec![], 501),

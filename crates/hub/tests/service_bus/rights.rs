@@ -35,7 +35,7 @@ async fn guarded() -> Service {
 }
 
 async fn with_key(service: &Service, name: &str) -> Client {
-    Client::connect_with_key(service, name, &format!("{name} value")).await
+    Client::connect_with_key(service.amqp_address(), name, &format!("{name} value")).await
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn links_take_the_right_to_send_or_to_listen() {
     let service = guarded().await;
     let mut sender = with_key(&service, "sender").await;
     let mut listener = with_key(&service, "listener").await;
-    let mut nobody = Client::connect(&service).await;
+    let mut nobody = Client::connect(service.amqp_address()).await;
     for address in ["orders", "news"] {
         sender.sender(address).await.unwrap();
         for client in [&mut listener, &mut nobody] {
@@ -105,7 +105,7 @@ async fn each_request_takes_its_right_whatever_else_is_wrong_with_it() {
             let is_allowed = name == "manager" || allowed.contains(&name);
             assert_eq!(answer.status != 401, is_allowed, "{name}: {operation}");
         }
-        let mut nobody = Client::connect(&service).await;
+        let mut nobody = Client::connect(service.amqp_address()).await;
         let answer = nobody.request(entity, operation, body).await;
         let condition = answer.condition.as_deref();
         assert_eq!(condition, Some("amqp:unauthorized-access"), "{operation}");
@@ -115,7 +115,7 @@ async fn each_request_takes_its_right_whatever_else_is_wrong_with_it() {
 #[tokio::test]
 async fn a_token_for_the_node_of_requests_is_enough_for_requests_and_for_nothing_else() {
     let service = guarded().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let audience = "sb://localhost/orders/$management";
     let token = SharedAccessKey::new("listener", "listener value")
         .sign(audience, SystemTime::now() + Duration::from_secs(60));
@@ -132,7 +132,7 @@ async fn a_token_for_the_node_of_requests_is_enough_for_requests_and_for_nothing
 #[tokio::test]
 async fn links_stay_no_longer_than_their_claims() {
     let service = guarded().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     for (key, entity) in [("listener", "orders"), ("sender", "news"), ("listener", "talks")] {
         let audience = format!("sb://localhost/{entity}");
         // Tokens expire at whole seconds, so these live for one to two.
@@ -159,8 +159,8 @@ async fn links_stay_no_longer_than_their_claims() {
 #[tokio::test]
 async fn what_one_connection_has_locked_another_settles_only_with_the_token() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
-    let mut other = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let mut other = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"message").await;
     let receiver = client.receiver("orders", 1).await;
@@ -194,7 +194,7 @@ fn root_token(audience: &str, seconds: i64) -> String {
 #[tokio::test]
 async fn an_unknown_queue_or_topic_is_not_found_when_a_token_is_presented_for_it() {
     let service = guarded().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let token = root_token("sb://localhost/", 3600);
     for path in ["nowhere", "nowhere/Subscriptions/all", "nowhere/$management", "orders2"] {
         let audience = format!("sb://localhost/{path}");
@@ -226,7 +226,7 @@ async fn an_unknown_queue_or_topic_is_not_found_when_a_token_is_presented_for_it
 #[tokio::test]
 async fn a_token_is_refused_in_the_words_of_the_service() {
     let service = guarded().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let audience = "sb://localhost/orders";
     let expired = root_token(audience, -600);
     let (status, description) = client.try_token(audience, &expired).await;

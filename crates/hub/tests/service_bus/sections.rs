@@ -80,7 +80,7 @@ async fn send(client: &mut Client, entity: &str, message: &[u8]) {
 #[tokio::test]
 async fn they_come_whole_alone_and_in_a_batch_settled_or_not() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let payloads = [Some(&b"payload"[..]), None];
     for payload in payloads {
@@ -121,7 +121,7 @@ async fn they_come_whole_alone_and_in_a_batch_settled_or_not() {
 #[tokio::test]
 async fn a_message_without_any_section_is_a_message() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     send(&mut client, "orders", b"").await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let outcome = client.send_batch(sender, &[Vec::new(), Vec::new()]).await;
@@ -140,7 +140,7 @@ async fn a_message_without_any_section_is_a_message() {
 #[tokio::test]
 async fn they_come_whole_after_they_were_scheduled() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let now = partition_log::UnixTime::from(std::time::SystemTime::now());
     let time = Value::Timestamp(now.milliseconds() + 100);
     let scheduled = [(Symbol::from_static("x-opt-scheduled-enqueue-time"), time)];
@@ -161,7 +161,7 @@ async fn they_come_whole_after_they_were_given_back_put_aside_forwarded_and_buri
     let mut results = QueueConfig::new("results");
     results.options.forward_to = Some("orders".to_owned());
     let service = service(vec![QueueConfig::new("orders"), results], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     send(&mut client, "results", &unusual(&[], None)).await;
 
     let receiver = client.receiver("orders", 10).await;
@@ -207,7 +207,7 @@ async fn they_come_whole_after_they_were_given_back_put_aside_forwarded_and_buri
 #[tokio::test]
 async fn they_come_whole_to_subscriptions_whose_rules_see_their_properties() {
     let service = service(vec![], vec![TopicConfig::new("news", ["all", "red"])]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let red = "news/Subscriptions/red";
     let named = [("rule-name", Value::from("$Default"))];
     assert_eq!(client.request(red, "remove-rule", &named).await.status, 200);
@@ -232,14 +232,14 @@ async fn they_come_whole_to_subscriptions_whose_rules_see_their_properties() {
 async fn they_come_whole_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let service = durable(directory.path()).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let payloads = [Some(&b"payload"[..]), None];
     for payload in payloads {
         send(&mut client, "orders", &unusual(&[], payload)).await;
     }
     service.stop().await;
     let service = durable(directory.path()).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let receiver = client.receiver("orders", 2).await;
     let received = client.receive(receiver, 2).await;
     for (message, payload) in received.iter().zip(payloads) {
@@ -251,7 +251,7 @@ async fn they_come_whole_after_a_restart() {
 #[tokio::test]
 async fn the_failures_of_a_dead_letter_are_not_counted() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     send(&mut client, "orders", &unusual(&[], None)).await;
     let abandoned =
         DeliveryState::Modified { delivery_failed: true, undeliverable_here: false, annotations: Vec::new() };

@@ -13,7 +13,7 @@ use crate::client::{Client, condition, message, message_of_session, message_with
 #[tokio::test]
 async fn a_message_comes_out_as_it_went_in_with_what_the_service_says_about_it() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, answer) = client.sender("orders").await.unwrap();
     assert_eq!(answer.max_message_size, Some(256 * 1024));
     let properties = Properties {
@@ -52,7 +52,7 @@ async fn a_message_comes_out_as_it_went_in_with_what_the_service_says_about_it()
 #[tokio::test]
 async fn a_batch_is_its_messages_in_their_order_each_with_an_identifier() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let messages: Vec<_> = (0..100u8).map(|number| message(&[number])).collect();
     let outcome = client.send_batch(sender, &messages).await;
@@ -71,7 +71,7 @@ async fn a_batch_is_its_messages_in_their_order_each_with_an_identifier() {
 #[tokio::test]
 async fn what_is_no_message_is_rejected_and_the_link_stays() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let mut batch = Vec::new();
     encode::data(&mut batch, &message(b"good"));
@@ -98,7 +98,7 @@ async fn a_full_queue_refuses_and_keeps_what_it_has() {
     let mut config = QueueConfig::new("orders");
     config.options.size_limit = ByteSize::from_kibibytes(4);
     let service = service(vec![config], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let mut accepted = 0;
     let refusal = loop {
@@ -118,7 +118,7 @@ async fn a_queue_of_sessions_takes_no_message_without_one() {
     let mut config = QueueConfig::new("orders");
     config.options.requires_session = true;
     let service = service(vec![config], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let outcome = client.send(sender, b"of none").await;
     assert_eq!(condition(&outcome), "amqp:not-allowed");
@@ -130,7 +130,7 @@ async fn a_queue_of_sessions_takes_no_message_without_one() {
 #[tokio::test]
 async fn what_is_received_and_deleted_is_settled_and_gone() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     for payload in [b"one", b"two"] {
         client.send(sender, payload).await;
@@ -152,7 +152,7 @@ async fn what_is_received_and_deleted_is_settled_and_gone() {
 #[tokio::test]
 async fn what_is_sent_and_settled_in_one_breath_with_the_farewell_counts() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"done").await;
     let receiver = client.receiver("orders", 1).await;
@@ -162,7 +162,7 @@ async fn what_is_sent_and_settled_in_one_breath_with_the_farewell_counts() {
     link.send(&settled, &[&message(b"last words")]).unwrap();
     client.propose(received.id, received.id, DeliveryState::Accepted);
     client.close().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let receiver = client.receiver("orders", 2).await;
     assert_eq!(client.receive(receiver, 1).await[0].payload(), b"last words");
     client.drain(receiver).await;
@@ -181,7 +181,7 @@ async fn what_is_sent_and_settled_in_one_breath_with_the_farewell_counts() {
 #[tokio::test]
 async fn what_receivers_could_not_read_is_refused_as_by_hubs() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let data = &b"\x00\x53\x75\xa0\x01a"[..];
     for (what, malformed) in [
@@ -219,7 +219,7 @@ async fn what_receivers_could_not_read_is_refused_as_by_hubs() {
 #[tokio::test]
 async fn a_message_without_end_detaches_its_link_as_soon_as_it_is_too_large() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     for (address, bytes) in [("orders", 400 << 10), ("orders/$management", 600 << 10)] {
         let (sender, _) = client.sender(address).await.unwrap();
         let mut message = Vec::new();

@@ -39,7 +39,7 @@ fn session_of(answer: &Attach) -> Value {
 #[tokio::test]
 async fn a_named_session_is_answered_with_its_name_and_time_and_gives_its_messages_alone() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     for (session, payload) in [("one", b"1"), ("two", b"2"), ("one", b"3")] {
         send(&mut client, sender, session, payload).await;
@@ -69,7 +69,7 @@ async fn a_named_session_is_answered_with_its_name_and_time_and_gives_its_messag
 #[tokio::test]
 async fn a_described_filter_is_answered_described() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let described = |value| Value::Described(Box::new((Value::Ulong(0x0137_0000_000c), value)));
     let asked = session_filter(described("one".into()));
     let (_, answer) = client.ask_to_receive("orders", asked).await.unwrap();
@@ -79,8 +79,8 @@ async fn a_described_filter_is_answered_described() {
 #[tokio::test]
 async fn a_link_for_the_next_session_is_answered_when_there_is_one() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
-    let mut other = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let mut other = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let link = other.begin_to_receive("orders", session_filter(Value::Null));
     send(&mut client, sender, "late", b"message").await;
@@ -93,7 +93,7 @@ async fn a_link_for_the_next_session_is_answered_when_there_is_one() {
 #[tokio::test]
 async fn a_link_for_the_next_session_is_refused_when_its_time_is_over() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let impatient = |options: &mut LinkOptions| {
         session_filter(Value::Null)(options);
         let name = Symbol::from_static("com.microsoft:timeout");
@@ -106,7 +106,7 @@ async fn a_link_for_the_next_session_is_refused_when_its_time_is_over() {
 #[tokio::test]
 async fn deferred_messages_of_a_session_are_told_by_its_name_or_that_of_its_link() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     send(&mut client, sender, "one", b"later").await;
     let asked = |options: &mut LinkOptions| {
@@ -143,7 +143,7 @@ async fn deferred_messages_of_a_session_are_told_by_its_name_or_that_of_its_link
 #[tokio::test]
 async fn a_session_that_is_let_go_and_asked_for_again_at_once_is_the_new_links() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     send(&mut client, sender, "one", b"message").await;
     let asked = named_like_its_session("one");
@@ -173,7 +173,7 @@ async fn a_session_that_is_let_go_and_asked_for_again_at_once_is_the_new_links()
 #[tokio::test]
 async fn a_link_that_takes_over_the_name_of_another_takes_over_its_session() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     send(&mut client, sender, "one", b"message").await;
     let asked = named_like_its_session("one");
@@ -197,7 +197,7 @@ async fn links_of_one_name_on_two_amqp_sessions_have_nothing_to_do_with_each_oth
         config
     });
     let service = service(queues.into(), vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let other = client.connection().begin_session().unwrap();
     for round in 0..3 {
         let asked = named_like_its_session("one");
@@ -226,7 +226,7 @@ async fn a_session_whose_time_is_over_ends_its_link() {
     config.options.requires_session = true;
     config.options.lock_duration = Duration::from_millis(200);
     let service = service(vec![config], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let asked = session_filter("one".into());
     let (link, _) = client.ask_to_receive("orders", asked).await.unwrap();
     client.connection().set_credit(link, 1);
@@ -245,7 +245,7 @@ async fn a_session_whose_time_is_over_ends_its_link_though_messages_wait_for_cre
     config.options.requires_session = true;
     config.options.lock_duration = Duration::from_millis(300);
     let service = service(vec![config], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     for payload in [b"1", b"2", b"3"] {
         send(&mut client, sender, "one", payload).await;
@@ -266,7 +266,7 @@ async fn a_session_whose_time_is_over_ends_its_link_though_messages_wait_for_cre
 #[tokio::test]
 async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     send(&mut client, sender, "one", b"message").await;
     let asked = session_filter("one".into());
@@ -302,7 +302,7 @@ async fn a_session_has_a_state_and_a_lock_that_is_renewed() {
 #[tokio::test]
 async fn sessions_are_listed_by_the_time_of_their_state() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     send(&mut client, sender, "message", b"message").await;
     for session in ["first", "second", "cleared"] {
@@ -345,14 +345,14 @@ async fn sessions_are_listed_by_the_time_of_their_state() {
 #[tokio::test]
 async fn who_waits_for_a_session_and_gives_up_or_vanishes_keeps_it_from_nobody() {
     let service = session_service().await;
-    let mut client = Client::connect(&service).await;
-    let mut patient = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
+    let mut patient = Client::connect(service.amqp_address()).await;
     let link = patient.begin_to_receive("orders", session_filter(Value::Null));
     // Requests come after it, so it has come to wait when they are answered.
     let answered = patient.request("orders", "peek-message", &[]).await;
     assert_eq!(answered.status, 400);
     patient.detach(link).await;
-    let mut vanishing = Client::connect(&service).await;
+    let mut vanishing = Client::connect(service.amqp_address()).await;
     for _ in 0..3 {
         vanishing.begin_to_receive("orders", session_filter(Value::Null));
     }

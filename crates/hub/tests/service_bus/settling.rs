@@ -27,7 +27,7 @@ fn dead_letter(reason: &str) -> DeliveryState {
 #[tokio::test]
 async fn each_outcome_is_answered_in_kind_and_does_what_it_means() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     for payload in [b"complete", b"abandon.", b"release.", b"dead....", b"defer..."] {
         client.send(sender, payload).await;
@@ -75,7 +75,7 @@ async fn each_outcome_is_answered_in_kind_and_does_what_it_means() {
 #[tokio::test]
 async fn settling_twice_or_what_was_never_sent_is_told_and_ends_nothing() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"one").await;
     client.send(sender, b"two").await;
@@ -100,7 +100,7 @@ async fn settling_twice_or_what_was_never_sent_is_told_and_ends_nothing() {
 #[tokio::test]
 async fn many_outcomes_in_any_order_are_all_answered() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     let messages: Vec<_> = (0..200u8).map(|number| crate::client::message(&[number])).collect();
     client.send_batch(sender, &messages).await;
@@ -130,7 +130,7 @@ async fn a_lock_that_ends_gives_the_message_to_the_next_and_cannot_be_settled_wi
     config.options.lock_duration = Duration::from_millis(200);
     config.options.maximum_delivery_count = 2;
     let service = service(vec![config], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"slow").await;
     let receiver = client.receiver("orders", 10).await;
@@ -148,7 +148,7 @@ async fn a_lock_that_ends_gives_the_message_to_the_next_and_cannot_be_settled_wi
 #[tokio::test]
 async fn what_a_link_had_locked_stays_locked_when_it_goes() {
     let service = service(vec![QueueConfig::new("orders")], vec![]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let (sender, _) = client.sender("orders").await.unwrap();
     client.send(sender, b"one").await;
     let receiver = client.receiver("orders", 10).await;

@@ -17,7 +17,7 @@ fn coloured(color: &str, payload: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn each_subscription_gets_what_its_rules_let_through_as_a_copy_of_its_own() {
     let service = service(vec![], vec![TopicConfig::new("news", ["all", "red"])]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let red = "news/Subscriptions/red";
     let answer = client.request(red, "remove-rule", &[("rule-name", "$Default".into())]).await;
     assert_eq!(answer.status, 200);
@@ -48,7 +48,7 @@ async fn each_subscription_gets_what_its_rules_let_through_as_a_copy_of_its_own(
 #[tokio::test]
 async fn rules_are_told_as_clients_read_them() {
     let service = service(vec![], vec![TopicConfig::new("news", ["all"])]).await;
-    let mut client = Client::connect(&service).await;
+    let mut client = Client::connect(service.amqp_address()).await;
     let subscription = "news/Subscriptions/all";
     let page = [("top", Value::Int(i32::MAX)), ("skip", Value::Int(0))];
     let answer = client.request(subscription, "enumerate-rules", &page).await;

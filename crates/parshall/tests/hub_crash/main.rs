@@ -3,9 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what panics in a test fails it, and says where")]
 
-#[path = "../../../hub/tests/service_bus/client.rs"]
-#[allow(dead_code, reason = "it is there for other tests, which use all of it")]
-mod client;
 mod queue_ledger;
 mod queues;
 mod rig;

@@ -10,10 +10,11 @@ use amqp::codec::Symbol;
 use amqp::connection::{Event, LinkId, NewDelivery};
 use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, MessageView, encode};
 use amqp::performative::DeliveryState;
+use test_peer::Received;
+use test_peer::queue_client::{QueueClient, map, session_filter};
 use units::Random;
 
 use crate::PATIENCE;
-use crate::client::{Client, Received, map, session_filter};
 use crate::queue_ledger::{Decision, Ledger};
 use crate::rig::Serving;
 
@@ -59,7 +60,7 @@ struct Rig {
 
 /// A client in the middle of its work.
 struct Working<'a> {
-    client: &'a mut Client,
+    client: &'a mut QueueClient,
     ledgers: &'a mut [Ledger; 4],
     receivers: [LinkId; 4],
     /// What was sent and not answered: by delivery, to which target, and the first number.
@@ -107,10 +108,10 @@ impl Rig {
         }
     }
 
-    async fn serve(&self) -> (Serving, Client) {
+    async fn serve(&self) -> (Serving, QueueClient) {
         let serving = Serving::start(self.folder.path(), &self.arguments).await;
         let port = serving.connection_string.endpoint.port().unwrap();
-        (serving, Client::connect_to(port).await)
+        (serving, QueueClient::connect(([127, 0, 0, 1], port).into()).await)
     }
 
     /// Serves what is there, and kills the service while messages go in and out, after so many were completed.
@@ -147,7 +148,7 @@ impl Rig {
     }
 
     /// What does not flow: a rule, the state of a session, a scheduled message.
-    async fn look_after_what_rests(&mut self, client: &mut Client) {
+    async fn look_after_what_rests(&mut self, client: &mut QueueClient) {
         if self.state.is_none() {
             let name = [("rule-name", "$Default".into())];
             let answer = client.request(ODD, "remove-rule", &name).await;
@@ -233,7 +234,7 @@ impl Rig {
 }
 
 impl<'a> Working<'a> {
-    async fn start(client: &'a mut Client, ledgers: &'a mut [Ledger; 4]) -> Self {
+    async fn start(client: &'a mut QueueClient, ledgers: &'a mut [Ledger; 4]) -> Self {
         let mut receivers = Vec::new();
         for place in PLACES {
             receivers.push(client.receiver(place, 0).await);
@@ -371,7 +372,7 @@ fn state_of(message: &[u8]) -> i64 {
     state.map_or(0, |state| state.as_integer().unwrap())
 }
 
-async fn session_state(client: &mut Client) -> Option<u32> {
+async fn session_state(client: &mut QueueClient) -> Option<u32> {
     let session = [("session-id", "one".into())];
     let answer = client.request("talks", "get-session-state", &session).await;
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -382,7 +383,7 @@ async fn session_state(client: &mut Client) -> Option<u32> {
 }
 
 /// All messages of an entity, whatever their state.
-async fn all(client: &mut Client, entity: &str) -> Vec<Vec<u8>> {
+async fn all(client: &mut QueueClient, entity: &str) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut from = 0;
     loop {

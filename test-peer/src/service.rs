@@ -1,8 +1,7 @@
-//! What the services in these tests have in common: the server's side of a connection with its links, and how a test waits
-//! for what it is told.
+//! The server's side of a connection with its links, and how a test waits for a service's reports.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use amqp::connection::{Config, CreditOverrun, LinkId, NewDelivery, OutcomeAnswers, SaslServer};
 use amqp::message::{MessageView, Properties, encode};
@@ -11,24 +10,29 @@ use amqp::{Connection, Value};
 use amqp_tokio::{Driver, Stream};
 use tokio::sync::mpsc;
 
+use crate::within;
+
 /// The links of one connection.
-#[derive(Default)]
-pub(crate) struct Links {
+#[derive(Debug, Default)]
+pub struct Links {
     links: Vec<Link>,
 }
 
 /// A link as the client asked for it.
-pub(crate) struct Link {
-    pub(crate) id: LinkId,
+#[derive(Debug)]
+pub struct Link {
+    /// How the engine knows it.
+    pub id: LinkId,
     /// The client's.
-    pub(crate) role: Role,
+    pub role: Role,
     /// The node that it leads to or from.
-    pub(crate) address: String,
+    pub address: String,
     reply_to: String,
 }
 
 impl Links {
-    pub(crate) fn add(&mut self, id: LinkId, attach: &Attach) {
+    /// A link that was accepted.
+    pub fn add(&mut self, id: LinkId, attach: &Attach) {
         let target = attach.target.as_ref();
         let reply_to = target.and_then(|target| target.address.clone());
         self.links.push(Link {
@@ -39,24 +43,27 @@ impl Links {
         });
     }
 
-    pub(crate) fn remove(&mut self, id: LinkId) {
+    /// A link that is gone.
+    pub fn remove(&mut self, id: LinkId) {
         self.links.retain(|link| link.id != id);
     }
 
     /// The first that `is_meant`.
-    pub(crate) fn find(&self, is_meant: impl Fn(&Link) -> bool) -> Option<LinkId> {
+    #[must_use]
+    pub fn find(&self, is_meant: impl Fn(&Link) -> bool) -> Option<LinkId> {
         let found = self.links.iter().find(|link| is_meant(link));
         found.map(|link| link.id)
     }
 
     /// Where a link leads to or from; nowhere if it is gone.
-    pub(crate) fn address(&self, id: LinkId) -> String {
+    #[must_use]
+    pub fn address(&self, id: LinkId) -> String {
         let found = self.links.iter().find(|link| link.id == id);
         found.map(|link| link.address.clone()).unwrap_or_default()
     }
 
     /// Answers a request with these application properties and this body, where the client wants it.
-    pub(crate) fn reply(
+    pub fn reply(
         &self,
         driver: &mut Driver,
         request: &MessageView<'_>,
@@ -78,30 +85,32 @@ impl Links {
 }
 
 /// The server's side of a connection, which lets everyone in and no one send without credit.
-pub(crate) fn server(stream: Stream, outcome_answers: OutcomeAnswers) -> Driver {
+#[must_use]
+pub fn server(stream: Stream, outcome_answers: OutcomeAnswers) -> Driver {
     let config = Config { credit_overrun: CreditOverrun::Detach, outcome_answers, ..Config::default() };
     let verify = SaslServer { verify: Arc::new(|_| true) };
     Driver::new(Connection::server(config, verify, Instant::now()), stream)
 }
 
 /// The next report that `pick` takes; those before it are dropped.
-pub(crate) async fn next_report<R, T>(
+pub async fn next_report<R, T>(
     reports: &mut mpsc::UnboundedReceiver<R>,
     mut pick: impl FnMut(R) -> Option<T>,
 ) -> T {
-    let wait = async {
+    within("the report that the test waits for", async {
         loop {
             let report = reports.recv().await.expect("the service runs");
             if let Some(picked) = pick(report) {
                 return picked;
             }
         }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.expect("the service reports what the test waits for")
+    })
+    .await
 }
 
 /// The node that a client wants to send to or receive from.
-pub(crate) fn address_of(attach: &Attach) -> &str {
+#[must_use]
+pub fn address_of(attach: &Attach) -> &str {
     let source = attach.source.as_ref();
     let target = attach.target.as_ref();
     let address = match attach.role {
@@ -110,6 +119,3 @@ pub(crate) fn address_of(attach: &Attach) -> &str {
     };
     address.expect("a client names the node")
 }
-
-/// Whether a test that waits for something waits in vain.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
