@@ -327,8 +327,8 @@ impl Running {
         });
         let relay = Relay::new(
             options,
-            SimulatedSource::new(world, process),
-            SimulatedSink::new(world, process),
+            Box::new(SimulatedSource::new(world, process)),
+            Box::new(SimulatedSink::new(world, process)),
             Arc::new(SimulatedStore::new(world, process)),
         )
         .expect("a history has as many destinations as its fan-out");

@@ -1,7 +1,6 @@
 //! A source on the simulated network: credit and batches as a real one has them.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use connect::batch_builder::BatchBuilder;
 use connect::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
-use connect::source::{ByCheckpoint, Source, SourceError, SourceEvent, StartPosition};
+use connect::source::{Source, SourceError, SourceEvent, StartPosition};
 use tokio::time::{Instant, Sleep};
 
 use crate::defect::Defect;
@@ -111,8 +110,6 @@ impl SimulatedSource {
 }
 
 impl Source for SimulatedSource {
-    type Completion = ByCheckpoint;
-
     fn partitions(&self) -> Vec<PartitionId> {
         (0..).take(self.readers.len()).map(PartitionId).collect()
     }
@@ -162,10 +159,6 @@ impl Source for SimulatedSource {
                 return Poll::Pending;
             }
         }
-    }
-
-    fn settle(&mut self, _: &EventBatch, _: &[u32], settlement: Infallible) {
-        match settlement {}
     }
 
     fn release(&mut self, batch: EventBatch) {

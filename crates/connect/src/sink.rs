@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::event::{Event, EventBatch};
 use crate::service::ServiceError;
+use crate::source::ShutDown;
 
 /// Something that accepts events.
 ///
@@ -17,7 +18,7 @@ use crate::service::ServiceError;
 /// * Sends to one destination are carried out in the order of the calls.
 /// * Every accepted send gets exactly one outcome, in any order, unless the sink as a whole fails.
 /// * [`poll_outcomes`](Self::poll_outcomes) is what drives connections and flushes, so it is polled after sends.
-pub trait Sink {
+pub trait Sink: fmt::Debug + Send {
     /// How many destinations there are, at least 1.
     fn destinations(&self) -> u32;
 
@@ -35,8 +36,8 @@ pub trait Sink {
     /// The most bytes that one send to `destination` may encode to; what is larger would be refused by the service.
     fn max_batch_bytes(&self, destination: u32) -> usize;
 
-    /// An upper bound of what a message of `message_len` bytes adds to the encoded size of a send, per message and
-    /// growing with the length. What a send adds of its own is already taken off
+    /// An upper bound of what a message of `message_len` bytes adds to the encoded size of a send. What it adds beyond its
+    /// own length does not shrink as the length grows, so that the longest of several messages bounds them all. What a send adds of its own is already taken off
     /// [`max_batch_bytes`](Self::max_batch_bytes).
     fn encoded_len(&self, message_len: usize) -> usize;
 
@@ -74,11 +75,8 @@ pub trait Sink {
 
     /// Says goodbye to the service, which does not take long whatever the service does, without waiting for outcomes. A
     /// sink that is just dropped is gone as well; the service takes it for one that failed.
-    fn shut_down(self) -> impl Future<Output = ()>
-    where
-        Self: Sized,
-    {
-        std::future::ready(())
+    fn shut_down(self: Box<Self>) -> ShutDown {
+        Box::pin(std::future::ready(()))
     }
 }
 

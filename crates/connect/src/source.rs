@@ -4,19 +4,22 @@
 //! batches (by count or by the wait of the oldest, see [`BatchOptions`]) and stops fetching a partition once
 //! [`SourceOptions::prefetch`] of its events are out and not yet released: backpressure is credit.
 //!
-//! There are two ways to tell a service that an event is done with, and a source is of one of them for good, which is its
-//! [`Completion`]:
+//! A service learns in one of two ways that an event is done with, and a source is of one kind for good ([`AnySource`]):
 //!
-//! | | [`ByCheckpoint`] | [`BySettlement`] |
+//! | | [`Source`]: by checkpoint | [`SettlingSource`]: by settlement |
 //! |---|---|---|
-//! | the service | keeps events whatever is read | locks a message for whom it delivers it to |
+//! | the service | keeps events whatever is read | locks a message for its receiver |
 //! | done is | a position, kept elsewhere | said of each message, to the service |
-//! | so opening takes | a [`StartPosition`] | nothing |
-//! | and there is to say | nothing | a [`Settlement`] per message |
+//! | a partition opens | at a [`StartPosition`] | at the front of the queue |
+//! | what can be said of an event | nothing | a [`Settlement`] |
 //! | a failure | goes back to the position | gives that one message back |
+//!
+//! Both traits are object-safe, and all calls are per batch, so that an engine is compiled once for all sources.
 
-use std::convert::Infallible;
 use std::fmt;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,10 +36,7 @@ use crate::sink::ErrorClass;
 ///   opened again. Releasing gives the credit back; the next [`poll_batch`](Self::poll_batch) tells the service.
 /// * `poll_batch` is also what drives connections, so it is polled after every `open`, `close` and `release`, and keeps
 ///   being polled while nothing is open.
-pub trait Source {
-    /// How its user says that events are done with: [`ByCheckpoint`] or [`BySettlement`].
-    type Completion: Completion;
-
+pub trait Source: fmt::Debug + Send {
     /// The partitions that can be opened.
     fn partitions(&self) -> Vec<PartitionId>;
 
@@ -47,8 +47,8 @@ pub trait Source {
     }
 
     /// Starts to fetch a partition. A partition that cannot be opened is reported as
-    /// [`SourceEvent::PartitionClosed`].
-    fn open(&mut self, partition: PartitionId, start: Start<Self>);
+    /// [`SourceEvent::PartitionClosed`]. A source that settles has no positions: the service delivers from the front.
+    fn open(&mut self, partition: PartitionId, start: StartPosition);
 
     /// Stops to fetch a partition. None of its batches is handed over after this call, those not yet handed over are
     /// dropped, and no [`SourceEvent::PartitionClosed`] follows. Closing what is not open does nothing.
@@ -74,22 +74,9 @@ pub trait Source {
     /// connection that can be made again is not an error but [`SourceEvent::PartitionClosed`].
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>>;
 
-    /// Says what is to become of some events of a batch that was handed over and not yet released, by their indices. Each
-    /// event is settled once. The next [`poll_batch`](Self::poll_batch) tells the service, in ranges; what the service
-    /// made of it comes as [`SourceEvent::Settled`].
-    ///
-    /// Sources by checkpoint have no settlement that could be given: they write `match settlement {}`.
-    fn settle(&mut self, batch: &EventBatch, events: &[u32], settlement: SettlementOf<Self>);
-
     /// The events of a batch are done with: gives their credit back and recycles the batch. A source that settles gives
     /// credit back when a settlement is confirmed, and here the memory alone.
     fn release(&mut self, batch: EventBatch);
-
-    /// Whether everything that was settled or given back is confirmed by the service, or given up, and nothing more can
-    /// come of what was closed. Always so for sources by checkpoint.
-    fn is_settled(&self) -> bool {
-        true
-    }
 
     /// Why the source as a whole can't receive at the moment, if it can't: there is no connection, and it is being made
     /// again. Never a reason that concerns single partitions, which close with their error.
@@ -106,47 +93,34 @@ pub trait Source {
 
     /// Says goodbye to the service, which does not take long whatever the service does. A source that is just dropped is
     /// gone as well; the service takes it for one that failed.
-    fn shut_down(self) -> impl Future<Output = ()>
-    where
-        Self: Sized,
-    {
-        std::future::ready(())
+    fn shut_down(self: Box<Self>) -> ShutDown {
+        Box::pin(std::future::ready(()))
     }
 }
 
-/// What opening a partition of a source takes.
-pub type Start<S> = <<S as Source>::Completion as Completion>::Start;
+/// A source whose service has locked what it delivered, until it learns what is to become of it.
+pub trait SettlingSource: Source {
+    /// Says what is to become of some events of a batch that was handed over and not yet released, by their indices. Each
+    /// event is settled once. The next [`poll_batch`](Source::poll_batch) tells the service, in ranges; what the service
+    /// made of it comes as [`SourceEvent::Settled`].
+    fn settle(&mut self, batch: &EventBatch, events: &[u32], settlement: Settlement);
 
-/// What can be said of an event of a source.
-pub type SettlementOf<S> = <<S as Source>::Completion as Completion>::Settlement;
-
-/// How the user of a source says that events are done with. There are two ways, and no third can be added elsewhere.
-pub trait Completion: sealed::Sealed + fmt::Debug + 'static {
-    /// What opening a partition takes.
-    type Start;
-    /// What can be said of an event.
-    type Settlement: Copy + fmt::Debug;
-
-    /// What opening a partition at a position takes.
-    fn start(position: StartPosition) -> Self::Start;
-
-    /// The settlement as such a source takes it; `None` where there is nothing to be said.
-    fn settlement(settlement: Settlement) -> Option<Self::Settlement>;
-
-    /// Whether each event is to be settled.
-    #[must_use]
-    fn settles() -> bool {
-        Self::settlement(Settlement::Release).is_some()
-    }
+    /// Whether everything that was settled or given back is confirmed by the service, or given up, and nothing more can
+    /// come of what was closed.
+    fn is_settled(&self) -> bool;
 }
 
-/// The service keeps its events, and the user how far it got.
-#[derive(Clone, Copy, Debug)]
-pub enum ByCheckpoint {}
+/// A source of either kind.
+#[derive(Debug)]
+pub enum AnySource {
+    /// The service keeps its events, and the user how far it got.
+    ByCheckpoint(Box<dyn Source>),
+    /// Each event is settled.
+    BySettlement(Box<dyn SettlingSource>),
+}
 
-/// The service has locked what it delivered until it is told what is to become of it.
-#[derive(Clone, Copy, Debug)]
-pub enum BySettlement {}
+/// The end of a source or sink, to be awaited.
+pub type ShutDown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What is to become of a message that was received under a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,35 +234,73 @@ pub struct SourceError {
     pub description: String,
 }
 
-impl Completion for ByCheckpoint {
-    type Start = StartPosition;
-    type Settlement = Infallible;
-
-    fn start(position: StartPosition) -> StartPosition {
-        position
+impl AnySource {
+    /// A source whose progress is kept as checkpoints.
+    #[must_use]
+    pub fn by_checkpoint(source: impl Source + 'static) -> Self {
+        Self::ByCheckpoint(Box::new(source))
     }
 
-    fn settlement(_: Settlement) -> Option<Infallible> {
-        None
+    /// A source whose events are settled.
+    #[must_use]
+    pub fn by_settlement(source: impl SettlingSource + 'static) -> Self {
+        Self::BySettlement(Box::new(source))
+    }
+
+    /// Whether each event is to be settled.
+    #[inline]
+    #[must_use]
+    pub const fn settles(&self) -> bool {
+        matches!(self, Self::BySettlement(_))
+    }
+
+    /// Settles events of a source that settles, see [`SettlingSource::settle`]; of any other there is nothing to be said.
+    #[inline]
+    pub fn settle(&mut self, batch: &EventBatch, events: &[u32], settlement: Settlement) {
+        if let Self::BySettlement(source) = self {
+            source.settle(batch, events, settlement);
+        }
+    }
+
+    /// Whether no settlement is under way.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        match self {
+            Self::ByCheckpoint(_) => true,
+            Self::BySettlement(source) => source.is_settled(),
+        }
+    }
+
+    /// Says goodbye to the service, see [`Source::shut_down`].
+    #[must_use]
+    pub fn shut_down(self) -> ShutDown {
+        match self {
+            Self::ByCheckpoint(source) => source.shut_down(),
+            Self::BySettlement(source) => source.shut_down(),
+        }
     }
 }
 
-impl Completion for BySettlement {
-    type Start = ();
-    type Settlement = Settlement;
+impl Deref for AnySource {
+    type Target = dyn Source;
 
-    fn start(_: StartPosition) {}
-
-    fn settlement(settlement: Settlement) -> Option<Settlement> {
-        Some(settlement)
+    #[inline]
+    fn deref(&self) -> &(dyn Source + 'static) {
+        match self {
+            Self::ByCheckpoint(source) => &**source,
+            Self::BySettlement(source) => &**source,
+        }
     }
 }
 
-mod sealed {
-    #[expect(unnameable_types, reason = "so that the ways of completion are those two")]
-    pub trait Sealed {}
-    impl Sealed for super::ByCheckpoint {}
-    impl Sealed for super::BySettlement {}
+impl DerefMut for AnySource {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut (dyn Source + 'static) {
+        match self {
+            Self::ByCheckpoint(source) => &mut **source,
+            Self::BySettlement(source) => &mut **source,
+        }
+    }
 }
 
 impl StartPosition {

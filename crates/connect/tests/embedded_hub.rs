@@ -88,7 +88,7 @@ async fn what_is_published_is_received_once_and_in_order() {
         }
         next = [1_500; PARTITIONS as usize];
         receive(&mut source, 500 * PARTITIONS as usize, &mut next).await;
-        source.shut_down().await;
+        Box::new(source).shut_down().await;
         publisher.shut_down().await;
     };
     tokio::time::timeout(PATIENCE, both).await.unwrap();

@@ -103,7 +103,7 @@ async fn receive(options: &EventHubsOptions, count: usize) -> Vec<u64> {
             }
         }
     }
-    source.shut_down().await;
+    Box::new(source).shut_down().await;
     numbers
 }
 

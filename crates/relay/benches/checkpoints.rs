@@ -117,7 +117,8 @@ fn carry(leg: Store, shared: bool, events: u64, service: &BlobService, round: u3
             ownership: shared.then(|| OwnershipOptions::new("bench")),
             ..RelayOptions::new(group)
         };
-        let relay = Relay::new(options, source, sink, store).expect("enough destinations");
+        let relay =
+            Relay::new(options, Box::new(source), Box::new(sink), store).expect("enough destinations");
         let begin = Instant::now();
         let summary = relay.run(accepted.at_least(events)).await;
         let elapsed = begin.elapsed();

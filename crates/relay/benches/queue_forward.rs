@@ -111,7 +111,7 @@ async fn fill(connection_string: &ConnectionString, messages: u64) {
             .expect("the connection lasts");
         assert!(outcomes.drain(..).all(|outcome| outcome.result.is_ok()));
     }
-    sink.shut_down().await;
+    Box::new(sink).shut_down().await;
 }
 
 async fn forward(
@@ -124,7 +124,8 @@ async fn forward(
     let source = ServiceBusSource::connect(client(SOURCE), receive).await.expect("a connection to receive");
     let sink =
         ServiceBusSink::connect(client(DESTINATION), SendUnit::Event).await.expect("a connection to send");
-    let relay = Relay::settling(SettlingOptions::default(), source, sink).expect("a destination");
+    let relay =
+        Relay::settling(SettlingOptions::default(), Box::new(source), Box::new(sink)).expect("a destination");
     let handle = relay.metrics_handle();
     let all = async {
         while let Some(metrics) = handle.metrics().await {

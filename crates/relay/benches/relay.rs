@@ -178,7 +178,8 @@ fn relayed(case: Case, events: u64) -> (Duration, u64) {
         let (sink, accepted) = NullSink::new(case.fan_out);
         let group = ConsumerGroup::new("localhost", "source", "$Default");
         let options = RelayOptions { fan_out: case.fan_out, seed: 1, checkpoint, ..RelayOptions::new(group) };
-        let relay = Relay::new(options, source(case, events), sink, store).expect("enough destinations");
+        let relay = Relay::new(options, Box::new(source(case, events)), Box::new(sink), store)
+            .expect("enough destinations");
         let begin = Instant::now();
         let summary = relay.run(accepted.at_least(events)).await.expect("neither end fails");
         let elapsed = begin.elapsed();

@@ -52,7 +52,8 @@ fn allocations_of(events: u64, checkpoint: CheckpointPolicy) -> u64 {
         let group = ConsumerGroup::new("localhost", "source", "$Default");
         let options = RelayOptions { fan_out: 32, checkpoint, ..RelayOptions::new(group) };
         let relay =
-            Relay::new(options, source, sink, Arc::new(MemoryCheckpointStore::new())).expect("destinations");
+            Relay::new(options, Box::new(source), Box::new(sink), Arc::new(MemoryCheckpointStore::new()))
+                .expect("destinations");
         let mut at_half = 0;
         let shutdown = async {
             accepted.at_least(events / 2).await;

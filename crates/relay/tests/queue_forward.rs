@@ -12,7 +12,7 @@ use connect::event::{EventBatch, PartitionId};
 use connect::service::ClientOptions;
 use connect::service_bus::{Entity, ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::{OutgoingBatch, SendToken, SendUnit, Sink};
-use connect::source::{Settlement, Source, SourceEvent};
+use connect::source::{Settlement, SettlingSource as _, Source, SourceEvent, StartPosition};
 use hub::namespace::{NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig};
 use hub::service::{Service, ServiceConfig};
 use queue_store::{QueueOptions, TopicOptions};
@@ -69,7 +69,7 @@ async fn take(service: &Service, count: usize) -> HashMap<u32, u32> {
 /// The same with another entity.
 async fn take_from(service: &Service, entity: &str, count: usize) -> HashMap<u32, u32> {
     let mut source = source(service, entity, 500).await;
-    source.open(PartitionId(0), ());
+    source.open(PartitionId(0), StartPosition::Earliest);
     let mut seen = HashMap::new();
     let mut taken = 0;
     while taken < count {
@@ -114,7 +114,7 @@ async fn relay_between(
 ) -> Summary {
     let source = ServiceBusSource::connect(from, receive).await.unwrap();
     let sink = ServiceBusSink::connect(to, SendUnit::Event).await.unwrap();
-    let relay = Relay::settling(options, source, sink).unwrap();
+    let relay = Relay::settling(options, Box::new(source), Box::new(sink)).unwrap();
     let handle = relay.metrics_handle();
     let shutdown = async {
         while !enough(&handle.metrics().await.unwrap()) {
@@ -172,7 +172,7 @@ async fn a_lock_that_expires_with_its_receiver_is_a_redelivery() {
         serve(QueueOptions { lock_duration: Duration::from_millis(300), ..QueueOptions::default() }).await;
     put(&service, 0..10).await;
     let mut lost = source(&service, "queue1", 10).await;
-    lost.open(PartitionId(0), ());
+    lost.open(PartitionId(0), StartPosition::Earliest);
     let event = poll_fn(|context| lost.poll_batch(context)).await.unwrap();
     let SourceEvent::Batch(batch) = event else { panic!("a batch, not {event:?}") };
     let locked = batch.len() as u64;

@@ -6,6 +6,7 @@ use super::options::EventHubsOptions;
 use super::publisher::{Destination, Publisher};
 use crate::service::ServiceError;
 use crate::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
+use crate::source::ShutDown;
 
 /// A [`Sink`] whose destinations are the partitions of a hub, in the order of their ids. Each send is one batch, and what
 /// an event carries is what it carried before, without annotations. Its partition key is kept only on demand, since the
@@ -77,7 +78,7 @@ impl Sink for EventHubsSink {
         self.publisher.outage()
     }
 
-    async fn shut_down(self) {
-        self.publisher.shut_down().await;
+    fn shut_down(self: Box<Self>) -> ShutDown {
+        Box::pin(self.publisher.shut_down())
     }
 }

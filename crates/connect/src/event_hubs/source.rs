@@ -14,7 +14,6 @@
 //! for: it doubles whenever the service ran out of credit, up to a bound in bytes.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -34,7 +33,7 @@ use crate::service::Reconnecting;
 use crate::service::ServiceConnection;
 use crate::service::ServiceError;
 use crate::sink::ErrorClass;
-use crate::source::{ByCheckpoint, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
+use crate::source::{ShutDown, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
 /// A [`Source`] of the events of a hub, for one consumer group.
 ///
@@ -339,8 +338,6 @@ impl EventHubsSource {
 }
 
 impl Source for EventHubsSource {
-    type Completion = ByCheckpoint;
-
     fn partitions(&self) -> Vec<PartitionId> {
         self.partitions.clone()
     }
@@ -412,10 +409,6 @@ impl Source for EventHubsSource {
         }
     }
 
-    fn settle(&mut self, _: &EventBatch, _: &[u32], settlement: Infallible) {
-        match settlement {}
-    }
-
     fn release(&mut self, batch: EventBatch) {
         let partition = batch.partition();
         // The window is counted in 32 bits, and no batch is larger than it.
@@ -452,10 +445,13 @@ impl Source for EventHubsSource {
         matches!(reader, Some(Some(reader)) if reader.attached)
     }
 
-    async fn shut_down(self) {
-        if let Some(connection) = self.connection.into_connection() {
-            connection.close().await;
-        }
+    fn shut_down(self: Box<Self>) -> ShutDown {
+        let connection = self.connection.into_connection();
+        Box::pin(async move {
+            if let Some(connection) = connection {
+                connection.close().await;
+            }
+        })
     }
 }
 

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use crate::event::{BatchPool, EventBatch, PartitionId, Receipt};
-use crate::source::{BySettlement, Settled, Settlement, SettlementResult, Source, SourceError, SourceEvent};
+use crate::source::{
+    Settled, Settlement, SettlementResult, SettlingSource, Source, SourceError, SourceEvent, StartPosition,
+};
 
 /// The messages that a [`QueueSource`] receives; clones share them. Sequence numbers count from 0.
 #[derive(Clone)]
@@ -267,13 +269,11 @@ impl QueueSource {
 }
 
 impl Source for QueueSource {
-    type Completion = BySettlement;
-
     fn partitions(&self) -> Vec<PartitionId> {
         vec![ENTITY]
     }
 
-    fn open(&mut self, _partition: PartitionId, (): ()) {
+    fn open(&mut self, _partition: PartitionId, _start: StartPosition) {
         self.open = true;
     }
 
@@ -305,6 +305,16 @@ impl Source for QueueSource {
         }
     }
 
+    fn release(&mut self, batch: EventBatch) {
+        let deliveries = self.handed_over[batch.receipt().0 as usize].take();
+        for delivery in deliveries.expect("a batch is released once") {
+            assert!(delivery.settled, "message {} was released and not settled", delivery.number);
+        }
+        self.pool.give(batch);
+    }
+}
+
+impl SettlingSource for QueueSource {
     fn settle(&mut self, batch: &EventBatch, events: &[u32], settlement: Settlement) {
         let deliveries = self.handed_over[batch.receipt().0 as usize]
             .as_mut()
@@ -324,14 +334,6 @@ impl Source for QueueSource {
                 at: Instant::now(),
             });
         }
-    }
-
-    fn release(&mut self, batch: EventBatch) {
-        let deliveries = self.handed_over[batch.receipt().0 as usize].take();
-        for delivery in deliveries.expect("a batch is released once") {
-            assert!(delivery.settled, "message {} was released and not settled", delivery.number);
-        }
-        self.pool.give(batch);
     }
 
     fn is_settled(&self) -> bool {

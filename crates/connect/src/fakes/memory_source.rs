@@ -1,7 +1,6 @@
 //! A source whose partitions are vectors in memory.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 use crate::batch_builder::BatchBuilder;
 use crate::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
 use crate::sink::ErrorClass;
-use crate::source::{ByCheckpoint, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
+use crate::source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
 /// The partitions that a [`MemorySource`] reads; clones share them. Sequence numbers count from 0, and offsets are ten
 /// times the sequence number, so that nobody confuses the two unnoticed.
@@ -242,8 +241,6 @@ impl MemorySource {
 }
 
 impl Source for MemorySource {
-    type Completion = ByCheckpoint;
-
     fn partitions(&self) -> Vec<PartitionId> {
         (0..).take(self.readers.len()).map(PartitionId).collect()
     }
@@ -311,10 +308,6 @@ impl Source for MemorySource {
                 return Poll::Pending;
             }
         }
-    }
-
-    fn settle(&mut self, _: &EventBatch, _: &[u32], settlement: Infallible) {
-        match settlement {}
     }
 
     fn release(&mut self, batch: EventBatch) {

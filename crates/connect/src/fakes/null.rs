@@ -1,6 +1,5 @@
 //! A source and a sink that cost next to nothing, to measure what stands between them.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -10,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::event::{BatchPool, EnqueuedTime, EventBatch, EventParts, PartitionId};
 use crate::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
-use crate::source::{ByCheckpoint, Source, SourceError, SourceEvent, SourceOptions, StartPosition};
+use crate::source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
 /// A [`Source`] that makes full batches of equal events out of nothing, partition by partition, up to a number of events.
 /// Once its batches go round it allocates nothing.
@@ -84,8 +83,6 @@ impl EndlessSource {
 }
 
 impl Source for EndlessSource {
-    type Completion = ByCheckpoint;
-
     fn partitions(&self) -> Vec<PartitionId> {
         (0..).take(self.partitions.len()).map(PartitionId).collect()
     }
@@ -118,10 +115,6 @@ impl Source for EndlessSource {
         }
         // Only a release can change this, and whoever releases polls again.
         Poll::Pending
-    }
-
-    fn settle(&mut self, _: &EventBatch, _: &[u32], settlement: Infallible) {
-        match settlement {}
     }
 
     fn release(&mut self, batch: EventBatch) {

@@ -9,6 +9,7 @@ use crate::service::{
     partition_key_annotation,
 };
 use crate::sink::{ErrorClass, OutgoingBatch, SendOutcome, SendToken, SendUnit, Sink, SinkBusy, SinkError};
+use crate::source::ShutDown;
 
 /// A [`Sink`] with one destination, a queue or topic. What a message carries is what it carried before, its partition key
 /// included, without header and other annotations.
@@ -116,8 +117,8 @@ impl Sink for ServiceBusSink {
         self.transmitter.outage()
     }
 
-    async fn shut_down(self) {
-        self.transmitter.shut_down().await;
+    fn shut_down(self: Box<Self>) -> ShutDown {
+        Box::pin(self.transmitter.shut_down())
     }
 }
 

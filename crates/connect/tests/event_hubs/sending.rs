@@ -127,7 +127,7 @@ async fn a_sink_that_keeps_keys_lets_the_service_choose_by_them() {
         assert!(outcomes[0].result.is_ok());
         assert_eq!(service.transfer().await.0, address);
     }
-    sink.shut_down().await;
+    Box::new(sink).shut_down().await;
 }
 
 #[tokio::test]
@@ -355,5 +355,5 @@ async fn a_sink_sends_the_events_of_a_batch_to_the_partition() {
         .await;
     assert_eq!(address, "hub/Partitions/1");
     assert_eq!(message, b"\x00\x53\x75\xa0\x03two\x00\x53\x75\xa0\x04zero");
-    sink.shut_down().await;
+    Box::new(sink).shut_down().await;
 }

@@ -7,7 +7,10 @@ use std::time::Duration;
 use amqp::performative::{DeliveryState, ReceiverSettleMode};
 use connect::event::{EventBatch, PartitionId};
 use connect::service_bus::{ReceiveOptions, ServiceBusSource};
-use connect::source::{Settled, Settlement, SettlementResult, Source, SourceError, SourceEvent};
+use connect::source::{
+    Settled, Settlement, SettlementResult, SettlingSource as _, Source, SourceError, SourceEvent,
+    StartPosition,
+};
 
 use crate::service::{Command, Report, Service, data, messages};
 use test_peer::PATIENCE;
@@ -77,7 +80,7 @@ async fn a_link_is_attached_at_once_and_gets_credit_when_the_source_is_opened() 
     let mut source = source(&service, 8, 20).await;
     let attach = service.attached("queue").await;
     assert_eq!(attach.receiver_settle_mode, ReceiverSettleMode::Second);
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let received = batch(&mut source).await;
     assert_eq!(service.credit().await, 28);
     assert_eq!(received.message(&received.events()[0]), data(b"000000000000"));
@@ -89,7 +92,7 @@ async fn no_more_messages_are_in_work_than_allowed_until_the_service_has_confirm
     service.put(messages(6));
     service.shared().answers = false;
     let mut source = source(&service, 4, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let first = batch(&mut source).await;
     assert_eq!((numbers(&first), service.credit().await), (vec![0, 1, 2, 3], 4));
     source.settle(&first, &[2, 0, 1], Settlement::Complete);
@@ -110,7 +113,7 @@ async fn what_is_prefetched_waits_for_room_in_work() {
     let service = Service::start().await;
     service.put(messages(5));
     let mut source = source(&service, 2, 3).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let first = batch(&mut source).await;
     assert_eq!(numbers(&first), [0, 1]);
     source.settle(&first, &[0], Settlement::Complete);
@@ -123,7 +126,7 @@ async fn credit_is_given_back_only_when_there_is_not_plenty_left() {
     let mut service = Service::start().await;
     service.put(messages(2_000));
     let mut source = source(&service, 4_000, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let mut confirmed = 0;
     let mut received = 0;
     while confirmed < 2_000 {
@@ -156,7 +159,7 @@ async fn each_settlement_has_its_outcome_and_what_follows_one_another_is_told_at
     let mut service = Service::start().await;
     service.put(messages(6));
     let mut source = source(&service, 6, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let batch = batch(&mut source).await;
     source.settle(&batch, &[5, 3], Settlement::Release);
     source.settle(&batch, &[0, 1], Settlement::Complete);
@@ -186,7 +189,7 @@ async fn a_lost_lock_is_told_and_the_message_comes_again() {
     let service = Service::start().await;
     service.put(messages(3));
     let mut source = source(&service, 3, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let first = batch(&mut source).await;
     service.expire_locks();
     source.settle(&first, &[0, 1, 2], Settlement::Complete);
@@ -202,7 +205,7 @@ async fn locks_of_messages_in_work_are_renewed_together_under_their_names() {
     service.shared().lock_duration = Duration::from_millis(300);
     service.put(messages(3));
     let mut source = source(&service, 3, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let received = batch(&mut source).await;
     source.settle(&received, &[1], Settlement::Complete);
     assert_eq!(settled(&mut source).await.messages, 1);
@@ -226,7 +229,7 @@ async fn a_lock_that_cannot_be_renewed_is_told_from_the_others() {
     service.shared().lock_duration = Duration::from_millis(200);
     service.put(messages(2));
     let mut source = source(&service, 2, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let _received = batch(&mut source).await;
     service.shared().lock_duration = Duration::from_secs(60);
     service.expire_locks();
@@ -249,7 +252,7 @@ async fn a_message_that_cannot_be_read_is_put_aside() {
     service.put([b"\x00\x53\x99nonsense".to_vec()]);
     service.put(messages(1));
     let mut source = source(&service, 2, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     assert_eq!(numbers(&batch(&mut source).await), [1]);
     let aside = settled(&mut source).await;
     assert_eq!(told(aside), (Settlement::DeadLetter, 1, SettlementResult::Confirmed));
@@ -261,7 +264,7 @@ async fn a_closed_source_gives_back_what_waits_and_asks_for_the_rest_of_its_cred
     let mut service = Service::start().await;
     service.put(messages(4));
     let mut source = source(&service, 2, 3).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let first = batch(&mut source).await;
     assert_eq!(numbers(&first), [0, 1]);
     source.close(ENTITY);
@@ -277,7 +280,7 @@ async fn a_closed_source_gives_back_what_waits_and_asks_for_the_rest_of_its_cred
 async fn a_message_that_comes_after_the_source_was_closed_is_given_back() {
     let service = Service::start().await;
     let mut source = source(&service, 4, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let mut service = service;
     while_quiet(&mut source, service.credit()).await;
     // The service answers the drain with what there is by then.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use amqp::performative::{Error, ErrorCondition};
 use connect::service_bus::{ReceiveOptions, ServiceBusSource};
 use connect::sink::ErrorClass;
-use connect::source::{Settlement, SettlementResult, Source, SourceEvent};
+use connect::source::{
+    Settlement, SettlementResult, SettlingSource as _, Source, SourceEvent, StartPosition,
+};
 
 use crate::receiving::{ENTITY, batch, next, settled, source, while_quiet};
 use crate::service::{Command, Report, Service, messages};
@@ -17,7 +19,7 @@ async fn a_message_whose_connection_broke_is_settled_through_the_management_node
     let mut service = Service::start().await;
     service.put(messages(2));
     let mut source = source(&service, 2, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let received = batch(&mut source).await;
     service.command(Command::Disconnect);
     let disconnected = service.report(|report| matches!(report, Report::Disconnected).then_some(()));
@@ -41,7 +43,7 @@ async fn a_settlement_that_was_told_and_not_answered_is_told_again_on_a_new_conn
     service.put(messages(1));
     service.shared().answers = false;
     let mut source = source(&service, 1, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let received = batch(&mut source).await;
     source.settle(&received, &[0], Settlement::Complete);
     while_quiet(&mut source, service.outcome()).await;
@@ -60,7 +62,7 @@ async fn a_service_that_does_not_answer_a_settlement_is_asked_on_a_new_connectio
     options.connect_timeout = Duration::from_millis(200);
     let receive = ReceiveOptions { concurrency: 1, ..ReceiveOptions::default() };
     let mut source = ServiceBusSource::connect(options, receive).await.unwrap();
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let received = batch(&mut source).await;
     source.settle(&received, &[0], Settlement::Complete);
     source.release(received);
@@ -74,7 +76,7 @@ async fn what_the_service_no_longer_locks_for_us_is_told_as_lost() {
     let mut service = Service::start().await;
     service.put(messages(1));
     let mut source = source(&service, 1, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let received = batch(&mut source).await;
     service.command(Command::Disconnect);
     let disconnected = service.report(|report| matches!(report, Report::Disconnected).then_some(()));
@@ -88,7 +90,7 @@ async fn what_the_service_no_longer_locks_for_us_is_told_as_lost() {
 async fn a_detached_link_is_attached_again_on_the_same_connection() {
     let mut service = Service::start().await;
     let mut source = source(&service, 2, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     service.attached("queue").await;
     while_quiet(&mut source, service.credit()).await;
     let busy = Error::new(ErrorCondition::SERVER_BUSY, "later");
@@ -102,7 +104,7 @@ async fn a_detached_link_is_attached_again_on_the_same_connection() {
 async fn an_entity_that_is_deleted_is_waited_for() {
     let mut service = Service::start().await;
     let mut source = source(&service, 2, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     while_quiet(&mut source, service.credit()).await;
     let gone = Error::new(ErrorCondition::NOT_FOUND, "the queue is gone");
     service.command(Command::Detach("queue".to_owned(), Some(gone)));
@@ -138,7 +140,7 @@ async fn a_management_node_that_refuses_its_links_costs_the_renewal_and_nothing_
     service.shared().refusals.push(("queue/$management".to_owned(), refused));
     service.put(messages(2));
     let mut source = source(&service, 2, 0).await;
-    source.open(ENTITY, ());
+    source.open(ENTITY, StartPosition::Earliest);
     let received = batch(&mut source).await;
     assert!(matches!(next(&mut source).await, Ok(SourceEvent::LocksRenewed { renewed: 0, failed: 2 })));
     source.settle(&received, &[0, 1], Settlement::Complete);

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use connect::retry::{RetryMode, RetryPolicy};
-use connect::sink::Sink;
-use connect::source::Source;
 use relay::metrics::MetricsHandle;
 use relay::{Relay, RelayError};
 
@@ -13,10 +11,10 @@ use super::protocol::RelayConfig;
 use super::relay_reading::reading;
 use crate::clock::RunClock;
 
-/// The relay from a source to a sink.
+/// The relay between the two ends of a case.
 #[derive(Debug)]
-pub struct AmqpRelay<S: Source, K: Sink> {
-    relay: Relay<S, K>,
+pub struct AmqpRelay {
+    relay: Relay,
     clock: RunClock,
 }
 
@@ -27,13 +25,13 @@ pub struct RelayReader {
     clock: RunClock,
 }
 
-impl<S: Source, K: Sink> AmqpRelay<S, K> {
-    pub(super) const fn new(relay: Relay<S, K>, config: &RelayConfig) -> Self {
+impl AmqpRelay {
+    pub(super) const fn new(relay: Relay, config: &RelayConfig) -> Self {
         Self { relay, clock: config.clock }
     }
 }
 
-impl<S: Source, K: Sink> RelayPipeline for AmqpRelay<S, K> {
+impl RelayPipeline for AmqpRelay {
     type Metrics = RelayReader;
     type Error = RelayError;
 

@@ -18,9 +18,7 @@ use connect::checkpoint::{
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError, ManagementClient};
 use connect::service::ServiceError;
-use connect::source::{
-    BatchOptions, SettlementOf, Source, SourceError, SourceEvent, SourceOptions, Start, StartPosition,
-};
+use connect::source::{AnySource, BatchOptions, Source as _, SourceOptions, StartPosition};
 use hub::service::StartError;
 use relay::ownership::{OwnershipMode, OwnershipOptions};
 use relay::{CheckpointPolicy, Relay, RelayError, RelayOptions, route};
@@ -83,9 +81,8 @@ pub enum FabricError {
 
 impl Fabric for EventHubsFabric {
     type Hub = EmbeddedHub;
-    type Relay = EventHubsRelay;
+    type Relay = AmqpRelay;
     type Sink = EventHubsSink;
-    type Source = EventHubsSource;
     type Codec = AmqpCodec;
     type Error = FabricError;
 
@@ -97,15 +94,14 @@ impl Fabric for EventHubsFabric {
         embedded::start(config).await
     }
 
-    async fn connect_relay(&self, config: &RelayConfig) -> Result<EventHubsRelay, FabricError> {
+    async fn connect_relay(&self, config: &RelayConfig) -> Result<AmqpRelay, FabricError> {
         let hub = hub_of(&config.source)?;
         let scenario = &config.relay;
         let options = SourceOptions {
             batch: BatchOptions { max_events: scenario.batch.events as usize, max_wait: scenario.batch.wait },
             prefetch: scenario.prefetch.initial(),
         };
-        let OpenedSource { mut source, positions } =
-            self.open_source(&config.source, options, config.read_from).await?;
+        let (mut source, positions) = connect_source(&config.source, options, config.read_from).await?;
         let sink = self.open_sink(&config.destination).await?;
         let store = checkpoint_store(config).await?;
         let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
@@ -118,14 +114,14 @@ impl Fabric for EventHubsFabric {
         if scenario.prefetch == scenario::Prefetch::Adaptive {
             source.adapt_prefetch(options.max_held_bytes);
         }
-        let source = match &options.ownership {
-            None => Share::new(source, config.instance, scenario.instances),
-            Some(_) => {
-                // Who claims a partition also takes over its link.
-                source.set_owner_level(0);
-                Share::new(source, 0, 1)
+        match &options.ownership {
+            None => {
+                let (instance, instances) = (config.instance, scenario.instances.max(1));
+                source.retain_partitions(|partition| partition.0 % instances == instance % instances);
             }
-        };
+            // Whoever claims a partition also takes over its link.
+            Some(_) => source.set_owner_level(0),
+        }
         // What lay in the hub before the run counts as done.
         for (partition, position) in positions {
             if let StartPosition::AfterSequenceNumber(sequence_number) = position
@@ -137,7 +133,7 @@ impl Fabric for EventHubsFabric {
                 store.update_checkpoint(checkpoint).await?;
             }
         }
-        let relay = Relay::new(options, source, sink, store)?;
+        let relay = Relay::new(options, Box::new(source), Box::new(sink), store)?;
         Ok(AmqpRelay::new(relay, config))
     }
 
@@ -150,28 +146,35 @@ impl Fabric for EventHubsFabric {
         endpoint: &Endpoint,
         options: SourceOptions,
         read_from: ReadFrom,
-    ) -> Result<OpenedSource<EventHubsSource>, FabricError> {
-        let hub = hub_of(endpoint)?;
-        let client = client_options(endpoint)?;
-        let source = EventHubsSource::connect(client.clone(), &hub.consumer_group, options).await?;
-        let mut positions: Vec<_> =
-            source.partitions().into_iter().map(|partition| (partition, StartPosition::Earliest)).collect();
-        if read_from == ReadFrom::Now {
-            let mut management = ManagementClient::connect(client).await?;
-            for (partition, position) in &mut positions {
-                let properties = management.partition_properties(*partition).await?;
-                if !properties.is_empty {
-                    *position = StartPosition::AfterSequenceNumber(properties.last_enqueued_sequence_number);
-                }
-            }
-            management.close().await;
-        }
-        Ok(OpenedSource { source, positions })
+    ) -> Result<OpenedSource, FabricError> {
+        let (source, positions) = connect_source(endpoint, options, read_from).await?;
+        Ok(OpenedSource { source: AnySource::by_checkpoint(source), positions })
     }
 }
 
-/// The relay between two hubs.
-pub type EventHubsRelay = AmqpRelay<Share<EventHubsSource>, EventHubsSink>;
+/// A source, and where each of its partitions begins.
+async fn connect_source(
+    endpoint: &Endpoint,
+    options: SourceOptions,
+    read_from: ReadFrom,
+) -> Result<(EventHubsSource, Vec<(PartitionId, StartPosition)>), FabricError> {
+    let hub = hub_of(endpoint)?;
+    let client = client_options(endpoint)?;
+    let source = EventHubsSource::connect(client.clone(), &hub.consumer_group, options).await?;
+    let mut positions: Vec<_> =
+        source.partitions().into_iter().map(|partition| (partition, StartPosition::Earliest)).collect();
+    if read_from == ReadFrom::Now {
+        let mut management = ManagementClient::connect(client).await?;
+        for (partition, position) in &mut positions {
+            let properties = management.partition_properties(*partition).await?;
+            if !properties.is_empty {
+                *position = StartPosition::AfterSequenceNumber(properties.last_enqueued_sequence_number);
+            }
+        }
+        management.close().await;
+    }
+    Ok((source, positions))
+}
 
 /// How an instance shares partitions with the others; none where each has its own from the start.
 fn ownership(relay: &scenario::Relay, instance: u32) -> Option<OwnershipOptions> {
@@ -237,77 +240,6 @@ fn client_options(endpoint: &Endpoint) -> Result<EventHubsOptions, FabricError> 
     let mut options = EventHubsOptions::new(connection_string, Some(&hub_of(endpoint)?.name))?;
     options.certificate_authority.clone_from(&endpoint.certificate_authority);
     Ok(options)
-}
-
-/// The partitions of a source that one of several instances takes: every n-th.
-#[derive(Debug)]
-pub struct Share<S> {
-    source: S,
-    instance: u32,
-    instances: u32,
-}
-
-impl<S> Share<S> {
-    fn new(source: S, instance: u32, instances: u32) -> Self {
-        Self { source, instance, instances: instances.max(1) }
-    }
-}
-
-impl<S: Source> Source for Share<S> {
-    type Completion = S::Completion;
-
-    fn partitions(&self) -> Vec<PartitionId> {
-        let mine = |partition: &PartitionId| partition.0 % self.instances == self.instance % self.instances;
-        self.source.partitions().into_iter().filter(mine).collect()
-    }
-
-    fn has_contiguous_numbers(&self) -> bool {
-        self.source.has_contiguous_numbers()
-    }
-
-    fn open(&mut self, partition: PartitionId, start: Start<Self>) {
-        self.source.open(partition, start);
-    }
-
-    fn close(&mut self, partition: PartitionId) {
-        self.source.close(partition);
-    }
-
-    fn hold(&mut self, partition: PartitionId, held: bool) {
-        self.source.hold(partition, held);
-    }
-
-    fn is_exhausted(&self) -> bool {
-        self.source.is_exhausted()
-    }
-
-    fn outage(&self) -> Option<&ServiceError> {
-        self.source.outage()
-    }
-
-    fn is_attached(&self, partition: PartitionId) -> bool {
-        self.source.is_attached(partition)
-    }
-
-    #[inline]
-    fn poll_batch(
-        &mut self,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<SourceEvent, SourceError>> {
-        self.source.poll_batch(context)
-    }
-
-    fn settle(&mut self, batch: &connect::event::EventBatch, events: &[u32], settlement: SettlementOf<Self>) {
-        self.source.settle(batch, events, settlement);
-    }
-
-    fn release(&mut self, batch: connect::event::EventBatch) {
-        self.source.release(batch);
-    }
-
-    fn is_settled(&self) -> bool {
-        self.source.is_settled()
-    }
 }
 
 /// AMQP messages: the payload in a Data section, the header, if it travels beside it, in an application property.

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use connect::{
     event::PartitionId,
     sink::Sink,
-    source::{Source, SourceOptions, StartPosition},
+    source::{AnySource, SourceOptions, StartPosition},
 };
 
 use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, RelayCounters, TlsAccess};
@@ -24,8 +24,6 @@ pub trait Fabric: Clone + Send + 'static {
     type Relay: RelayPipeline;
     /// Where a load's worker sends. Its destinations are the partitions of the hub.
     type Sink: Sink;
-    /// Where a sink's worker receives.
-    type Source: Source;
     /// How payloads become messages and are found in them again.
     type Codec: MessageCodec;
     /// Why something can't be made.
@@ -49,14 +47,14 @@ pub trait Fabric: Clone + Send + 'static {
         endpoint: &Endpoint,
         options: SourceOptions,
         read_from: ReadFrom,
-    ) -> impl Future<Output = Result<OpenedSource<Self::Source>, Self::Error>>;
+    ) -> impl Future<Output = Result<OpenedSource, Self::Error>>;
 }
 
 /// A source with the places at which its partitions are to be opened.
 #[derive(Debug)]
-pub struct OpenedSource<S> {
+pub struct OpenedSource {
     /// The source.
-    pub source: S,
+    pub source: AnySource,
     /// Every partition, with where it begins as of the moment at which the source was made.
     pub positions: Vec<(PartitionId, StartPosition)>,
 }
@@ -113,7 +111,7 @@ pub struct RelayReading {
     pub activity: Option<RelayActivity>,
 }
 
-/// Payloads into messages and back, in the encoding that [`Sink`] and [`Source`] move.
+/// Payloads into messages and back, in the encoding that [`Sink`] and [`Source`](connect::source::Source) move.
 pub trait MessageCodec {
     /// Appends the message that carries `payload`, and `header` as the application property
     /// [`HEADER_PROPERTY`](crate::payload::HEADER_PROPERTY) beside it if there is one.

@@ -5,7 +5,7 @@ use connect::event::PartitionId;
 use connect::service::ClientOptions;
 use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::SendUnit;
-use connect::source::{SourceOptions, StartPosition};
+use connect::source::{AnySource, SourceOptions, StartPosition};
 use relay::{Relay, SettlingOptions};
 
 use super::amqp_relay::{AmqpRelay, STOP_TIMEOUT, retry_policy};
@@ -20,9 +20,8 @@ pub struct ServiceBusFabric;
 
 impl Fabric for ServiceBusFabric {
     type Hub = EmbeddedHub;
-    type Relay = ServiceBusRelay;
+    type Relay = AmqpRelay;
     type Sink = ServiceBusSink;
-    type Source = ServiceBusSource;
     type Codec = AmqpCodec;
     type Error = FabricError;
 
@@ -34,7 +33,7 @@ impl Fabric for ServiceBusFabric {
         embedded::start(config).await
     }
 
-    async fn connect_relay(&self, config: &RelayConfig) -> Result<ServiceBusRelay, FabricError> {
+    async fn connect_relay(&self, config: &RelayConfig) -> Result<AmqpRelay, FabricError> {
         let receive = ReceiveOptions {
             concurrency: config.relay.messages_at_once(),
             // A scenario between queues has a number.
@@ -45,7 +44,7 @@ impl Fabric for ServiceBusFabric {
         // One by one, as the study's consumer does: a batch would be accepted or refused as a whole.
         let destination = client_options(&config.destination)?;
         let sink = ServiceBusSink::connect(destination, SendUnit::Event).await?;
-        let relay = Relay::settling(settling_options(config), source, sink)?;
+        let relay = Relay::settling(settling_options(config), Box::new(source), Box::new(sink))?;
         Ok(AmqpRelay::new(relay, config))
     }
 
@@ -59,19 +58,17 @@ impl Fabric for ServiceBusFabric {
         endpoint: &Endpoint,
         options: SourceOptions,
         _: ReadFrom,
-    ) -> Result<OpenedSource<ServiceBusSource>, FabricError> {
+    ) -> Result<OpenedSource, FabricError> {
         let receive = ReceiveOptions {
             concurrency: u32::try_from(options.unreleased_limit()).unwrap_or(u32::MAX),
             prefetch: 0,
             ..ReceiveOptions::default()
         };
         let source = ServiceBusSource::connect(client_options(endpoint)?, receive).await?;
+        let source = AnySource::by_settlement(source);
         Ok(OpenedSource { source, positions: vec![(PartitionId(0), StartPosition::Earliest)] })
     }
 }
-
-/// The relay between two queues.
-pub type ServiceBusRelay = AmqpRelay<ServiceBusSource, ServiceBusSink>;
 
 fn settling_options(config: &RelayConfig) -> SettlingOptions {
     SettlingOptions {

@@ -134,39 +134,32 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
         None => None,
     };
     let tell = |handle: MetricsHandle| announce(config, metrics, handle);
-    match (&config.source, &config.sink) {
-        (SourceConfig::EventHubs(from), SinkConfig::EventHubs(to)) => {
-            let relay = async {
-                // What cannot be kept is found out before anything is asked of the service.
-                let store = store(config, from).await?;
-                let source = hub_source(document, &config.source, from).await?;
-                by_checkpoint(document, config, store, source, hub_sink(config, to).await?)
-            };
-            connect_and_carry(config, relay, signals, tell).await
+    connect_and_carry(config, connect(document, config), signals, tell).await
+}
+
+/// Connects both ends, and makes the relay between them.
+async fn connect(document: &Document, config: &PipelineConfig) -> Result<Relay, CommandError> {
+    match &config.source {
+        SourceConfig::EventHubs(from) => {
+            // What cannot be kept is found out before anything is asked of the service.
+            let store = store(config, from).await?;
+            let source = hub_source(document, &config.source, from).await?;
+            by_checkpoint(document, config, store, source, sink(config).await?)
         }
-        (SourceConfig::EventHubs(from), SinkConfig::ServiceBus(to)) => {
-            let relay = async {
-                let store = store(config, from).await?;
-                let source = hub_source(document, &config.source, from).await?;
-                by_checkpoint(document, config, store, source, queue_sink(&config.sink, to).await?)
-            };
-            connect_and_carry(config, relay, signals, tell).await
-        }
-        (SourceConfig::ServiceBus(from), SinkConfig::EventHubs(to)) => {
-            let relay = async {
-                let source = queue_source(&config.source, from).await?;
-                by_settlement(document, config, source, hub_sink(config, to).await?)
-            };
-            connect_and_carry(config, relay, signals, tell).await
-        }
-        (SourceConfig::ServiceBus(from), SinkConfig::ServiceBus(to)) => {
-            let relay = async {
-                let source = queue_source(&config.source, from).await?;
-                by_settlement(document, config, source, queue_sink(&config.sink, to).await?)
-            };
-            connect_and_carry(config, relay, signals, tell).await
+        SourceConfig::ServiceBus(from) => {
+            let source = queue_source(&config.source, from).await?;
+            let sink = sink(config).await?;
+            let options = config.settling_options(sink.destinations());
+            Relay::settling(options, Box::new(source), sink).map_err(|error| cannot_begin(document, &error))
         }
     }
+}
+
+async fn sink(config: &PipelineConfig) -> Result<Box<dyn Sink>, CommandError> {
+    Ok(match &config.sink {
+        SinkConfig::EventHubs(to) => Box::new(hub_sink(config, to).await?),
+        SinkConfig::ServiceBus(to) => Box::new(queue_sink(&config.sink, to).await?),
+    })
 }
 
 /// Tells the plan once there are connections, and serves the metrics if that is wanted.
@@ -190,9 +183,9 @@ fn announce(
 }
 
 /// Makes a relay, and runs it.
-async fn connect_and_carry<S: Source, K: Sink>(
+async fn connect_and_carry(
     config: &PipelineConfig,
-    relay: impl Future<Output = Result<Relay<S, K>, CommandError>>,
+    relay: impl Future<Output = Result<Relay, CommandError>>,
     mut signals: Signals,
     tell: impl FnOnce(MetricsHandle) -> Result<(), CommandError>,
 ) -> Result<Exit, CommandError> {
@@ -207,9 +200,9 @@ async fn connect_and_carry<S: Source, K: Sink>(
 }
 
 /// Runs the relay until the signals end it.
-async fn carry<S: Source, K: Sink>(
+async fn carry(
     config: &PipelineConfig,
-    mut relay: Relay<S, K>,
+    mut relay: Relay,
     mut signals: Signals,
 ) -> Result<Exit, CommandError> {
     let (stop, stopped) = oneshot::channel::<()>();
@@ -239,17 +232,18 @@ async fn carry<S: Source, K: Sink>(
     };
     let summary = summary.map_err(|error| refusal::of_relay(config, &error))?;
     // Where standard error itself cannot be written, the exit status is all that is left to tell.
-    let _ = io::stderr().write_all(summary::told::<S::Completion>(&summary).as_bytes());
+    let _ = io::stderr()
+        .write_all(summary::told(&summary, matches!(config.source, SourceConfig::ServiceBus(_))).as_bytes());
     Ok(Exit::Passed)
 }
 
-fn by_checkpoint<K: Sink>(
+fn by_checkpoint(
     document: &Document,
     config: &PipelineConfig,
     store: Arc<dyn CheckpointStore>,
     mut source: EventHubsSource,
-    sink: K,
-) -> Result<Relay<EventHubsSource, K>, CommandError> {
+    sink: Box<dyn Sink>,
+) -> Result<Relay, CommandError> {
     let destinations = sink.destinations();
     let partitions = source.partitions().last().map_or(0, |last| last.0 + 1);
     if config.keeps_partitions() && partitions > destinations {
@@ -266,17 +260,7 @@ fn by_checkpoint<K: Sink>(
         source.set_owner_level(0);
         tracing::info!(identity = ownership.identity, "sharing partitions");
     }
-    Relay::new(options, source, sink, store).map_err(|error| cannot_begin(document, &error))
-}
-
-fn by_settlement<K: Sink>(
-    document: &Document,
-    config: &PipelineConfig,
-    source: ServiceBusSource,
-    sink: K,
-) -> Result<Relay<ServiceBusSource, K>, CommandError> {
-    let options = config.settling_options(sink.destinations());
-    Relay::settling(options, source, sink).map_err(|error| cannot_begin(document, &error))
+    Relay::new(options, Box::new(source), sink, store).map_err(|error| cannot_begin(document, &error))
 }
 
 fn cannot_begin(document: &Document, error: &RelayError) -> CommandError {

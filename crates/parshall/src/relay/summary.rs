@@ -1,11 +1,10 @@
 //! What a relay did, for a person.
 
-use connect::source::Completion;
 use relay::metrics::Metrics;
 use relay::{Ended, Summary};
 
-/// What a relay did whose source is told of completed events in this way.
-pub(super) fn told<C: Completion>(summary: &Summary) -> String {
+/// What a relay did whose source settles its events, or does not.
+pub(super) fn told(summary: &Summary, settles: bool) -> String {
     let Metrics {
         received_events,
         received_batches,
@@ -58,7 +57,6 @@ pub(super) fn told<C: Completion>(summary: &Summary) -> String {
             format!("poison       {events} events refused for good, {dead_lettered_events} put aside\n")
         }
     };
-    let settles = C::settles();
     let (events, batches) = match settles {
         true => ("messages", String::new()),
         false => ("events", format!(" in {received_batches} batches")),

@@ -218,6 +218,6 @@ async fn read(options: EventHubsOptions) -> StreamVerifier {
         *next += batch.len() as i64;
         source.release(batch);
     }
-    source.shut_down().await;
+    Box::new(source).shut_down().await;
     verifier
 }

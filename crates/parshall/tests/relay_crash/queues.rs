@@ -13,7 +13,7 @@ use connect::event::{EventBatch, PartitionId};
 use connect::service::ClientOptions;
 use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::{OutgoingBatch, SendToken, SendUnit, Sink as _};
-use connect::source::{Settlement, Source as _, SourceEvent};
+use connect::source::{Settlement, SettlingSource as _, Source as _, SourceEvent, StartPosition};
 use hub::namespace::{NamespaceConfig, QueueConfig};
 use hub::service::{Service, ServiceConfig};
 use queue_store::QueueOptions;
@@ -171,7 +171,7 @@ async fn put(options: ClientOptions, count: u32) {
 async fn read(options: ClientOptions, show: watch::Sender<HashMap<u32, u64>>) {
     let receive = ReceiveOptions { concurrency: 1_000, ..ReceiveOptions::default() };
     let mut source = ServiceBusSource::connect(options, receive).await.unwrap();
-    source.open(PartitionId(0), ());
+    source.open(PartitionId(0), StartPosition::Earliest);
     loop {
         let SourceEvent::Batch(batch) = poll_fn(|context| source.poll_batch(context)).await.unwrap() else {
             continue;

@@ -484,7 +484,7 @@ async fn read(
         source.release(batch);
         show.send_replace(Seen { received: verifier.counts().received, distinct: verifier.distinct() });
     }
-    source.shut_down().await;
+    Box::new(source).shut_down().await;
     let _ = verify.send(Read { verifier, arrivals });
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use connect::event::PartitionId;
 use connect::retry::{RetryMode, RetryPolicy};
-use connect::sink::{ErrorClass, SendError, Sink, SinkError};
-use connect::source::{Completion as _, Source, SourceError};
+use connect::sink::{ErrorClass, SendError, SinkError};
+use connect::source::SourceError;
 
 use super::partition::{Completes, Partition, State};
 use super::{Relay, RelayError};
@@ -18,14 +18,14 @@ use crate::health::troubles::{Cause, News};
 use crate::health::{Health, LastError, PartitionProgress, Place, Position, Reason};
 use crate::metrics::{Closing, Loss};
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// The service has closed a partition, or would not open it.
     pub(super) fn close_by_service(&mut self, partition: PartitionId, error: SourceError) {
         self.metrics.closed_partitions += 1;
         if matches!(error.class, ErrorClass::Throttled { .. }) {
             self.metrics.throttled_partitions += 1;
         }
-        if S::Completion::settles() {
+        if self.source.settles() {
             // It makes its links again by itself; one that cannot has nothing more to say.
             self.fail_source(error);
             return;
@@ -54,7 +54,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         // they are dead letters.
         let is_lasting = match error.condition.as_str() {
             UNAUTHORIZED => true,
-            NOT_FOUND | ENTITY_DISABLED => S::Completion::settles(),
+            NOT_FOUND | ENTITY_DISABLED => self.source.settles(),
             _ => false,
         };
         if error.class == ErrorClass::Fatal && is_lasting {

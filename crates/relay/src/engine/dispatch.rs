@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use connect::event::EventBatch;
 use connect::sink::{OutgoingBatch, SendUnit, Sink, SinkError};
-use connect::source::{Completion as _, Settlement, Source};
+use connect::source::Settlement;
 
 use super::Relay;
 use super::in_flight::InFlight;
@@ -16,7 +16,7 @@ use super::sends::{NONE, Stage};
 use crate::metrics::{record_count, record_duration};
 use crate::regroup::Group;
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// A batch has come from the source: takes it up, or parks it until it is its turn.
     pub(super) fn receive(&mut self, batch: EventBatch) {
         let index = self.indices.get(&batch.partition()).copied();
@@ -28,7 +28,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         self.metrics.received_events += batch.len() as u64;
         self.metrics.received_bytes += batch.message_bytes() as u64;
         self.metrics.redelivered_events += u64::from(batch.redelivered());
-        if S::Completion::settles() {
+        if self.source.settles() {
             let messages = batch.len() as u64;
             self.vacancies.take(self.now, messages, &mut self.metrics.vacant_us);
         }
@@ -236,17 +236,17 @@ impl<S: Source, K: Sink> Relay<S, K> {
     fn group_bytes(&self, index: u32) -> usize {
         let send = self.sends.send(index);
         let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
+        let largest = batch.largest_message();
+        let encoded = self.sink.encoded_len(largest);
+        let unsent = send.unsent() as usize;
         if batch.has_equal_lengths() {
-            let each = self.sink.encoded_len(batch.largest_message());
-            return each.saturating_mul(send.unsent() as usize);
+            return encoded.saturating_mul(unsent);
         }
+        let overhead = encoded.saturating_sub(largest).saturating_mul(unsent);
         let messages = order[send.next as usize..send.end as usize].iter();
         messages
-            .map(|&event| {
-                let message_len = batch.events()[event as usize].message_len();
-                self.sink.encoded_len(message_len)
-            })
-            .fold(0, usize::saturating_add)
+            .map(|&event| batch.events()[event as usize].message_len())
+            .fold(overhead, usize::saturating_add)
     }
 
     fn fail_on_purpose(&mut self, index: usize) {
@@ -265,10 +265,10 @@ impl<S: Source, K: Sink> Relay<S, K> {
 
     /// Gives a batch back of which nothing was begun.
     pub(super) fn give_back(&mut self, batch: EventBatch) {
-        if let Some(settlement) = S::Completion::settlement(Settlement::Release) {
+        if self.source.settles() {
             self.destinations.clear();
             self.destinations.extend(0..batch.len() as u32);
-            self.source.settle(&batch, &self.destinations, settlement);
+            self.source.settle(&batch, &self.destinations, Settlement::Release);
         }
         self.source.release(batch);
     }
@@ -282,7 +282,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
             let in_flight = self.slots.in_flight(self.sends.slot(index));
             batch = &in_flight.batch;
             part_end = end_of_part(
-                &self.sink,
+                &*self.sink,
                 batch,
                 &in_flight.order,
                 send.destination,
@@ -380,8 +380,8 @@ fn split_groups(groups: &mut Vec<Group>) {
 /// Where the part ends that begins at the start of `positions`: at the end of the group, or before the event that would
 /// make it larger than the destination takes. A part has at least one event; one that is too large by itself is for the
 /// service to refuse.
-fn end_of_part<K: Sink>(
-    sink: &K,
+fn end_of_part(
+    sink: &dyn Sink,
     batch: &EventBatch,
     order: &[u32],
     destination: u32,
@@ -391,15 +391,17 @@ fn end_of_part<K: Sink>(
     let max_bytes = sink.max_batch_bytes(destination);
     let count = (positions.end - positions.start).min(part_max.max(1));
     // No event needs more than the largest one: nearly always that is bound enough.
-    let bound = sink.encoded_len(batch.largest_message()).saturating_mul(count as usize);
+    let encoded = sink.encoded_len(batch.largest_message());
+    let bound = encoded.saturating_mul(count as usize);
     if bound <= max_bytes {
         return positions.start + count;
     }
+    let overhead = encoded.saturating_sub(batch.largest_message());
     let mut bytes = 0_usize;
     let fitting = order[positions.start as usize..][..count as usize]
         .iter()
         .take_while(|&&event| {
-            bytes = bytes.saturating_add(sink.encoded_len(batch.events()[event as usize].message_len()));
+            bytes = bytes.saturating_add(batch.events()[event as usize].message_len() + overhead);
             bytes <= max_bytes
         })
         .count();

@@ -14,8 +14,8 @@
 //! What is given up is read and sent again by the next relay. Messages under locks are given back, without a failed delivery
 //! being counted for them.
 
-use connect::sink::{Sink, SinkError};
-use connect::source::{Completion as _, Source, SourceError};
+use connect::sink::SinkError;
+use connect::source::SourceError;
 
 use super::partition::{Completes, State};
 use super::sends::Stage;
@@ -43,7 +43,7 @@ pub enum Ended {
     },
 }
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// Stops in good order because of an error, which [`run`](Self::run) returns in the end.
     pub(super) fn fail(&mut self, error: RelayError) {
         self.failure.get_or_insert(error);
@@ -56,7 +56,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     pub(super) fn fail_source(&mut self, error: SourceError) {
         self.failed_source = true;
         self.fail(error.into());
-        if S::Completion::settles() {
+        if self.source.settles() {
             self.give_up_all();
         }
     }

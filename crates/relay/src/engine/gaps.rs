@@ -19,8 +19,7 @@ use std::ops::Range;
 
 use connect::checkpoint::Checkpoint;
 use connect::event::EventBatch;
-use connect::sink::Sink;
-use connect::source::{Source, SourceError, StartPosition};
+use connect::source::{SourceError, StartPosition};
 
 use super::partition::Completes;
 use super::{Relay, RelayError};
@@ -181,7 +180,7 @@ impl Continuity {
     }
 }
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// Whether a batch that is taken up may be sent: not if it shows that the source counts from 0 again, and not if
     /// events are missing and the relay is to stop then. Hot path.
     #[inline]

@@ -2,20 +2,18 @@
 
 use std::task::{Context, Poll};
 
-use connect::sink::Sink;
-use connect::source::{Completion as _, Source};
 use tokio::sync::oneshot;
 
 use super::Relay;
 use super::partition::State;
 use crate::metrics::Wait;
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// What keeps the loop from doing more: the nearest cause, seen from the events.
     pub(super) fn waits_for(&self) -> Wait {
         let taking = self.metrics.taking_partitions() as usize;
         // A source that settles has one batch for whatever is in work.
-        let settles = S::Completion::settles();
+        let settles = self.source.settles();
         if !self.blocked.is_empty() {
             Wait::Destination
         } else if self.held_bytes >= self.options.max_held_bytes.max(1) {

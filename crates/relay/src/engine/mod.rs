@@ -31,7 +31,7 @@ use std::time::Instant;
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::{EventBatch, PartitionId};
 use connect::sink::{SendOutcome, SendToken, SendUnit, Sink};
-use connect::source::{ByCheckpoint, BySettlement, Source, SourceEvent};
+use connect::source::{AnySource, SettlingSource, Source, SourceEvent, StartPosition};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -82,10 +82,10 @@ use timers::{Due, Timers};
 use vacancies::Vacancies;
 
 /// A pipeline from one source to one sink; see the [crate].
-pub struct Relay<S, K> {
+pub struct Relay {
     options: RelayOptions,
-    source: S,
-    sink: K,
+    source: AnySource,
+    sink: Box<dyn Sink>,
     store: Arc<dyn CheckpointStore>,
 
     router: Router,
@@ -160,7 +160,7 @@ pub struct Relay<S, K> {
     begun: Option<oneshot::Sender<()>>,
 }
 
-impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
+impl Relay {
     /// A relay from `source` to `sink` whose progress is kept in `store`. Made within a tokio runtime with time, whose
     /// clock it goes by.
     ///
@@ -168,8 +168,8 @@ impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
     /// When the sink has fewer destinations than the fan-out, or the options of ownership are wrong.
     pub fn new(
         options: RelayOptions,
-        source: S,
-        sink: K,
+        source: Box<dyn Source>,
+        sink: Box<dyn Sink>,
         store: Arc<dyn CheckpointStore>,
     ) -> Result<Self, RelayError> {
         let sharing = match &options.ownership {
@@ -193,6 +193,7 @@ impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
         let partitions = source.partitions().into_iter();
         let partitions =
             partitions.map(|id| Partition::new(id, state, Completes::ByCheckpoint, under_way)).collect();
+        let source = AnySource::ByCheckpoint(source);
         let mut relay = Self::idle(options, source, sink, store, partitions)?;
         relay.listing_wanted = sharing.is_none();
         relay.sharing = sharing;
@@ -201,34 +202,35 @@ impl<S: Source<Completion = ByCheckpoint>, K: Sink> Relay<S, K> {
         }
         Ok(relay)
     }
-}
 
-impl<S: Source<Completion = BySettlement>, K: Sink> Relay<S, K> {
     /// A relay from `source` to `sink` that settles each message: it is completed once its destination has accepted it,
     /// and abandoned if that cannot be had. Made within a tokio runtime with time, whose clock it goes by.
     ///
     /// # Errors
     /// When the sink has fewer destinations than the fan-out.
-    pub fn settling(options: SettlingOptions, source: S, sink: K) -> Result<Self, RelayError> {
+    pub fn settling(
+        options: SettlingOptions,
+        source: Box<dyn SettlingSource>,
+        sink: Box<dyn Sink>,
+    ) -> Result<Self, RelayError> {
         let partitions = source.partitions().into_iter();
         let partitions =
             partitions.map(|id| Partition::new(id, State::Open, Completes::BySettlement, 1)).collect();
         let store = Arc::new(NoStore);
+        let source = AnySource::BySettlement(source);
         let mut relay = Self::idle(options.into(), source, sink, store, partitions)?;
         for index in 0..relay.partitions.len() {
             let partition = &relay.partitions[index];
             relay.metrics.count_opening(partition.opening);
-            relay.source.open(partition.id, ());
+            relay.source.open(partition.id, StartPosition::Earliest);
         }
         Ok(relay)
     }
-}
 
-impl<S: Source, K: Sink> Relay<S, K> {
     fn idle(
         options: RelayOptions,
-        source: S,
-        sink: K,
+        source: AnySource,
+        sink: Box<dyn Sink>,
         store: Arc<dyn CheckpointStore>,
         partitions: Vec<Partition>,
     ) -> Result<Self, RelayError> {
@@ -451,7 +453,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
     }
 }
 
-impl<S, K> std::fmt::Debug for Relay<S, K> {
+impl std::fmt::Debug for Relay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Relay").field("options", &self.options).finish_non_exhaustive()
     }

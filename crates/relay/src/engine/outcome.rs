@@ -3,8 +3,8 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use connect::sink::{ErrorClass, SendError, SendOutcome, SendToken, Sink};
-use connect::source::{Completion as _, Settled, Settlement, SettlementResult, Source};
+use connect::sink::{ErrorClass, SendError, SendOutcome, SendToken};
+use connect::source::{Settled, Settlement, SettlementResult};
 
 use super::Relay;
 use super::partition::{Completes, State};
@@ -15,7 +15,7 @@ use crate::health::troubles::Cause;
 use crate::metrics::{Closing, Opening, record_count, record_duration, record_durations};
 use crate::options::CheckpointPolicy;
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// Flushes the sink and takes the outcomes that have arrived.
     pub(super) fn poll_outcomes(&mut self, context: &mut Context<'_>) -> bool {
         if self.failed_sink {
@@ -115,9 +115,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
         let in_flight = self.slots.in_flight(self.sends.slot(index));
         let batch = &in_flight.batch;
         let accepted = &in_flight.order[send.next as usize..send.attempted_end() as usize];
-        if let Some(settlement) = S::Completion::settlement(Settlement::Complete) {
-            self.source.settle(batch, accepted, settlement);
-        }
+        self.source.settle(batch, accepted, Settlement::Complete);
         let bytes = if batch.has_equal_lengths() {
             batch.largest_message() * accepted.len()
         } else {
@@ -259,10 +257,8 @@ impl<S: Source, K: Sink> Relay<S, K> {
             None => Settlement::Abandon,
             Some(_) => Settlement::Release,
         };
-        if let Some(settlement) = S::Completion::settlement(settlement) {
-            let left = &in_flight.order[send.next as usize..send.end as usize];
-            self.source.settle(&in_flight.batch, left, settlement);
-        }
+        let left = &in_flight.order[send.next as usize..send.end as usize];
+        self.source.settle(&in_flight.batch, left, settlement);
         self.end_group(index);
     }
 

@@ -5,8 +5,7 @@
 //! of several events that is refused in this way is halved until the event is alone.
 
 use connect::event::PartitionId;
-use connect::sink::{ErrorClass, SendError, Sink};
-use connect::source::Source;
+use connect::sink::{ErrorClass, SendError};
 
 use super::in_flight::InFlight;
 use super::sends::Stage;
@@ -45,7 +44,7 @@ pub(super) fn is_about_events(error: &SendError) -> bool {
     }
 }
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// A destination refuses a single event for good.
     #[cold]
     pub(super) fn poison(&mut self, index: u32, error: &SendError) {

@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use connect::checkpoint::{Checkpoint, ETag, StoreError};
 use connect::event::PartitionId;
-use connect::sink::Sink;
-use connect::source::{Completion as _, Source, StartPosition};
+use connect::source::StartPosition;
 
 use super::Relay;
 use super::partition::State;
@@ -24,7 +23,7 @@ use crate::health::{Place, Position};
 use crate::metrics::{Closing, Loss, record_duration};
 use crate::options::CheckpointPolicy;
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// The watermark of a partition is to be written, if it has moved.
     pub(super) fn write_soon(&mut self, index: usize) {
         let partition = &mut self.partitions[index];
@@ -329,7 +328,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 };
                 let checkpoint = checkpoint.unwrap_or_else(nowhere);
                 // Opened at the same time: that takes the link from an owner who does not know yet.
-                self.source.open(id, S::Completion::start(position));
+                self.source.open(id, position);
                 self.metrics.count_opening(self.partitions[index].opening);
                 self.begin_writing(index, checkpoint, context);
                 continue;
@@ -337,7 +336,7 @@ impl<S: Source, K: Sink> Relay<S, K> {
                 continue;
             }
             self.metrics.count_opening(self.partitions[index].opening);
-            self.source.open(id, S::Completion::start(position));
+            self.source.open(id, position);
         }
     }
 }

@@ -16,8 +16,6 @@ use std::time::Instant;
 
 use connect::checkpoint::{Ownership, StoreError, StoreFuture};
 use connect::event::PartitionId;
-use connect::sink::Sink;
-use connect::source::Source;
 use units::{Random, mix};
 
 use super::Relay;
@@ -151,7 +149,7 @@ impl Sharing {
     }
 }
 
-impl<S: Source, K: Sink> Relay<S, K> {
+impl Relay {
     /// Loses every partition whose claim has expired by our own clock.
     pub(super) fn expire_leases(&mut self) {
         let now = self.now;

@@ -33,7 +33,7 @@ use super::orders::{Orders, remaining, unix_ms};
 use crate::event::{BatchPool, EventBatch, EventParts, PartitionId, Receipt};
 use crate::service::{ClientOptions, Endpoint, Reconnecting, ServiceConnection, ServiceError};
 use crate::sink::ErrorClass;
-use crate::source::{BySettlement, Settlement, Source, SourceError, SourceEvent};
+use crate::source::{Settlement, SettlingSource, ShutDown, Source, SourceError, SourceEvent, StartPosition};
 
 /// A [`Source`] of the messages of a queue or subscription, which is its only partition.
 ///
@@ -364,13 +364,11 @@ impl ServiceBusSource {
 }
 
 impl Source for ServiceBusSource {
-    type Completion = BySettlement;
-
     fn partitions(&self) -> Vec<PartitionId> {
         vec![ENTITY]
     }
 
-    fn open(&mut self, _partition: PartitionId, (): ()) {
+    fn open(&mut self, _partition: PartitionId, _start: StartPosition) {
         self.intake = Intake::Open;
     }
 
@@ -410,6 +408,29 @@ impl Source for ServiceBusSource {
         }
     }
 
+    fn release(&mut self, batch: EventBatch) {
+        self.pool.give(batch);
+    }
+
+    fn outage(&self) -> Option<&ServiceError> {
+        self.connection.outage().or(self.link_outage.as_ref())
+    }
+
+    fn is_attached(&self, _: PartitionId) -> bool {
+        matches!(self.link, Link::Attached(_))
+    }
+
+    fn shut_down(self: Box<Self>) -> ShutDown {
+        let connection = self.connection.into_connection();
+        Box::pin(async move {
+            if let Some(connection) = connection {
+                connection.close().await;
+            }
+        })
+    }
+}
+
+impl SettlingSource for ServiceBusSource {
     #[inline]
     fn settle(&mut self, batch: &EventBatch, events: &[u32], settlement: Settlement) {
         let (generation, first) = of_receipt(batch.receipt());
@@ -427,30 +448,12 @@ impl Source for ServiceBusSource {
         }
     }
 
-    fn release(&mut self, batch: EventBatch) {
-        self.pool.give(batch);
-    }
-
     fn is_settled(&self) -> bool {
         self.due.is_empty()
             && self.told == 0
             && self.orders.is_idle()
             && self.events.is_empty()
             && self.intake != Intake::Draining
-    }
-
-    fn outage(&self) -> Option<&ServiceError> {
-        self.connection.outage().or(self.link_outage.as_ref())
-    }
-
-    fn is_attached(&self, _: PartitionId) -> bool {
-        matches!(self.link, Link::Attached(_))
-    }
-
-    async fn shut_down(self) {
-        if let Some(connection) = self.connection.into_connection() {
-            connection.close().await;
-        }
     }
 }
 

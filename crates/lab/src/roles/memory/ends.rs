@@ -1,6 +1,5 @@
 //! Where the clients of the world in memory send and receive.
 
-use std::convert::Infallible;
 use std::{
     collections::VecDeque,
     pin::Pin,
@@ -13,7 +12,7 @@ use connect::{
     event::{EventBatch, PartitionId},
     fakes::MemorySource,
     sink::{ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError},
-    source::{ByCheckpoint, Source, SourceError, SourceEvent, SourceOptions, StartPosition},
+    source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition},
 };
 use tokio::time::{Instant, Sleep};
 
@@ -170,8 +169,6 @@ impl CountedSource {
 }
 
 impl Source for CountedSource {
-    type Completion = ByCheckpoint;
-
     fn partitions(&self) -> Vec<PartitionId> {
         self.source.partitions()
     }
@@ -199,10 +196,6 @@ impl Source for CountedSource {
             self.hub.outgoing.fetch_add(batch.len() as u64, Ordering::SeqCst);
         }
         event
-    }
-
-    fn settle(&mut self, _: &EventBatch, _: &[u32], settlement: Infallible) {
-        match settlement {}
     }
 
     fn release(&mut self, batch: EventBatch) {

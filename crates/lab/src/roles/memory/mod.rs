@@ -29,7 +29,7 @@ use connect::{
     event::{EnqueuedTime, PartitionId},
     fakes::MemoryLog,
     sink::SinkError,
-    source::{BatchOptions, SourceOptions, StartPosition},
+    source::{AnySource, BatchOptions, SourceOptions, StartPosition},
 };
 
 use self::relay::Kept;
@@ -167,13 +167,17 @@ impl MemoryFabric {
         };
         self.hubs().get(endpoint.entity.name()).cloned().ok_or_else(unknown)
     }
+
+    fn source(&self, endpoint: &Endpoint, options: SourceOptions) -> Result<CountedSource, SinkError> {
+        let (hub, observed) = (self.hub(endpoint)?, Arc::clone(&self.observed));
+        Ok(CountedSource::new(hub, endpoint.entity.name(), options, observed))
+    }
 }
 
 impl Fabric for MemoryFabric {
     type Hub = MemoryService;
     type Relay = MemoryRelay;
     type Sink = MemorySink;
-    type Source = CountedSource;
     type Codec = PlainCodec;
     type Error = SinkError;
 
@@ -208,14 +212,13 @@ impl Fabric for MemoryFabric {
             batch: BatchOptions { max_events: config.relay.batch.events as usize, max_wait: Duration::ZERO },
             prefetch: config.relay.prefetch.initial(),
         };
-        let OpenedSource { source, positions } =
-            self.open_source(&config.source, options, config.read_from).await?;
+        let source = self.source(&config.source, options)?;
         Ok(MemoryRelay {
             faults: self.faults,
             tally: Arc::clone(&self.tally),
             clock: config.clock,
             source,
-            positions,
+            positions: positions(&config.source),
             destination: self.hub(&config.destination)?,
             fan_out: config.relay.fan_out.min(config.destination.entity.partitions()),
             reading: Rc::default(),
@@ -234,15 +237,16 @@ impl Fabric for MemoryFabric {
         endpoint: &Endpoint,
         options: SourceOptions,
         _: ReadFrom,
-    ) -> Result<OpenedSource<CountedSource>, SinkError> {
-        let hub = self.hub(endpoint)?;
-        let positions =
-            (0..endpoint.entity.partitions()).map(|number| (PartitionId(number), StartPosition::Earliest));
-        Ok(OpenedSource {
-            source: CountedSource::new(hub, endpoint.entity.name(), options, Arc::clone(&self.observed)),
-            positions: positions.collect(),
-        })
+    ) -> Result<OpenedSource, SinkError> {
+        let source = AnySource::by_checkpoint(self.source(endpoint, options)?);
+        Ok(OpenedSource { source, positions: positions(endpoint) })
     }
+}
+
+/// Every partition, from its beginning.
+fn positions(endpoint: &Endpoint) -> Vec<(PartitionId, StartPosition)> {
+    let partitions = 0..endpoint.entity.partitions();
+    partitions.map(|number| (PartitionId(number), StartPosition::Earliest)).collect()
 }
 
 /// The service: its counters are those of the hubs.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use connect::event::EventBatch;
 use connect::sink::ErrorClass;
-use connect::source::{BatchOptions, Completion, Settlement, Source, SourceEvent, SourceOptions};
+use connect::source::{AnySource, BatchOptions, Settlement, SourceEvent, SourceOptions};
 
 use crate::payload::{Corrupted, Header};
 use crate::roles::RoleError;
@@ -18,8 +18,8 @@ use crate::scenario::Payload;
 use crate::verify::{Expectation, StreamVerifier};
 
 /// The dead letters of one run.
-pub(super) struct DeadLetters<S, C> {
-    source: S,
+pub(super) struct DeadLetters<C> {
+    source: AnySource,
     codec: C,
     payload: Payload,
     /// Tells messages of the run from others, and first sights from repetitions.
@@ -29,9 +29,9 @@ pub(super) struct DeadLetters<S, C> {
     completed: Vec<u32>,
 }
 
-impl<S: Source, C: MessageCodec> DeadLetters<S, C> {
+impl<C: MessageCodec> DeadLetters<C> {
     /// Connects, and asks for messages at once.
-    pub(super) async fn open<F: Fabric<Source = S, Codec = C>>(
+    pub(super) async fn open<F: Fabric<Codec = C>>(
         fabric: &F,
         endpoint: &Endpoint,
         expectation: Expectation,
@@ -47,7 +47,7 @@ impl<S: Source, C: MessageCodec> DeadLetters<S, C> {
             .map_err(RoleError::connect("connecting to the dead-letter queue"))?;
         let OpenedSource { mut source, positions } = opened;
         for (partition, position) in positions {
-            source.open(partition, S::Completion::start(position));
+            source.open(partition, position);
         }
         Ok(Self {
             source,
@@ -99,10 +99,10 @@ impl<S: Source, C: MessageCodec> DeadLetters<S, C> {
                 self.found.push((header.stream, header.sequence));
             }
         }
-        if let Some(complete) = S::Completion::settlement(Settlement::Complete) {
+        if self.source.settles() {
             self.completed.clear();
             self.completed.extend((0_u32..).take(batch.len()));
-            self.source.settle(&batch, &self.completed, complete);
+            self.source.settle(&batch, &self.completed, Settlement::Complete);
         }
         self.source.release(batch);
     }

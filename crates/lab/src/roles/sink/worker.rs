@@ -12,7 +12,7 @@ use connect::{
     event::{EnqueuedTime, EventBatch, PartitionId},
     sink::ErrorClass,
     source::{
-        BatchOptions, Completion, Settled, Settlement, SettlementResult, Source, SourceEvent, SourceOptions,
+        AnySource, BatchOptions, Settled, Settlement, SettlementResult, SourceEvent, SourceOptions,
         StartPosition,
     },
 };
@@ -126,11 +126,11 @@ pub(super) async fn work<F: Fabric>(
     poll_fn(|context| receiver.poll(context)).await
 }
 
-struct Receiver<S, C> {
+struct Receiver<C> {
     config: SinkConfig,
     codec: C,
-    source: S,
-    dead_letters: Option<DeadLetters<S, C>>,
+    source: AnySource,
+    dead_letters: Option<DeadLetters<C>>,
     /// Where each partition of this worker is to be opened, or opened again.
     positions: HashMap<PartitionId, StartPosition>,
     channel: Channel,
@@ -172,7 +172,7 @@ struct DeliveryTimes {
     count: u64,
 }
 
-impl<S: Source, C: MessageCodec> Receiver<S, C> {
+impl<C: MessageCodec> Receiver<C> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Done, RoleError>> {
         for _ in 0..BATCHES_PER_POLL {
             self.hear(context)?;
@@ -229,8 +229,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
                     self.is_started = true;
                     for (partition, position) in &self.positions {
                         self.opened += 1;
-                        let start = S::Completion::start(position.clone());
-                        self.source.open(*partition, start);
+                        self.source.open(*partition, position.clone());
                     }
                 }
                 Some(Ask::Start) => {}
@@ -258,7 +257,7 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
             let is_due = *at <= due;
             if let Some(position) = positions.get(partition).filter(|_| is_due) {
                 *opened += 1;
-                source.open(*partition, S::Completion::start(position.clone()));
+                source.open(*partition, position.clone());
             }
             !is_due
         });
@@ -329,17 +328,17 @@ impl<S: Source, C: MessageCodec> Receiver<S, C> {
         if let Some(last) = batch.last_sequence_number() {
             self.positions.insert(partition, StartPosition::AfterSequenceNumber(last));
         }
-        if let Some(complete) = S::Completion::settlement(Settlement::Complete) {
+        if self.source.settles() {
             self.completed.clear();
             self.completed.extend((0_u32..).take(batch.len()));
-            self.source.settle(&batch, &self.completed, complete);
+            self.source.settle(&batch, &self.completed, Settlement::Complete);
         }
         self.source.release(batch);
     }
 
     /// How many events are missing between those of its partition that were read before and the end of a batch.
     fn missing_before(&self, batch: &EventBatch) -> u64 {
-        if S::Completion::settles() || !self.source.has_contiguous_numbers() {
+        if self.source.settles() || !self.source.has_contiguous_numbers() {
             return 0;
         }
         let expected = match self.positions.get(&batch.partition()) {

@@ -162,7 +162,8 @@ async fn a_sink_without_a_connection_is_not_waited_for() {
     let sink = Unreachable(pipe.sink.take().expect("the first relay"));
     let source = MemorySource::new(&pipe.log, pipe.source_options);
     let store = Arc::new(pipe.store.clone());
-    let relay = Relay::new(pipe.options.clone(), source, sink, store).expect("one destination");
+    let relay =
+        Relay::new(pipe.options.clone(), Box::new(source), Box::new(sink), store).expect("one destination");
     let pipe = &pipe;
     let fail = async {
         pipe.wait_until(|| pipe.sent().len() == 1).await;
@@ -186,7 +187,8 @@ async fn messages_are_given_back_at_no_cost_when_the_destination_is_gone() {
     script.reply_next(0, throttled());
     script.reply_by_default(forbidden(ms(5)));
     let source = QueueSource::new(&queue, 4);
-    let relay = Relay::settling(SettlingOptions::default(), source, sink).expect("one destination");
+    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), Box::new(sink))
+        .expect("one destination");
     let start = Instant::now();
     let ended = relay.run(std::future::pending()).await;
     assert!(matches!(ended, Err(RelayError::Sink(_))), "{ended:?}");
@@ -203,7 +205,8 @@ async fn without_its_queue_a_relay_has_nothing_to_wait_for() {
     let (sink, script) = ScriptedSink::new(1);
     script.reply_by_default(Reply::Lose);
     let source = QueueSource::new(&queue, 4);
-    let relay = Relay::settling(SettlingOptions::default(), source, sink).expect("one destination");
+    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), Box::new(sink))
+        .expect("one destination");
     let start = Instant::now();
     let fail = async {
         tokio::time::sleep(ms(10)).await;
@@ -217,6 +220,7 @@ async fn without_its_queue_a_relay_has_nothing_to_wait_for() {
 }
 
 /// A sink whose connection is gone as soon as something was sent.
+#[derive(Debug)]
 struct Unreachable(ScriptedSink);
 
 impl Sink for Unreachable {

@@ -9,11 +9,12 @@ const PARTITION: PartitionId = PartitionId(0);
 
 impl Pipe {
     /// A relay whose store is not audited: what is missing was never accepted.
-    fn unaudited(&mut self) -> Relay<MemorySource, ScriptedSink> {
+    fn unaudited(&mut self) -> Relay {
         let source = MemorySource::new(&self.log, self.source_options);
         let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
         let store = Arc::new(self.store.clone());
-        Relay::new(self.options.clone(), source, sink, store).expect("as many destinations as the fan-out")
+        Relay::new(self.options.clone(), Box::new(source), Box::new(sink), store)
+            .expect("as many destinations as the fan-out")
     }
 
     async fn run_unaudited(&mut self, condition: impl Fn(&Self) -> bool) -> Result<Summary, RelayError> {

@@ -101,12 +101,13 @@ impl Pipe {
         MemorySource::new(&self.log, self.source_options).partitions().len() as u32
     }
 
-    fn relay(&mut self) -> Relay<MemorySource, ScriptedSink> {
+    fn relay(&mut self) -> Relay {
         let source = MemorySource::new(&self.log, self.source_options);
         let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
         let (store, script) = (self.store.clone(), self.script.clone());
         let store = Arc::new(AuditedStore { store, script, accepted: Mutex::default() });
-        Relay::new(self.options.clone(), source, sink, store).expect("as many destinations as the fan-out")
+        Relay::new(self.options.clone(), Box::new(source), Box::new(sink), store)
+            .expect("as many destinations as the fan-out")
     }
 
     /// Runs a relay until the condition holds, and stops it gracefully.
