@@ -1,4 +1,4 @@
-//! The pipeline engine: receive, route, send, checkpoint.
+//! The engine of a pipeline: receive, route, send, checkpoint.
 //!
 //! A [`Relay`] takes batches from a [`Source`](connect::source::Source), regroups each one by destination, sends all
 //! groups to a [`Sink`](connect::sink::Sink) at once, and when every group of a batch has been accepted moves the
@@ -17,7 +17,6 @@ pub mod health;
 pub mod metrics;
 mod options;
 pub mod ownership;
-pub mod pipeline;
 pub mod regroup;
 pub mod route;
 pub mod watermark;

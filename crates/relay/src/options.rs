@@ -6,6 +6,7 @@ use std::time::Duration;
 use connect::checkpoint::ConsumerGroup;
 use connect::retry::RetryPolicy;
 use connect::source::StartPosition;
+use serde::{Deserialize, Serialize};
 
 use crate::ownership::OwnershipOptions;
 use crate::route::Route;
@@ -68,19 +69,22 @@ pub struct SettlingOptions {
     pub stop_timeout: Duration,
 }
 
-/// When progress is written to the checkpoint store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When progress is written to the checkpoint store. Written as `each-batch` or as `{every: 1 s}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CheckpointPolicy {
     /// After every batch. While one checkpoint of a partition is being written, the batches that complete are covered by
     /// the next.
+    #[default]
     EachBatch,
     /// At most this often per partition, and when a partition or the relay stops.
-    Every(Duration),
+    Every(#[serde(with = "units::duration")] Duration),
 }
 
 /// What a relay does when events are missing, because retention took them before they were read, or the source has begun to
 /// number its events again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum MissedEvents {
     /// Logs and counts them, and goes on: after the gap, or with the oldest event of the new numbers.
     #[default]
@@ -92,7 +96,8 @@ pub enum MissedEvents {
 /// What a relay does with an event that a destination refuses for good, because it is too large for it or malformed in its
 /// eyes. In every case the event is logged with its place, and counted. Sources that settle abandon such a message, and the
 /// service makes it a dead letter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PoisonEvents {
     /// Its partition waits, and tries now and then; the others go on.
     #[default]
@@ -127,9 +132,16 @@ impl RelayOptions {
     }
 }
 
+/// The defaults of a relay that keeps no checkpoints, and so needs no consumer group.
+impl Default for RelayOptions {
+    fn default() -> Self {
+        Self::new(ConsumerGroup::new("", "", ""))
+    }
+}
+
 impl Default for SettlingOptions {
     fn default() -> Self {
-        let usual = RelayOptions::new(nobody());
+        let usual = RelayOptions::default();
         Self {
             route: usual.route,
             fan_out: usual.fan_out,
@@ -152,12 +164,7 @@ impl From<SettlingOptions> for RelayOptions {
             stop_timeout: options.stop_timeout,
             // The source bounds what it hands over by number, and has to be driven for the locks' sake.
             max_held_bytes: usize::MAX,
-            ..Self::new(nobody())
+            ..Self::default()
         }
     }
-}
-
-/// Whose progress nothing is kept of.
-fn nobody() -> ConsumerGroup {
-    ConsumerGroup::new("", "", "")
 }

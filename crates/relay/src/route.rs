@@ -4,10 +4,12 @@
 //! it went before, in whatever process that happens.
 
 use connect::event::EventBatch;
+use serde::{Deserialize, Serialize};
 use units::{mix, partition_key, pick};
 
 /// How an event finds its destination.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Route {
     /// By a seeded hash of partition and sequence number: evenly and without a pattern.
     #[default]

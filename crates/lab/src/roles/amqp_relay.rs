@@ -1,15 +1,27 @@
 //! Our relay as a system under test, whichever service is at its ends.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use connect::retry::{RetryMode, RetryPolicy};
+use access::ConnectionString;
+use connect::checkpoint::blobs::BlobStoreOptions;
+use connect::checkpoint::{Checkpoint, ConsumerGroup};
+use connect::service::Transport;
+use connect::service_bus::{self, ReceiveOptions};
+use connect::sink::SendUnit;
+use connect::source::{SourceOptions, StartPosition};
+use pipeline::{
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
+    ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
+};
 use relay::metrics::MetricsHandle;
-use relay::{Relay, RelayError};
+use relay::{Relay, RelayError, RelayOptions};
 
+use super::event_hubs::{FabricError, ends};
 use super::fabric::{RelayMetrics, RelayPipeline, RelayReading};
-use super::protocol::RelayConfig;
+use super::protocol::{CHECKPOINT_CONTAINER, ReadFrom, RelayConfig};
 use super::relay_reading::reading;
 use crate::clock::RunClock;
+use crate::scenario::{CheckpointStore, Entity, Prefetch};
 
 /// The relay between the two ends of a case.
 #[derive(Debug)]
@@ -23,12 +35,6 @@ pub struct AmqpRelay {
 pub struct RelayReader {
     handle: MetricsHandle,
     clock: RunClock,
-}
-
-impl AmqpRelay {
-    pub(super) const fn new(relay: Relay, config: &RelayConfig) -> Self {
-        Self { relay, clock: config.clock }
-    }
 }
 
 impl RelayPipeline for AmqpRelay {
@@ -53,19 +59,130 @@ impl RelayMetrics for RelayReader {
     }
 }
 
-/// How the scenario wants sends to be tried again.
-pub(super) fn retry_policy(config: &RelayConfig) -> RetryPolicy {
-    let scenario = &config.relay;
-    RetryPolicy {
-        attempts: scenario.retry.attempts,
-        mode: RetryMode::Exponential,
-        delay: scenario.retry.delay,
-        max_delay: scenario.retry.max_delay,
-        try_timeout: scenario.try_timeout,
-        seed: config.seed,
-        ..RetryPolicy::default()
+/// Connects the pipeline that a role is to run, whichever service is at its ends.
+pub(super) async fn connect(config: &RelayConfig) -> Result<AmqpRelay, FabricError> {
+    let pipeline = pipeline(config)?;
+    let open = pipeline.open().await?;
+    if let (Some(store), ReadFrom::Now, SourceConfig::EventHubs(source)) =
+        (open.store(), config.read_from, &pipeline.source)
+    {
+        pass_over_what_is_there(source, pipeline.group(), store).await?;
     }
+    let relay = open.connect(&format!("instance-{}", config.instance)).await?;
+    Ok(AmqpRelay { relay, clock: config.clock })
 }
 
-/// How long a stopped relay waits for what is under way.
-pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// What lay in the hub before the run counts as done.
+async fn pass_over_what_is_there(
+    source: &EventHubsSourceConfig,
+    group: &ConsumerGroup,
+    store: &Arc<dyn connect::checkpoint::CheckpointStore>,
+) -> Result<(), FabricError> {
+    for (partition, sequence_number) in ends(source.client_options()?).await? {
+        if source.partitions.contains(partition.0) {
+            let sequence_number = Some(sequence_number);
+            let group = group.clone();
+            let checkpoint = Checkpoint { group, partition, sequence_number, offset: None, etag: None };
+            store.update_checkpoint(checkpoint).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The pipeline of a scenario between the two entities of a case.
+fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, FabricError> {
+    let scenario = &config.relay;
+    let mut relay = RelayOptions {
+        route: scenario.route,
+        seed: config.seed,
+        in_flight: scenario.in_flight as usize,
+        retry: scenario.retry.policy(scenario.try_timeout, config.seed),
+        checkpoint: scenario.checkpoint,
+        start_position: match config.read_from {
+            // All events of the run's own hub are to be read, so that it is noticed if the first ones are gone.
+            ReadFrom::Beginning => StartPosition::AtSequenceNumber(0),
+            ReadFrom::Now => StartPosition::Earliest,
+        },
+        failure_ratio: scenario.failure_ratio,
+        restart_after: scenario.restart_after,
+        ..RelayOptions::default()
+    };
+    let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
+    let certificate_authority = config.source.certificate_authority.clone();
+    let source = match &config.source.entity {
+        Entity::Hub(hub) => {
+            relay.group =
+                ConsumerGroup::new(connection_string.endpoint.host(), &hub.name, &hub.consumer_group);
+            let is_adaptive = scenario.prefetch == Prefetch::Adaptive;
+            SourceConfig::EventHubs(Box::new(EventHubsSourceConfig {
+                connection_string,
+                hub: hub.name.clone(),
+                consumer_group: hub.consumer_group.clone(),
+                partitions: match scenario.ownership.is_shared() {
+                    true => Partitions::All,
+                    false => Partitions::EveryNth { first: config.instance, step: scenario.instances },
+                },
+                transport: Transport::Tcp,
+                certificate_authority,
+                options: SourceOptions {
+                    batch: (&scenario.batch).into(),
+                    prefetch: scenario.prefetch.initial(),
+                },
+                adapt_prefetch: is_adaptive.then_some(relay.max_held_bytes),
+                checkpoint_store: checkpoint_store(config)?,
+                ownership: scenario.ownership.clone(),
+            }))
+        }
+        Entity::Queue(queue) => SourceConfig::ServiceBus(Box::new(ServiceBusSourceConfig {
+            connection_string,
+            entity: service_bus::Entity::Queue(queue.name.clone()),
+            receive: ReceiveOptions {
+                concurrency: scenario.messages_at_once(),
+                // A scenario between queues has a number.
+                prefetch: scenario.prefetch.events().unwrap_or(0),
+                ..ReceiveOptions::default()
+            },
+            transport: Transport::Tcp,
+            certificate_authority,
+        })),
+    };
+    let connection_string: ConnectionString = config.destination.connection_string.reveal().parse()?;
+    let certificate_authority = config.destination.certificate_authority.clone();
+    let (sink, fan_out) = match &config.destination.entity {
+        Entity::Hub(hub) => {
+            let hub = EventHubsSinkConfig {
+                connection_string,
+                hub: hub.name.clone(),
+                // The generator's events have none, and the study is about partitions.
+                keep_keys: false,
+                transport: Transport::Tcp,
+                certificate_authority,
+            };
+            (SinkConfig::EventHubs(Box::new(hub)), Some(scenario.fan_out))
+        }
+        Entity::Queue(queue) => {
+            let queue = ServiceBusSinkConfig {
+                connection_string,
+                entity: service_bus::Entity::Queue(queue.name.clone()),
+                // One by one, as the study's consumer does: a batch would be accepted or refused as a whole.
+                unit: SendUnit::Event,
+                transport: Transport::Tcp,
+                certificate_authority,
+            };
+            (SinkConfig::ServiceBus(Box::new(queue)), None)
+        }
+    };
+    Ok(PipelineConfig { source, sink, fan_out, metrics: None, relay })
+}
+
+fn checkpoint_store(config: &RelayConfig) -> Result<CheckpointStoreConfig, FabricError> {
+    Ok(match config.relay.checkpoint_store {
+        CheckpointStore::Memory => CheckpointStoreConfig::Memory,
+        CheckpointStore::File => CheckpointStoreConfig::Files(config.checkpoints.clone()),
+        CheckpointStore::Blob => {
+            let storage = config.storage.as_ref().ok_or(FabricError::NoStorage)?;
+            let options = BlobStoreOptions::new(storage.reveal().parse()?, CHECKPOINT_CONTAINER);
+            CheckpointStoreConfig::Blob(Box::new(options))
+        }
+    })
+}

@@ -1,8 +1,8 @@
-//! The world of hubs: the Event Hubs client, and the relay between two hubs.
+//! The world of hubs: the Event Hubs client.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::num::TryFromIntError;
-use std::sync::Arc;
 
 use access::storage::StorageConnectionStringError;
 use access::{ConnectionString, ConnectionStringError};
@@ -10,23 +10,18 @@ use amqp::Value;
 use amqp::codec::Reader;
 use amqp::message::{SectionKind, Sections, encode};
 use bytes::BytesMut;
-use connect::checkpoint::blobs::BlobStoreOptions;
-use connect::checkpoint::{
-    BlobCheckpointStore, Checkpoint, CheckpointStore, ConsumerGroup, FileCheckpointStore,
-    MemoryCheckpointStore, StoreError,
-};
+use connect::checkpoint::StoreError;
 use connect::event::PartitionId;
 use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError, ManagementClient};
 use connect::service::ServiceError;
-use connect::source::{AnySource, BatchOptions, Source as _, SourceOptions, StartPosition};
+use connect::source::{AnySource, Source as _, SourceOptions, StartPosition};
 use hub::service::StartError;
-use relay::ownership::{OwnershipMode, OwnershipOptions};
-use relay::{CheckpointPolicy, Relay, RelayError, RelayOptions, route};
+use pipeline::ConnectError;
 
-use super::amqp_relay::{AmqpRelay, STOP_TIMEOUT, retry_policy};
+use super::amqp_relay::{self, AmqpRelay};
 use super::embedded::{self, EmbeddedHub};
 use super::fabric::{DecodedMessage, Fabric, MessageCodec, OpenedSource};
-use super::protocol::{CHECKPOINT_CONTAINER, Endpoint, HubConfig, ReadFrom, RelayConfig};
+use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig};
 use crate::payload::HEADER_PROPERTY;
 use crate::scenario;
 use crate::scenario::Entity;
@@ -74,9 +69,9 @@ pub enum FabricError {
     /// The storage account is not to be understood.
     #[error(transparent)]
     StorageConnectionString(#[from] StorageConnectionStringError),
-    /// The pipeline is impossible.
+    /// The pipeline can't be connected.
     #[error(transparent)]
-    Relay(#[from] RelayError),
+    Pipeline(#[from] ConnectError),
 }
 
 impl Fabric for EventHubsFabric {
@@ -95,46 +90,7 @@ impl Fabric for EventHubsFabric {
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<AmqpRelay, FabricError> {
-        let hub = hub_of(&config.source)?;
-        let scenario = &config.relay;
-        let options = SourceOptions {
-            batch: BatchOptions { max_events: scenario.batch.events as usize, max_wait: scenario.batch.wait },
-            prefetch: scenario.prefetch.initial(),
-        };
-        let (mut source, positions) = connect_source(&config.source, options, config.read_from).await?;
-        let sink = self.open_sink(&config.destination).await?;
-        let store = checkpoint_store(config).await?;
-        let connection_string: ConnectionString = config.source.connection_string.reveal().parse()?;
-        let group = ConsumerGroup {
-            namespace: connection_string.endpoint.host().into(),
-            hub: hub.name.as_str().into(),
-            name: hub.consumer_group.as_str().into(),
-        };
-        let options = relay_options(config, group.clone());
-        if scenario.prefetch == scenario::Prefetch::Adaptive {
-            source.adapt_prefetch(options.max_held_bytes);
-        }
-        match &options.ownership {
-            None => {
-                let (instance, instances) = (config.instance, scenario.instances.max(1));
-                source.retain_partitions(|partition| partition.0 % instances == instance % instances);
-            }
-            // Whoever claims a partition also takes over its link.
-            Some(_) => source.set_owner_level(0),
-        }
-        // What lay in the hub before the run counts as done.
-        for (partition, position) in positions {
-            if let StartPosition::AfterSequenceNumber(sequence_number) = position
-                && source.partitions().contains(&partition)
-            {
-                let sequence_number = Some(sequence_number);
-                let checkpoint =
-                    Checkpoint { group: group.clone(), partition, sequence_number, offset: None, etag: None };
-                store.update_checkpoint(checkpoint).await?;
-            }
-        }
-        let relay = Relay::new(options, Box::new(source), Box::new(sink), store)?;
-        Ok(AmqpRelay::new(relay, config))
+        amqp_relay::connect(config).await
     }
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<EventHubsSink, FabricError> {
@@ -147,85 +103,34 @@ impl Fabric for EventHubsFabric {
         options: SourceOptions,
         read_from: ReadFrom,
     ) -> Result<OpenedSource, FabricError> {
-        let (source, positions) = connect_source(endpoint, options, read_from).await?;
+        let hub = hub_of(endpoint)?;
+        let client = client_options(endpoint)?;
+        let source = EventHubsSource::connect(client.clone(), &hub.consumer_group, options).await?;
+        let partitions = source.partitions().into_iter();
+        let mut positions: BTreeMap<_, _> =
+            partitions.map(|partition| (partition, StartPosition::Earliest)).collect();
+        if read_from == ReadFrom::Now {
+            for (partition, sequence_number) in ends(client).await? {
+                positions.insert(partition, StartPosition::AfterSequenceNumber(sequence_number));
+            }
+        }
+        let positions = positions.into_iter().collect();
         Ok(OpenedSource { source: AnySource::by_checkpoint(source), positions })
     }
 }
 
-/// A source, and where each of its partitions begins.
-async fn connect_source(
-    endpoint: &Endpoint,
-    options: SourceOptions,
-    read_from: ReadFrom,
-) -> Result<(EventHubsSource, Vec<(PartitionId, StartPosition)>), FabricError> {
-    let hub = hub_of(endpoint)?;
-    let client = client_options(endpoint)?;
-    let source = EventHubsSource::connect(client.clone(), &hub.consumer_group, options).await?;
-    let mut positions: Vec<_> =
-        source.partitions().into_iter().map(|partition| (partition, StartPosition::Earliest)).collect();
-    if read_from == ReadFrom::Now {
-        let mut management = ManagementClient::connect(client).await?;
-        for (partition, position) in &mut positions {
-            let properties = management.partition_properties(*partition).await?;
-            if !properties.is_empty {
-                *position = StartPosition::AfterSequenceNumber(properties.last_enqueued_sequence_number);
-            }
+/// The newest event of each partition that has one.
+pub(super) async fn ends(client: EventHubsOptions) -> Result<Vec<(PartitionId, i64)>, FabricError> {
+    let mut management = ManagementClient::connect(client).await?;
+    let mut ends = Vec::new();
+    for partition in management.hub_properties().await?.partition_ids {
+        let properties = management.partition_properties(partition).await?;
+        if !properties.is_empty {
+            ends.push((partition, properties.last_enqueued_sequence_number));
         }
-        management.close().await;
     }
-    Ok((source, positions))
-}
-
-/// How an instance shares partitions with the others; none where each has its own from the start.
-fn ownership(relay: &scenario::Relay, instance: u32) -> Option<OwnershipOptions> {
-    let scenario::Ownership { mode, renew, expire } = relay.ownership;
-    let mode = match mode {
-        scenario::OwnershipMode::Static => return None,
-        scenario::OwnershipMode::Balanced => OwnershipMode::Balanced,
-        scenario::OwnershipMode::Greedy => OwnershipMode::Greedy,
-    };
-    Some(OwnershipOptions { mode, identity: format!("instance-{instance}"), renew, expire })
-}
-
-async fn checkpoint_store(config: &RelayConfig) -> Result<Arc<dyn CheckpointStore>, FabricError> {
-    Ok(match config.relay.checkpoint_store {
-        scenario::CheckpointStore::Memory => Arc::new(MemoryCheckpointStore::new()),
-        scenario::CheckpointStore::File => Arc::new(FileCheckpointStore::open(&config.checkpoints)?),
-        scenario::CheckpointStore::Blob => {
-            let storage = config.storage.as_ref().ok_or(FabricError::NoStorage)?;
-            let options = BlobStoreOptions::new(storage.reveal().parse()?, CHECKPOINT_CONTAINER);
-            Arc::new(BlobCheckpointStore::open(options).await?)
-        }
-    })
-}
-
-fn relay_options(config: &RelayConfig, group: ConsumerGroup) -> RelayOptions {
-    let scenario = &config.relay;
-    RelayOptions {
-        route: match scenario.route {
-            scenario::Route::Random => route::Route::Random,
-            scenario::Route::Key => route::Route::Key,
-            scenario::Route::RoundRobin => route::Route::RoundRobin,
-        },
-        fan_out: scenario.fan_out,
-        seed: config.seed,
-        in_flight: scenario.in_flight as usize,
-        retry: retry_policy(config),
-        checkpoint: match scenario.checkpoint {
-            scenario::Checkpoint::EachBatch => CheckpointPolicy::EachBatch,
-            scenario::Checkpoint::Every(interval) => CheckpointPolicy::Every(interval),
-        },
-        start_position: match config.read_from {
-            // All events of the run's own hub are to be read, so that it is noticed if the first ones are gone.
-            ReadFrom::Beginning => StartPosition::AtSequenceNumber(0),
-            ReadFrom::Now => StartPosition::Earliest,
-        },
-        failure_ratio: scenario.failure_ratio,
-        restart_after: scenario.restart_after,
-        ownership: ownership(scenario, config.instance),
-        stop_timeout: STOP_TIMEOUT,
-        ..RelayOptions::new(group)
-    }
+    management.close().await;
+    Ok(ends)
 }
 
 fn hub_of(endpoint: &Endpoint) -> Result<&scenario::Hub, FabricError> {

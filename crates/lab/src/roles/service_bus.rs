@@ -1,4 +1,4 @@
-//! The world of queues: the embedded service, the Service Bus client, and the relay that settles each message.
+//! The world of queues: the Service Bus client.
 
 use access::ConnectionString;
 use connect::event::PartitionId;
@@ -6,9 +6,8 @@ use connect::service::ClientOptions;
 use connect::service_bus::{ReceiveOptions, ServiceBusSink, ServiceBusSource};
 use connect::sink::SendUnit;
 use connect::source::{AnySource, SourceOptions, StartPosition};
-use relay::{Relay, SettlingOptions};
 
-use super::amqp_relay::{AmqpRelay, STOP_TIMEOUT, retry_policy};
+use super::amqp_relay::{self, AmqpRelay};
 use super::embedded::{self, EmbeddedHub};
 use super::event_hubs::{AmqpCodec, FabricError};
 use super::fabric::{Fabric, OpenedSource};
@@ -34,18 +33,7 @@ impl Fabric for ServiceBusFabric {
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<AmqpRelay, FabricError> {
-        let receive = ReceiveOptions {
-            concurrency: config.relay.messages_at_once(),
-            // A scenario between queues has a number.
-            prefetch: config.relay.prefetch.events().unwrap_or(0),
-            ..ReceiveOptions::default()
-        };
-        let source = ServiceBusSource::connect(client_options(&config.source)?, receive).await?;
-        // One by one, as the study's consumer does: a batch would be accepted or refused as a whole.
-        let destination = client_options(&config.destination)?;
-        let sink = ServiceBusSink::connect(destination, SendUnit::Event).await?;
-        let relay = Relay::settling(settling_options(config), Box::new(source), Box::new(sink))?;
-        Ok(AmqpRelay::new(relay, config))
+        amqp_relay::connect(config).await
     }
 
     async fn open_sink(&self, endpoint: &Endpoint) -> Result<ServiceBusSink, FabricError> {
@@ -67,16 +55,6 @@ impl Fabric for ServiceBusFabric {
         let source = ServiceBusSource::connect(client_options(endpoint)?, receive).await?;
         let source = AnySource::by_settlement(source);
         Ok(OpenedSource { source, positions: vec![(PartitionId(0), StartPosition::Earliest)] })
-    }
-}
-
-fn settling_options(config: &RelayConfig) -> SettlingOptions {
-    SettlingOptions {
-        seed: config.seed,
-        retry: retry_policy(config),
-        failure_ratio: config.relay.failure_ratio,
-        stop_timeout: STOP_TIMEOUT,
-        ..SettlingOptions::default()
     }
 }
 

@@ -19,7 +19,6 @@ mod entities;
 mod file;
 mod glob;
 mod load;
-mod ownership;
 mod parameters;
 mod prefetch;
 mod relay;
@@ -33,10 +32,10 @@ pub use case::{Axis, Case};
 pub use entities::{Entities, Entity, Hub, Hubs, Queue, Queues};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
-pub use ownership::{Ownership, OwnershipMode};
 pub use parameters::{
     Embedded, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target, WhenFull,
 };
+pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Ownership, OwnershipMode, Retry, Route};
 pub use prefetch::Prefetch;
-pub use relay::{Batch, Checkpoint, CheckpointStore, Relay, Retry, Route};
+pub use relay::{CheckpointStore, Relay};
 pub use system::{Readiness, SystemUnderTest, Transport};

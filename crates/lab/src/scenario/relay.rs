@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use pipeline::vocabulary::{Batch, CheckpointPolicy, Ownership, OwnershipMode, Retry, RetryKeys, Route};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::ownership::{Ownership, OwnershipMode};
 use super::prefetch::Prefetch;
 
 /// The section `relay`.
@@ -31,7 +30,7 @@ pub struct Relay {
     /// Partitions of the destination hub that events are routed to: the first `fan_out` of them.
     pub fan_out: u32,
     /// When progress is recorded.
-    pub checkpoint: Checkpoint,
+    pub checkpoint: CheckpointPolicy,
     /// Where it is recorded, and where claims are.
     pub checkpoint_store: CheckpointStore,
     /// How several instances divide the partitions among them.
@@ -45,42 +44,11 @@ pub struct Relay {
     #[serde(with = "units::duration")]
     pub try_timeout: Duration,
     /// What happens after a try that failed for a passing reason.
+    #[serde(deserialize_with = "retry_with_defaults")]
     pub retry: Retry,
     /// How long a partition rests after a failed batch before it resumes from its checkpoint.
     #[serde(with = "units::duration")]
     pub restart_after: Duration,
-}
-
-/// When a batch is complete: by count or by time, whichever comes first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Batch {
-    /// Events of a full batch.
-    pub events: u32,
-    /// How long the first event of a batch waits for the others.
-    #[serde(with = "units::duration")]
-    pub wait: Duration,
-}
-
-/// How an event finds its destination. All of them are pure: an event that is delivered twice goes the same way twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Route {
-    /// By a seeded hash of partition and sequence number: evenly, without a pattern.
-    Random,
-    /// By a hash of the event's partition key: same key, same destination.
-    Key,
-    /// By sequence number: each destination in turn.
-    RoundRobin,
-}
-
-/// When progress is recorded. Written as `each-batch` or as `{every: 1 s}`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Checkpoint {
-    /// After each batch that was accepted as a whole.
-    EachBatch,
-    /// At most this often per partition.
-    Every(Duration),
 }
 
 /// Where progress is recorded.
@@ -93,20 +61,6 @@ pub enum CheckpointStore {
     File,
     /// In blobs of the embedded service, as the official SDKs lay them out.
     Blob,
-}
-
-/// Tries of a send: exponential delays between them, bounded in number and length.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Retry {
-    /// Tries in all, the first one included.
-    pub attempts: u32,
-    /// The delay before the second try; it doubles with each further one.
-    #[serde(with = "units::duration")]
-    pub delay: Duration,
-    /// The longest delay between two tries.
-    #[serde(with = "units::duration")]
-    pub max_delay: Duration,
 }
 
 impl Relay {
@@ -127,74 +81,23 @@ impl Default for Relay {
             threads: None,
             route: Route::Random,
             fan_out: 32,
-            checkpoint: Checkpoint::EachBatch,
+            checkpoint: CheckpointPolicy::EachBatch,
             checkpoint_store: CheckpointStore::File,
             ownership: Ownership::new(OwnershipMode::Static),
             failure_ratio: 0.0,
             in_flight: 1,
             try_timeout: Duration::from_secs(5),
-            retry: Retry::default(),
+            retry: retry(),
             restart_after: Duration::from_secs(1),
         }
     }
 }
 
-impl Default for Batch {
-    fn default() -> Self {
-        Self { events: 128, wait: Duration::from_millis(10) }
-    }
+/// A scenario's defaults for the retry are those of the study, which tries again sooner than a relay in production does.
+fn retry() -> Retry {
+    Retry { attempts: 4, delay: Duration::from_millis(100), max_delay: Duration::from_secs(5) }
 }
 
-impl Default for Retry {
-    fn default() -> Self {
-        Self { attempts: 4, delay: Duration::from_millis(100), max_delay: Duration::from_secs(5) }
-    }
+fn retry_with_defaults<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Retry, D::Error> {
+    Ok(RetryKeys::deserialize(deserializer)?.or(retry()))
 }
-
-/// The mapping form of [`Checkpoint`].
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Periodic {
-    #[serde(with = "units::duration")]
-    every: Duration,
-}
-
-impl Serialize for Checkpoint {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match *self {
-            Self::EachBatch => serializer.serialize_str(EACH_BATCH),
-            Self::Every(every) => Periodic { every }.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Checkpoint {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Checkpoint;
-
-            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("`each-batch` or `{every: 1 s}`")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Checkpoint, E> {
-                if text == EACH_BATCH {
-                    Ok(Checkpoint::EachBatch)
-                } else {
-                    Err(E::invalid_value(de::Unexpected::Str(text), &self))
-                }
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Checkpoint, A::Error> {
-                let Periodic { every } = Periodic::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Checkpoint::Every(every))
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-const EACH_BATCH: &str = "each-batch";

@@ -12,8 +12,8 @@ use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
 use super::{
-    Capacity, Checkpoint, CheckpointStore, Entities, Hub, Hubs, LoadMode, Parameters, Payload, Percent,
-    Prefetch, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
+    Capacity, CheckpointPolicy, CheckpointStore, Entities, Hub, Hubs, LoadMode, Ownership, Parameters,
+    Payload, Percent, Prefetch, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -183,7 +183,7 @@ impl Rules<'_> {
         self.duration("relay.retry.max_delay", relay.retry.max_delay, relay.retry.delay)?;
         self.duration("relay.restart_after", relay.restart_after, Duration::ZERO)?;
         self.ownership(relay, &parameters.target)?;
-        if let Checkpoint::Every(every) = relay.checkpoint {
+        if let CheckpointPolicy::Every(every) = relay.checkpoint {
             self.duration("relay.checkpoint.every", every, Duration::from_millis(1))?;
         }
         Ok(())
@@ -239,6 +239,18 @@ impl Rules<'_> {
         if let Some((reason, advice)) = impossible {
             let path = "relay.checkpoint_store";
             return Err(self.document.mistake(path, reason, advice));
+        }
+        if relay.ownership.identity.is_some() {
+            let path = "relay.ownership.identity";
+            return Err(self.document.mistake(path, "instances are named by their number", "leave it out"));
+        }
+        if !is_shared && relay.ownership != Ownership::default() {
+            let reason = "`static` knows no claims that could be renewed or expire";
+            return Err(self.document.mistake(
+                "relay.ownership",
+                reason,
+                "add `mode: greedy` or `mode: balanced`",
+            ));
         }
         let (renew, expire) = (relay.ownership.renew, relay.ownership.expire);
         self.duration("relay.ownership.renew", renew, RENEW_MIN)?;

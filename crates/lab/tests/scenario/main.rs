@@ -7,7 +7,9 @@ mod schema;
 mod sweeps;
 mod systems;
 
-use lab::scenario::{CaseOptions, Checkpoint, LoadMode, Payload, Prefetch, Scenario, ScenarioError, Target};
+use lab::scenario::{
+    CaseOptions, CheckpointPolicy, LoadMode, Payload, Prefetch, Scenario, ScenarioError, Target,
+};
 use serde_json::{Value, json};
 use units::ByteSize;
 
@@ -47,7 +49,7 @@ fn the_published_study_is_the_first_sweep_of_fan_out() {
     assert_eq!(parameters.entities.source().partitions(), 32);
     assert_eq!(parameters.entities.destination().partitions(), 100, "the destination follows the fan-out");
     assert_eq!(parameters.relay.batch.events, 128);
-    assert_eq!(parameters.relay.checkpoint, Checkpoint::EachBatch);
+    assert_eq!(parameters.relay.checkpoint, CheckpointPolicy::EachBatch);
     assert_eq!(parameters.load.mode, LoadMode::Saturate);
     assert_eq!(parameters.load.payload, Payload::Size(ByteSize::from_bytes(16)));
     assert_eq!(parameters.limits.relay.cores, Some(1.0));
@@ -235,6 +237,14 @@ fn mistakes_in_the_file_are_told_with_their_place() {
         (
             "relay: {ownership: {mode: greedy, renew: 1 s, expire: 2 s}}",
             "s.yaml:2:55: `relay.ownership.expire`: a claim would expire because of one renewal that fails",
+        ),
+        (
+            "relay: {ownership: {mode: greedy, identity: me}}",
+            "s.yaml:2:45: `relay.ownership.identity`: instances are named by their number",
+        ),
+        (
+            "relay: {ownership: {renew: 1 s}}",
+            "s.yaml:2:9: `relay.ownership`: `static` knows no claims that could be renewed or expire",
         ),
         (
             "relay: {ownership: {mode: greedy, renew: 1 ms}}",

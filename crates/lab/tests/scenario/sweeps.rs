@@ -1,6 +1,6 @@
 //! Sweeps: the tables of the published study, which cases a file and its arguments make, and what each is set to.
 
-use lab::scenario::{CaseOptions, Checkpoint, Payload, Prefetch, Scenario};
+use lab::scenario::{CaseOptions, CheckpointPolicy, Payload, Prefetch, Scenario};
 use units::ByteSize;
 
 use super::{all_sweeps, cases, names, set};
@@ -51,7 +51,7 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
     let kibibytes = |count| Payload::Size(ByteSize::from_kibibytes(count));
     for parameters in cases.iter().map(|case| &case.parameters) {
         assert_eq!(parameters.entities.source().partitions(), 32);
-        assert_eq!(parameters.relay.checkpoint, Checkpoint::EachBatch);
+        assert_eq!(parameters.relay.checkpoint, CheckpointPolicy::EachBatch);
     }
     let two_cores = &case("cores=2,memory=2 GiB").limits.relay;
     assert_eq!((two_cores.cores, two_cores.memory), (Some(2.0), Some(gibibytes(2))));

@@ -14,29 +14,16 @@ mod plan;
 mod refusal;
 mod summary;
 
-use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
 
 use clap::Args;
-use connect::checkpoint::blobs::BlobStoreOptions;
-use connect::checkpoint::{BlobCheckpointStore, CheckpointStore, FileCheckpointStore, StoreError, Usage};
-use connect::event::PartitionId;
-use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError};
-use connect::service::ClientOptions;
-use connect::service_bus::{ServiceBusSink, ServiceBusSource};
-use connect::sink::Sink;
-use connect::source::Source;
+use pipeline::{ConnectError, PipelineConfig, SourceConfig};
+use relay::Relay;
 use relay::health::lag;
 use relay::metrics::{MetricsHandle, endpoint};
-use relay::pipeline::{
-    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, PipelineConfig, ServiceBusSinkConfig,
-    ServiceBusSourceConfig, SinkConfig, SourceConfig,
-};
-use relay::{Relay, RelayError};
 use settings::Document;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -45,7 +32,7 @@ use tokio::sync::oneshot;
 use crate::exit::{CommandError, Exit};
 use crate::{logging, output};
 use plan::Plan;
-use refusal::{End, with_causes};
+use refusal::End;
 
 /// The arguments of `relay`.
 #[derive(Debug, Args)]
@@ -124,7 +111,7 @@ pub(crate) fn execute(arguments: RelayArguments) -> Result<Exit, CommandError> {
 }
 
 async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, CommandError> {
-    let signals = Signals::new()?;
+    let mut signals = Signals::new()?;
     let metrics = match config.metrics {
         Some(address) => {
             Some(TcpListener::bind(address).await.map_err(|error| CommandError::Unavailable {
@@ -133,33 +120,25 @@ async fn run(document: &Document, config: &PipelineConfig) -> Result<Exit, Comma
         }
         None => None,
     };
-    let tell = |handle: MetricsHandle| announce(config, metrics, handle);
-    connect_and_carry(config, connect(document, config), signals, tell).await
+    let relay = tokio::select! {
+        biased;
+        // Nothing is under way yet.
+        () = signals.next() => return Ok(Exit::Passed),
+        connected = connect(config) => {
+            connected.map_err(|error| refusal::of_connecting(document, config, &error))?
+        }
+    };
+    announce(config, metrics, relay.metrics_handle())?;
+    carry(config, relay, signals).await
 }
 
-/// Connects both ends, and makes the relay between them.
-async fn connect(document: &Document, config: &PipelineConfig) -> Result<Relay, CommandError> {
-    match &config.source {
-        SourceConfig::EventHubs(from) => {
-            // What cannot be kept is found out before anything is asked of the service.
-            let store = store(config, from).await?;
-            let source = hub_source(document, &config.source, from).await?;
-            by_checkpoint(document, config, store, source, sink(config).await?)
-        }
-        SourceConfig::ServiceBus(from) => {
-            let source = queue_source(&config.source, from).await?;
-            let sink = sink(config).await?;
-            let options = config.settling_options(sink.destinations());
-            Relay::settling(options, Box::new(source), sink).map_err(|error| cannot_begin(document, &error))
-        }
+async fn connect(config: &PipelineConfig) -> Result<Relay, ConnectError> {
+    let identity = identity::made_up();
+    let relay = config.open().await?.connect(&identity).await?;
+    if let Some(ownership) = config.relay_options(1, &identity).ownership {
+        tracing::info!(identity = ownership.identity, "sharing partitions");
     }
-}
-
-async fn sink(config: &PipelineConfig) -> Result<Box<dyn Sink>, CommandError> {
-    Ok(match &config.sink {
-        SinkConfig::EventHubs(to) => Box::new(hub_sink(config, to).await?),
-        SinkConfig::ServiceBus(to) => Box::new(queue_sink(&config.sink, to).await?),
-    })
+    Ok(relay)
 }
 
 /// Tells the plan once there are connections, and serves the metrics if that is wanted.
@@ -172,31 +151,15 @@ fn announce(
     if let Some(listener) = metrics {
         let address = listener.local_addr().map_err(CommandError::System)?;
         if let SourceConfig::EventHubs(source) = &config.source {
-            let options = source_options(source)
-                .map_err(|error| refusal::of_end(End::Source(&config.source), &error, ""))?;
+            let options = source
+                .client_options()
+                .map_err(|error| refusal::of_end(End::Source(&config.source), &error.into()))?;
             tokio::spawn(lag::watch(options, handle.clone()));
         }
         writeln!(plan, "metrics      http://{address}/metrics").expect("a string takes everything");
         tokio::spawn(endpoint::serve(listener, handle, std::future::pending()));
     }
     output::print(&plan).map(drop)
-}
-
-/// Makes a relay, and runs it.
-async fn connect_and_carry(
-    config: &PipelineConfig,
-    relay: impl Future<Output = Result<Relay, CommandError>>,
-    mut signals: Signals,
-    tell: impl FnOnce(MetricsHandle) -> Result<(), CommandError>,
-) -> Result<Exit, CommandError> {
-    let relay = tokio::select! {
-        biased;
-        // Nothing is under way yet.
-        () = signals.next() => return Ok(Exit::Passed),
-        connected = relay => connected?,
-    };
-    tell(relay.metrics_handle())?;
-    carry(config, relay, signals).await
 }
 
 /// Runs the relay until the signals end it.
@@ -237,159 +200,6 @@ async fn carry(
     Ok(Exit::Passed)
 }
 
-fn by_checkpoint(
-    document: &Document,
-    config: &PipelineConfig,
-    store: Arc<dyn CheckpointStore>,
-    mut source: EventHubsSource,
-    sink: Box<dyn Sink>,
-) -> Result<Relay, CommandError> {
-    let destinations = sink.destinations();
-    let partitions = source.partitions().last().map_or(0, |last| last.0 + 1);
-    if config.keeps_partitions() && partitions > destinations {
-        let reason = format!("the source has {partitions} partitions, and the sink {destinations}");
-        let advice = format!(
-            "`fan_out: {destinations}` sends partition n to n modulo {destinations}; `route: key` keeps what has the same \
-             key together"
-        );
-        return Err(document.mistake("route", reason, advice).into());
-    }
-    let options = config.relay_options(destinations, &identity::made_up());
-    if let Some(ownership) = &options.ownership {
-        // As all processors that share partitions do: who claims a partition also takes over its link.
-        source.set_owner_level(0);
-        tracing::info!(identity = ownership.identity, "sharing partitions");
-    }
-    Relay::new(options, Box::new(source), sink, store).map_err(|error| cannot_begin(document, &error))
-}
-
-fn cannot_begin(document: &Document, error: &RelayError) -> CommandError {
-    match error {
-        RelayError::FanOut { destinations, .. } => {
-            let advice = format!(
-                "the sink has {destinations} destinations: allowed is 1 to {destinations}, or leave it out for all"
-            );
-            document.mistake("fan_out", error.to_string(), advice).into()
-        }
-        RelayError::Source(_)
-        | RelayError::Sink(_)
-        | RelayError::Store(_)
-        | RelayError::Ownership(_)
-        | RelayError::DeadLetters { .. }
-        | RelayError::Poison { .. }
-        | RelayError::MissedEvents { .. }
-        | RelayError::Restarted { .. } => unavailable("the pipeline can't begin", error),
-    }
-}
-
-/// The store of the checkpoints, locked against other relays where it can be.
-async fn store(
-    pipeline: &PipelineConfig,
-    config: &EventHubsSourceConfig,
-) -> Result<Arc<dyn CheckpointStore>, CommandError> {
-    let refused = |error: StoreError| unavailable("the checkpoints can't be kept", &error);
-    Ok(match &config.checkpoint_store {
-        CheckpointStoreConfig::Files(folder) => {
-            let store = FileCheckpointStore::open(folder).map_err(refused)?;
-            let partitions: Option<Vec<_>> =
-                config.partitions.as_ref().map(|ids| ids.iter().copied().map(PartitionId).collect());
-            let usage = match (&config.ownership, &partitions) {
-                (Some(_), _) => Usage::Shared,
-                (None, Some(partitions)) => Usage::Partitions(partitions),
-                (None, None) => Usage::Alone,
-            };
-            store.lock(pipeline.group(), usage).map_err(refused)?;
-            Arc::new(store)
-        }
-        CheckpointStoreConfig::Blob(options) => {
-            Arc::new(BlobCheckpointStore::open(BlobStoreOptions::clone(options)).await.map_err(refused)?)
-        }
-    })
-}
-
-/// How the hub that is read is reached.
-fn source_options(config: &EventHubsSourceConfig) -> Result<EventHubsOptions, HubNameError> {
-    let options = EventHubsOptions::new(config.connection_string.clone(), Some(&config.hub))?;
-    Ok(EventHubsOptions {
-        transport: config.transport,
-        certificate_authority: config.certificate_authority.clone(),
-        ..options
-    })
-}
-
-async fn hub_source(
-    document: &Document,
-    end: &SourceConfig,
-    config: &EventHubsSourceConfig,
-) -> Result<EventHubsSource, CommandError> {
-    let hub = &config.hub;
-    let end = End::Source(end);
-    let options = source_options(config).map_err(|error| refusal::of_end(end, &error, ""))?;
-    let mut source = EventHubsSource::connect(options, &config.consumer_group, config.options)
-        .await
-        .map_err(|error| refusal::of_end(end, &error, &error.condition))?;
-    if let Some(wanted) = &config.partitions {
-        let existing = source.partitions();
-        if let Some(missing) = wanted.iter().find(|&&id| !existing.contains(&PartitionId(id))) {
-            let reason = format!("the hub {hub} has no partition {missing}");
-            let advice = match (existing.first(), existing.last()) {
-                (Some(first), Some(last)) => format!("it has {first} to {last}"),
-                _ => "it has none at all".to_owned(),
-            };
-            return Err(document.mistake("source.event_hubs.partitions", reason, advice).into());
-        }
-        source.retain_partitions(|partition| wanted.contains(&partition.0));
-    }
-    if let Some(max_bytes) = config.adapt_prefetch {
-        source.adapt_prefetch(max_bytes);
-    }
-    Ok(source)
-}
-
-async fn queue_source(
-    end: &SourceConfig,
-    config: &ServiceBusSourceConfig,
-) -> Result<ServiceBusSource, CommandError> {
-    let options = ClientOptions {
-        transport: config.transport,
-        certificate_authority: config.certificate_authority.clone(),
-        ..ClientOptions::new(config.connection_string.clone(), config.entity.address())
-    };
-    ServiceBusSource::connect(options, config.receive)
-        .await
-        .map_err(|error| refusal::of_end(End::Source(end), &error, &error.condition))
-}
-
-async fn hub_sink(
-    pipeline: &PipelineConfig,
-    config: &EventHubsSinkConfig,
-) -> Result<EventHubsSink, CommandError> {
-    let EventHubsSinkConfig { connection_string, hub, transport, certificate_authority } = config;
-    let end = End::Sink(&pipeline.sink);
-    let mut options = EventHubsOptions::new(connection_string.clone(), Some(hub))
-        .map_err(|error| refusal::of_end(end, &error, ""))?;
-    options.transport = *transport;
-    options.certificate_authority.clone_from(certificate_authority);
-    let mut sink = EventHubsSink::connect(options)
-        .await
-        .map_err(|error| refusal::of_end(end, &error, &error.condition))?;
-    if pipeline.keeps_keys(sink.destinations()) {
-        sink.keep_keys();
-    }
-    Ok(sink)
-}
-
-async fn queue_sink(end: &SinkConfig, config: &ServiceBusSinkConfig) -> Result<ServiceBusSink, CommandError> {
-    let options = ClientOptions {
-        transport: config.transport,
-        certificate_authority: config.certificate_authority.clone(),
-        ..ClientOptions::new(config.connection_string.clone(), config.entity.address())
-    };
-    ServiceBusSink::connect(options, config.unit)
-        .await
-        .map_err(|error| refusal::of_end(End::Sink(end), &error, &error.condition))
-}
-
 /// SIGINT and SIGTERM, from the moment on at which this is made.
 struct Signals {
     interrupt: Signal,
@@ -408,9 +218,4 @@ impl Signals {
             _ = self.terminate.recv() => {}
         }
     }
-}
-
-/// An error with all of its causes, in one line.
-fn unavailable(what: &str, error: &dyn Error) -> CommandError {
-    CommandError::Unavailable { message: with_causes(what, error) }
 }

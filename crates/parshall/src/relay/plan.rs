@@ -6,9 +6,9 @@ use std::time::Duration;
 use access::{ConnectionString, TransportSecurity};
 use connect::checkpoint::blobs::{MissingContainer, Spelling};
 use connect::sink::SendUnit;
-use relay::ownership::OwnershipMode;
-use relay::pipeline::{
-    CheckpointStoreConfig, EventHubsSourceConfig, PipelineConfig, SinkConfig, SourceConfig,
+use pipeline::vocabulary::OwnershipMode;
+use pipeline::{
+    CheckpointStoreConfig, EventHubsSourceConfig, Partitions, PipelineConfig, SinkConfig, SourceConfig,
 };
 use relay::route::Route;
 use relay::{CheckpointPolicy, MissedEvents, PoisonEvents};
@@ -36,8 +36,11 @@ impl fmt::Display for Plan<'_> {
                 let group = &source.consumer_group;
                 write!(f, "source       {of}, consumer group {group}")?;
                 match &source.partitions {
-                    Some(partitions) => writeln!(f, ", partitions {}", list(partitions))?,
-                    None => writeln!(f, ", all partitions")?,
+                    Partitions::All => writeln!(f, ", all partitions")?,
+                    Partitions::Listed(partitions) => writeln!(f, ", partitions {}", list(partitions))?,
+                    Partitions::EveryNth { first, step } => {
+                        writeln!(f, ", every {step}th partition from {first} on")?;
+                    }
                 }
             }
             SourceConfig::ServiceBus(source) => {
@@ -150,6 +153,7 @@ fn tell_progress(
         CheckpointPolicy::Every(interval) => format!("every {}", duration::text(interval)),
     };
     match &source.checkpoint_store {
+        CheckpointStoreConfig::Memory => writeln!(f, "checkpoints  {policy}, in memory")?,
         CheckpointStoreConfig::Files(folder) => {
             writeln!(f, "checkpoints  {policy}, in {}", folder.display())?;
         }
@@ -170,18 +174,19 @@ fn tell_progress(
             )?;
         }
     }
-    match (&source.checkpoint_store, &source.ownership) {
-        (CheckpointStoreConfig::Blob(_), None) => writeln!(
+    let ownership = &source.ownership;
+    let mode = match ownership.mode {
+        OwnershipMode::Static => None,
+        OwnershipMode::Balanced => Some("balanced"),
+        OwnershipMode::Greedy => Some("greedy"),
+    };
+    if mode.is_none() && matches!(source.checkpoint_store, CheckpointStoreConfig::Blob(_)) {
+        writeln!(
             f,
             "             not locked: a second relay on them would carry every event again, unless all have `ownership`"
-        )?,
-        (CheckpointStoreConfig::Blob(_) | CheckpointStoreConfig::Files(_), _) => {}
+        )?;
     }
-    if let Some(ownership) = &source.ownership {
-        let mode = match ownership.mode {
-            OwnershipMode::Balanced => "balanced",
-            OwnershipMode::Greedy => "greedy",
-        };
+    if let Some(mode) = mode {
         writeln!(
             f,
             "ownership    {mode}, renewed every {}, expires after {}",

@@ -4,8 +4,9 @@ use std::error::Error;
 use std::fmt;
 
 use access::{ConnectionString, Credential};
+use pipeline::{ConnectError, EndError, PipelineConfig, SinkConfig, SourceConfig};
 use relay::RelayError;
-use relay::pipeline::{PipelineConfig, SinkConfig, SourceConfig};
+use settings::Document;
 
 use crate::exit::CommandError;
 
@@ -16,13 +17,53 @@ pub(super) enum End<'a> {
     Sink(&'a SinkConfig),
 }
 
+/// A pipeline that could not be connected. What its file says wrongly is shown there.
+pub(super) fn of_connecting(
+    document: &Document,
+    config: &PipelineConfig,
+    error: &ConnectError,
+) -> CommandError {
+    match error {
+        ConnectError::Source(error) => of_end(End::Source(&config.source), error),
+        ConnectError::Sink(error) => of_end(End::Sink(&config.sink), error),
+        ConnectError::NoSuchPartition { existing, .. } => {
+            let advice = match (existing.first(), existing.last()) {
+                (Some(first), Some(last)) => format!("it has {first} to {last}"),
+                _ => "it has none at all".to_owned(),
+            };
+            document.mistake("source.event_hubs.partitions", error.to_string(), advice).into()
+        }
+        ConnectError::TooFewDestinations { destinations, .. } => {
+            let advice = format!(
+                "`fan_out: {destinations}` sends partition n to n modulo {destinations}; `route: key` keeps what has the \
+                 same key together"
+            );
+            document.mistake("route", error.to_string(), advice).into()
+        }
+        ConnectError::Relay(error @ RelayError::FanOut { destinations, .. }) => {
+            let advice = format!(
+                "the sink has {destinations} destinations: allowed is 1 to {destinations}, or leave it out for all"
+            );
+            document.mistake("fan_out", error.to_string(), advice).into()
+        }
+        ConnectError::Store(_) | ConnectError::Relay(_) => {
+            CommandError::Unavailable { message: with_causes(error) }
+        }
+    }
+}
+
 /// The end of a pipeline that could not be connected.
-pub(super) fn of_end(end: End<'_>, error: &dyn Error, condition: &str) -> CommandError {
+pub(super) fn of_end(end: End<'_>, error: &EndError) -> CommandError {
+    let condition = match error {
+        EndError::HubName(_) => "",
+        EndError::Service(error) => error.condition.as_str(),
+    };
     let what = match end {
         End::Source(_) => "the source can't be used",
         End::Sink(_) => "the sink can't be used",
     };
-    CommandError::Refused { message: with_causes(what, error), advice: Some(end.advice(condition)) }
+    let message = format!("{what}: {}", with_causes(error));
+    CommandError::Refused { message, advice: Some(end.advice(condition)) }
 }
 
 /// The end of a pipeline that had begun.
@@ -39,12 +80,12 @@ pub(super) fn of_relay(config: &PipelineConfig, error: &RelayError) -> CommandEr
         | RelayError::MissedEvents { .. }
         | RelayError::Restarted { .. } => None,
     };
-    CommandError::Refused { message: with_causes("the pipeline ended", error), advice }
+    CommandError::Refused { message: format!("the pipeline ended: {}", with_causes(error)), advice }
 }
 
 /// An error with all of its causes, in one line.
-pub(super) fn with_causes(what: &str, error: &dyn Error) -> String {
-    let mut message = format!("{what}: {error}");
+fn with_causes(error: &dyn Error) -> String {
+    let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         message.push_str(&format!(": {error}"));

@@ -8,22 +8,20 @@ use std::time::Duration;
 
 use access::ConnectionString;
 use access::storage::StorageConnectionString;
-use connect::checkpoint::ConsumerGroup;
 use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer, Spelling};
 use connect::event::EnqueuedTime;
-use connect::retry::{RetryMode, RetryPolicy};
-use connect::source::{self, BatchOptions, SourceOptions};
+use connect::retry::RetryPolicy;
+use connect::source::{self, SourceOptions};
+use relay::{MissedEvents, PoisonEvents, RelayOptions};
 use serde::{Deserialize, Deserializer, de};
 use units::ByteSize;
 
 use super::service_bus::{ServiceBusSink, ServiceBusSource};
+use super::vocabulary::{Batch, CheckpointPolicy, Ownership, Retry, Route};
 use super::{
-    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, OwnershipConfig, PipelineConfig,
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
     SinkConfig, SourceConfig,
 };
-use crate::options::{self, CheckpointPolicy, RelayOptions};
-use crate::ownership::{EXPIRE_DEFAULT, OwnershipMode, RENEW_DEFAULT};
-use crate::route;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -126,7 +124,7 @@ pub(super) enum Transport {
 pub(super) struct Checkpoint {
     pub(super) store: Store,
     #[serde(default)]
-    pub(super) write: Write,
+    pub(super) write: CheckpointPolicy,
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,14 +160,6 @@ pub(super) enum Names {
     LowerCase,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Write {
-    #[default]
-    EachBatch,
-    Every(#[serde(with = "units::duration")] Duration),
-}
-
 /// Where a partition without a checkpoint starts.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -181,80 +171,11 @@ pub(super) enum Start {
     EnqueuedUnixMs(i64),
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum MissedEvents {
-    #[default]
-    Report,
-    Stop,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Route {
-    #[default]
-    Random,
-    Key,
-    RoundRobin,
-    SamePartition,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum PoisonEvents {
-    #[default]
-    Hold,
-    Stop,
-    DeadLetter(PathBuf),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Batch {
-    pub(super) events: u32,
-    #[serde(with = "units::duration")]
-    pub(super) wait: Duration,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Retry {
-    /// Tries in all, the first one included.
-    pub(super) attempts: u32,
-    #[serde(with = "units::duration")]
-    pub(super) delay: Duration,
-    #[serde(with = "units::duration")]
-    pub(super) max_delay: Duration,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Ownership {
-    pub(super) mode: Mode,
-    #[serde(with = "units::duration")]
-    pub(super) renew: Duration,
-    #[serde(with = "units::duration")]
-    pub(super) expire: Duration,
-    /// The relay's name; one of its own making if left out.
-    pub(super) identity: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Mode {
-    /// All partitions are this relay's alone.
-    #[default]
-    Static,
-    Balanced,
-    Greedy,
-}
-
 impl Pipeline {
     pub(super) fn into_config(self) -> PipelineConfig {
         let mut relay = self.relay_options();
-        let batch = BatchOptions { max_events: self.batch.events as usize, max_wait: self.batch.wait };
         let options = SourceOptions {
-            batch,
+            batch: (&self.batch).into(),
             prefetch: match self.prefetch {
                 Some(events) => events as usize,
                 None => SourceOptions::default().prefetch,
@@ -271,7 +192,7 @@ impl Pipeline {
                     self.checkpoint.expect("a hub is not read without a store: that was checked").store;
                 SourceConfig::EventHubs(Box::new(EventHubsSourceConfig {
                     adapt_prefetch,
-                    ..source.into_config(options, store.into_config(), self.ownership.into_config())
+                    ..source.into_config(options, store.into_config(), self.ownership)
                 }))
             }
             Source::ServiceBus(source) => SourceConfig::ServiceBus(Box::new(source.into_config())),
@@ -294,30 +215,19 @@ impl Pipeline {
 
     fn relay_options(&self) -> RelayOptions {
         RelayOptions {
-            route: self.route.into(),
+            route: self.route,
             seed: self.seed,
             in_flight: self.in_flight as usize,
             max_held_bytes: self.held.as_usize(),
-            retry: RetryPolicy {
-                attempts: self.retry.attempts,
-                mode: RetryMode::Exponential,
-                delay: self.retry.delay,
-                max_delay: self.retry.max_delay,
-                try_timeout: self.try_timeout,
-                seed: self.seed,
-                ..RetryPolicy::default()
-            },
-            checkpoint: match self.checkpoint.as_ref().map(|checkpoint| checkpoint.write) {
-                Some(Write::Every(interval)) => CheckpointPolicy::Every(interval),
-                Some(Write::EachBatch) | None => CheckpointPolicy::EachBatch,
-            },
+            retry: self.retry.policy(self.try_timeout, self.seed),
+            checkpoint: self.checkpoint.as_ref().map(|checkpoint| checkpoint.write).unwrap_or_default(),
             start_position: self.start.into(),
-            missed_events: self.missed_events.into(),
-            poison_events: self.poison_events.clone().into(),
+            missed_events: self.missed_events,
+            poison_events: self.poison_events.clone(),
             failure_ratio: self.failure_ratio,
             restart_after: self.restart_after,
             stop_timeout: self.stop_timeout,
-            ..RelayOptions::new(ConsumerGroup::new("", "", ""))
+            ..RelayOptions::default()
         }
     }
 }
@@ -343,17 +253,6 @@ impl Store {
     }
 }
 
-impl Ownership {
-    fn into_config(self) -> Option<OwnershipConfig> {
-        let mode = match self.mode {
-            Mode::Static => return None,
-            Mode::Balanced => OwnershipMode::Balanced,
-            Mode::Greedy => OwnershipMode::Greedy,
-        };
-        Some(OwnershipConfig { mode, renew: self.renew, expire: self.expire, identity: self.identity })
-    }
-}
-
 impl EventHubsSource {
     /// The hub by its own key or by the connection string.
     pub(super) fn hub(&self) -> Option<&str> {
@@ -364,13 +263,13 @@ impl EventHubsSource {
         self,
         options: SourceOptions,
         checkpoint_store: CheckpointStoreConfig,
-        ownership: Option<OwnershipConfig>,
+        ownership: Ownership,
     ) -> EventHubsSourceConfig {
         EventHubsSourceConfig {
             hub: self.hub().unwrap_or_default().to_owned(),
             connection_string: self.connection_string,
             consumer_group: self.consumer_group,
-            partitions: self.partitions,
+            partitions: self.partitions.map_or(Partitions::All, Partitions::Listed),
             transport: self.transport.into(),
             certificate_authority: self.certificate_authority,
             options,
@@ -390,39 +289,10 @@ impl EventHubsSink {
     fn into_config(self) -> EventHubsSinkConfig {
         EventHubsSinkConfig {
             hub: self.hub().unwrap_or_default().to_owned(),
+            keep_keys: true,
             connection_string: self.connection_string,
             transport: self.transport.into(),
             certificate_authority: self.certificate_authority,
-        }
-    }
-}
-
-impl From<Route> for route::Route {
-    fn from(route: Route) -> Self {
-        match route {
-            Route::Random => Self::Random,
-            Route::Key => Self::Key,
-            Route::RoundRobin => Self::RoundRobin,
-            Route::SamePartition => Self::SamePartition,
-        }
-    }
-}
-
-impl From<MissedEvents> for options::MissedEvents {
-    fn from(policy: MissedEvents) -> Self {
-        match policy {
-            MissedEvents::Report => Self::Report,
-            MissedEvents::Stop => Self::Stop,
-        }
-    }
-}
-
-impl From<PoisonEvents> for options::PoisonEvents {
-    fn from(policy: PoisonEvents) -> Self {
-        match policy {
-            PoisonEvents::Hold => Self::Hold,
-            PoisonEvents::Stop => Self::Stop,
-            PoisonEvents::DeadLetter(path) => Self::DeadLetter(path),
         }
     }
 }
@@ -435,26 +305,6 @@ impl From<Start> for source::StartPosition {
             Start::SequenceNumber(sequence_number) => Self::AtSequenceNumber(sequence_number),
             Start::EnqueuedUnixMs(unix_ms) => Self::AtEnqueuedTime(EnqueuedTime::from_unix_ms(unix_ms)),
         }
-    }
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        let BatchOptions { max_events, max_wait } = BatchOptions::default();
-        Self { events: u32::try_from(max_events).unwrap_or(u32::MAX), wait: max_wait }
-    }
-}
-
-impl Default for Ownership {
-    fn default() -> Self {
-        Self { mode: Mode::default(), renew: RENEW_DEFAULT, expire: EXPIRE_DEFAULT, identity: None }
-    }
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        let RetryPolicy { attempts, delay, max_delay, .. } = RetryPolicy::default();
-        Self { attempts, delay, max_delay }
     }
 }
 

@@ -1,4 +1,7 @@
-//! A pipeline as a file: where events come from, where they go, and the choices of the relay between.
+//! A pipeline: where events come from, where they go, and the choices of the relay between.
+//!
+//! [`PipelineConfig`] says it, be it read from a file or made by the lab from a scenario, and [`PipelineConfig::open`]
+//! connects it into a [`Relay`](relay::Relay). [`vocabulary`] holds the words that files and scenarios share. As a file:
 //!
 //! ```yaml
 //! source:
@@ -35,7 +38,6 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use access::ConnectionString;
 use connect::checkpoint::ConsumerGroup;
@@ -46,17 +48,21 @@ use connect::sink::SendUnit;
 use connect::source::SourceOptions;
 use settings::{Document, SettingsError};
 
-use crate::options::{RelayOptions, SettlingOptions};
-use crate::ownership::{OwnershipMode, OwnershipOptions};
-use crate::route::Route;
+use relay::route::Route;
+use relay::{RelayOptions, SettlingOptions};
+use vocabulary::Ownership;
 
+mod connecting;
 mod file;
 mod service_bus;
 #[cfg(test)]
 mod tests;
 mod validate;
+pub mod vocabulary;
 
-/// A pipeline that was read and found to be in order. Nothing has been connected yet.
+pub use connecting::{ConnectError, EndError, OpenPipeline};
+
+/// A pipeline that is in order. Nothing has been connected yet.
 #[derive(Clone, Debug)]
 pub struct PipelineConfig {
     /// Where events come from.
@@ -67,7 +73,8 @@ pub struct PipelineConfig {
     pub fan_out: Option<u32>,
     /// Where the metrics are to be had over HTTP; nowhere if left out.
     pub metrics: Option<SocketAddr>,
-    relay: RelayOptions,
+    /// The choices of the engine. The fan-out and the ownership in them follow from what stands above.
+    pub relay: RelayOptions,
 }
 
 /// A kind of source, with what only that kind has.
@@ -88,8 +95,8 @@ pub struct EventHubsSourceConfig {
     pub hub: String,
     /// The consumer group.
     pub consumer_group: String,
-    /// Which partitions; all of them if left out.
-    pub partitions: Option<Vec<u32>>,
+    /// Which of its partitions.
+    pub partitions: Partitions,
     /// What carries the bytes.
     pub transport: Transport,
     /// A file of certificates (PEM) to trust instead of those of the system.
@@ -101,8 +108,25 @@ pub struct EventHubsSourceConfig {
     pub adapt_prefetch: Option<usize>,
     /// Where progress is kept.
     pub checkpoint_store: CheckpointStoreConfig,
-    /// How the partitions are shared with other relays; not at all if left out.
-    pub ownership: Option<OwnershipConfig>,
+    /// How the partitions are shared with other relays.
+    pub ownership: Ownership,
+}
+
+/// Partitions of a hub.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Partitions {
+    /// As many as there are.
+    #[default]
+    All,
+    /// These, all of which have to be there.
+    Listed(Vec<u32>),
+    /// The share of one of several relays that divide them without claims.
+    EveryNth {
+        /// The first partition.
+        first: u32,
+        /// How many relays there are.
+        step: u32,
+    },
 }
 
 /// A queue or subscription to receive from.
@@ -136,6 +160,8 @@ pub struct EventHubsSinkConfig {
     pub connection_string: ConnectionString,
     /// The hub.
     pub hub: String,
+    /// Whether a route by key to all partitions keeps the keys, so that the service chooses the partition by them.
+    pub keep_keys: bool,
     /// What carries the bytes.
     pub transport: Transport,
     /// A file of certificates (PEM) to trust instead of those of the system.
@@ -157,22 +183,11 @@ pub struct ServiceBusSinkConfig {
     pub certificate_authority: Option<PathBuf>,
 }
 
-/// How the partitions are shared with other relays.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnershipConfig {
-    /// How much is claimed at once.
-    pub mode: OwnershipMode,
-    /// How long from one cycle to the next.
-    pub renew: Duration,
-    /// A claim that was not renewed for so long is free for others.
-    pub expire: Duration,
-    /// The relay's name among the others, if it was given one.
-    pub identity: Option<String>,
-}
-
 /// A kind of checkpoint store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointStoreConfig {
+    /// The memory of this process, for what a relay costs without a store.
+    Memory,
     /// Files in this folder.
     Files(PathBuf),
     /// Blobs in a container, as the official SDKs lay them out.
@@ -224,15 +239,9 @@ impl PipelineConfig {
     #[must_use]
     pub fn relay_options(&self, destinations: u32, identity: &str) -> RelayOptions {
         let ownership = match &self.source {
-            SourceConfig::EventHubs(source) => source.ownership.as_ref(),
+            SourceConfig::EventHubs(source) => source.ownership.options(identity),
             SourceConfig::ServiceBus(_) => None,
         };
-        let ownership = ownership.map(|config| OwnershipOptions {
-            mode: config.mode,
-            identity: config.identity.as_deref().unwrap_or(identity).to_owned(),
-            renew: config.renew,
-            expire: config.expire,
-        });
         RelayOptions { fan_out: self.fan_out.unwrap_or(destinations), ownership, ..self.relay.clone() }
     }
 
@@ -247,6 +256,21 @@ impl PipelineConfig {
             retry: relay.retry,
             failure_ratio: relay.failure_ratio,
             stop_timeout: relay.stop_timeout,
+        }
+    }
+}
+
+impl Partitions {
+    /// Whether a partition is one of them.
+    #[must_use]
+    pub fn contains(&self, partition: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Listed(partitions) => partitions.contains(&partition),
+            Self::EveryNth { first, step } => {
+                let step = (*step).max(1);
+                partition % step == first % step
+            }
         }
     }
 }

@@ -8,9 +8,8 @@ use connect::event::EnqueuedTime;
 use connect::source::StartPosition;
 
 use super::*;
-use crate::options::CheckpointPolicy;
-use crate::ownership::{OwnershipMode, OwnershipOptions};
-use crate::route::Route;
+use crate::vocabulary::CheckpointPolicy;
+use relay::ownership::{OwnershipMode, OwnershipOptions};
 
 const NAMESPACE: &str =
     "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKeyName=relay;SharedAccessKey=c2VjcmV0";
@@ -49,7 +48,7 @@ fn mistake(more: &str) -> String {
 fn what_is_left_out_has_its_default() {
     let config = read("").expect("a whole pipeline");
     let EventHubsSourceConfig { hub, consumer_group, partitions, .. } = hub_source(&config);
-    assert_eq!((hub.as_str(), consumer_group.as_str(), partitions), ("orders", "$Default", &None));
+    assert_eq!((hub.as_str(), consumer_group.as_str(), partitions), ("orders", "$Default", &Partitions::All));
     assert_eq!(hub_source(&config).options, SourceOptions::default());
     assert_eq!(hub_source(&config).checkpoint_store, CheckpointStoreConfig::Files("./checkpoints".into()));
     assert_eq!(config.metrics, None);
@@ -88,6 +87,7 @@ ownership: {ownership}
     assert_eq!(options("{mode: static, renew: 1 s}"), None);
     let greedy = OwnershipOptions::new("me");
     assert_eq!(options("{mode: greedy}"), Some(greedy.clone()));
+    assert_eq!(options("greedy"), Some(greedy.clone()));
     let chosen = OwnershipOptions {
         mode: OwnershipMode::Balanced,
         identity: "relay-7".to_owned(),
@@ -148,7 +148,10 @@ metrics: 127.0.0.1:9464
         certificate_authority: trusted_of_source,
         ..
     } = hub_source(&config);
-    assert_eq!((hub.as_str(), consumer_group.as_str(), partitions), ("orders", "audit", &Some(vec![0, 2])));
+    assert_eq!(
+        (hub.as_str(), consumer_group.as_str(), partitions),
+        ("orders", "audit", &Partitions::Listed(vec![0, 2]))
+    );
     let SinkConfig::EventHubs(sink) = &config.sink else { panic!("a hub: {:?}", config.sink) };
     let EventHubsSinkConfig { transport: transport_of_sink, certificate_authority: trusted_of_sink, .. } =
         &**sink;
@@ -196,7 +199,7 @@ fn each_start_is_read() {
 
 #[test]
 fn the_example_in_the_documentation_is_a_pipeline() {
-    let yaml = include_str!("mod.rs").split("```yaml").nth(1).and_then(|rest| rest.split("//! ```").next());
+    let yaml = include_str!("lib.rs").split("```yaml").nth(1).and_then(|rest| rest.split("//! ```").next());
     let yaml: String = yaml
         .expect("an example")
         .lines()

@@ -7,9 +7,10 @@ use std::time::Duration;
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
-use super::file::{BlobStore, Checkpoint, Ownership, Pipeline, Route, Sink, Source, Store, Write};
+use super::file::{BlobStore, Checkpoint, Pipeline, Sink, Source, Store};
 use super::service_bus::KEYS_OF_CHECKPOINTS;
-use crate::ownership::RENEW_MIN;
+use super::vocabulary::{CheckpointPolicy, Ownership, Route};
+use relay::ownership::RENEW_MIN;
 
 /// Checks `pipeline`, which was read from `document`.
 pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), SettingsError> {
@@ -133,7 +134,7 @@ impl Rules<'_> {
         if let Store::Blob(store) = &checkpoint.store {
             self.blob_store(store)?;
         }
-        if let Write::Every(interval) = checkpoint.write {
+        if let CheckpointPolicy::Every(interval) = checkpoint.write {
             let key = "checkpoint.write.every";
             self.at_least(key, interval, Duration::from_millis(1))?;
             self.at_most(key, interval, Duration::from_secs(86_400))?;

@@ -1,0 +1,244 @@
+//! From a configuration to a relay that is ready to run: store, source and sink, in the order in which a mistake costs
+//! least.
+
+use std::sync::Arc;
+
+use connect::checkpoint::blobs::BlobStoreOptions;
+use connect::checkpoint::{
+    BlobCheckpointStore, CheckpointStore, FileCheckpointStore, MemoryCheckpointStore, StoreError, Usage,
+};
+use connect::event::PartitionId;
+use connect::event_hubs::{EventHubsOptions, EventHubsSink, EventHubsSource, HubNameError};
+use connect::service::{ClientOptions, ServiceError};
+use connect::service_bus::{ServiceBusSink, ServiceBusSource};
+use connect::sink::Sink;
+use connect::source::Source as _;
+use relay::{Relay, RelayError};
+
+use crate::{
+    CheckpointStoreConfig, EventHubsSinkConfig, EventHubsSourceConfig, Partitions, PipelineConfig,
+    ServiceBusSinkConfig, ServiceBusSourceConfig, SinkConfig, SourceConfig,
+};
+
+/// A pipeline whose checkpoints can be kept. Nothing has been asked of its services yet.
+#[derive(Debug)]
+pub struct OpenPipeline<'a> {
+    config: &'a PipelineConfig,
+    progress: Progress<'a>,
+}
+
+/// How it is known what is done.
+#[derive(Debug)]
+enum Progress<'a> {
+    Checkpoints { source: &'a EventHubsSourceConfig, store: Arc<dyn CheckpointStore> },
+    Settlement { source: &'a ServiceBusSourceConfig },
+}
+
+/// Why a pipeline can't begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The checkpoints can't be kept.
+    #[error("the checkpoints can't be kept")]
+    Store(#[from] StoreError),
+    /// The source refuses or can't be reached.
+    #[error("the source can't be used")]
+    Source(#[source] EndError),
+    /// The sink refuses or can't be reached.
+    #[error("the sink can't be used")]
+    Sink(#[source] EndError),
+    /// The hub has no partition that is asked for.
+    #[error("the hub {hub} has no partition {partition}")]
+    NoSuchPartition {
+        /// The hub.
+        hub: String,
+        /// The first partition that is missing.
+        partition: PartitionId,
+        /// Those that there are.
+        existing: Vec<PartitionId>,
+    },
+    /// Events are to stay in their partition, and the sink has fewer.
+    #[error("the source has {partitions} partitions, and the sink {destinations}")]
+    TooFewDestinations {
+        /// Of the source.
+        partitions: u32,
+        /// Of the sink.
+        destinations: u32,
+    },
+    /// The parts do not make a pipeline.
+    #[error("the pipeline can't begin")]
+    Relay(#[from] RelayError),
+}
+
+/// What is wrong with one end of a pipeline.
+#[derive(Debug, thiserror::Error)]
+pub enum EndError {
+    /// The connection string is for another hub.
+    #[error(transparent)]
+    HubName(#[from] HubNameError),
+    /// The service refuses or can't be reached.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+}
+
+impl PipelineConfig {
+    /// Opens the store of the checkpoints, if there are any, and locks it against other relays where it can be: what
+    /// cannot be kept is found out before anything is asked of a service.
+    ///
+    /// # Errors
+    /// When the store can't be opened, or is another relay's.
+    pub async fn open(&self) -> Result<OpenPipeline<'_>, ConnectError> {
+        let progress = match &self.source {
+            SourceConfig::EventHubs(source) => {
+                Progress::Checkpoints { source, store: open_store(self, source).await? }
+            }
+            SourceConfig::ServiceBus(source) => Progress::Settlement { source },
+        };
+        Ok(OpenPipeline { config: self, progress })
+    }
+}
+
+impl OpenPipeline<'_> {
+    /// Where the checkpoints are kept; none of a source that settles.
+    #[must_use]
+    pub const fn store(&self) -> Option<&Arc<dyn CheckpointStore>> {
+        match &self.progress {
+            Progress::Checkpoints { store, .. } => Some(store),
+            Progress::Settlement { .. } => None,
+        }
+    }
+
+    /// Connects both ends. Made within a tokio runtime with time and I/O. `identity` names the relay among those that it
+    /// shares partitions with, unless the configuration does.
+    ///
+    /// # Errors
+    /// When an end can't be connected, or does not fit the other.
+    pub async fn connect(self, identity: &str) -> Result<Relay, ConnectError> {
+        let Self { config, progress } = self;
+        match progress {
+            Progress::Checkpoints { source: from, store } => {
+                let mut source = hub_source(from).await?;
+                let sink = sink(config).await?;
+                let destinations = sink.destinations();
+                let partitions = source.partitions().last().map_or(0, |last| last.0 + 1);
+                if config.keeps_partitions() && partitions > destinations {
+                    return Err(ConnectError::TooFewDestinations { partitions, destinations });
+                }
+                let options = config.relay_options(destinations, identity);
+                if options.ownership.is_some() {
+                    // As all processors that share partitions do: whoever claims a partition also takes over its link.
+                    source.set_owner_level(0);
+                }
+                Ok(Relay::new(options, Box::new(source), sink, store)?)
+            }
+            Progress::Settlement { source: from } => {
+                let source = queue_source(from).await?;
+                let sink = sink(config).await?;
+                let options = config.settling_options(sink.destinations());
+                Ok(Relay::settling(options, Box::new(source), sink)?)
+            }
+        }
+    }
+}
+
+async fn open_store(
+    pipeline: &PipelineConfig,
+    config: &EventHubsSourceConfig,
+) -> Result<Arc<dyn CheckpointStore>, StoreError> {
+    Ok(match &config.checkpoint_store {
+        CheckpointStoreConfig::Memory => Arc::new(MemoryCheckpointStore::new()),
+        CheckpointStoreConfig::Files(folder) => {
+            let store = FileCheckpointStore::open(folder)?;
+            let listed: Vec<PartitionId>;
+            let usage = match &config.partitions {
+                _ if config.ownership.is_shared() => Usage::Shared,
+                Partitions::All => Usage::Alone,
+                Partitions::Listed(partitions) => {
+                    listed = partitions.iter().copied().map(PartitionId).collect();
+                    Usage::Partitions(&listed)
+                }
+                // Those who divide them know of one another.
+                Partitions::EveryNth { .. } => Usage::Shared,
+            };
+            store.lock(pipeline.group(), usage)?;
+            Arc::new(store)
+        }
+        CheckpointStoreConfig::Blob(options) => {
+            Arc::new(BlobCheckpointStore::open(BlobStoreOptions::clone(options)).await?)
+        }
+    })
+}
+
+impl EventHubsSourceConfig {
+    /// How the hub is reached.
+    ///
+    /// # Errors
+    /// When the connection string is for another hub.
+    pub fn client_options(&self) -> Result<EventHubsOptions, HubNameError> {
+        let options = EventHubsOptions::new(self.connection_string.clone(), Some(&self.hub))?;
+        Ok(EventHubsOptions {
+            transport: self.transport,
+            certificate_authority: self.certificate_authority.clone(),
+            ..options
+        })
+    }
+}
+
+async fn hub_source(config: &EventHubsSourceConfig) -> Result<EventHubsSource, ConnectError> {
+    let refused = |error: EndError| ConnectError::Source(error);
+    let options = config.client_options().map_err(|error| refused(error.into()))?;
+    let mut source = EventHubsSource::connect(options, &config.consumer_group, config.options)
+        .await
+        .map_err(|error| refused(error.into()))?;
+    if let Partitions::Listed(wanted) = &config.partitions {
+        let existing = source.partitions();
+        let mut wanted = wanted.iter().copied().map(PartitionId);
+        if let Some(partition) = wanted.find(|id| !existing.contains(id)) {
+            return Err(ConnectError::NoSuchPartition { hub: config.hub.clone(), partition, existing });
+        }
+    }
+    source.retain_partitions(|partition| config.partitions.contains(partition.0));
+    if let Some(max_bytes) = config.adapt_prefetch {
+        source.adapt_prefetch(max_bytes);
+    }
+    Ok(source)
+}
+
+async fn queue_source(config: &ServiceBusSourceConfig) -> Result<ServiceBusSource, ConnectError> {
+    let options = ClientOptions {
+        transport: config.transport,
+        certificate_authority: config.certificate_authority.clone(),
+        ..ClientOptions::new(config.connection_string.clone(), config.entity.address())
+    };
+    let connected = ServiceBusSource::connect(options, config.receive).await;
+    connected.map_err(|error| ConnectError::Source(error.into()))
+}
+
+async fn sink(config: &PipelineConfig) -> Result<Box<dyn Sink>, ConnectError> {
+    Ok(match &config.sink {
+        SinkConfig::EventHubs(to) => Box::new(hub_sink(config, to).await.map_err(ConnectError::Sink)?),
+        SinkConfig::ServiceBus(to) => Box::new(queue_sink(to).await.map_err(ConnectError::Sink)?),
+    })
+}
+
+async fn hub_sink(
+    pipeline: &PipelineConfig,
+    config: &EventHubsSinkConfig,
+) -> Result<EventHubsSink, EndError> {
+    let mut options = EventHubsOptions::new(config.connection_string.clone(), Some(&config.hub))?;
+    options.transport = config.transport;
+    options.certificate_authority.clone_from(&config.certificate_authority);
+    let mut sink = EventHubsSink::connect(options).await?;
+    if config.keep_keys && pipeline.keeps_keys(sink.destinations()) {
+        sink.keep_keys();
+    }
+    Ok(sink)
+}
+
+async fn queue_sink(config: &ServiceBusSinkConfig) -> Result<ServiceBusSink, EndError> {
+    let options = ClientOptions {
+        transport: config.transport,
+        certificate_authority: config.certificate_authority.clone(),
+        ..ClientOptions::new(config.connection_string.clone(), config.entity.address())
+    };
+    Ok(ServiceBusSink::connect(options, config.unit).await?)
+}
