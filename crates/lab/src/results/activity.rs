@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use relay::metrics::Metrics;
 use serde::{Deserialize, Serialize};
 
 use super::LatencyDistribution;
@@ -92,9 +93,9 @@ pub struct SizeSummary {
     pub max: u64,
 }
 
-/// Counters that grow, with what follows from that.
+/// Counters that grow: what the results call each, and what of the relay's metrics it is.
 macro_rules! counts {
-    ($($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $field:ident,)* })*) => {$(
+    ($($(#[$about:meta])* $name:ident($metrics:ident) { $($(#[$what:meta])* $field:ident: $value:expr,)* })*) => {$(
         $(#[$about])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -103,6 +104,12 @@ macro_rules! counts {
         }
 
         impl $name {
+            /// What a relay has counted by now.
+            #[must_use]
+            pub fn of($metrics: &Metrics) -> Self {
+                Self { $($field: $value,)* }
+            }
+
             /// How much each has grown since `began`.
             #[must_use]
             pub const fn since(self, began: Self) -> Self {
@@ -126,149 +133,174 @@ macro_rules! counts {
 
 counts! {
     /// Batches of the source.
-    BatchCounts {
+    BatchCounts(metrics) {
         /// Taken in.
-        received,
+        received: metrics.received_batches,
         /// Every event of them was accepted.
-        completed,
+        completed: metrics.completed_batches,
         /// Given up: their partition stopped, and resumed from its checkpoint.
-        failed,
+        failed: metrics.failed_batches,
     }
 
     /// Sends to the destination, each try by itself.
-    SendCounts {
+    SendCounts(metrics) {
         /// Handed to the sink.
-        made,
+        made: metrics.sends,
         /// Ended with an error, whatever it was.
-        failed,
+        failed: metrics.failed_sends,
         /// Failed because the service asked to slow down.
-        throttled,
+        throttled: metrics.throttled_sends,
         /// Failed because there was no outcome in time.
-        timed_out,
+        timed_out: metrics.timed_out_sends,
         /// Made again after a failure.
-        repeated,
+        repeated: metrics.retries,
         /// Made in parts, because the destination takes no more at once.
-        split,
+        split: metrics.split_sends,
         /// Not made, but failed on purpose.
-        failed_on_purpose,
+        failed_on_purpose: metrics.injected_failures,
     }
 
     /// Writings of checkpoints.
-    CheckpointCounts {
+    CheckpointCounts(metrics) {
         /// Done.
-        written,
+        written: metrics.checkpoints,
         /// Could not be done.
-        failed,
+        failed: metrics.failed_checkpoints,
         /// Refused, because another relay had written.
-        refused,
+        refused: metrics.refused_checkpoints,
     }
 
     /// Partitions that were opened.
-    OpeningCounts {
+    OpeningCounts(metrics) {
         /// When the relay began.
-        start,
+        start: metrics.opened_at_start,
         /// After a rest.
-        rest,
+        rest: metrics.opened_after_rest,
         /// After they had been claimed.
-        claim,
+        claim: metrics.opened_after_claim,
     }
 
     /// Partitions that ceased to take batches.
-    ClosingCounts {
+    ClosingCounts(metrics) {
         /// A batch had failed.
-        batch,
+        batch: metrics.closed_after_batch,
         /// The checkpoint could not be written.
-        checkpoint,
+        checkpoint: metrics.closed_after_checkpoint,
         /// The service had closed them.
-        service,
+        service: metrics.closed_by_service,
         /// They were lost to another relay.
-        loss,
+        loss: metrics.closed_after_loss,
         /// Their last owner had written once more when they were opened.
-        fence,
+        fence: metrics.closed_by_fence,
         /// The relay stopped.
-        stop,
+        stop: metrics.closed_at_stop,
     }
 
     /// Rounds of looking at all claims.
-    RoundCounts {
+    RoundCounts(metrics) {
         /// Came to their end.
-        completed,
+        completed: metrics.ownership_cycles,
         /// Claims that could not be renewed.
-        failed_renewals,
+        failed_renewals: metrics.failed_renewals,
         /// Partitions given back.
-        returned,
+        returned: metrics.returned_partitions,
     }
 
     /// Partitions claimed.
-    GainCounts {
+    GainCounts(metrics) {
         /// Nobody owned them.
-        free,
+        free: metrics.claimed_free_partitions,
         /// Their owner had not renewed its claim.
-        expired,
+        expired: metrics.claimed_expired_partitions,
         /// They bore the relay's name already.
-        own,
+        own: metrics.claimed_own_partitions,
         /// Taken from a relay with more than its share.
-        stolen,
+        stolen: metrics.stolen_partitions,
     }
 
     /// Partitions lost.
-    LossCounts {
+    LossCounts(metrics) {
         /// Another relay has taken them.
-        taken,
+        taken: metrics.taken_partitions,
         /// They were not renewed in time.
-        expired,
+        expired: metrics.expired_partitions,
     }
 
     /// Microseconds of sleep.
-    WaitingTimes {
+    WaitingTimes(metrics) {
         /// No batch had come.
-        source,
+        source: metrics.waited_for_source_ns / 1_000,
         /// Every open partition had as many batches under way as it may.
-        sends,
+        sends: metrics.waited_for_sends_ns / 1_000,
         /// The sink was busy.
-        destination,
+        destination: metrics.waited_for_destination_ns / 1_000,
         /// As many bytes were held as may be.
-        memory,
+        memory: metrics.waited_for_memory_ns / 1_000,
         /// No partition was open.
-        partitions,
+        partitions: metrics.waited_for_partitions_ns / 1_000,
     }
 
     /// What happened in trials as a whole.
-    WholeTrial {
+    WholeTrial(metrics) {
         /// Batches that failed.
-        failed_batches,
+        failed_batches: metrics.failed_batches,
         /// Partitions that were opened again after a rest.
-        restarts,
+        restarts: metrics.opened_after_rest,
         /// Partitions lost.
-        lost_partitions,
+        lost_partitions: metrics.lost_partitions,
         /// Partitions that were opened, for every reason.
         #[serde(default)]
-        opened_partitions,
+        opened_partitions: metrics.opened_partitions,
         /// Partitions that ceased to take batches, for every reason.
         #[serde(default)]
-        closed_partitions,
+        closed_partitions: metrics.opened_partitions - metrics.taking_partitions(),
         /// Partitions claimed.
         #[serde(default)]
-        gained_partitions,
+        gained_partitions: metrics.claimed_partitions,
         /// Events that the source no longer had when they were to be read.
         #[serde(default)]
-        missed_events,
+        missed_events: metrics.missed_events,
         /// Partitions whose events the source had begun to number again.
         #[serde(default)]
-        restarted_partitions,
+        restarted_partitions: metrics.restarted_partitions,
         /// Sends made, each try by itself.
         #[serde(default)]
-        sends,
+        sends: metrics.sends,
         /// Sends that the destination refused.
         #[serde(default)]
-        refused_sends,
+        refused_sends: metrics.failed_sends.saturating_sub(metrics.timed_out_sends),
         /// Refused sends for which the destination asked to slow down.
         #[serde(default)]
-        throttled_sends,
+        throttled_sends: metrics.throttled_sends,
     }
 }
 
 impl RelayActivity {
+    /// What one relay has counted by now. Its sizes are for whoever has the distributions.
+    #[must_use]
+    pub fn of(metrics: &Metrics) -> Self {
+        let shared = metrics.ownership_renew_us > 0;
+        Self {
+            instances: 1,
+            watched_us: 0,
+            batches: BatchCounts::of(metrics),
+            sends: SendCounts::of(metrics),
+            checkpoints: CheckpointCounts::of(metrics),
+            opened: OpeningCounts::of(metrics),
+            closed: ClosingCounts::of(metrics),
+            ownership: shared.then(|| OwnershipActivity {
+                renew_us: metrics.ownership_renew_us,
+                expire_us: metrics.ownership_expire_us,
+                rounds: RoundCounts::of(metrics),
+                gained: GainCounts::of(metrics),
+                lost: LossCounts::of(metrics),
+            }),
+            waiting_us: WaitingTimes::of(metrics),
+            whole_trial: WholeTrial::of(metrics),
+            sizes: BTreeMap::new(),
+        }
+    }
+
     /// What a relay did between two readings; their sizes are for whoever has the distributions.
     #[must_use]
     pub fn between(began: &Self, ended: &Self, watched_us: u64) -> Self {

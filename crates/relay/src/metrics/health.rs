@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::names::{
+use super::table::{
     BUILD_INFO, CONNECTED, HEALTH, LAG_EVENTS, LAG_SECONDS, LAST_ENQUEUED, LAST_ERROR, POSITION, READY,
 };
 use crate::health::{Health, Position, Reason};

@@ -3,12 +3,12 @@
 //! [`Metrics`] is a plain struct that its relay owns. A batch costs a few additions and six histogram records, a
 //! send two and its share of one more, a sleep of the loop one addition. An event costs nothing, but for a comparison in a
 //! batch whose events have several dates, each of which is a record of its own. Who wants to know asks through a
-//! [`MetricsHandle`] and gets a copy, or text for Prometheus (see [`names`] for what it is called there).
+//! [`MetricsHandle`] and gets a copy, or text for Prometheus (`table` says what it is called there).
 //!
 //! Whatever has several causes is counted by cause: `opened_*` add up to all openings of partitions, `closed_*` to all
 //! ends of them, so that the difference is what is open; `waited_for_*` add up to the time in which the loop slept.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use connect::event::{EnqueuedTime, Event};
 use hdrhistogram::Histogram;
@@ -16,193 +16,13 @@ use tokio::sync::{mpsc, oneshot};
 
 pub mod endpoint;
 mod health;
-pub mod names;
 pub mod prometheus;
+mod table;
 
-use crate::health::{Health, LogEnds};
+pub use table::Metrics;
+
+use crate::health::LogEnds;
 use crate::ownership::{ClaimKind, OwnershipOptions};
-
-/// Counters, gauges and distributions of one relay since it was made.
-#[derive(Clone, Debug)]
-pub struct Metrics {
-    /// Events that were received from the source.
-    pub received_events: u64,
-    /// Batches that were received from the source.
-    pub received_batches: u64,
-    /// Message bytes that were received from the source.
-    pub received_bytes: u64,
-    /// Events that a destination has accepted; one that is sent again after a failure counts again.
-    pub forwarded_events: u64,
-    /// Message bytes that a destination has accepted.
-    pub forwarded_bytes: u64,
-    /// Batches of which every event was accepted.
-    pub completed_batches: u64,
-    /// Events that the watermarks have passed, where one that is received again counts once; of a source that settles,
-    /// [`confirmed_events`](Self::confirmed_events).
-    pub completed_events: u64,
-    /// Events that the source no longer had when they were to be read: retention took them.
-    pub missed_events: u64,
-    /// Events that a destination refused for good; one that is refused again counts once.
-    pub poison_events: u64,
-    /// Partitions whose events the source has begun to number again, each time.
-    pub restarted_partitions: u64,
-    /// Events that the service said it had delivered before.
-    pub redelivered_events: u64,
-    /// Messages of which the service has confirmed that they are completed.
-    pub confirmed_events: u64,
-    /// Messages of which the service has confirmed that they are abandoned: it delivers them again.
-    pub abandoned_events: u64,
-    /// Messages that were given back as if they had not been delivered, and the service has confirmed it.
-    pub released_events: u64,
-    /// Messages that are in the dead-letter queue now: they could not be read, or the service said so. Events that were put
-    /// into the file of dead letters.
-    pub dead_lettered_events: u64,
-    /// Messages whose lock had expired when they were settled: they come again.
-    pub lock_lost_events: u64,
-    /// Messages whose settlement broke off or was refused: they may come again.
-    pub unsettled_events: u64,
-    /// Locks of messages that were renewed.
-    pub lock_renewals: u64,
-    /// Locks of messages that could not be renewed.
-    pub failed_lock_renewals: u64,
-    /// Events of sends that may have been accepted without our being told: those that timed out, broke off, or were
-    /// under way when their batch was abandoned.
-    pub doubtful_events: u64,
-    /// Sends that were handed to the sink, retries included.
-    pub sends: u64,
-    /// Sends that were handed to the sink again.
-    pub retries: u64,
-    /// Sends that ended with an error: throttled, timed out, broken off or refused.
-    pub failed_sends: u64,
-    /// Sends that the service asked to slow down.
-    pub throttled_sends: u64,
-    /// Sends that had no outcome within their time.
-    pub timed_out_sends: u64,
-    /// Outcomes of sends that had been given up before.
-    pub late_outcomes: u64,
-    /// Groups that were sent in parts because the destination takes no more at once.
-    pub split_sends: u64,
-    /// Times that the sink was busy.
-    pub busy_sink: u64,
-    /// Sends that failed on purpose.
-    pub injected_failures: u64,
-    /// Batches that failed: their partition stopped, or some of their messages were abandoned.
-    pub failed_batches: u64,
-    /// Partitions that were closed by the service.
-    pub closed_partitions: u64,
-    /// Those of them that were closed because a quota was used up.
-    pub throttled_partitions: u64,
-    /// Partitions that were opened, for every reason.
-    pub opened_partitions: u64,
-    /// Partitions that were opened when the relay began.
-    pub opened_at_start: u64,
-    /// Partitions that were opened again after a rest.
-    pub opened_after_rest: u64,
-    /// Partitions that were opened because they had been claimed.
-    pub opened_after_claim: u64,
-    /// Partitions that were stopped because a batch had failed.
-    pub closed_after_batch: u64,
-    /// Partitions that were stopped because their checkpoint could not be written.
-    pub closed_after_checkpoint: u64,
-    /// Partitions that were stopped because the service had closed them.
-    pub closed_by_service: u64,
-    /// Partitions that were stopped because they were lost.
-    pub closed_after_loss: u64,
-    /// Partitions that were opened too early: their last owner wrote once more, so that they begin elsewhere.
-    pub closed_by_fence: u64,
-    /// Partitions that were closed when the relay stopped.
-    pub closed_at_stop: u64,
-    /// Checkpoints that were written.
-    pub checkpoints: u64,
-    /// Checkpoints that could not be written.
-    pub failed_checkpoints: u64,
-    /// Checkpoints that were refused because another relay had written in the meantime.
-    pub refused_checkpoints: u64,
-    /// Rounds of looking at the claims of all relays and renewing one's own.
-    pub ownership_cycles: u64,
-    /// Partitions that were claimed, those taken from others included.
-    pub claimed_partitions: u64,
-    /// Partitions that were claimed because nobody owned them.
-    pub claimed_free_partitions: u64,
-    /// Partitions that were claimed because their owner had not renewed its claim.
-    pub claimed_expired_partitions: u64,
-    /// Partitions that were claimed because they bore this relay's name already.
-    pub claimed_own_partitions: u64,
-    /// Partitions that were taken from a relay with more than its share.
-    pub stolen_partitions: u64,
-    /// Partitions that were lost: to another relay, or because their claim was not renewed in time.
-    pub lost_partitions: u64,
-    /// Those of them that another relay has taken.
-    pub taken_partitions: u64,
-    /// Those of them whose claim was not renewed in time.
-    pub expired_partitions: u64,
-    /// Partitions that were given back.
-    pub returned_partitions: u64,
-    /// Claims that could not be renewed, whatever the reason.
-    pub failed_renewals: u64,
-    /// Events that bear no date of their append, or one that lies ahead of this machine's clock.
-    pub undated_events: u64,
-    /// Nanoseconds in which the loop slept because no batch had come.
-    pub waited_for_source_ns: u64,
-    /// Nanoseconds in which it slept because as much was under way as may be: every open partition had fetched as many
-    /// events as it may hold unreleased, or as many batches.
-    pub waited_for_sends_ns: u64,
-    /// Nanoseconds in which it slept because the sink was busy.
-    pub waited_for_destination_ns: u64,
-    /// Nanoseconds in which it slept because it held as many bytes as it may.
-    pub waited_for_memory_ns: u64,
-    /// Nanoseconds in which it slept because no partition was open.
-    pub waited_for_partitions_ns: u64,
-    /// How often claims are renewed, in microseconds; zero where partitions are not shared.
-    pub ownership_renew_us: u64,
-    /// When a claim that is not renewed expires, in microseconds; zero where partitions are not shared.
-    pub ownership_expire_us: u64,
-    /// Partitions that are this relay's at the moment.
-    pub owned_partitions: u64,
-    /// Batches under way at the moment.
-    pub batches_in_flight: u64,
-    /// Message bytes held at the moment.
-    pub held_bytes: u64,
-    /// Partitions that are open at the moment.
-    pub open_partitions: u64,
-    /// Whether the relay carries events at the moment, and how far it is.
-    pub health: Health,
-    /// When the first send was accepted.
-    pub first_forwarded_at: Option<Instant>,
-    /// When the last one was.
-    pub last_forwarded_at: Option<Instant>,
-    /// How long ago the service had appended each event when its batch was received, in microseconds: by the service's clock,
-    /// which tells milliseconds, and this machine's. That a batch waits to be full is part of it.
-    pub source_age_us: Histogram<u64>,
-    /// Microseconds that a batch waited for its turn after it was received.
-    pub queue_us: Histogram<u64>,
-    /// Microseconds from taking a batch up to the acceptance of its last event.
-    pub process_us: Histogram<u64>,
-    /// Microseconds from the first send of a batch to its last outcome.
-    pub batch_send_us: Histogram<u64>,
-    /// Microseconds from handing one send to the sink to its acceptance. A send that is tried again begins again.
-    pub send_us: Histogram<u64>,
-    /// Microseconds from handing one send to the sink to its failure.
-    pub failed_send_us: Histogram<u64>,
-    /// Microseconds that writing a checkpoint took.
-    pub checkpoint_us: Histogram<u64>,
-    /// Microseconds after which the writing of a checkpoint failed.
-    pub failed_checkpoint_us: Histogram<u64>,
-    /// Microseconds from telling the service what is to become of a message to its answer.
-    pub settle_us: Histogram<u64>,
-    /// Microseconds from the answer to one settlement until the next message took the place among those in work.
-    pub vacant_us: Histogram<u64>,
-    /// Microseconds from reading the claims of all relays to the renewal of one's own.
-    pub ownership_cycle_us: Histogram<u64>,
-    /// Events per batch received.
-    pub batch_events: Histogram<u64>,
-    /// Message bytes per batch received.
-    pub batch_bytes: Histogram<u64>,
-    /// Events per accepted send.
-    pub send_events: Histogram<u64>,
-    /// Message bytes per accepted send.
-    pub send_bytes: Histogram<u64>,
-}
 
 /// Why a partition is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,97 +79,6 @@ pub(crate) struct MetricsRequests {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
-        Self {
-            received_events: 0,
-            received_batches: 0,
-            received_bytes: 0,
-            forwarded_events: 0,
-            forwarded_bytes: 0,
-            completed_batches: 0,
-            completed_events: 0,
-            missed_events: 0,
-            poison_events: 0,
-            restarted_partitions: 0,
-            redelivered_events: 0,
-            confirmed_events: 0,
-            abandoned_events: 0,
-            released_events: 0,
-            dead_lettered_events: 0,
-            lock_lost_events: 0,
-            unsettled_events: 0,
-            lock_renewals: 0,
-            failed_lock_renewals: 0,
-            doubtful_events: 0,
-            sends: 0,
-            retries: 0,
-            failed_sends: 0,
-            throttled_sends: 0,
-            timed_out_sends: 0,
-            late_outcomes: 0,
-            split_sends: 0,
-            busy_sink: 0,
-            injected_failures: 0,
-            failed_batches: 0,
-            closed_partitions: 0,
-            throttled_partitions: 0,
-            opened_partitions: 0,
-            opened_at_start: 0,
-            opened_after_rest: 0,
-            opened_after_claim: 0,
-            closed_after_batch: 0,
-            closed_after_checkpoint: 0,
-            closed_by_service: 0,
-            closed_after_loss: 0,
-            closed_by_fence: 0,
-            closed_at_stop: 0,
-            checkpoints: 0,
-            failed_checkpoints: 0,
-            refused_checkpoints: 0,
-            ownership_cycles: 0,
-            claimed_partitions: 0,
-            claimed_free_partitions: 0,
-            claimed_expired_partitions: 0,
-            claimed_own_partitions: 0,
-            stolen_partitions: 0,
-            lost_partitions: 0,
-            taken_partitions: 0,
-            expired_partitions: 0,
-            returned_partitions: 0,
-            failed_renewals: 0,
-            undated_events: 0,
-            waited_for_source_ns: 0,
-            waited_for_sends_ns: 0,
-            waited_for_destination_ns: 0,
-            waited_for_memory_ns: 0,
-            waited_for_partitions_ns: 0,
-            ownership_renew_us: 0,
-            ownership_expire_us: 0,
-            owned_partitions: 0,
-            batches_in_flight: 0,
-            held_bytes: 0,
-            open_partitions: 0,
-            health: Health::default(),
-            first_forwarded_at: None,
-            last_forwarded_at: None,
-            source_age_us: sizes(),
-            queue_us: durations(),
-            process_us: durations(),
-            batch_send_us: durations(),
-            send_us: durations(),
-            failed_send_us: sizes(),
-            checkpoint_us: durations(),
-            failed_checkpoint_us: sizes(),
-            settle_us: durations(),
-            vacant_us: durations(),
-            ownership_cycle_us: sizes(),
-            batch_events: sizes(),
-            batch_bytes: sizes(),
-            send_events: sizes(),
-            send_bytes: sizes(),
-        }
-    }
-
     /// None yet, of a relay that shares its partitions in this way, if at all.
     pub(crate) fn of(ownership: Option<&OwnershipOptions>) -> Self {
         let microseconds = |interval: fn(&OwnershipOptions) -> Duration| {

@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::names::{CAUSES, COUNTERS, DISTRIBUTIONS, GAUGES, INTERVALS};
+use super::table::{CAUSES, COUNTERS, DISTRIBUTIONS, GAUGES, INTERVALS};
 use super::{Metrics, health};
 
 /// The metrics in the OpenMetrics text format.
