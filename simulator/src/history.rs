@@ -243,7 +243,7 @@ impl Driver {
                 Ended::TimedOut { .. } => "its time for stopping is over",
             },
             Err(RelayError::Source(_)) => "the source failed",
-            Err(RelayError::Sink(_)) => "the sink failed",
+            Err(RelayError::Sink { .. }) => "the sink failed",
             Err(RelayError::Store(_)) => "the store failed",
             Err(_) => "in an error",
         };
@@ -258,7 +258,7 @@ impl Driver {
         let well = match &ended {
             Ok(summary) => summary.ended == Ended::Finished,
             Err(RelayError::Store(_)) => true,
-            Err(RelayError::Source(_) | RelayError::Sink(_)) => end_failed,
+            Err(RelayError::Source(_) | RelayError::Sink { .. }) => end_failed,
             Err(_) => false,
         };
         if alive && stopping && !well {
@@ -328,7 +328,7 @@ impl Running {
         let relay = Relay::new(
             options,
             Box::new(SimulatedSource::new(world, process)),
-            Box::new(SimulatedSink::new(world, process)),
+            vec![Box::new(SimulatedSink::new(world, process))],
             Arc::new(SimulatedStore::new(world, process)),
         )
         .expect("a history has as many destinations as its fan-out");

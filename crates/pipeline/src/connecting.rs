@@ -45,7 +45,13 @@ pub enum ConnectError {
     Source(#[source] EndError),
     /// The sink refuses or can't be reached.
     #[error("the sink can't be used")]
-    Sink(#[source] EndError),
+    Sink {
+        /// Its place in the list of sinks.
+        index: usize,
+        /// Why.
+        #[source]
+        error: EndError,
+    },
     /// The hub has no partition that is asked for.
     #[error("the hub {hub} has no partition {partition}")]
     NoSuchPartition {
@@ -117,10 +123,12 @@ impl OpenPipeline<'_> {
         match progress {
             Progress::Checkpoints { source: from, store } => {
                 let mut source = hub_source(from).await?;
-                let sink = sink(config).await?;
-                let destinations = sink.destinations();
+                let sinks = sinks(config).await?;
+                let destinations = most_destinations(&sinks);
                 let partitions = source.partitions().last().map_or(0, |last| last.0 + 1);
-                if config.keeps_partitions() && partitions > destinations {
+                let fewest = sinks.iter().map(|sink| sink.destinations()).min().unwrap_or(0);
+                if config.keeps_partitions() && partitions > fewest {
+                    let destinations = fewest;
                     return Err(ConnectError::TooFewDestinations { partitions, destinations });
                 }
                 let options = config.relay_options(destinations, identity);
@@ -128,13 +136,13 @@ impl OpenPipeline<'_> {
                     // As all processors that share partitions do: whoever claims a partition also takes over its link.
                     source.set_owner_level(0);
                 }
-                Ok(Relay::new(options, Box::new(source), sink, store)?)
+                Ok(Relay::new(options, Box::new(source), sinks, store)?)
             }
             Progress::Settlement { source: from } => {
                 let source = queue_source(from).await?;
-                let sink = sink(config).await?;
-                let options = config.settling_options(sink.destinations());
-                Ok(Relay::settling(options, Box::new(source), sink)?)
+                let sinks = sinks(config).await?;
+                let options = config.settling_options(most_destinations(&sinks));
+                Ok(Relay::settling(options, Box::new(source), sinks)?)
             }
         }
     }
@@ -213,10 +221,24 @@ async fn queue_source(config: &ServiceBusSourceConfig) -> Result<ServiceBusSourc
     connected.map_err(|error| ConnectError::Source(error.into()))
 }
 
-async fn sink(config: &PipelineConfig) -> Result<Box<dyn Sink>, ConnectError> {
-    Ok(match &config.sink {
-        SinkConfig::EventHubs(to) => Box::new(hub_sink(config, to).await.map_err(ConnectError::Sink)?),
-        SinkConfig::ServiceBus(to) => Box::new(queue_sink(to).await.map_err(ConnectError::Sink)?),
+async fn sinks(config: &PipelineConfig) -> Result<Vec<Box<dyn Sink>>, ConnectError> {
+    let mut sinks = Vec::new();
+    for (index, to) in config.sinks.iter().enumerate() {
+        let sink = sink(config, to).await.map_err(|error| ConnectError::Sink { index, error })?;
+        sinks.push(sink);
+    }
+    Ok(sinks)
+}
+
+/// The destinations of the sink that has the most: a fan-out to all of them is one to all of every other sink.
+fn most_destinations(sinks: &[Box<dyn Sink>]) -> u32 {
+    sinks.iter().map(|sink| sink.destinations()).max().unwrap_or(0)
+}
+
+async fn sink(pipeline: &PipelineConfig, config: &SinkConfig) -> Result<Box<dyn Sink>, EndError> {
+    Ok(match config {
+        SinkConfig::EventHubs(to) => Box::new(hub_sink(pipeline, to).await?),
+        SinkConfig::ServiceBus(to) => Box::new(queue_sink(to).await?),
     })
 }
 

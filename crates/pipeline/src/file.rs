@@ -11,7 +11,7 @@ use access::storage::StorageConnectionString;
 use connect::checkpoint::blobs::{BlobStoreOptions, MissingContainer, Spelling};
 use connect::event::EnqueuedTime;
 use connect::retry::RetryPolicy;
-use connect::source::{self, SourceOptions};
+use connect::source::{self, BatchOptions, SourceOptions};
 use relay::{MissedEvents, PoisonEvents, RelayOptions};
 use serde::{Deserialize, Deserializer, de};
 use units::ByteSize;
@@ -28,7 +28,11 @@ use super::{
 #[serde(deny_unknown_fields)]
 pub(super) struct Pipeline {
     pub(super) source: Source,
-    pub(super) sink: Sink,
+    /// Where events go: this, or all of `sinks`.
+    pub(super) sink: Option<Sink>,
+    pub(super) sinks: Option<Vec<Sink>>,
+    #[serde(default)]
+    pub(super) dispatch: Dispatch,
     /// Where progress is kept; only where messages are not settled.
     pub(super) checkpoint: Option<Checkpoint>,
     #[serde(default)]
@@ -89,6 +93,16 @@ pub(super) struct EventHubsSource {
     #[serde(default)]
     pub(super) transport: Transport,
     pub(super) certificate_authority: Option<PathBuf>,
+}
+
+/// How much is in work at once; without a bound where it is left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Dispatch {
+    /// Events of all partitions that not every sink has accepted.
+    pub(super) events: Option<u32>,
+    /// Sinks that have the events of one batch.
+    pub(super) sinks: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -174,8 +188,10 @@ pub(super) enum Start {
 impl Pipeline {
     pub(super) fn into_config(self) -> PipelineConfig {
         let mut relay = self.relay_options();
+        let mut batch = BatchOptions::from(&self.batch);
+        batch.max_events = batch.max_events.min(relay.events_at_once);
         let options = SourceOptions {
-            batch: (&self.batch).into(),
+            batch,
             prefetch: match self.prefetch {
                 Some(events) => events as usize,
                 None => SourceOptions::default().prefetch,
@@ -203,10 +219,12 @@ impl Pipeline {
         }
         PipelineConfig {
             source,
-            sink: match self.sink {
-                Sink::EventHubs(sink) => SinkConfig::EventHubs(Box::new(sink.into_config())),
-                Sink::ServiceBus(sink) => SinkConfig::ServiceBus(Box::new(sink.into_config())),
-            },
+            sinks: self
+                .sink
+                .into_iter()
+                .chain(self.sinks.into_iter().flatten())
+                .map(Sink::into_config)
+                .collect(),
             fan_out: self.fan_out,
             metrics: self.metrics,
             relay,
@@ -216,6 +234,8 @@ impl Pipeline {
     fn relay_options(&self) -> RelayOptions {
         RelayOptions {
             route: self.route,
+            events_at_once: self.dispatch.events.map_or(usize::MAX, |events| events as usize),
+            sinks_at_once: self.dispatch.sinks.map_or(usize::MAX, |sinks| sinks as usize),
             seed: self.seed,
             in_flight: self.in_flight as usize,
             max_held_bytes: self.held.as_usize(),
@@ -249,6 +269,24 @@ impl Store {
                 certificate_authority: store.certificate_authority,
                 ..BlobStoreOptions::new(store.connection_string, store.container)
             })),
+        }
+    }
+}
+
+impl Pipeline {
+    /// Every sink, with its place in the file.
+    pub(super) fn sinks(&self) -> impl Iterator<Item = (String, &Sink)> {
+        let one = self.sink.iter().map(|sink| ("sink".to_owned(), sink));
+        let several = self.sinks.iter().flatten().enumerate();
+        one.chain(several.map(|(index, sink)| (format!("sinks[{index}]"), sink)))
+    }
+}
+
+impl Sink {
+    fn into_config(self) -> SinkConfig {
+        match self {
+            Self::EventHubs(sink) => SinkConfig::EventHubs(Box::new(sink.into_config())),
+            Self::ServiceBus(sink) => SinkConfig::ServiceBus(Box::new(sink.into_config())),
         }
     }
 }

@@ -24,6 +24,18 @@
 //! metrics: 127.0.0.1:9464
 //! ```
 //!
+//! Every event can go to several sinks; it is done with once all have accepted it:
+//!
+//! ```yaml
+//! source:
+//!   event_hubs: {connection_string: "${SOURCE}", hub: orders}
+//! sinks:
+//! - service_bus: {connection_string: "${SINK}", topic: orders}
+//! - event_hubs: {connection_string: "${SINK}", hub: archive}
+//! checkpoint: {store: {files: ./checkpoints}}
+//! dispatch: {events: 1000, sinks: 1}     # at once; without a bound where it is left out
+//! ```
+//!
 //! From a queue or subscription, messages are settled one by one, so there is no checkpoint and nothing to share:
 //!
 //! ```yaml
@@ -67,9 +79,9 @@ pub use connecting::{ConnectError, EndError, OpenPipeline};
 pub struct PipelineConfig {
     /// Where events come from.
     pub source: SourceConfig,
-    /// Where they go.
-    pub sink: SinkConfig,
-    /// Events go to the first this many destinations; to all of them where it is left out.
+    /// Where they go: every event to each of these, and it is done with once all have accepted it. At least one.
+    pub sinks: Vec<SinkConfig>,
+    /// Events go to the first this many destinations of each sink; to all of them where it is left out.
     pub fan_out: Option<u32>,
     /// Where the metrics are to be had over HTTP; nowhere if left out.
     pub metrics: Option<SocketAddr>,
@@ -219,7 +231,7 @@ impl PipelineConfig {
     /// partition by them: the service takes a key or a partition, and a part of its partitions can't be chosen by key.
     #[must_use]
     pub fn keeps_keys(&self, destinations: u32) -> bool {
-        self.relay.route == Route::Key && self.fan_out.is_none_or(|fan_out| fan_out == destinations)
+        self.relay.route == Route::Key && self.fan_out.is_none_or(|fan_out| fan_out >= destinations)
     }
 
     /// Whether events stay in the partition of their number, which a hub with fewer partitions than the source can't do.
@@ -252,6 +264,7 @@ impl PipelineConfig {
         SettlingOptions {
             route: relay.route,
             fan_out: self.fan_out.unwrap_or(destinations),
+            sinks_at_once: relay.sinks_at_once,
             seed: relay.seed,
             retry: relay.retry,
             failure_ratio: relay.failure_ratio,

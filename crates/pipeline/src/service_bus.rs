@@ -140,8 +140,8 @@ impl ServiceBusSink {
         self.names().entity()
     }
 
-    pub(super) fn check(&self, document: &Document) -> Result<(), SettingsError> {
-        let section = "sink.service_bus";
+    /// Checks what stands at `section` of the document.
+    pub(super) fn check(&self, document: &Document, section: &str) -> Result<(), SettingsError> {
         self.names().check(document, section)?;
         match self.entity() {
             Some(_) => Ok(()),
@@ -222,7 +222,7 @@ impl Names<'_> {
 }
 
 /// Keys that say nothing about a source whose messages are settled, and what stands for them.
-pub(super) const KEYS_OF_CHECKPOINTS: [(&str, &str); 10] = [
+pub(super) const KEYS_OF_CHECKPOINTS: [(&str, &str); 11] = [
     ("checkpoint", "each message is settled once its destination has it: leave it out"),
     ("start", "a queue is read from its front: leave it out"),
     (
@@ -235,6 +235,7 @@ pub(super) const KEYS_OF_CHECKPOINTS: [(&str, &str); 10] = [
     ("prefetch", "put it into `source.service_bus`"),
     ("in_flight", "use `source.service_bus.concurrency`"),
     ("held", "use `source.service_bus.concurrency`"),
+    ("dispatch.events", "use `source.service_bus.concurrency`"),
     ("restart_after", "a message that fails comes again: leave it out"),
 ];
 

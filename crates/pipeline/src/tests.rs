@@ -152,7 +152,7 @@ metrics: 127.0.0.1:9464
         (hub.as_str(), consumer_group.as_str(), partitions),
         ("orders", "audit", &Partitions::Listed(vec![0, 2]))
     );
-    let SinkConfig::EventHubs(sink) = &config.sink else { panic!("a hub: {:?}", config.sink) };
+    let [SinkConfig::EventHubs(sink)] = &config.sinks[..] else { panic!("a hub: {:?}", config.sinks) };
     let EventHubsSinkConfig { transport: transport_of_sink, certificate_authority: trusted_of_sink, .. } =
         &**sink;
     assert_eq!((transport_of_source, transport_of_sink), (&Transport::WebSocket, &Transport::Tcp));
@@ -336,7 +336,7 @@ fn a_pipeline_between_queues_needs_no_checkpoints() {
     let SourceConfig::ServiceBus(source) = &config.source else { panic!("a queue: {:?}", config.source) };
     assert_eq!(source.entity, Entity::Queue("orders".to_owned()));
     assert_eq!(source.receive, ReceiveOptions::default());
-    let SinkConfig::ServiceBus(sink) = &config.sink else { panic!("a queue: {:?}", config.sink) };
+    let [SinkConfig::ServiceBus(sink)] = &config.sinks[..] else { panic!("a queue: {:?}", config.sinks) };
     assert_eq!((sink.entity.address().as_str(), sink.unit), ("forwarded", SendUnit::Event));
     assert_eq!(config.settling_options(1).fan_out, 1);
 
@@ -352,7 +352,7 @@ fn a_pipeline_between_queues_needs_no_checkpoints() {
     assert_eq!(source.entity.address(), "prices/Subscriptions/all");
     let receive = ReceiveOptions { concurrency: 8, prefetch: 20, lock_renewal: Duration::ZERO };
     assert_eq!(source.receive, receive);
-    let SinkConfig::ServiceBus(sink) = &config.sink else { panic!("a topic: {:?}", config.sink) };
+    let [SinkConfig::ServiceBus(sink)] = &config.sinks[..] else { panic!("a topic: {:?}", config.sinks) };
     assert_eq!((sink.entity.address().as_str(), sink.unit), ("copies", SendUnit::Batch));
     let options = config.settling_options(1);
     assert_eq!((options.retry.attempts, options.failure_ratio), (6, 0.5));
@@ -387,6 +387,58 @@ fn mistakes_about_queues_are_told_with_their_place() {
         let message = read_queues(source, sink, more).expect_err("there is a mistake").to_string();
         assert!(message.contains(told), "{source}, {sink}, {more} gave: {message}");
     }
+}
+
+const SEVERAL: &str = "source:\n  event_hubs: {connection_string: '${NAMESPACE}', hub: orders}\n\
+                       checkpoint: {store: {files: ./checkpoints}}\nsinks:\n";
+
+#[test]
+fn events_may_go_to_several_sinks_with_bounds() {
+    let config = read_text(&format!(
+        "{SEVERAL}- service_bus: {{connection_string: '${{NAMESPACE}}', topic: all}}\n\
+         - event_hubs: {{connection_string: '${{NAMESPACE}}', hub: copies}}\n\
+         dispatch: {{events: 100, sinks: 1}}\n"
+    ))
+    .expect("a whole pipeline");
+    assert!(matches!(config.sinks[..], [SinkConfig::ServiceBus(_), SinkConfig::EventHubs(_)]));
+    let options = config.relay_options(4, "me");
+    assert_eq!((options.fan_out, options.events_at_once, options.sinks_at_once), (4, 100, 1));
+    assert_eq!(hub_source(&config).options.batch.max_events, 100, "a batch is in work as a whole");
+
+    let unbounded = read("").expect("a whole pipeline").relay_options(4, "me");
+    assert_eq!((unbounded.events_at_once, unbounded.sinks_at_once), (usize::MAX, usize::MAX));
+}
+
+#[test]
+fn mistakes_about_sinks_are_told_with_their_place() {
+    let hub = |hub: &str| format!("- event_hubs: {{connection_string: '${{NAMESPACE}}', hub: {hub}}}\n");
+    for (sinks, told) in [
+        (" []\n".to_owned(), "pipeline.yaml:4:1: `sinks`: the list is empty"),
+        (
+            hub("a") + &hub("orders"),
+            "pipeline.yaml:6:56: `sinks[1].event_hubs.hub`: `orders` is also the source",
+        ),
+        (hub("a") + &hub("A"), "pipeline.yaml:6:3: `sinks[1]`: `A` is in the list twice"),
+        (
+            hub("a") + "- service_bus: {connection_string: '${NAMESPACE}'}\n",
+            "pipeline.yaml:6:3: `sinks[1].service_bus`",
+        ),
+        (hub("a") + "dispatch: {sinks: 0}\n", "pipeline.yaml:6:19: `dispatch.sinks`: 0 is out of range"),
+        (hub("a") + "dispatch: {events: 0}\n", "pipeline.yaml:6:20: `dispatch.events`: 0 is out of range"),
+        (hub("a").repeat(17), "pipeline.yaml:4:1: `sinks`: 17 sinks are too many"),
+        (
+            hub("a") + "sink:\n  event_hubs: {connection_string: '${NAMESPACE}', hub: b}\n",
+            "pipeline.yaml:4:1: `sinks`: there is a `sink`, too",
+        ),
+    ] {
+        let message = read_text(&format!("{SEVERAL}{sinks}")).expect_err("there is a mistake").to_string();
+        assert!(message.starts_with(told), "{sinks} gave: {message}");
+    }
+    let without = SEVERAL.trim_end_matches("sinks:\n");
+    let message = read_text(without).expect_err("no sink").to_string();
+    assert!(message.contains("`sink`: where events go is not said"), "{message}");
+    let settling = read_queues("queue: a", "queue: b", "dispatch: {events: 4}\n").expect_err("twice");
+    assert!(settling.to_string().contains("`dispatch.events`: it means nothing"), "{settling}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use access::ConnectionString;
 use settings::{Document, SettingsError};
 use units::ByteSize;
 
@@ -15,7 +16,18 @@ use relay::ownership::RENEW_MIN;
 /// Checks `pipeline`, which was read from `document`.
 pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), SettingsError> {
     let rules = Rules { document };
-    rules.ends(&pipeline.source, &pipeline.sink)?;
+    rules.sinks(pipeline)?;
+    let source = rules.source(&pipeline.source)?;
+    let mut places: Vec<Place<'_>> = Vec::new();
+    for (section, sink) in pipeline.sinks() {
+        let place = rules.sink(&section, sink, &source)?;
+        if places.iter().any(|other| other.is(&place)) {
+            let reason =
+                format!("`{}` is in the list twice, so it would get every event twice", place.entity);
+            return Err(document.mistake(&section, reason, "leave it out"));
+        }
+        places.push(place);
+    }
     match &pipeline.source {
         Source::EventHubs(source) => {
             if let Some(partitions) = &source.partitions {
@@ -40,8 +52,8 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
         (Source::EventHubs(_), Some(checkpoint)) => rules.checkpoint(checkpoint)?,
         (Source::ServiceBus(_), _) => {}
     }
-    let between_hubs =
-        matches!((&pipeline.source, &pipeline.sink), (Source::EventHubs(_), Sink::EventHubs(_)));
+    let into_hubs = pipeline.sinks().all(|(_, sink)| matches!(sink, Sink::EventHubs(_)));
+    let between_hubs = into_hubs && matches!(pipeline.source, Source::EventHubs(_));
     if matches!(pipeline.route, Route::SamePartition) && !between_hubs {
         let reason = "only hubs have partitions to keep";
         let advice = "leave `route` out";
@@ -49,6 +61,12 @@ pub(super) fn check(document: &Document, pipeline: &Pipeline) -> Result<(), Sett
     }
     if let Some(fan_out) = pipeline.fan_out {
         rules.within("fan_out", fan_out, 1..=10_000)?;
+    }
+    if let Some(events) = pipeline.dispatch.events {
+        rules.within("dispatch.events", events, 1..=1_000_000)?;
+    }
+    if let Some(sinks) = pipeline.dispatch.sinks {
+        rules.within("dispatch.sinks", sinks, 1..=SINKS_MAX)?;
     }
     rules.within("batch.events", pipeline.batch.events, 1..=10_000)?;
     rules.at_most("batch.wait", pipeline.batch.wait, Duration::from_secs(3_600))?;
@@ -73,61 +91,87 @@ struct Rules<'a> {
     document: &'a Document,
 }
 
+/// An entity of a namespace.
+struct Place<'a> {
+    entity: String,
+    namespace: &'a ConnectionString,
+}
+
+impl Place<'_> {
+    fn is(&self, other: &Place<'_>) -> bool {
+        self.namespace.endpoint == other.namespace.endpoint && self.entity.eq_ignore_ascii_case(&other.entity)
+    }
+}
+
 impl Rules<'_> {
-    /// Source and sink are named, and are not the same.
-    fn ends(&self, source: &Source, sink: &Sink) -> Result<(), SettingsError> {
-        let (from, source_namespace) = match source {
+    /// There is a sink or a list of them.
+    fn sinks(&self, pipeline: &Pipeline) -> Result<(), SettingsError> {
+        let (path, reason, advice) = match (&pipeline.sink, &pipeline.sinks) {
+            (None, None) => {
+                ("sink", "where events go is not said".to_owned(), "add `sink`, or `sinks` with a list")
+            }
+            (Some(_), Some(_)) => ("sinks", "there is a `sink`, too".to_owned(), "put it into the list"),
+            (None, Some(sinks)) if sinks.is_empty() => {
+                ("sinks", "the list is empty".to_owned(), "name one sink at least")
+            }
+            (None, Some(sinks)) if sinks.len() > SINKS_MAX as usize => {
+                ("sinks", format!("{} sinks are too many", sinks.len()), "allowed are 16 or less")
+            }
+            (Some(_), None) | (None, Some(_)) => return Ok(()),
+        };
+        Err(self.document.mistake(path, reason, advice))
+    }
+
+    /// The source is named. Returns what it reads.
+    fn source<'s>(&self, source: &'s Source) -> Result<Place<'s>, SettingsError> {
+        match source {
             Source::EventHubs(source) => {
-                let hub = self.hub(
-                    "source.event_hubs",
-                    source.hub(),
-                    source.connection_string.entity_path.as_deref(),
-                )?;
+                let namespace = &source.connection_string;
+                let hub = self.hub("source.event_hubs", source.hub(), namespace.entity_path.as_deref())?;
                 if source.consumer_group.is_empty() {
+                    let path = "source.event_hubs.consumer_group";
                     let advice = "name one, or leave it out for `$Default`";
-                    return Err(self.document.mistake(
-                        "source.event_hubs.consumer_group",
-                        "the name is empty",
-                        advice,
-                    ));
+                    return Err(self.document.mistake(path, "the name is empty", advice));
                 }
-                (Some(hub.to_owned()), &source.connection_string)
+                Ok(Place { entity: hub.to_owned(), namespace })
             }
             Source::ServiceBus(source) => {
                 source.check(self.document)?;
-                let entity = source.entity();
-                let path = entity.map(|entity| entity.path().to_owned());
-                (path, &source.connection_string)
+                let entity = source.entity().map(|entity| entity.path().to_owned());
+                Ok(Place { entity: entity.unwrap_or_default(), namespace: &source.connection_string })
             }
-        };
-        let (to, sink_namespace, key, another) = match sink {
+        }
+    }
+
+    /// A sink is named, and is not the source. Returns where it is.
+    fn sink<'s>(
+        &self,
+        section: &str,
+        sink: &'s Sink,
+        source: &Place<'_>,
+    ) -> Result<Place<'s>, SettingsError> {
+        let (to, key, another) = match sink {
             Sink::EventHubs(sink) => {
-                let hub =
-                    self.hub("sink.event_hubs", sink.hub(), sink.connection_string.entity_path.as_deref())?;
-                let key = "sink.event_hubs.hub";
-                (Some(hub.to_owned()), &sink.connection_string, key, "hub")
+                let section = format!("{section}.event_hubs");
+                let namespace = &sink.connection_string;
+                let hub = self.hub(&section, sink.hub(), namespace.entity_path.as_deref())?;
+                (Place { entity: hub.to_owned(), namespace }, format!("{section}.hub"), "hub")
             }
             Sink::ServiceBus(sink) => {
-                sink.check(self.document)?;
-                let entity = sink.entity();
-                let path = entity.map(|entity| entity.path().to_owned());
-                let (key, another) = match sink.topic {
-                    Some(_) => ("sink.service_bus.topic", "topic"),
-                    None => ("sink.service_bus.queue", "queue"),
-                };
-                (path, &sink.connection_string, key, another)
+                let section = format!("{section}.service_bus");
+                sink.check(self.document, &section)?;
+                let entity = sink.entity().map(|entity| entity.path().to_owned()).unwrap_or_default();
+                let another = if sink.topic.is_some() { "topic" } else { "queue" };
+                let to = Place { entity, namespace: &sink.connection_string };
+                (to, format!("{section}.{another}"), another)
             }
         };
-        match (from, to) {
-            (Some(from), Some(to))
-                if source_namespace.endpoint == sink_namespace.endpoint && from.eq_ignore_ascii_case(&to) =>
-            {
-                let reason = format!("`{to}` is also the source, so every event would go round for ever");
-                let advice = format!("name another {another}");
-                Err(self.document.mistake(key, reason, advice))
-            }
-            _ => Ok(()),
+        if to.is(source) {
+            let reason =
+                format!("`{}` is also the source, so every event would go round for ever", to.entity);
+            return Err(self.document.mistake(&key, reason, format!("name another {another}")));
         }
+        Ok(to)
     }
 
     fn checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), SettingsError> {
@@ -260,3 +304,6 @@ impl Rules<'_> {
         ))
     }
 }
+
+/// Every sink costs connections, and each event its sends. They are counted in a byte for each event.
+const SINKS_MAX: u32 = 16;

@@ -118,7 +118,7 @@ fn carry(leg: Store, shared: bool, events: u64, service: &BlobService, round: u3
             ..RelayOptions::new(group)
         };
         let relay =
-            Relay::new(options, Box::new(source), Box::new(sink), store).expect("enough destinations");
+            Relay::new(options, Box::new(source), vec![Box::new(sink)], store).expect("enough destinations");
         let begin = Instant::now();
         let summary = relay.run(accepted.at_least(events)).await;
         let elapsed = begin.elapsed();

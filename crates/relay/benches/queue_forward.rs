@@ -124,8 +124,8 @@ async fn forward(
     let source = ServiceBusSource::connect(client(SOURCE), receive).await.expect("a connection to receive");
     let sink =
         ServiceBusSink::connect(client(DESTINATION), SendUnit::Event).await.expect("a connection to send");
-    let relay =
-        Relay::settling(SettlingOptions::default(), Box::new(source), Box::new(sink)).expect("a destination");
+    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), vec![Box::new(sink)])
+        .expect("a destination");
     let handle = relay.metrics_handle();
     let all = async {
         while let Some(metrics) = handle.metrics().await {

@@ -151,7 +151,9 @@ fn regrouped(case: Case, events: u64) -> Duration {
     timed(case, events, |batch| {
         output.clear();
         router.assign(batch, &mut destinations);
-        regroup.group(&destinations, &mut order, &mut groups);
+        order.clear();
+        groups.clear();
+        regroup.group(&destinations, 0, &mut order, &mut groups);
         for group in &groups {
             for &index in &order[group.start as usize..group.end as usize] {
                 output.extend_from_slice(batch.message(&batch.events()[index as usize]));
@@ -178,7 +180,7 @@ fn relayed(case: Case, events: u64) -> (Duration, u64) {
         let (sink, accepted) = NullSink::new(case.fan_out);
         let group = ConsumerGroup::new("localhost", "source", "$Default");
         let options = RelayOptions { fan_out: case.fan_out, seed: 1, checkpoint, ..RelayOptions::new(group) };
-        let relay = Relay::new(options, Box::new(source(case, events)), Box::new(sink), store)
+        let relay = Relay::new(options, Box::new(source(case, events)), vec![Box::new(sink)], store)
             .expect("enough destinations");
         let begin = Instant::now();
         let summary = relay.run(accepted.at_least(events)).await.expect("neither end fails");

@@ -5,7 +5,8 @@
 //!    "destination":5,"condition":"amqp:link:message-size-exceeded","description":"…","message":"AFN1oAVldmVudA=="}
 //! ```
 //!
-//! `message` is base64 of the encoded AMQP sections that would have been forwarded.
+//! `message` is base64 of the encoded AMQP sections that would have been forwarded. Where there are several sinks, `sink` is
+//! the place of the one that refuses the event in their list, from 0.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -33,6 +34,9 @@ struct Line<'a> {
     enqueued_time_ms: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_key: Option<&'a str>,
+    /// Which of several sinks refuses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sink: Option<u32>,
     destination: u32,
     condition: &'a str,
     description: &'a str,
@@ -65,6 +69,7 @@ impl DeadLetters {
         &mut self,
         batch: &EventBatch,
         event: &Event,
+        sink: Option<u32>,
         destination: u32,
         error: &SendError,
     ) -> io::Result<()> {
@@ -75,6 +80,7 @@ impl DeadLetters {
             offset: batch.offset(event).and_then(text),
             enqueued_time_ms: event.enqueued_time.unix_ms(),
             partition_key: batch.partition_key(event).and_then(text),
+            sink,
             destination,
             condition: &error.condition,
             description: &error.description,

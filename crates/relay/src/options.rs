@@ -18,8 +18,14 @@ pub struct RelayOptions {
     pub group: ConsumerGroup,
     /// How an event finds its destination.
     pub route: Route,
-    /// Events go to the first this many destinations of the sink; at least 1.
+    /// Events go to the first this many destinations of each sink, or to all that it has if those are fewer; at least 1.
     pub fan_out: u32,
+    /// How many events may be in work at once, those of all partitions together: taken up and not yet accepted by every
+    /// sink. One batch is always let in.
+    pub events_at_once: usize,
+    /// How many sinks may have the events of one batch at once; at least 1. What comes later in the list of sinks waits
+    /// until those before have accepted the whole batch.
+    pub sinks_at_once: usize,
     /// What the random route and the injected failures are drawn from.
     pub seed: u64,
     /// How many sends from one partition to one destination may be under way at once; at least 1. With 1 the events of a
@@ -56,8 +62,10 @@ pub struct RelayOptions {
 pub struct SettlingOptions {
     /// How a message finds its destination.
     pub route: Route,
-    /// Messages go to the first this many destinations of the sink; at least 1.
+    /// Messages go to the first this many destinations of each sink, or to all that it has if those are fewer; at least 1.
     pub fan_out: u32,
+    /// How many sinks may have the messages of one batch at once; at least 1.
+    pub sinks_at_once: usize,
     /// What the random route and the injected failures are drawn from.
     pub seed: u64,
     /// When a send is tried again and given up, and how long one try may take. Messages of a send that is given up are
@@ -116,6 +124,8 @@ impl RelayOptions {
             group,
             route: Route::Random,
             fan_out: 1,
+            events_at_once: usize::MAX,
+            sinks_at_once: usize::MAX,
             seed: 0,
             in_flight: 1,
             max_held_bytes: 64 << 20,
@@ -145,6 +155,7 @@ impl Default for SettlingOptions {
         Self {
             route: usual.route,
             fan_out: usual.fan_out,
+            sinks_at_once: usual.sinks_at_once,
             seed: usual.seed,
             retry: usual.retry,
             failure_ratio: usual.failure_ratio,
@@ -158,6 +169,7 @@ impl From<SettlingOptions> for RelayOptions {
         Self {
             route: options.route,
             fan_out: options.fan_out,
+            sinks_at_once: options.sinks_at_once,
             seed: options.seed,
             retry: options.retry,
             failure_ratio: options.failure_ratio,

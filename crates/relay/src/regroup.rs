@@ -9,7 +9,9 @@
 /// Events of one batch that go to the same destination: a range of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Where they go.
+    /// The sink that they go to.
+    pub sink: u32,
+    /// Its destination that they go to.
     pub destination: u32,
     /// The first position in the order.
     pub start: u32,
@@ -31,27 +33,26 @@ impl Regroup {
         Self { cursors: vec![0; fan_out as usize] }
     }
 
-    /// Sets `order` to the indices of the events, by destination and within it as they came, and `groups` to one range of
-    /// it for each destination that has any.
+    /// Appends the indices of the events to `order`, by destination and within it as they came, and to `groups` one range
+    /// of it for each destination of `sink` that has any.
     ///
     /// # Panics
     /// When a destination is not below the fan-out.
-    pub fn group(&mut self, destinations: &[u32], order: &mut Vec<u32>, groups: &mut Vec<Group>) {
-        order.clear();
-        groups.clear();
+    pub fn group(&mut self, destinations: &[u32], sink: u32, order: &mut Vec<u32>, groups: &mut Vec<Group>) {
         self.cursors.fill(0);
         for &destination in destinations {
             self.cursors[destination as usize] += 1;
         }
-        let mut start = 0;
+        // Sinks times events of a batch, which are counted in 32 bits.
+        let mut start = order.len() as u32;
         for (destination, cursor) in (0..).zip(&mut self.cursors) {
             let count = std::mem::replace(cursor, start);
             if count > 0 {
-                groups.push(Group { destination, start, end: start + count });
+                groups.push(Group { sink, destination, start, end: start + count });
                 start += count;
             }
         }
-        order.resize(destinations.len(), 0);
+        order.resize(start as usize, 0);
         for (index, &destination) in (0..).zip(destinations) {
             let cursor = &mut self.cursors[destination as usize];
             order[*cursor as usize] = index;
@@ -67,8 +68,8 @@ mod tests {
     use super::*;
 
     fn group(fan_out: u32, destinations: &[u32]) -> (Vec<u32>, Vec<Group>) {
-        let (mut order, mut groups) = (vec![77], vec![Group { destination: 7, start: 7, end: 7 }]);
-        Regroup::new(fan_out).group(destinations, &mut order, &mut groups);
+        let (mut order, mut groups) = (Vec::new(), Vec::new());
+        Regroup::new(fan_out).group(destinations, 0, &mut order, &mut groups);
         (order, groups)
     }
 
@@ -76,8 +77,18 @@ mod tests {
     fn events_come_together_by_destination_in_their_order() {
         let (order, groups) = group(4, &[2, 0, 2, 2, 0]);
         assert_eq!(order, [1, 4, 0, 2, 3]);
-        let group = |destination, start, end| Group { destination, start, end };
+        let group = |destination, start, end| Group { sink: 0, destination, start, end };
         assert_eq!(groups, [group(0, 0, 2), group(2, 2, 5)]);
+    }
+
+    #[test]
+    fn the_groups_of_another_sink_come_after_those_of_the_first() {
+        let (mut order, mut groups) = (Vec::new(), Vec::new());
+        Regroup::new(2).group(&[1, 0, 1], 0, &mut order, &mut groups);
+        Regroup::new(3).group(&[2, 2, 0], 1, &mut order, &mut groups);
+        assert_eq!(order, [1, 0, 2, 2, 0, 1]);
+        let group = |sink, destination, start, end| Group { sink, destination, start, end };
+        assert_eq!(groups, [group(0, 0, 0, 1), group(0, 1, 1, 3), group(1, 0, 3, 4), group(1, 2, 4, 6)]);
     }
 
     #[test]

@@ -51,9 +51,13 @@ fn allocations_of(events: u64, checkpoint: CheckpointPolicy) -> u64 {
         let (sink, accepted) = NullSink::new(32);
         let group = ConsumerGroup::new("localhost", "source", "$Default");
         let options = RelayOptions { fan_out: 32, checkpoint, ..RelayOptions::new(group) };
-        let relay =
-            Relay::new(options, Box::new(source), Box::new(sink), Arc::new(MemoryCheckpointStore::new()))
-                .expect("destinations");
+        let relay = Relay::new(
+            options,
+            Box::new(source),
+            vec![Box::new(sink)],
+            Arc::new(MemoryCheckpointStore::new()),
+        )
+        .expect("destinations");
         let mut at_half = 0;
         let shutdown = async {
             accepted.at_least(events / 2).await;

@@ -70,7 +70,7 @@ async fn allocations_of_the_second_half(connection_string: &ConnectionString, qu
     let client = |entity| ClientOptions::new(connection_string.clone(), entity);
     let source = ServiceBusSource::connect(client("queue1"), ReceiveOptions::default()).await.unwrap();
     let sink = ServiceBusSink::connect(client("queue2"), SendUnit::Event).await.unwrap();
-    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), Box::new(sink)).unwrap();
+    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), vec![Box::new(sink)]).unwrap();
     let completed = async |messages| {
         while queue.lifecycle_counters().completed < messages {
             // The service has its own thread, so that nothing here says when.

@@ -114,7 +114,7 @@ async fn relay_between(
 ) -> Summary {
     let source = ServiceBusSource::connect(from, receive).await.unwrap();
     let sink = ServiceBusSink::connect(to, SendUnit::Event).await.unwrap();
-    let relay = Relay::settling(options, Box::new(source), Box::new(sink)).unwrap();
+    let relay = Relay::settling(options, Box::new(source), vec![Box::new(sink)]).unwrap();
     let handle = relay.metrics_handle();
     let shutdown = async {
         while !enough(&handle.metrics().await.unwrap()) {

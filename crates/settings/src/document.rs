@@ -115,10 +115,17 @@ impl Document {
         &self.root
     }
 
-    /// The value at a dotted path.
+    /// The value at a dotted path, such as `sinks[1].event_hubs.hub`.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<&Node> {
-        path.split('.').try_fold(&self.root, |node, key| node.value(key))
+        path.split('.').try_fold(&self.root, |node, step| {
+            let (key, index) = split_index(step);
+            let value = node.value(key)?;
+            match index {
+                Some(index) => value.elements()?.get(index),
+                None => Some(value),
+            }
+        })
     }
 
     /// A mistake in the value at a dotted path, for rules that concern several values or a range. It points at the
@@ -128,13 +135,18 @@ impl Document {
     pub fn mistake(&self, path: &str, reason: impl Into<String>, advice: impl Into<String>) -> SettingsError {
         let mut place = self.root.place.part(0, 0);
         let mut node = Some(&self.root);
-        for key in path.split('.') {
+        for step in path.split('.') {
+            let (key, index) = split_index(step);
             let entry = node.and_then(|node| node.entries().iter().find(|entry| entry.key == key));
             if let Some(entry) = entry {
                 place =
                     if entry.value.is_scalar() { entry.value.place.clone() } else { entry.key_place.clone() };
             }
             node = entry.map(|entry| &entry.value);
+            if let (Some(list), Some(index)) = (node, index) {
+                node = list.elements().and_then(|elements| elements.get(index));
+                place = node.map_or(place, |element| element.place.first_line());
+            }
         }
         let kind = MistakeKind::Invalid { reason: reason.into(), advice: advice.into() };
         SettingsError::at(place, path, kind)
@@ -147,6 +159,15 @@ impl Node {
     pub fn mistake(&self, key: &str, reason: impl Into<String>, advice: impl Into<String>) -> SettingsError {
         let kind = MistakeKind::Invalid { reason: reason.into(), advice: advice.into() };
         SettingsError::at(self.place.first_line(), key, kind)
+    }
+}
+
+/// A step of a path: a key, and the place in the list that it names.
+fn split_index(step: &str) -> (&str, Option<usize>) {
+    let indexed = step.strip_suffix(']').and_then(|step| step.split_once('['));
+    match indexed.map(|(key, index)| (key, index.parse())) {
+        Some((key, Ok(index))) => (key, Some(index)),
+        _ => (step, None),
     }
 }
 

@@ -172,7 +172,7 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, FabricError> {
             (SinkConfig::ServiceBus(Box::new(queue)), None)
         }
     };
-    Ok(PipelineConfig { source, sink, fan_out, metrics: None, relay })
+    Ok(PipelineConfig { source, sinks: vec![sink], fan_out, metrics: None, relay })
 }
 
 fn checkpoint_store(config: &RelayConfig) -> Result<CheckpointStoreConfig, FabricError> {

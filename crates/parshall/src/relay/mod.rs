@@ -58,6 +58,8 @@ A pipeline:
   route: key                           # or random, round-robin, same-partition
   batch: {events: 128, wait: 10 ms}
   poison_events: hold                  # or stop, or {dead_letter: FILE}: if the sink refuses events
+  dispatch: {events: 1000, sinks: 1}   # at once: events in work, sinks that have one of them;
+                                       # a list `sinks:` in place of `sink:` sends to each of them
   missed_events: report                # or stop: if retention took events before they were read
   ownership: {mode: greedy}            # share the partitions with other relays on the same store;
                                        # or balanced; renew: 10 s, expire: 60 s, identity: a name

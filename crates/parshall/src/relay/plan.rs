@@ -48,32 +48,38 @@ impl fmt::Display for Plan<'_> {
                 writeln!(f, "source       {of}")?;
             }
         }
-        let destinations = match &config.sink {
-            SinkConfig::EventHubs(sink) => {
-                let to = place(&sink.hub, &sink.connection_string);
-                writeln!(f, "sink         {to}")?;
-                "partitions"
+        for sink in &config.sinks {
+            match sink {
+                SinkConfig::EventHubs(sink) => {
+                    let to = place(&sink.hub, &sink.connection_string);
+                    writeln!(f, "sink         {to}")?;
+                }
+                SinkConfig::ServiceBus(sink) => {
+                    let to = place(&sink.entity.to_string(), &sink.connection_string);
+                    let unit = match sink.unit {
+                        SendUnit::Event => "message by message",
+                        SendUnit::Batch => "in batches",
+                    };
+                    writeln!(f, "sink         {to}, {unit}")?;
+                }
             }
-            SinkConfig::ServiceBus(sink) => {
-                let to = place(&sink.entity.to_string(), &sink.connection_string);
-                let unit = match sink.unit {
-                    SendUnit::Event => "message by message",
-                    SendUnit::Batch => "in batches",
-                };
-                writeln!(f, "sink         {to}, {unit}")?;
-                "destinations"
-            }
-        };
+        }
         let route = match options.route {
             Route::Random => "random",
             Route::Key => "key",
             Route::RoundRobin => "round-robin",
             Route::SamePartition => "same-partition",
         };
-        match (config.fan_out, &config.sink) {
-            (_, SinkConfig::ServiceBus(_)) => {}
-            (Some(fan_out), _) => writeln!(f, "route        {route}, to the first {fan_out} {destinations}")?,
-            (None, _) => writeln!(f, "route        {route}, to all {destinations}")?,
+        let has_partitions = config.sinks.iter().any(|sink| matches!(sink, SinkConfig::EventHubs(_)));
+        match config.fan_out {
+            _ if !has_partitions => {}
+            Some(fan_out) => writeln!(f, "route        {route}, to the first {fan_out} partitions")?,
+            None => writeln!(f, "route        {route}, to all partitions")?,
+        }
+        let bound = |bound: usize| if bound == usize::MAX { "all".to_owned() } else { bound.to_string() };
+        if (options.events_at_once, options.sinks_at_once) != (usize::MAX, usize::MAX) {
+            let (events, sinks) = (bound(options.events_at_once), bound(options.sinks_at_once));
+            writeln!(f, "dispatch     at once {events} events, each batch at {sinks} sinks")?;
         }
         match &config.source {
             SourceConfig::EventHubs(source) => {

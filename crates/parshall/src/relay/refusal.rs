@@ -14,7 +14,8 @@ use crate::exit::CommandError;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End<'a> {
     Source(&'a SourceConfig),
-    Sink(&'a SinkConfig),
+    /// With its place in the list, where there are several.
+    Sink(&'a SinkConfig, Option<usize>),
 }
 
 /// A pipeline that could not be connected. What its file says wrongly is shown there.
@@ -25,7 +26,7 @@ pub(super) fn of_connecting(
 ) -> CommandError {
     match error {
         ConnectError::Source(error) => of_end(End::Source(&config.source), error),
-        ConnectError::Sink(error) => of_end(End::Sink(&config.sink), error),
+        ConnectError::Sink { index, error } => of_end(End::sink(config, *index), error),
         ConnectError::NoSuchPartition { existing, .. } => {
             let advice = match (existing.first(), existing.last()) {
                 (Some(first), Some(last)) => format!("it has {first} to {last}"),
@@ -60,7 +61,7 @@ pub(super) fn of_end(end: End<'_>, error: &EndError) -> CommandError {
     };
     let what = match end {
         End::Source(_) => "the source can't be used",
-        End::Sink(_) => "the sink can't be used",
+        End::Sink(..) => "the sink can't be used",
     };
     let message = format!("{what}: {}", with_causes(error));
     CommandError::Refused { message, advice: Some(end.advice(condition)) }
@@ -70,7 +71,7 @@ pub(super) fn of_end(end: End<'_>, error: &EndError) -> CommandError {
 pub(super) fn of_relay(config: &PipelineConfig, error: &RelayError) -> CommandError {
     let advice = match error {
         RelayError::Source(error) => Some(End::Source(&config.source).advice(&error.condition)),
-        RelayError::Sink(error) => Some(End::Sink(&config.sink).advice(&error.condition)),
+        RelayError::Sink { index, source } => Some(End::sink(config, *index).advice(&source.condition)),
         // These say themselves what to do.
         RelayError::FanOut { .. }
         | RelayError::Store(_)
@@ -105,7 +106,7 @@ impl<'a> End<'a> {
                 };
                 let right = match self {
                     End::Source(_) => "listen",
-                    End::Sink(_) => "send",
+                    End::Sink(..) => "send",
                 };
                 format!(
                     "{self}: {key} has to be right, and needs the right to {right}; see {section}.connection_string"
@@ -121,21 +122,32 @@ impl<'a> End<'a> {
     }
 
     /// Where it is in the file.
-    const fn section(self) -> &'static str {
-        match self {
-            End::Source(SourceConfig::EventHubs(_)) => "source.event_hubs",
-            End::Source(SourceConfig::ServiceBus(_)) => "source.service_bus",
-            End::Sink(SinkConfig::EventHubs(_)) => "sink.event_hubs",
-            End::Sink(SinkConfig::ServiceBus(_)) => "sink.service_bus",
-        }
+    fn section(self) -> String {
+        let list = match self {
+            End::Source(_) => "source".to_owned(),
+            End::Sink(_, None) => "sink".to_owned(),
+            End::Sink(_, Some(index)) => format!("sinks[{index}]"),
+        };
+        let kind = match self {
+            End::Source(SourceConfig::EventHubs(_)) | End::Sink(SinkConfig::EventHubs(_), _) => "event_hubs",
+            End::Source(SourceConfig::ServiceBus(_)) | End::Sink(SinkConfig::ServiceBus(_), _) => {
+                "service_bus"
+            }
+        };
+        format!("{list}.{kind}")
+    }
+
+    fn sink(config: &'a PipelineConfig, index: usize) -> Self {
+        let is_one_of_several = config.sinks.len() > 1;
+        Self::Sink(&config.sinks[index], is_one_of_several.then_some(index))
     }
 
     fn connection_string(self) -> &'a ConnectionString {
         match self {
             End::Source(SourceConfig::EventHubs(source)) => &source.connection_string,
             End::Source(SourceConfig::ServiceBus(source)) => &source.connection_string,
-            End::Sink(SinkConfig::EventHubs(sink)) => &sink.connection_string,
-            End::Sink(SinkConfig::ServiceBus(sink)) => &sink.connection_string,
+            End::Sink(SinkConfig::EventHubs(sink), _) => &sink.connection_string,
+            End::Sink(SinkConfig::ServiceBus(sink), _) => &sink.connection_string,
         }
     }
 }
@@ -149,8 +161,8 @@ impl fmt::Display for End<'_> {
             End::Source(SourceConfig::ServiceBus(source)) => {
                 write!(f, "the source is {}", source.entity)
             }
-            End::Sink(SinkConfig::EventHubs(sink)) => write!(f, "the sink is hub {}", sink.hub),
-            End::Sink(SinkConfig::ServiceBus(sink)) => write!(f, "the sink is {}", sink.entity),
+            End::Sink(SinkConfig::EventHubs(sink), _) => write!(f, "the sink is hub {}", sink.hub),
+            End::Sink(SinkConfig::ServiceBus(sink), _) => write!(f, "the sink is {}", sink.entity),
         }?;
         let address = self.connection_string().amqp_address();
         write!(f, " at {}:{}", address.host, address.port)

@@ -1,5 +1,5 @@
 //! Events that were accepted although their batch failed. When the partition resumes from its checkpoint they come again,
-//! and are left out of what is sent: the destination has them.
+//! and are left out of what is sent: the destination has them. Of several sinks each has its own.
 //!
 //! They are remembered per partition, up to a number, until the watermark has passed them or the partition is lost. After a
 //! crash they come twice, as everything does that has no checkpoint yet.
@@ -15,8 +15,8 @@ use crate::regroup::Group;
 /// What destinations have of one partition beyond its watermark.
 #[derive(Debug, Default)]
 pub(super) struct Accepted {
-    /// Of batches that were given up, the events that had been accepted.
-    numbers: BTreeSet<i64>,
+    /// Of batches that were given up, the events that had been accepted, and by which sink.
+    numbers: BTreeSet<(i64, u32)>,
     /// Batches that were complete when one before them was given up: their first and last event.
     batches: Vec<(i64, i64)>,
     /// Batches that are complete while one before them is still under way.
@@ -41,20 +41,20 @@ impl Accepted {
     /// Remembers what was accepted of a batch that is given up.
     pub(super) fn remember(&mut self, sends: &Sends, in_flight: &InFlight) {
         let events = in_flight.batch.events();
-        for positions in sends.accepted(in_flight.sends) {
+        for (sink, positions) in sends.accepted(in_flight.sends) {
             for &event in &in_flight.order[positions.start as usize..positions.end as usize] {
                 if self.numbers.len() >= REMEMBERED_MAX {
                     return;
                 }
-                self.numbers.insert(events[event as usize].sequence_number);
+                self.numbers.insert((events[event as usize].sequence_number, sink));
             }
         }
     }
 
-    /// Events were accepted after their batch had been given up.
-    pub(super) fn extend(&mut self, numbers: Vec<i64>) {
+    /// Events were accepted by a sink after their batch had been given up.
+    pub(super) fn extend(&mut self, sink: u32, numbers: Vec<i64>) {
         let room = REMEMBERED_MAX.saturating_sub(self.numbers.len());
-        self.numbers.extend(numbers.into_iter().take(room));
+        self.numbers.extend(numbers.into_iter().take(room).map(|number| (number, sink)));
     }
 
     /// The partition resumes from its checkpoint: batches that were complete beyond it come again.
@@ -67,27 +67,27 @@ impl Accepted {
         self.ahead.retain(|&(_, last)| last > sequence_number);
         if !self.is_empty() {
             self.batches.retain(|&(_, last)| last > sequence_number);
-            self.numbers = self.numbers.split_off(&sequence_number.saturating_add(1));
+            self.numbers = self.numbers.split_off(&(sequence_number.saturating_add(1), 0));
         }
     }
 
-    fn contains(&self, number: i64) -> bool {
+    fn contains(&self, number: i64, sink: u32) -> bool {
         let within = |&(first, last): &(i64, i64)| (first..=last).contains(&number);
-        self.batches.iter().any(within) || self.numbers.contains(&number)
+        self.batches.iter().any(within) || self.numbers.contains(&(number, sink))
     }
 
     /// Takes what was accepted out of the groups of a batch. Groups of which nothing is left are removed.
     #[cold]
     pub(super) fn leave_out(&self, batch: &EventBatch, order: &mut [u32], groups: &mut Vec<Group>) {
-        let is_accepted = |event: u32| {
+        let is_accepted = |event: u32, sink: u32| {
             let number = batch.events()[event as usize].sequence_number;
-            self.contains(number)
+            self.contains(number, sink)
         };
         groups.retain_mut(|group| {
             let mut end = group.start;
             for position in group.start..group.end {
                 let event = order[position as usize];
-                if !is_accepted(event) {
+                if !is_accepted(event, group.sink) {
                     order[end as usize] = event;
                     end += 1;
                 }

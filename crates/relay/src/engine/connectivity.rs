@@ -48,7 +48,7 @@ impl Relay {
 
     /// A send was refused, or came to nothing.
     #[cold]
-    pub(super) fn note_refusal(&mut self, error: &SendError) {
+    pub(super) fn note_refusal(&mut self, sink: u32, error: &SendError) {
         self.troubles.occurs(Place::Sink, error, self.now);
         // Where each message is settled, a destination that is gone would cost all of them a delivery, again and again, until
         // they are dead letters.
@@ -59,7 +59,10 @@ impl Relay {
         };
         if error.class == ErrorClass::Fatal && is_lasting {
             let SendError { condition, description, .. } = error.clone();
-            self.fail(RelayError::Sink(SinkError { condition, description }));
+            self.fail(RelayError::Sink {
+                index: sink as usize,
+                source: SinkError { condition, description },
+            });
         }
     }
 
@@ -109,7 +112,7 @@ impl Relay {
         let now = self.now;
         let source = self.source.outage().map(|error| error as &dyn Cause);
         self.troubles.outage(Place::Source, source, now);
-        let sink = self.sink.outage().map(|error| error as &dyn Cause);
+        let sink = self.outlets.outage().map(|error| error as &dyn Cause);
         self.troubles.outage(Place::Sink, sink, now);
         if self.troubles.is_empty() {
             return;
@@ -137,7 +140,7 @@ impl Relay {
         let last_errors = self.troubles.last_errors().iter();
         Health {
             source_connected: self.source.outage().is_none(),
-            sink_connected: self.sink.outage().is_none(),
+            sink_connected: self.outlets.outage().is_none(),
             reasons: self.reasons(),
             last_errors: last_errors
                 .map(|(place, class, condition, at)| LastError {

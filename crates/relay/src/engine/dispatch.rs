@@ -1,5 +1,6 @@
 //! A batch is taken up: routed, regrouped, and each group sent as soon as its destination is free.
 
+use std::collections::BTreeSet;
 use std::task::Context;
 use std::time::Instant;
 
@@ -38,8 +39,9 @@ impl Relay {
         record_count(&mut self.metrics.batch_bytes, batch.message_bytes() as u64);
         self.held_bytes += batch.message_bytes();
         let received_at = self.now;
+        let can_send = !self.outlets.is_blocked() && self.has_room_for(batch.len());
         let partition = &mut self.partitions[index];
-        if self.blocked.is_empty() && partition.parked.is_empty() && partition.may_begin() {
+        if can_send && partition.parked.is_empty() && partition.may_begin() {
             self.take_up(index, batch, received_at);
         } else {
             partition.parked.push_back(Parked { batch, received_at });
@@ -52,7 +54,7 @@ impl Relay {
     pub(super) fn start_parked(&mut self) -> bool {
         let mut progress = false;
         for _ in 0..self.runnable.len() {
-            if !self.blocked.is_empty() {
+            if self.outlets.is_blocked() {
                 break;
             }
             let Some(index) = self.runnable.pop_front() else {
@@ -64,7 +66,16 @@ impl Relay {
                 // The completion of a batch, or of the fence, will queue it again.
                 continue;
             }
-            if let Some(Parked { batch, received_at }) = partition.parked.pop_front() {
+            let Some(events) = partition.parked.front().map(|parked| parked.batch.len()) else {
+                continue;
+            };
+            if !self.has_room_for(events) {
+                // As soon as a batch is done it is asked again, since that is progress.
+                self.partitions[index].queued = true;
+                self.runnable.push_front(index);
+                break;
+            }
+            if let Some(Parked { batch, received_at }) = self.partitions[index].parked.pop_front() {
                 progress = true;
                 self.parked -= 1;
                 self.take_up(index, batch, received_at);
@@ -72,6 +83,12 @@ impl Relay {
             }
         }
         progress
+    }
+
+    /// Whether so many more events may be in work. One batch always may.
+    fn has_room_for(&self, events: usize) -> bool {
+        let in_work = self.slots.events();
+        in_work == 0 || in_work.saturating_add(events) <= self.options.events_at_once
     }
 
     /// Queues a partition if it has something parked.
@@ -104,19 +121,28 @@ impl Relay {
             return;
         }
         record_duration(&mut self.metrics.queue_us, self.now - received_at);
-        self.router.assign(&batch, &mut self.destinations);
         let mut order = self.slots.take_order();
         let mut groups = std::mem::take(&mut self.groups);
-        self.regroup.group(&self.destinations, &mut order, &mut groups);
-        if self.sink.sends_by_key() {
-            split_by_key(&batch, &mut order, &mut groups);
-        }
+        groups.clear();
         let accepted = &self.partitions[index].accepted;
-        if !accepted.is_empty() {
-            accepted.leave_out(&batch, &mut order, &mut groups);
+        for (sink, outlet) in self.outlets.iter_mut() {
+            let first = groups.len();
+            outlet.group(sink, &batch, &mut self.destinations, &mut order, &mut groups);
+            if outlet.by_key {
+                split_by_key(&batch, &mut order, &mut groups, first);
+            }
+            if !accepted.is_empty() {
+                accepted.leave_out(&batch, &mut order, &mut groups);
+            }
+            if outlet.unit == SendUnit::Event {
+                split_groups(&mut groups, first);
+            }
         }
-        if self.sink.send_unit() == SendUnit::Event {
-            split_groups(&mut groups);
+        let several = self.outlets.len() > 1;
+        let mut awaited = self.slots.take_awaited();
+        if several && self.source.settles() {
+            // A pipeline has fewer sinks than fit into a byte.
+            awaited.resize(batch.len(), self.outlets.len() as u8);
         }
         let partition = &mut self.partitions[index];
         let ticket = match partition.completion {
@@ -131,6 +157,8 @@ impl Relay {
             partition: index,
             batch,
             order,
+            awaited,
+            next_sink: 0,
             sends: None,
             unaccepted: count,
             failed: false,
@@ -142,7 +170,7 @@ impl Relay {
         if ticket.is_some() {
             partition.in_flight.push(slot);
         }
-        let is_ordered = ticket.is_some() && self.sink.send_unit() == SendUnit::Batch;
+        let is_gated = several && self.options.sinks_at_once < self.outlets.len();
         let mut sends = None;
         for &group in &groups {
             let send = self.sends.begin(slot, sends, group);
@@ -150,15 +178,18 @@ impl Relay {
             if self.options.failure_ratio > 0.0 && self.failures.chance(self.options.failure_ratio) {
                 self.metrics.injected_failures += 1;
                 self.failing.push(send);
-            } else if is_ordered {
-                let lane = self.lanes.id(index, group.destination, self.key_of(send));
-                self.lanes.push(lane, send, &mut self.sends);
-            } else {
-                self.transmit(send);
+            } else if !is_gated {
+                self.begin_send(index, send);
             }
         }
         self.groups = groups;
-        self.slots.in_flight_mut(slot).sends = sends;
+        let in_flight = self.slots.in_flight_mut(slot);
+        in_flight.sends = sends;
+        if !is_gated {
+            in_flight.next_sink = self.outlets.len() as u32;
+        } else if count > 0 {
+            self.begin_next_sinks(slot);
+        }
         if count == 0 {
             // All of it was accepted before its partition failed.
             self.complete(slot);
@@ -170,6 +201,48 @@ impl Relay {
             self.fail_on_purpose(index);
         }
         self.update_hold(index);
+    }
+
+    /// A send takes its place in its lane, or is made at once where nothing is ordered.
+    fn begin_send(&mut self, partition: usize, send: u32) {
+        let of = self.sends.send(send);
+        let outlet = self.outlets.get(of.sink);
+        if self.partitions[partition].completion == Completes::ByCheckpoint && outlet.unit == SendUnit::Batch
+        {
+            let destination = outlet.first_destination + of.destination;
+            let lane = self.lanes.id(partition, destination, self.key_of(send));
+            self.lanes.push(lane, send, &mut self.sends);
+        } else {
+            self.transmit(send);
+        }
+    }
+
+    /// Begins the sends of a batch to further sinks, as long as not as many as may be have something of it under way.
+    /// A batch of which something was given up goes to no further sink.
+    #[cold]
+    pub(super) fn begin_next_sinks(&mut self, slot: u32) {
+        let all = self.outlets.len() as u32;
+        loop {
+            let &InFlight { partition, sends, failed, next_sink, .. } = self.slots.in_flight(slot);
+            let unfinished =
+                self.sends.of_batch(sends).filter(|&send| self.sends.send(send).stage != Stage::Over);
+            let sink_of = |send: u32| self.sends.send(send).sink;
+            let (begun, mut waiting): (Vec<u32>, Vec<u32>) =
+                unfinished.partition(|&send| sink_of(send) < next_sink);
+            if failed {
+                self.slots.in_flight_mut(slot).next_sink = all;
+                waiting.into_iter().for_each(|send| self.give_up(send));
+                return;
+            }
+            let busy: BTreeSet<u32> = begun.into_iter().map(sink_of).collect();
+            if next_sink == all || busy.len() >= self.options.sinks_at_once.max(1) {
+                return;
+            }
+            self.slots.in_flight_mut(slot).next_sink += 1;
+            waiting.retain(|&send| sink_of(send) == next_sink && !self.failing.contains(&send));
+            // The list of a batch's sends begins with the last one.
+            waiting.into_iter().rev().for_each(|send| self.begin_send(partition, send));
+        }
     }
 
     /// Keeps the source from handing over batches before they are full while they would only wait here.
@@ -185,7 +258,7 @@ impl Relay {
     /// Makes the sends of all lanes that have something waiting and room for it, unless the sink is busy.
     pub(super) fn transmit_ready(&mut self) -> bool {
         let mut progress = false;
-        while self.blocked.is_empty()
+        while !self.outlets.is_blocked()
             && let Some(lane) = self.lanes.next_ready()
             && let Some(leader) = self.lanes.pop(lane, &mut self.sends)
         {
@@ -203,8 +276,8 @@ impl Relay {
         if self.lanes.first(lane).is_none() {
             return;
         }
-        let destination = self.sends.send(leader).destination;
-        let max_bytes = self.sink.max_batch_bytes(destination);
+        let send = self.sends.send(leader);
+        let max_bytes = self.outlets.get(send.sink).sink.max_batch_bytes(send.destination);
         let max_events = self.lanes.max_events(lane);
         let (mut events, mut bytes) = (self.sends.send(leader).unsent(), self.group_bytes(leader));
         let mut last = leader;
@@ -223,10 +296,10 @@ impl Relay {
 
     /// The partition key that the events of a group have in common, where the sink keeps it.
     fn key_of(&self, index: u32) -> Option<&[u8]> {
-        if !self.sink.sends_by_key() {
+        let send = self.sends.send(index);
+        if !self.outlets.get(send.sink).by_key {
             return None;
         }
-        let send = self.sends.send(index);
         let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
         let first = *order.get(send.next as usize)?;
         batch.partition_key(&batch.events()[first as usize])
@@ -237,7 +310,7 @@ impl Relay {
         let send = self.sends.send(index);
         let InFlight { batch, order, .. } = self.slots.in_flight(self.sends.slot(index));
         let largest = batch.largest_message();
-        let encoded = self.sink.encoded_len(largest);
+        let encoded = self.outlets.get(send.sink).sink.encoded_len(largest);
         let unsent = send.unsent() as usize;
         if batch.has_equal_lengths() {
             return encoded.saturating_mul(unsent);
@@ -257,7 +330,14 @@ impl Relay {
                 self.partitions[index].rests = 0;
                 self.fail_batch(index, &"a failure was injected");
             }
-            Completes::BySettlement => failing.iter().for_each(|&send| self.give_up(send)),
+            Completes::BySettlement => {
+                for &send in &failing {
+                    // Where sinks come one after the other, the first failure gives up those that were to come.
+                    if self.sends.send(send).stage != Stage::Over {
+                        self.give_up(send);
+                    }
+                }
+            }
         }
         failing.clear();
         self.failing = failing;
@@ -282,7 +362,7 @@ impl Relay {
             let in_flight = self.slots.in_flight(self.sends.slot(index));
             batch = &in_flight.batch;
             part_end = end_of_part(
-                &*self.sink,
+                &*self.outlets.get(send.sink).sink,
                 batch,
                 &in_flight.order,
                 send.destination,
@@ -296,7 +376,8 @@ impl Relay {
             part_end = send.end;
             events = &self.positions[..batch.len()];
         }
-        match self.sink.send(token, OutgoingBatch { destination: send.destination, batch, events }) {
+        let outlet = self.outlets.get_mut(send.sink);
+        match outlet.sink.send(token, OutgoingBatch { destination: send.destination, batch, events }) {
             Ok(()) => {
                 self.metrics.sends += 1;
                 self.metrics.split_sends += u64::from(part_end < send.end);
@@ -306,7 +387,7 @@ impl Relay {
             Err(_busy) => {
                 self.metrics.busy_sink += 1;
                 self.sends.send_mut(index).stage = Stage::Blocked;
-                self.blocked.push_back(token);
+                outlet.blocked.push_back(token);
                 false
             }
         }
@@ -329,23 +410,33 @@ impl Relay {
         self.positions.extend(positions);
     }
 
-    /// Offers what the sink was too busy for again, once it says that this is worth it.
+    /// Offers what sinks were too busy for again, once they say that this is worth it.
     pub(super) fn poll_blocked(&mut self, context: &mut Context<'_>) -> bool {
-        self.offer_blocked(context).unwrap_or_else(|error| {
-            self.fail_sink(error);
-            true
-        })
+        let mut progress = false;
+        // No relay has more sinks than are counted in 32 bits.
+        for sink in 0..self.outlets.len() as u32 {
+            match self.offer_blocked(sink, context) {
+                Ok(moved) => progress |= moved,
+                Err(error) => {
+                    self.fail_sink(sink, error);
+                    return true;
+                }
+            }
+        }
+        progress
     }
 
-    fn offer_blocked(&mut self, context: &mut Context<'_>) -> Result<bool, SinkError> {
+    fn offer_blocked(&mut self, sink: u32, context: &mut Context<'_>) -> Result<bool, SinkError> {
         let mut progress = false;
-        while !self.blocked.is_empty() {
-            if self.sink.poll_ready(context)?.is_pending() {
+        loop {
+            let outlet = self.outlets.get_mut(sink);
+            let blocked = outlet.blocked.len();
+            if blocked == 0 || outlet.sink.poll_ready(context)?.is_pending() {
                 return Ok(progress);
             }
             let mut moved = false;
-            for _ in 0..self.blocked.len() {
-                let Some(token) = self.blocked.pop_front() else {
+            for _ in 0..blocked {
+                let Some(token) = self.outlets.get_mut(sink).blocked.pop_front() else {
                     break;
                 };
                 match self.sends.of_token(token) {
@@ -358,22 +449,21 @@ impl Relay {
             progress |= moved;
             if !moved {
                 // Ready, but not for any of these: asked again, but not at once.
-                if self.sink.poll_ready(context)?.is_ready() {
+                if self.outlets.get_mut(sink).sink.poll_ready(context)?.is_ready() {
                     context.waker().wake_by_ref();
                 }
                 return Ok(progress);
             }
         }
-        Ok(progress)
     }
 }
 
-/// Makes a group of each event.
-fn split_groups(groups: &mut Vec<Group>) {
-    for index in 0..groups.len() {
-        let Group { destination, start, end } = groups[index];
-        groups[index].end = start + 1;
-        groups.extend((start + 1..end).map(|start| Group { destination, start, end: start + 1 }));
+/// Makes a group of each event, from the `first` group on.
+fn split_groups(groups: &mut Vec<Group>, first: usize) {
+    for index in first..groups.len() {
+        let group = groups[index];
+        groups[index].end = group.start + 1;
+        groups.extend((group.start + 1..group.end).map(|start| Group { start, end: start + 1, ..group }));
     }
 }
 

@@ -61,10 +61,11 @@ impl Relay {
         }
     }
 
-    /// The sink can't go on as a whole, and is not polled any more. Only between the steps of a turn.
-    pub(super) fn fail_sink(&mut self, error: SinkError) {
+    /// A sink can't go on as a whole, and none is polled any more. Only between the steps of a turn.
+    pub(super) fn fail_sink(&mut self, sink: u32, error: SinkError) {
+        self.outlets.get_mut(sink).failed = true;
         self.failed_sink = true;
-        self.fail(error.into());
+        self.fail(RelayError::Sink { index: sink as usize, source: error });
         self.give_up_all();
     }
 
@@ -74,7 +75,7 @@ impl Relay {
         if self.slots.is_empty() {
             return false;
         }
-        if self.sink.outage().is_some() {
+        if self.outlets.outage().is_some() {
             self.give_up_all();
             return true;
         }
@@ -88,7 +89,7 @@ impl Relay {
     fn give_up_all(&mut self) {
         let all = self.sends_under_way().collect();
         self.give_up_sends(all);
-        self.blocked.clear();
+        self.outlets.iter_mut().for_each(|(_, outlet)| outlet.blocked.clear());
     }
 
     /// Gives up sends, and the partitions that they are of where these have an order.

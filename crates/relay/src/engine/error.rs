@@ -25,9 +25,14 @@ pub enum RelayError {
     /// The source failed as a whole.
     #[error("the source cannot go on")]
     Source(#[from] SourceError),
-    /// The sink failed as a whole.
+    /// A sink failed as a whole.
     #[error("the sink cannot go on")]
-    Sink(#[from] SinkError),
+    Sink {
+        /// Its place in the list of sinks.
+        index: usize,
+        /// Why.
+        source: SinkError,
+    },
     /// Checkpoints or claims could not be read at the start.
     #[error("the checkpoints cannot be read")]
     Store(#[from] StoreError),

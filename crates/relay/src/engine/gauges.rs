@@ -14,7 +14,7 @@ impl Relay {
         let taking = self.metrics.taking_partitions() as usize;
         // A source that settles has one batch for whatever is in work.
         let settles = self.source.settles();
-        if !self.blocked.is_empty() {
+        if self.outlets.is_blocked() {
             Wait::Destination
         } else if self.held_bytes >= self.options.max_held_bytes.max(1) {
             Wait::Memory

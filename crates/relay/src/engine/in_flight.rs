@@ -12,8 +12,12 @@ pub(super) struct InFlight {
     /// Index of the partition in the relay.
     pub(super) partition: usize,
     pub(super) batch: EventBatch,
-    /// Indices of the events, by destination.
+    /// Indices of the events, by destination; of several sinks one after the other.
     pub(super) order: Vec<u32>,
+    /// Where each event is settled and there are several sinks: how many have not accepted it yet, or [`GIVEN_UP`].
+    pub(super) awaited: Vec<u8>,
+    /// Sends to sinks from this one on have not been begun: those before have to accept first.
+    pub(super) next_sink: u32,
     /// The last of its sends, which leads to the others; each group has one at a time.
     pub(super) sends: Option<u32>,
     /// How many groups have not been accepted as a whole yet, or given up where messages are settled.
@@ -28,6 +32,9 @@ pub(super) struct InFlight {
     pub(super) sent_at: Instant,
 }
 
+/// An event that was settled although not every sink has accepted it.
+pub(super) const GIVEN_UP: u8 = u8::MAX;
+
 /// All batches under way.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
@@ -35,6 +42,10 @@ pub(super) struct Slots {
     free: Vec<u32>,
     /// Orders of batches that are done, for those to come.
     orders: Vec<Vec<u32>>,
+    /// The same of what was awaited.
+    awaited: Vec<Vec<u8>>,
+    /// The events of all batches under way.
+    events: usize,
 }
 
 impl Slots {
@@ -52,12 +63,27 @@ impl Slots {
         self.slots.iter().flatten()
     }
 
+    /// How many events all batches under way have.
+    pub(super) const fn events(&self) -> usize {
+        self.events
+    }
+
     /// Memory for the order of the next batch.
     pub(super) fn take_order(&mut self) -> Vec<u32> {
-        self.orders.pop().unwrap_or_default()
+        let mut order = self.orders.pop().unwrap_or_default();
+        order.clear();
+        order
+    }
+
+    /// Memory for what is awaited of the next batch.
+    pub(super) fn take_awaited(&mut self) -> Vec<u8> {
+        let mut awaited = self.awaited.pop().unwrap_or_default();
+        awaited.clear();
+        awaited
     }
 
     pub(super) fn insert(&mut self, in_flight: InFlight) -> u32 {
+        self.events += in_flight.batch.len();
         match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(in_flight);
@@ -75,6 +101,8 @@ impl Slots {
     pub(super) fn remove(&mut self, slot: u32) -> InFlight {
         let mut in_flight = self.slots[slot as usize].take().expect("a slot is freed once");
         self.free.push(slot);
+        self.events -= in_flight.batch.len();
+        self.awaited.push(std::mem::take(&mut in_flight.awaited));
         self.orders.push(std::mem::take(&mut in_flight.order));
         in_flight
     }

@@ -8,11 +8,11 @@ use connect::event::EventBatch;
 
 use crate::regroup::Group;
 
-/// Splits groups into one for each key. Events without a key stay together.
-pub(super) fn split_by_key(batch: &EventBatch, order: &mut [u32], groups: &mut Vec<Group>) {
+/// Splits the groups from the `first` on into one for each key. Events without a key stay together.
+pub(super) fn split_by_key(batch: &EventBatch, order: &mut [u32], groups: &mut Vec<Group>, first: usize) {
     let key = |event: u32| batch.partition_key(&batch.events()[event as usize]);
-    for index in 0..groups.len() {
-        let Group { destination, start, end } = groups[index];
+    for index in first..groups.len() {
+        let Group { sink, destination, start, end } = groups[index];
         let events = &mut order[start as usize..end as usize];
         // Their indices keep those of one key in order; a stable sort would take memory.
         events.sort_unstable_by(|&one, &other| key(one).cmp(&key(other)).then(one.cmp(&other)));
@@ -21,7 +21,7 @@ pub(super) fn split_by_key(batch: &EventBatch, order: &mut [u32], groups: &mut V
             let start = position;
             // No more than the group has.
             position += alike.len() as u32;
-            let group = Group { destination, start, end: position };
+            let group = Group { sink, destination, start, end: position };
             match number {
                 0 => groups[index] = group,
                 _ => groups.push(group),
@@ -50,10 +50,10 @@ mod tests {
             };
             batch.push(&Bytes::from_static(key.as_bytes()), &parts);
         }
-        let group = |destination, start, end| Group { destination, start, end };
+        let group = |destination, start, end| Group { sink: 0, destination, start, end };
         let mut order = [0, 1, 2, 3, 4, 5];
         let mut groups = vec![group(4, 0, 4), group(5, 4, 6)];
-        split_by_key(&batch, &mut order, &mut groups);
+        split_by_key(&batch, &mut order, &mut groups, 0);
         assert_eq!(order, [2, 1, 0, 3, 5, 4]);
         let expected = [group(4, 0, 1), group(5, 4, 5), group(4, 1, 2), group(4, 2, 4), group(5, 5, 6)];
         assert_eq!(groups, expected);

@@ -196,7 +196,7 @@ mod tests {
     fn sends(count: u32) -> Sends {
         let mut sends = Sends::new();
         for destination in 0..count {
-            let group = Group { destination, start: 0, end: 1 };
+            let group = Group { sink: 0, destination, start: 0, end: 1 };
             sends.begin(0, None, group);
         }
         sends

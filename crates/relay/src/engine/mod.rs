@@ -1,4 +1,4 @@
-//! The engine: one poll loop over source, sink, store and clock.
+//! The engine: one poll loop over source, sinks, store and clock.
 //!
 //! Each turn of the loop takes what has happened and does what follows from it, in the order in which that frees
 //! resources: outcomes first (they complete batches and give credit back), then sends that the sink had been too busy
@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `dispatch` | a batch is taken up: route, regroup, send |
 //! | `outcome` | sends end: acceptance, retry, time-out, failure of the partition |
+//! | `outlets` | the sinks: one destination of each for every event |
 //! | `lanes` | which group may be sent to a destination, and which waits |
 //! | `keys` | groups by partition key, where the sink keeps it |
 //! | `poison` | events that are refused for good |
@@ -30,8 +31,8 @@ use std::time::Instant;
 
 use connect::checkpoint::{Checkpoint, CheckpointStore, StoreFuture};
 use connect::event::{EventBatch, PartitionId};
-use connect::sink::{SendOutcome, SendToken, SendUnit, Sink};
-use connect::source::{AnySource, SettlingSource, Source, SourceEvent, StartPosition};
+use connect::sink::{SendOutcome, SendUnit, Sink};
+use connect::source::{AnySource, SettlingSource, ShutDown, Source, SourceEvent, StartPosition};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -40,8 +41,7 @@ use units::Random;
 use crate::health::troubles::Troubles;
 use crate::metrics::{Metrics, MetricsHandle, MetricsRequests, Wait};
 use crate::options::{CheckpointPolicy, RelayOptions, SettlingOptions};
-use crate::regroup::{Group, Regroup};
-use crate::route::Router;
+use crate::regroup::Group;
 
 mod accepted;
 mod connectivity;
@@ -55,6 +55,7 @@ mod keys;
 mod lanes;
 mod orphans;
 mod outcome;
+mod outlets;
 mod pacer;
 mod partition;
 mod poison;
@@ -71,6 +72,7 @@ pub use error::RelayError;
 use in_flight::Slots;
 use lanes::Lanes;
 use orphans::Orphans;
+use outlets::Outlets;
 use pacer::Pacer;
 use partition::{Completes, Partition, State};
 use poison::Poison;
@@ -81,15 +83,13 @@ use store::{NoStore, TimedStore};
 use timers::{Due, Timers};
 use vacancies::Vacancies;
 
-/// A pipeline from one source to one sink; see the [crate].
+/// A pipeline from one source to one or several sinks; see the [crate].
 pub struct Relay {
     options: RelayOptions,
     source: AnySource,
-    sink: Box<dyn Sink>,
+    outlets: Outlets,
     store: Arc<dyn CheckpointStore>,
 
-    router: Router,
-    regroup: Regroup,
     /// Scratch: the destination of each event of the batch that is taken up, and its groups.
     destinations: Vec<u32>,
     groups: Vec<Group>,
@@ -106,8 +106,6 @@ pub struct Relay {
     /// Scratch: the events of a send that comes from several batches, and the positions 0, 1, … of them.
     gathered: EventBatch,
     positions: Vec<u32>,
-    /// Sends that the sink was too busy for, in order.
-    blocked: VecDeque<SendToken>,
     /// Partitions with parked batches that may have room now.
     runnable: VecDeque<usize>,
     /// Message bytes of all batches that are parked or under way.
@@ -137,7 +135,7 @@ pub struct Relay {
     failure: Option<RelayError>,
     /// Whether the source failed as a whole, so that it is not polled any more.
     failed_source: bool,
-    /// The same of the sink.
+    /// The same of one of the sinks.
     failed_sink: bool,
     poison: Poison,
     /// Whether the source numbers the events of a partition without a hole.
@@ -161,15 +159,15 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay from `source` to `sink` whose progress is kept in `store`. Made within a tokio runtime with time, whose
-    /// clock it goes by.
+    /// A relay from `source` to all `sinks` whose progress is kept in `store`. Made within a tokio runtime with time,
+    /// whose clock it goes by.
     ///
     /// # Errors
-    /// When the sink has fewer destinations than the fan-out, or the options of ownership are wrong.
+    /// When all sinks have fewer destinations than the fan-out, or the options of ownership are wrong.
     pub fn new(
         options: RelayOptions,
         source: Box<dyn Source>,
-        sink: Box<dyn Sink>,
+        sinks: Vec<Box<dyn Sink>>,
         store: Arc<dyn CheckpointStore>,
     ) -> Result<Self, RelayError> {
         let sharing = match &options.ownership {
@@ -185,7 +183,8 @@ impl Relay {
             Some(_) => State::Unowned,
             None => State::Unplaced,
         };
-        let under_way = match sink.send_unit() {
+        let outlets = Outlets::new(sinks, &options)?;
+        let under_way = match outlets.least_unit() {
             SendUnit::Batch => BATCHES_UNDER_WAY,
             // Nothing keeps the order of single sends but that the batches before are done.
             SendUnit::Event => options.in_flight.max(1),
@@ -194,7 +193,7 @@ impl Relay {
         let partitions =
             partitions.map(|id| Partition::new(id, state, Completes::ByCheckpoint, under_way)).collect();
         let source = AnySource::ByCheckpoint(source);
-        let mut relay = Self::idle(options, source, sink, store, partitions)?;
+        let mut relay = Self::idle(options, source, outlets, store, partitions)?;
         relay.listing_wanted = sharing.is_none();
         relay.sharing = sharing;
         if let CheckpointPolicy::Every(interval) = relay.options.checkpoint {
@@ -203,22 +202,24 @@ impl Relay {
         Ok(relay)
     }
 
-    /// A relay from `source` to `sink` that settles each message: it is completed once its destination has accepted it,
-    /// and abandoned if that cannot be had. Made within a tokio runtime with time, whose clock it goes by.
+    /// A relay from `source` to all `sinks` that settles each message: it is completed once every sink has accepted it,
+    /// and abandoned if one does not. Made within a tokio runtime with time, whose clock it goes by.
     ///
     /// # Errors
-    /// When the sink has fewer destinations than the fan-out.
+    /// When all sinks have fewer destinations than the fan-out.
     pub fn settling(
         options: SettlingOptions,
         source: Box<dyn SettlingSource>,
-        sink: Box<dyn Sink>,
+        sinks: Vec<Box<dyn Sink>>,
     ) -> Result<Self, RelayError> {
         let partitions = source.partitions().into_iter();
         let partitions =
             partitions.map(|id| Partition::new(id, State::Open, Completes::BySettlement, 1)).collect();
         let store = Arc::new(NoStore);
         let source = AnySource::BySettlement(source);
-        let mut relay = Self::idle(options.into(), source, sink, store, partitions)?;
+        let options = options.into();
+        let outlets = Outlets::new(sinks, &options)?;
+        let mut relay = Self::idle(options, source, outlets, store, partitions)?;
         for index in 0..relay.partitions.len() {
             let partition = &relay.partitions[index];
             relay.metrics.count_opening(partition.opening);
@@ -230,33 +231,30 @@ impl Relay {
     fn idle(
         options: RelayOptions,
         source: AnySource,
-        sink: Box<dyn Sink>,
+        outlets: Outlets,
         store: Arc<dyn CheckpointStore>,
         partitions: Vec<Partition>,
     ) -> Result<Self, RelayError> {
-        let fan_out = options.fan_out;
-        let destinations = sink.destinations();
-        if !(1..=destinations).contains(&fan_out) {
-            return Err(RelayError::FanOut { fan_out, destinations });
-        }
         let options = RelayOptions { in_flight: options.in_flight.max(1), ..options };
         let now = tokio::time::Instant::now();
         let store = Arc::new(TimedStore::new(store, options.retry.try_timeout));
         Ok(Self {
-            router: Router { route: options.route, fan_out, seed: options.seed },
-            regroup: Regroup::new(fan_out),
             destinations: Vec::new(),
             groups: Vec::new(),
             failing: Vec::new(),
             indices: partitions.iter().enumerate().map(|(index, partition)| (partition.id, index)).collect(),
-            lanes: Lanes::new(partitions.len(), fan_out, sink.sends_by_key(), options.in_flight),
+            lanes: Lanes::new(
+                partitions.len(),
+                outlets.destinations(),
+                outlets.any_by_key(),
+                options.in_flight,
+            ),
             orphans: Orphans::default(),
             gathered: EventBatch::default(),
             positions: Vec::new(),
             partitions,
             slots: Slots::default(),
             sends: Sends::new(),
-            blocked: VecDeque::new(),
             runnable: VecDeque::new(),
             held_bytes: 0,
             unwritten: VecDeque::new(),
@@ -288,7 +286,7 @@ impl Relay {
             begun: None,
             options,
             source,
-            sink,
+            outlets,
             store,
         })
     }
@@ -308,20 +306,17 @@ impl Relay {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Summary, RelayError> {
         let mut shutdown = pin!(shutdown);
         let ended = poll_fn(|context| self.poll(context, shutdown.as_mut())).await;
-        let Self { source, sink, failed_source, failed_sink, .. } = self;
+        let Self { source, outlets, failed_source, .. } = self;
         // An end that failed cannot be shut down in good order.
-        tokio::join!(
-            async {
-                if !failed_source {
-                    source.shut_down().await;
-                }
-            },
-            async {
-                if !failed_sink {
-                    sink.shut_down().await;
-                }
-            }
-        );
+        let mut ends: Vec<ShutDown> = outlets.into_healthy_sinks().map(|sink| sink.shut_down()).collect();
+        if !failed_source {
+            ends.push(source.shut_down());
+        }
+        poll_fn(|context| {
+            ends.retain_mut(|end| end.as_mut().poll(context).is_pending());
+            if ends.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
         ended
     }
 
@@ -376,7 +371,7 @@ impl Relay {
             return false;
         }
         self.now = tokio::time::Instant::now().into_std();
-        let by_event = self.sink.send_unit() == SendUnit::Event;
+        let by_event = self.outlets.least_unit() == SendUnit::Event;
         let mut events = 0;
         for taken in 0..BATCHES_PER_TURN {
             if self.held_bytes >= self.options.max_held_bytes.max(1) {

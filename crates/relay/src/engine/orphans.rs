@@ -21,6 +21,8 @@ pub(super) struct Orphan {
     /// Index of the partition in the relay.
     pub(super) partition: usize,
     tenure: u64,
+    /// The sink that has it.
+    pub(super) sink: u32,
     pub(super) numbers: Vec<i64>,
 }
 
@@ -44,7 +46,8 @@ impl Orphans {
                     numbers.extend(order.iter().map(|&event| events[event as usize].sequence_number));
                     next = of.follower;
                 }
-                let orphan = Orphan { partition: index, tenure: partition.tenure, numbers };
+                let sink = sends.send(send).sink;
+                let orphan = Orphan { partition: index, tenure: partition.tenure, sink, numbers };
                 self.sends.insert(sends.token(send), orphan);
             }
         }

@@ -7,6 +7,7 @@ use connect::sink::{ErrorClass, SendError, SendOutcome, SendToken};
 use connect::source::{Settled, Settlement, SettlementResult};
 
 use super::Relay;
+use super::in_flight::GIVEN_UP;
 use super::partition::{Completes, State};
 use super::poison::is_about_events;
 use super::sends::{NONE, Stage};
@@ -16,13 +17,21 @@ use crate::metrics::{Closing, Opening, record_count, record_duration, record_dur
 use crate::options::CheckpointPolicy;
 
 impl Relay {
-    /// Flushes the sink and takes the outcomes that have arrived.
+    /// Flushes the sinks and takes the outcomes that have arrived.
     pub(super) fn poll_outcomes(&mut self, context: &mut Context<'_>) -> bool {
         if self.failed_sink {
             return false;
         }
         let mut outcomes = std::mem::take(&mut self.outcomes);
-        let polled = self.sink.poll_outcomes(context, &mut outcomes);
+        let mut any = false;
+        let mut failure = None;
+        for (sink, outlet) in self.outlets.iter_mut() {
+            match outlet.sink.poll_outcomes(context, &mut outcomes) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => any = true,
+                Poll::Ready(Err(error)) => failure = Some((sink, error)),
+            }
+        }
         let mut alike = Alike::default();
         for outcome in outcomes.drain(..) {
             let Some(index) = self.sends.of_outcome(outcome.token) else {
@@ -43,14 +52,11 @@ impl Relay {
         }
         self.record_sends(alike);
         self.outcomes = outcomes;
-        match polled {
-            Poll::Pending => false,
-            Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(error)) => {
-                self.fail_sink(error);
-                true
-            }
+        if let Some((sink, error)) = failure {
+            self.fail_sink(sink, error);
+            return true;
         }
+        any
     }
 
     /// An outcome of an attempt that was given up. What was accepted of a batch that failed is not sent again.
@@ -61,7 +67,7 @@ impl Relay {
             && outcome.result.is_ok()
         {
             self.metrics.forwarded_events += orphan.numbers.len() as u64;
-            self.partitions[orphan.partition].accepted.extend(orphan.numbers);
+            self.partitions[orphan.partition].accepted.extend(orphan.sink, orphan.numbers);
         }
     }
 
@@ -112,10 +118,17 @@ impl Relay {
     /// What is under way of one group has been accepted. Returns how many message bytes that is.
     fn accept_part(&mut self, index: u32) -> u64 {
         let send = *self.sends.send(index);
-        let in_flight = self.slots.in_flight(self.sends.slot(index));
+        let in_flight = self.slots.in_flight_mut(self.sends.slot(index));
         let batch = &in_flight.batch;
         let accepted = &in_flight.order[send.next as usize..send.attempted_end() as usize];
-        self.source.settle(batch, accepted, Settlement::Complete);
+        if in_flight.awaited.is_empty() {
+            self.source.settle(batch, accepted, Settlement::Complete);
+        } else {
+            let awaited = &mut in_flight.awaited;
+            self.destinations.clear();
+            self.destinations.extend(accepted.iter().copied().filter(|&event| is_last(awaited, event)));
+            self.source.settle(batch, &self.destinations, Settlement::Complete);
+        }
         let bytes = if batch.has_equal_lengths() {
             batch.largest_message() * accepted.len()
         } else {
@@ -130,9 +143,12 @@ impl Relay {
         let in_flight = self.slots.in_flight_mut(slot);
         in_flight.unaccepted -= 1;
         let complete = in_flight.unaccepted == 0;
+        let awaits_turn = (in_flight.next_sink as usize) < self.outlets.len();
         self.sends.end_attempt(index, Stage::Over);
         if complete {
             self.complete(slot);
+        } else if awaits_turn {
+            self.begin_next_sinks(slot);
         }
     }
 
@@ -183,7 +199,7 @@ impl Relay {
     fn refuse(&mut self, index: u32, error: &SendError) {
         let send = *self.sends.send(index);
         self.metrics.failed_sends += 1;
-        self.note_refusal(error);
+        self.note_refusal(send.sink, error);
         // One that has timed out has no deadline any more.
         let elapsed = match self.sends.deadline(index) {
             Some(deadline) => self.elapsed_before(deadline),
@@ -258,7 +274,16 @@ impl Relay {
             Some(_) => Settlement::Release,
         };
         let left = &in_flight.order[send.next as usize..send.end as usize];
-        self.source.settle(&in_flight.batch, left, settlement);
+        if in_flight.awaited.is_empty() {
+            self.source.settle(&in_flight.batch, left, settlement);
+        } else {
+            let awaited = &mut in_flight.awaited;
+            let mut is_first =
+                |event: u32| std::mem::replace(&mut awaited[event as usize], GIVEN_UP) != GIVEN_UP;
+            self.destinations.clear();
+            self.destinations.extend(left.iter().copied().filter(|&event| is_first(event)));
+            self.source.settle(&in_flight.batch, &self.destinations, settlement);
+        }
         self.end_group(index);
     }
 
@@ -349,6 +374,16 @@ impl Relay {
         self.release_parked(index);
         self.update_hold(index);
     }
+}
+
+/// A sink has accepted an event: whether it was the last one that had to, and the event was not given up.
+fn is_last(awaited: &mut [u8], event: u32) -> bool {
+    let left = &mut awaited[event as usize];
+    if *left == GIVEN_UP {
+        return false;
+    }
+    *left -= 1;
+    *left == 0
 }
 
 /// Sends that were handed over at one instant and accepted at another: those of a batch nearly always are, and one

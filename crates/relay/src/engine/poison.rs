@@ -57,12 +57,13 @@ impl Relay {
         let offset =
             batch.offset(event).and_then(|offset| std::str::from_utf8(offset).ok()).unwrap_or_default();
         let bytes = event.message_len();
+        let sink = (self.outlets.len() > 1).then_some(send.sink);
         let known = self.partitions[of].poison.replace(sequence_number);
         if known != Some(sequence_number) {
             self.metrics.poison_events += 1;
             tracing::error!(
                 partition = partition.0, sequence_number, offset, bytes,
-                destination = send.destination, %error,
+                sink, destination = send.destination, %error,
                 "the destination refuses an event for good"
             );
         }
@@ -79,7 +80,7 @@ impl Relay {
                 self.fail(failure);
                 self.fail_batch(of, error);
             }
-            Poison::Keep(letters) => match letters.append(batch, event, send.destination, error) {
+            Poison::Keep(letters) => match letters.append(batch, event, sink, send.destination, error) {
                 Ok(()) => {
                     self.metrics.dead_lettered_events += 1;
                     self.pass_over(index);

@@ -27,6 +27,8 @@ pub(super) struct Send {
     /// Where it waits for its turn; [`LaneId::NONE`] where nothing is ordered.
     pub(super) lane: LaneId,
     pub(super) stage: Stage,
+    /// The sink that it goes to, and the destination of it.
+    pub(super) sink: u32,
     pub(super) destination: u32,
     /// The first event, as a position in the batch's order.
     start: u32,
@@ -91,6 +93,7 @@ impl Sends {
             follower: NONE,
             lane: LaneId::NONE,
             stage: Stage::Waiting,
+            sink: group.sink,
             destination: group.destination,
             start: group.start,
             next: group.start,
@@ -189,14 +192,12 @@ impl Sends {
         })
     }
 
-    /// The positions of the events that were accepted of a batch, from its last send on.
-    pub(super) fn accepted(&self, last: Option<u32>) -> impl Iterator<Item = Range<u32>> {
+    /// The positions of the events that were accepted of a batch, and by which sink, from its last send on.
+    pub(super) fn accepted(&self, last: Option<u32>) -> impl Iterator<Item = (u32, Range<u32>)> {
         self.of_batch(last).map(|index| {
             let send = &self.sends[index as usize];
-            match send.stage {
-                Stage::Over => send.start..send.end,
-                Stage::Waiting | Stage::Blocked | Stage::Sent | Stage::BackingOff => send.start..send.next,
-            }
+            let end = if send.stage == Stage::Over { send.end } else { send.next };
+            (send.sink, send.start..end)
         })
     }
 
@@ -249,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    const GROUP: Group = Group { destination: 4, start: 10, end: 12 };
+    const GROUP: Group = Group { sink: 0, destination: 4, start: 10, end: 12 };
 
     #[test]
     fn an_outcome_finds_its_attempt_and_none_before_or_after_it() {

@@ -223,7 +223,8 @@ async fn more_destinations_than_the_sink_has_are_refused_at_once() {
         let options = RelayOptions { fan_out, ..pipe.options.clone() };
         let source = MemorySource::new(&pipe.log, pipe.source_options);
         let sink = pipe.sink.take().unwrap_or_else(|| pipe.script.sink());
-        let refused = Relay::new(options, Box::new(source), Box::new(sink), Arc::new(pipe.store.clone()));
+        let refused =
+            Relay::new(options, Box::new(source), vec![Box::new(sink)], Arc::new(pipe.store.clone()));
         assert!(matches!(refused, Err(RelayError::FanOut { destinations: 4, .. })));
     }
 }

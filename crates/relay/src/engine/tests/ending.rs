@@ -2,7 +2,7 @@
 
 use connect::fakes::{MemoryQueue, MessageState, QueueSource};
 use connect::service::ServiceError;
-use connect::sink::{ErrorClass, OutgoingBatch, SendError, SinkBusy};
+use connect::sink::{ErrorClass, OutgoingBatch, SendToken, SendError, SinkBusy};
 
 use super::sharing::Group;
 use super::*;
@@ -67,12 +67,12 @@ async fn claims_are_given_back_whatever_ends_the_relay() {
     .await;
     gives_its_claims_back(
         |_, script| script.reply_next(0, forbidden(ms(1))),
-        |error| matches!(error, RelayError::Sink(_)),
+        |error| matches!(error, RelayError::Sink { .. }),
     )
     .await;
     gives_its_claims_back(
         |_, script| script.fail(sink_error()),
-        |error| matches!(error, RelayError::Sink(_)),
+        |error| matches!(error, RelayError::Sink { .. }),
     )
     .await;
 }
@@ -120,7 +120,7 @@ async fn a_sink_that_refuses_for_good_is_tried_no_more_by_anyone() {
     pipe.script.reply_next(0, Reply::refuse(ErrorClass::Retryable));
     pipe.append(12);
     let ended = pipe.relay().run(std::future::pending()).await;
-    assert!(matches!(ended, Err(RelayError::Sink(_))), "{ended:?}");
+    assert!(matches!(ended, Err(RelayError::Sink { .. })), "{ended:?}");
     // The others waited for another try, one of them for half a minute.
     assert_eq!(pipe.sent().len(), 3);
     assert!(pipe.start.elapsed() < ms(100), "{:?}", pipe.start.elapsed());
@@ -149,7 +149,7 @@ async fn what_was_accepted_before_the_sink_failed_is_covered() {
         std::future::pending().await
     };
     let ended = relay.run(fail).await;
-    assert!(matches!(ended, Err(RelayError::Sink(_))), "{ended:?}");
+    assert!(matches!(ended, Err(RelayError::Sink { .. })), "{ended:?}");
     assert_eq!(pipe.checkpoint(0), Some(3));
     assert!(pipe.start.elapsed() < ms(100), "{:?}", pipe.start.elapsed());
 }
@@ -162,8 +162,8 @@ async fn a_sink_without_a_connection_is_not_waited_for() {
     let sink = Unreachable(pipe.sink.take().expect("the first relay"));
     let source = MemorySource::new(&pipe.log, pipe.source_options);
     let store = Arc::new(pipe.store.clone());
-    let relay =
-        Relay::new(pipe.options.clone(), Box::new(source), Box::new(sink), store).expect("one destination");
+    let relay = Relay::new(pipe.options.clone(), Box::new(source), vec![Box::new(sink)], store)
+        .expect("one destination");
     let pipe = &pipe;
     let fail = async {
         pipe.wait_until(|| pipe.sent().len() == 1).await;
@@ -187,11 +187,11 @@ async fn messages_are_given_back_at_no_cost_when_the_destination_is_gone() {
     script.reply_next(0, throttled());
     script.reply_by_default(forbidden(ms(5)));
     let source = QueueSource::new(&queue, 4);
-    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), Box::new(sink))
+    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), vec![Box::new(sink)])
         .expect("one destination");
     let start = Instant::now();
     let ended = relay.run(std::future::pending()).await;
-    assert!(matches!(ended, Err(RelayError::Sink(_))), "{ended:?}");
+    assert!(matches!(ended, Err(RelayError::Sink { .. })), "{ended:?}");
     assert_eq!(queue.count(MessageState::Completed), 1);
     assert_eq!(queue.count(MessageState::Locked), 0);
     assert_eq!(queue.delivery_counts(), [0; 8]);
@@ -205,7 +205,7 @@ async fn without_its_queue_a_relay_has_nothing_to_wait_for() {
     let (sink, script) = ScriptedSink::new(1);
     script.reply_by_default(Reply::Lose);
     let source = QueueSource::new(&queue, 4);
-    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), Box::new(sink))
+    let relay = Relay::settling(SettlingOptions::default(), Box::new(source), vec![Box::new(sink)])
         .expect("one destination");
     let start = Instant::now();
     let fail = async {

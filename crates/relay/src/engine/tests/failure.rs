@@ -242,7 +242,7 @@ async fn a_sink_or_source_that_fails_as_a_whole_ends_the_relay() {
     assert!(matches!(relay.run(std::future::pending()).await, Err(RelayError::Source(_))));
     let relay = pipe.relay();
     pipe.script.fail(SinkError { condition, description });
-    assert!(matches!(relay.run(std::future::pending()).await, Err(RelayError::Sink(_))));
+    assert!(matches!(relay.run(std::future::pending()).await, Err(RelayError::Sink { .. })));
 }
 
 fn refusal(class: ErrorClass) -> SendError {

@@ -13,7 +13,7 @@ impl Pipe {
         let source = MemorySource::new(&self.log, self.source_options);
         let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
         let store = Arc::new(self.store.clone());
-        Relay::new(self.options.clone(), Box::new(source), Box::new(sink), store)
+        Relay::new(self.options.clone(), Box::new(source), vec![Box::new(sink)], store)
             .expect("as many destinations as the fan-out")
     }
 

@@ -42,7 +42,9 @@ async fn a_sink_without_the_right_ends_the_relay_and_one_that_is_gone_is_waited_
     pipe.append(4);
     pipe.script.reply_next(0, refused("amqp:unauthorized-access"));
     let ended = pipe.relay().run(std::future::pending()).await;
-    assert!(matches!(ended, Err(RelayError::Sink(reason)) if reason.condition == "amqp:unauthorized-access"));
+    assert!(
+        matches!(ended, Err(RelayError::Sink { source, .. }) if source.condition == "amqp:unauthorized-access")
+    );
 
     let mut pipe = Pipe::new(1, 1);
     pipe.append(4);

@@ -27,6 +27,7 @@ mod poison;
 mod progress;
 mod settlement;
 mod sharing;
+mod sinks;
 mod stop;
 
 /// A log, a sink and a store, through which any number of relays run one after the other.
@@ -34,6 +35,8 @@ struct Pipe {
     log: MemoryLog,
     script: SinkScript,
     sink: Option<ScriptedSink>,
+    /// Sinks beside that one.
+    others: Vec<SinkScript>,
     store: MemoryCheckpointStore,
     source_options: SourceOptions,
     options: RelayOptions,
@@ -41,12 +44,11 @@ struct Pipe {
     start: Instant,
 }
 
-/// A store that fails the test when a checkpoint covers an event that no destination has accepted.
+/// A store that fails the test when a checkpoint covers an event that a sink has not accepted.
 #[derive(Debug)]
 struct AuditedStore {
     store: MemoryCheckpointStore,
-    script: SinkScript,
-    accepted: Mutex<Accepted>,
+    sinks: Vec<(SinkScript, Mutex<Accepted>)>,
 }
 
 /// What the sink has accepted, as far as its writes were looked at.
@@ -64,6 +66,7 @@ impl Pipe {
             log: MemoryLog::new(partitions),
             script,
             sink: Some(sink),
+            others: Vec::new(),
             store: MemoryCheckpointStore::new(),
             source_options: SourceOptions { batch, prefetch: 12 },
             options: RelayOptions {
@@ -101,13 +104,26 @@ impl Pipe {
         MemorySource::new(&self.log, self.source_options).partitions().len() as u32
     }
 
-    fn relay(&mut self) -> Relay {
+    /// Adds a sink with so many destinations.
+    fn add_sink(&mut self, destinations: u32) -> SinkScript {
+        let (_, script) = ScriptedSink::new(destinations);
+        self.others.push(script.clone());
+        script
+    }
+
+    fn try_relay(&mut self) -> Result<Relay, RelayError> {
         let source = MemorySource::new(&self.log, self.source_options);
         let sink = self.sink.take().unwrap_or_else(|| self.script.sink());
-        let (store, script) = (self.store.clone(), self.script.clone());
-        let store = Arc::new(AuditedStore { store, script, accepted: Mutex::default() });
-        Relay::new(self.options.clone(), Box::new(source), Box::new(sink), store)
-            .expect("as many destinations as the fan-out")
+        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(sink)];
+        sinks.extend(self.others.iter().map(|script| Box::new(script.sink()) as Box<dyn Sink>));
+        let scripts = std::iter::once(&self.script).chain(&self.others);
+        let audited = scripts.map(|script| (script.clone(), Mutex::default())).collect();
+        let store = Arc::new(AuditedStore { store: self.store.clone(), sinks: audited });
+        Relay::new(self.options.clone(), Box::new(source), sinks, store)
+    }
+
+    fn relay(&mut self) -> Relay {
+        self.try_relay().expect("as many destinations as the fan-out")
     }
 
     /// Runs a relay until the condition holds, and stops it gracefully.
@@ -283,13 +299,18 @@ impl AuditedStore {
     fn audit(&self, checkpoint: &Checkpoint) {
         let last = checkpoint.sequence_number.expect("the memory source numbers its events");
         assert_eq!(checkpoint.offset, Some((last * 10).to_string()), "the offset is of the same event");
-        let mut accepted = self.accepted.lock().expect("no test panics and goes on");
-        self.script.with_writes(|writes| accepted.look_at(writes));
-        // What was covered before has been checked before.
-        let covered =
-            (0..=last).rev().take(1_000).map(|sequence_number| (checkpoint.partition, sequence_number));
-        for event in covered {
-            assert!(accepted.events.contains(&event), "{event:?} is covered by {last} and was not accepted");
+        for (script, accepted) in &self.sinks {
+            let mut accepted = accepted.lock().expect("no test panics and goes on");
+            script.with_writes(|writes| accepted.look_at(writes));
+            // What was covered before has been checked before.
+            let covered =
+                (0..=last).rev().take(1_000).map(|sequence_number| (checkpoint.partition, sequence_number));
+            for event in covered {
+                assert!(
+                    accepted.events.contains(&event),
+                    "{event:?} is covered by {last} and was not accepted"
+                );
+            }
         }
     }
 }

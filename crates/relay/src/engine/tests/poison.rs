@@ -89,7 +89,8 @@ async fn a_file_of_dead_letters_takes_what_is_refused_and_the_rest_goes_on() {
     let source = MemorySource::new(&pipe.log, pipe.source_options);
     let sink = pipe.sink.take().expect("the first relay");
     let store = Arc::new(pipe.store.clone());
-    let relay = Relay::new(pipe.options.clone(), Box::new(source), Box::new(sink), store).expect("a file");
+    let relay =
+        Relay::new(pipe.options.clone(), Box::new(source), vec![Box::new(sink)], store).expect("a file");
     let pipe = &pipe;
     let covered = async { pipe.wait_until(|| pipe.checkpoint(0) == Some(9)).await };
     let summary = relay.run(covered).await.expect("neither end fails");

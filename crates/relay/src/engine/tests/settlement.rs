@@ -45,7 +45,8 @@ impl Forward {
     async fn run_until(&self, condition: impl Fn(&Self) -> bool) -> Summary {
         let source = QueueSource::new(&self.queue, self.concurrency);
         let relay =
-            Relay::settling(self.options.clone(), Box::new(source), Box::new(self.script.sink())).unwrap();
+            Relay::settling(self.options.clone(), Box::new(source), vec![Box::new(self.script.sink())])
+                .unwrap();
         let shutdown = async {
             while !condition(self) {
                 assert!(self.start.elapsed() < ms(1_000_000), "nothing happened");
@@ -234,7 +235,8 @@ async fn a_source_that_fails_as_a_whole_ends_the_relay() {
     });
     let source = QueueSource::new(&forward.queue, 4);
     let relay =
-        Relay::settling(forward.options.clone(), Box::new(source), Box::new(forward.script.sink())).unwrap();
+        Relay::settling(forward.options.clone(), Box::new(source), vec![Box::new(forward.script.sink())])
+            .unwrap();
     let ended = relay.run(std::future::pending()).await;
     assert!(matches!(ended, Err(RelayError::Source(_))));
 }

@@ -81,8 +81,8 @@ impl Group {
             ..RelayOptions::new(group())
         };
         change(&mut options);
-        let relay =
-            Relay::new(options, Box::new(source), Box::new(sink), store).expect("options that are in order");
+        let relay = Relay::new(options, Box::new(source), vec![Box::new(sink)], store)
+            .expect("options that are in order");
         let metrics = relay.metrics_handle();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(relay.run(async {
