@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll};
 
+use connect::event::Encoding;
 use connect::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 
 use crate::config::OVERHEAD;
@@ -31,6 +32,10 @@ impl SimulatedSink {
 }
 
 impl Sink for SimulatedSink {
+    fn takes(&self, _encoding: Encoding) -> bool {
+        true
+    }
+
     fn destinations(&self) -> u32 {
         self.destinations
     }

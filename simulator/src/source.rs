@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use connect::batch_builder::BatchBuilder;
-use connect::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
+use connect::event::{Encoding, EnqueuedTime, EventBatch, EventParts, PartitionId};
 use connect::source::{Source, SourceError, SourceEvent, StartPosition};
 use tokio::time::{Instant, Sleep};
 
@@ -110,6 +110,10 @@ impl SimulatedSource {
 }
 
 impl Source for SimulatedSource {
+    fn encoding(&self) -> Encoding {
+        Encoding::Opaque
+    }
+
     fn partitions(&self) -> Vec<PartitionId> {
         (0..).take(self.readers.len()).map(PartitionId).collect()
     }

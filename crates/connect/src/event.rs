@@ -20,6 +20,15 @@ use bytes::Bytes;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
+/// How messages are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// The sections of an AMQP message, without what a service adds.
+    Amqp,
+    /// Bytes that only those who wrote them understand, such as the fakes' users.
+    Opaque,
+}
+
 /// When the service appended an event, in whole milliseconds as services report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnqueuedTime {
@@ -332,6 +341,15 @@ impl BatchPool {
             batch.clear(PartitionId::default());
             self.free.push(batch);
         }
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Amqp => "AMQP messages",
+            Self::Opaque => "opaque bytes",
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::event::{Event, EventBatch};
+use crate::event::{Encoding, Event, EventBatch};
 use crate::service::ServiceError;
 use crate::source::ShutDown;
 
@@ -21,6 +21,9 @@ use crate::source::ShutDown;
 pub trait Sink: fmt::Debug + Send {
     /// How many destinations there are, at least 1.
     fn destinations(&self) -> u32;
+
+    /// Whether it takes messages that are encoded so, as they are.
+    fn takes(&self, encoding: Encoding) -> bool;
 
     /// What one send is to be: each send has one outcome.
     fn send_unit(&self) -> SendUnit {

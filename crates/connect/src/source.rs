@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::checkpoint::Checkpoint;
-use crate::event::{EnqueuedTime, EventBatch, PartitionId};
+use crate::event::{Encoding, EnqueuedTime, EventBatch, PartitionId};
 use crate::service::ServiceError;
 use crate::sink::ErrorClass;
 
@@ -39,6 +39,9 @@ use crate::sink::ErrorClass;
 pub trait Source: fmt::Debug + Send {
     /// The partitions that can be opened.
     fn partitions(&self) -> Vec<PartitionId>;
+
+    /// How the messages of all its batches are encoded.
+    fn encoding(&self) -> Encoding;
 
     /// Whether the sequence numbers of a partition have no holes, so that one that is left out is an event that was lost.
     /// A source of a log that is compacted says no. Means nothing for sources that settle.

@@ -83,7 +83,7 @@ async fn publish(service: &Service, events: usize) {
     let mut outcomes = Vec::new();
     for partition in 0..2 {
         let messages = vec![MESSAGE; events / 2];
-        publisher.publish(SendToken(0), Destination::Partition(partition), messages.into_iter()).unwrap();
+        publisher.publish(SendToken(0), Destination::Partition(partition), messages).unwrap();
     }
     while outcomes.len() < 2 {
         poll_fn(|context| publisher.poll_outcomes(context, &mut outcomes)).await.unwrap();

@@ -1,7 +1,7 @@
 //! The engine of a pipeline: receive, route, send, checkpoint.
 //!
 //! A [`Relay`] takes batches from a [`Source`](connect::source::Source), regroups each one by destination, sends all
-//! groups to a [`Sink`](connect::sink::Sink) at once, and when every group of a batch has been accepted moves the
+//! groups to one or several [`Sink`](connect::sink::Sink)s, and when every group of a batch has been accepted moves the
 //! partition's [`watermark`] and writes it to a [`CheckpointStore`](connect::checkpoint::CheckpointStore). Delivery is
 //! at least once: whatever happens at whatever instant, an event is either covered by a checkpoint that was written
 //! after its acceptance, or it is read and sent again.

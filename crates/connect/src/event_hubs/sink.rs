@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 
 use super::options::EventHubsOptions;
 use super::publisher::{Destination, Publisher};
+use crate::event::Encoding;
 use crate::service::ServiceError;
 use crate::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 use crate::source::ShutDown;
@@ -35,6 +36,10 @@ impl EventHubsSink {
 }
 
 impl Sink for EventHubsSink {
+    fn takes(&self, encoding: Encoding) -> bool {
+        encoding == Encoding::Amqp
+    }
+
     fn destinations(&self) -> u32 {
         // Partition ids have 32 bits.
         self.publisher.partitions().len() as u32

@@ -27,7 +27,7 @@ use super::management::hub_properties;
 use super::options::EventHubsOptions;
 use super::selector::start_filter;
 use crate::batch_builder::BatchBuilder;
-use crate::event::{EventBatch, PartitionId};
+use crate::event::{Encoding, EventBatch, PartitionId};
 use crate::service::Endpoint;
 use crate::service::Reconnecting;
 use crate::service::ServiceConnection;
@@ -338,6 +338,10 @@ impl EventHubsSource {
 }
 
 impl Source for EventHubsSource {
+    fn encoding(&self) -> Encoding {
+        Encoding::Amqp
+    }
+
     fn partitions(&self) -> Vec<PartitionId> {
         self.partitions.clone()
     }

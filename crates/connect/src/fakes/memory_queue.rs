@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use crate::event::{BatchPool, EventBatch, PartitionId, Receipt};
+use crate::event::{BatchPool, Encoding, EventBatch, PartitionId, Receipt};
 use crate::source::{
     Settled, Settlement, SettlementResult, SettlingSource, Source, SourceError, SourceEvent, StartPosition,
 };
@@ -269,6 +269,10 @@ impl QueueSource {
 }
 
 impl Source for QueueSource {
+    fn encoding(&self) -> Encoding {
+        Encoding::Opaque
+    }
+
     fn partitions(&self) -> Vec<PartitionId> {
         vec![ENTITY]
     }

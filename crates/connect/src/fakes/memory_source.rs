@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use crate::batch_builder::BatchBuilder;
-use crate::event::{EnqueuedTime, EventBatch, EventParts, PartitionId};
+use crate::event::{Encoding, EnqueuedTime, EventBatch, EventParts, PartitionId};
 use crate::sink::ErrorClass;
 use crate::source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
@@ -241,6 +241,10 @@ impl MemorySource {
 }
 
 impl Source for MemorySource {
+    fn encoding(&self) -> Encoding {
+        Encoding::Opaque
+    }
+
     fn partitions(&self) -> Vec<PartitionId> {
         (0..).take(self.readers.len()).map(PartitionId).collect()
     }

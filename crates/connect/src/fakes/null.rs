@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::event::{BatchPool, EnqueuedTime, EventBatch, EventParts, PartitionId};
+use crate::event::{BatchPool, Encoding, EnqueuedTime, EventBatch, EventParts, PartitionId};
 use crate::sink::{OutgoingBatch, SendOutcome, SendToken, Sink, SinkBusy, SinkError};
 use crate::source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition};
 
@@ -83,6 +83,10 @@ impl EndlessSource {
 }
 
 impl Source for EndlessSource {
+    fn encoding(&self) -> Encoding {
+        Encoding::Opaque
+    }
+
     fn partitions(&self) -> Vec<PartitionId> {
         (0..).take(self.partitions.len()).map(PartitionId).collect()
     }
@@ -151,6 +155,10 @@ impl Accepted {
 }
 
 impl Sink for NullSink {
+    fn takes(&self, _encoding: Encoding) -> bool {
+        true
+    }
+
     fn destinations(&self) -> u32 {
         self.destinations
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use crate::event::PartitionId;
+use crate::event::{Encoding, PartitionId};
 use crate::sink::{
     ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, SendUnit, Sink, SinkBusy, SinkError,
 };
@@ -61,6 +61,8 @@ pub struct Write {
 #[derive(Debug)]
 struct State {
     unit: SendUnit,
+    /// The one encoding that it takes, if not any.
+    only: Option<Encoding>,
     max_batch_bytes: usize,
     max_unanswered: usize,
     /// Replies that each destination has yet to give, before it goes on with the default.
@@ -86,6 +88,7 @@ impl ScriptedSink {
     pub fn new(destinations: u32) -> (Self, SinkScript) {
         let state = State {
             unit: SendUnit::Batch,
+            only: None,
             max_batch_bytes: usize::MAX,
             max_unanswered: usize::MAX,
             replies: (0..destinations).map(|_| VecDeque::new()).collect(),
@@ -125,6 +128,11 @@ impl SinkScript {
     /// Asks for this in each send.
     pub fn send_by(&self, unit: SendUnit) {
         self.state().unit = unit;
+    }
+
+    /// Takes no other encoding than this.
+    pub fn take_only(&self, encoding: Encoding) {
+        self.state().only = Some(encoding);
     }
 
     /// Refuses what encodes to more than this (a message to its own length and [`ScriptedSink::OVERHEAD`]).
@@ -197,6 +205,10 @@ impl ScriptedSink {
 }
 
 impl Sink for ScriptedSink {
+    fn takes(&self, encoding: Encoding) -> bool {
+        self.script.state().only.is_none_or(|only| only == encoding)
+    }
+
     fn destinations(&self) -> u32 {
         u32::try_from(self.script.state().replies.len()).expect("a sink is made with a 32-bit count")
     }

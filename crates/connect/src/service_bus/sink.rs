@@ -4,6 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use amqp::message::{FORMAT_AMQP, encode};
 
+use crate::event::Encoding;
 use crate::service::{
     Address, ClientOptions, Endpoint, ServiceConnection, ServiceError, Transmitter, format_of,
     partition_key_annotation,
@@ -45,6 +46,10 @@ impl ServiceBusSink {
 }
 
 impl Sink for ServiceBusSink {
+    fn takes(&self, encoding: Encoding) -> bool {
+        encoding == Encoding::Amqp
+    }
+
     fn destinations(&self) -> u32 {
         1
     }

@@ -74,6 +74,7 @@ pub(super) fn of_relay(config: &PipelineConfig, error: &RelayError) -> CommandEr
         RelayError::Sink { index, source } => Some(End::sink(config, *index).advice(&source.condition)),
         // These say themselves what to do.
         RelayError::FanOut { .. }
+        | RelayError::Encoding { .. }
         | RelayError::Store(_)
         | RelayError::Ownership(_)
         | RelayError::DeadLetters { .. }

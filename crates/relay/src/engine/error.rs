@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use connect::checkpoint::StoreError;
-use connect::event::PartitionId;
+use connect::event::{Encoding, PartitionId};
 use connect::sink::{SendError, SinkError};
 use connect::source::SourceError;
 
@@ -25,6 +25,14 @@ pub enum RelayError {
     /// The source failed as a whole.
     #[error("the source cannot go on")]
     Source(#[from] SourceError),
+    /// A sink does not take messages as the source has them.
+    #[error("the source yields {encoding}, which the sink does not take")]
+    Encoding {
+        /// The place of the sink in their list.
+        index: usize,
+        /// How the source encodes its messages.
+        encoding: Encoding,
+    },
     /// A sink failed as a whole.
     #[error("the sink cannot go on")]
     Sink {

@@ -163,7 +163,7 @@ impl Relay {
     /// whose clock it goes by.
     ///
     /// # Errors
-    /// When all sinks have fewer destinations than the fan-out, or the options of ownership are wrong.
+    /// When a sink does not take the source's encoding, all have fewer destinations than the fan-out, or the options of ownership are wrong.
     pub fn new(
         options: RelayOptions,
         source: Box<dyn Source>,
@@ -183,7 +183,7 @@ impl Relay {
             Some(_) => State::Unowned,
             None => State::Unplaced,
         };
-        let outlets = Outlets::new(sinks, &options)?;
+        let outlets = Outlets::new(sinks, source.encoding(), &options)?;
         let under_way = match outlets.least_unit() {
             SendUnit::Batch => BATCHES_UNDER_WAY,
             // Nothing keeps the order of single sends but that the batches before are done.
@@ -206,7 +206,7 @@ impl Relay {
     /// and abandoned if one does not. Made within a tokio runtime with time, whose clock it goes by.
     ///
     /// # Errors
-    /// When all sinks have fewer destinations than the fan-out.
+    /// When a sink does not take the source's encoding, or all have fewer destinations than the fan-out.
     pub fn settling(
         options: SettlingOptions,
         source: Box<dyn SettlingSource>,
@@ -218,7 +218,7 @@ impl Relay {
         let store = Arc::new(NoStore);
         let source = AnySource::BySettlement(source);
         let options = options.into();
-        let outlets = Outlets::new(sinks, &options)?;
+        let outlets = Outlets::new(sinks, source.encoding(), &options)?;
         let mut relay = Self::idle(options, source, outlets, store, partitions)?;
         for index in 0..relay.partitions.len() {
             let partition = &relay.partitions[index];

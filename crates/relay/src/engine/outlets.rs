@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use connect::event::EventBatch;
+use connect::event::{Encoding, EventBatch};
 use connect::service::ServiceError;
 use connect::sink::{SendToken, SendUnit, Sink};
 
@@ -37,7 +37,14 @@ pub(super) struct Outlet {
 }
 
 impl Outlets {
-    pub(super) fn new(sinks: Vec<Box<dyn Sink>>, options: &RelayOptions) -> Result<Self, RelayError> {
+    pub(super) fn new(
+        sinks: Vec<Box<dyn Sink>>,
+        encoding: Encoding,
+        options: &RelayOptions,
+    ) -> Result<Self, RelayError> {
+        if let Some(index) = sinks.iter().position(|sink| !sink.takes(encoding)) {
+            return Err(RelayError::Encoding { index, encoding });
+        }
         let most = sinks.iter().map(|sink| sink.destinations()).max().unwrap_or(0);
         if !(1..=most).contains(&options.fan_out) {
             return Err(RelayError::FanOut { fan_out: options.fan_out, destinations: most });

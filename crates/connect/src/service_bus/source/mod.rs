@@ -30,7 +30,7 @@ use super::delivered;
 use super::locks::{Lock, LockToken, Locks};
 use super::options::ReceiveOptions;
 use super::orders::{Orders, remaining, unix_ms};
-use crate::event::{BatchPool, EventBatch, EventParts, PartitionId, Receipt};
+use crate::event::{BatchPool, Encoding, EventBatch, EventParts, PartitionId, Receipt};
 use crate::service::{ClientOptions, Endpoint, Reconnecting, ServiceConnection, ServiceError};
 use crate::sink::ErrorClass;
 use crate::source::{Settlement, SettlingSource, ShutDown, Source, SourceError, SourceEvent, StartPosition};
@@ -364,6 +364,10 @@ impl ServiceBusSource {
 }
 
 impl Source for ServiceBusSource {
+    fn encoding(&self) -> Encoding {
+        Encoding::Amqp
+    }
+
     fn partitions(&self) -> Vec<PartitionId> {
         vec![ENTITY]
     }

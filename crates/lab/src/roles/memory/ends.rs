@@ -9,7 +9,7 @@ use std::{
 };
 
 use connect::{
-    event::{EventBatch, PartitionId},
+    event::{Encoding, EventBatch, PartitionId},
     fakes::MemorySource,
     sink::{ErrorClass, OutgoingBatch, SendError, SendOutcome, SendToken, Sink, SinkBusy, SinkError},
     source::{Source, SourceError, SourceEvent, SourceOptions, StartPosition},
@@ -45,6 +45,10 @@ impl MemorySink {
 }
 
 impl Sink for MemorySink {
+    fn takes(&self, _encoding: Encoding) -> bool {
+        true
+    }
+
     fn destinations(&self) -> u32 {
         self.partitions
     }
@@ -169,6 +173,10 @@ impl CountedSource {
 }
 
 impl Source for CountedSource {
+    fn encoding(&self) -> Encoding {
+        self.source.encoding()
+    }
+
     fn partitions(&self) -> Vec<PartitionId> {
         self.source.partitions()
     }

@@ -1,8 +1,9 @@
 //! A relay that ends because of an error: it stops in good order, as far as that is possible, and does not take long.
 
+use connect::event::Encoding;
 use connect::fakes::{MemoryQueue, MessageState, QueueSource};
 use connect::service::ServiceError;
-use connect::sink::{ErrorClass, OutgoingBatch, SendToken, SendError, SinkBusy};
+use connect::sink::{ErrorClass, OutgoingBatch, SendError, SendToken, SinkBusy};
 
 use super::sharing::Group;
 use super::*;
@@ -224,6 +225,10 @@ async fn without_its_queue_a_relay_has_nothing_to_wait_for() {
 struct Unreachable(ScriptedSink);
 
 impl Sink for Unreachable {
+    fn takes(&self, encoding: Encoding) -> bool {
+        self.0.takes(encoding)
+    }
+
     fn destinations(&self) -> u32 {
         self.0.destinations()
     }

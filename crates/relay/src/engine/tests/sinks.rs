@@ -1,6 +1,7 @@
 //! Several sinks: every event goes to each of them, and is done with once all have accepted it. The store fails the test when
 //! a checkpoint covers what any of them has not accepted.
 
+use connect::event::Encoding;
 use connect::fakes::{MemoryQueue, MessageState, QueueSource};
 use connect::sink::{ErrorClass, SendUnit};
 
@@ -159,6 +160,19 @@ async fn a_fan_out_that_no_sink_has_is_refused() {
     pipe.options.fan_out = 4;
     let refused = pipe.try_relay().expect_err("three at most");
     assert!(matches!(refused, RelayError::FanOut { fan_out: 4, destinations: 3 }), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_does_not_take_the_encoding_of_the_source_is_refused_by_name() {
+    let mut pipe = Pipe::new(1, 1);
+    let other = pipe.add_sink(1);
+    other.take_only(Encoding::Opaque);
+    pipe.append(4);
+    pipe.run_to_the_end().await;
+    other.take_only(Encoding::Amqp);
+    let refused = pipe.try_relay().expect_err("the memory source has opaque bytes");
+    assert!(matches!(refused, RelayError::Encoding { index: 1, encoding: Encoding::Opaque }), "{refused}");
+    assert_eq!(refused.to_string(), "the source yields opaque bytes, which the sink does not take");
 }
 
 /// Runs messages through a relay to two sinks until all are settled for good.
