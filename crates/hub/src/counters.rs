@@ -26,7 +26,7 @@ pub struct CounterValues {
     pub events_in: u64,
     /// Bytes of those events, as records of the log.
     pub bytes_in: u64,
-    /// Batches appended.
+    /// Batches appended, as clients sent them; the log may hold several as one.
     pub batches_in: u64,
     /// Batches that were not appended because the log was full.
     pub batches_refused: u64,
@@ -40,11 +40,11 @@ pub struct CounterValues {
 }
 
 impl Counters {
-    /// A batch of `events` events and `bytes` bytes was appended.
-    pub fn appended(&self, events: u64, bytes: u64) {
+    /// `batches` batches of `events` events and `bytes` bytes in all were appended.
+    pub fn appended(&self, batches: u64, events: u64, bytes: u64) {
         self.events_in.fetch_add(events, Ordering::Relaxed);
         self.bytes_in.fetch_add(bytes, Ordering::Relaxed);
-        self.batches_in.fetch_add(1, Ordering::Relaxed);
+        self.batches_in.fetch_add(batches, Ordering::Relaxed);
     }
 
     /// A batch was refused because the log was full.
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn a_hubs_figures_are_the_sum_of_its_partitions() {
         let partitions = [Counters::default(), Counters::default()];
-        partitions[0].appended(4, 100);
+        partitions[0].appended(1, 4, 100);
         partitions[0].delivered(8, 200);
-        partitions[1].appended(1, 10);
+        partitions[1].appended(1, 1, 10);
         partitions[1].refused();
         partitions[1].throttled();
         let hub: CounterValues = partitions.iter().map(Counters::values).sum();

@@ -63,30 +63,41 @@ impl<'log> BatchEncoder<'log> {
     /// Adds a record. No allocation, unless the block is full.
     #[inline]
     pub fn push(&mut self, record: &NewRecord<'_>) {
+        self.push_pieces(record.annotation_count, record.annotations, record.sections.iter().copied());
+    }
+
+    /// Adds a record whose parts are those of a [`NewRecord`], with the sections from wherever they are.
+    #[inline]
+    pub fn push_pieces<'a>(
+        &mut self,
+        annotation_count: u32,
+        annotations: &[u8],
+        sections: impl Iterator<Item = &'a [u8]> + Clone,
+    ) {
         let sections_length =
-            record.sections.iter().fold(0_usize, |sum, section| sum.saturating_add(section.len()));
-        let payload_length = record.annotations.len().saturating_add(sections_length);
+            sections.clone().fold(0_usize, |sum, section| sum.saturating_add(section.len()));
+        let payload_length = annotations.len().saturating_add(sections_length);
         self.length = self.length.saturating_add(payload_length).saturating_add(MAXIMUM_RECORD_HEAD_LENGTH);
         if self.length > MAXIMUM_BATCH_LENGTH as usize {
             // Remembered in `length`; `finish` refuses the batch.
             return;
         }
         // All of these are below the limit, which fits 32 bits.
-        let annotation_length = record.annotations.len() as u32;
-        let count = record.annotation_count;
-        let record_length = varint_length(annotation_length) + varint_length(count) + payload_length;
+        let annotation_length = annotations.len() as u32;
+        let record_length =
+            varint_length(annotation_length) + varint_length(annotation_count) + payload_length;
         let mut head = [0; 16];
         let end = put_varint(&mut head, 0, record_length as u32);
         let end = put_varint(&mut head, end, annotation_length);
-        let end = put_varint(&mut head, end, count);
+        let end = put_varint(&mut head, end, annotation_count);
         self.length -= MAXIMUM_RECORD_HEAD_LENGTH - end;
         self.make_room(end + payload_length);
         let target = self.target();
         target.write_few(&head, end);
         if annotation_length > 0 {
-            target.write(record.annotations);
+            target.write(annotations);
         }
-        for section in record.sections {
+        for section in sections {
             target.write(section);
         }
         self.record_count += 1;

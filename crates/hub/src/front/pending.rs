@@ -32,7 +32,7 @@ pub(crate) struct Pending<T> {
 }
 
 /// What an answer waits for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Until {
     /// [`CommitNumber::DONE`] where nothing was stored that must be kept.
     pub(crate) commit: CommitNumber,
@@ -53,6 +53,9 @@ struct Waiting<T> {
 }
 
 impl Until {
+    /// Nothing.
+    pub(crate) const NOW: Self = Self { commit: CommitNumber::DONE, instant: None };
+
     /// Whether there is nothing to wait for.
     #[inline]
     pub(crate) fn is_over(self) -> bool {

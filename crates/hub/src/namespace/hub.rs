@@ -291,13 +291,26 @@ impl Partition {
         now: UnixTime,
         encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
     ) -> Result<Appended, AppendError<E>> {
+        let result = self.append_together(now, 1, encode);
+        if let Err(AppendError::Full { .. } | AppendError::Unavailable(_)) = &result {
+            self.counters.refused();
+        }
+        result
+    }
+
+    /// Appends what came in `batches` batches as one to the log. Counts them, unless they are refused: then each is to be
+    /// tried by itself.
+    pub(crate) fn append_together<E>(
+        &self,
+        now: UnixTime,
+        batches: u64,
+        encode: impl FnOnce(&mut BatchEncoder<'_>) -> Result<(), E>,
+    ) -> Result<Appended, AppendError<E>> {
         let result = self.log.append(now, encode);
-        match &result {
-            Ok(appended) if appended.record_count > 0 => {
-                self.counters.appended(u64::from(appended.record_count), appended.bytes as u64);
-            }
-            Err(AppendError::Full { .. } | AppendError::Unavailable(_)) => self.counters.refused(),
-            Ok(_) | Err(AppendError::TooLong | AppendError::Encoding(_)) => {}
+        if let Ok(Appended { record_count, bytes, .. }) = result
+            && record_count > 0
+        {
+            self.counters.appended(batches, u64::from(record_count), bytes as u64);
         }
         result
     }

@@ -8,12 +8,13 @@
 //!   answers that wait.
 //! * `event_hubs` are hubs: publishing, receiving, and management.
 //! * `service_bus` are queues and topics: their links, messages and management.
-//! * `leading` are sections that both services store in front of a message.
+//! * `leading` are sections that both services store in front of a message; `recycled` is memory that both use again.
 
 mod connection;
 mod event_hubs;
 mod leading;
 mod metrics;
+mod recycled;
 mod service_bus;
 
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! * `attaching` handles links that come and go; `links` decides which links there can be.
 //! * `answering` handles requests; `requests` are `$cbs` and what all nodes for requests share.
-//! * `queues` handles messages to and from queues and topics.
+//! * `hubs` handles events to hubs, `queues` messages to and from queues and topics.
 //! * `answers` are what clients get later: what waits for a durable log or for a service profile.
 //! * `shaped` is what a service profile makes of a send.
 //! * `proof` bounds what a connection may hold before it has shown a token or a key; `refusal` is what a connection gets
@@ -15,6 +15,7 @@ mod answers;
 mod attaching;
 mod client_quirks;
 pub(super) mod conditions;
+mod hubs;
 mod links;
 mod proof;
 mod queues;
@@ -40,7 +41,7 @@ use attaching::Expiry;
 use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
 use self::conditions::server_busy;
 use self::links::{LinkEntry, Node};
-use self::shaped::{Breakage, Told, shaped};
+use self::shaped::Told;
 use super::event_hubs::deliver::Stopped;
 use super::event_hubs::idempotent::IdempotentProducers;
 use super::service_bus::{AwaitedOutcomes, LockedDelivery, Settling};
@@ -73,7 +74,6 @@ pub(super) struct ConnectionTask {
     expiry: Option<Expiry>,
     /// Reports [`CLOCK_KEY`] when the time of day jumps.
     _clock: Watch,
-    scratch: Vec<u8>,
     pending: Pending<ClientAnswer>,
     awaited_outcomes: AwaitedOutcomes,
     settling: Settling,
@@ -115,7 +115,6 @@ impl ConnectionTask {
             proof,
             expiry: None,
             _clock: clock,
-            scratch: Vec::new(),
             pending,
             awaited_outcomes: AwaitedOutcomes::default(),
             settling: Settling::default(),
@@ -297,41 +296,17 @@ impl ConnectionTask {
                 Node::Publish(_) if entry.waiting_outcomes >= WAITING_OUTCOMES_MAX => {
                     Told::now(server_busy(TOO_FAST))
                 }
-                Node::Publish(target) => {
-                    let mut store = || {
-                        let scratch = &mut self.scratch;
-                        target.publish(delivery.format, message, UnixTime::from(now), scratch)
-                    };
-                    match &mut self.shaper {
-                        None => match store() {
-                            // The usual way, past what is not needed on it.
-                            Ok(commit) if commit.is_done() && answer_at.is_none() => {
-                                let connection = self.driver.connection();
-                                if !delivery.settled {
-                                    let accepted = DeliveryState::Accepted;
-                                    connection.settle(session, delivery.id, delivery.id, accepted);
-                                }
-                                top_up_credit(connection, entry);
-                                continue;
-                            }
-                            stored => Told::stored(stored),
-                        },
-                        Some(shaper) => {
-                            let host = self.namespace.host();
-                            let count = || target.count_throttled();
-                            match shaped(shaper, host, count, delivery.format, message, store) {
-                                Ok(told) => told,
-                                Err(Breakage::Link(error)) => {
-                                    self.detach(delivery.link, error);
-                                    continue;
-                                }
-                                Err(Breakage::Connection) => {
-                                    self.broken = true;
-                                    break;
-                                }
-                            }
-                        }
+                Node::Publish(_) => {
+                    // All that go to hubs are stored together.
+                    let others = rest.iter().take_while(|other| self.is_for_hub(other)).count();
+                    let others = if self.shaper.is_some() { 0 } else { others };
+                    let at = deliveries.items().len() - rest.len() - 1;
+                    rest = &rest[others..];
+                    self.on_events(&deliveries, at..=at + others, UnixTime::from(now), answer_at);
+                    if self.broken {
+                        break;
                     }
+                    continue;
                 }
                 Node::Requests(_) => Told::now(DeliveryState::Accepted),
                 Node::Send(_) | Node::Receive(_) | Node::Held(_) | Node::Deliver(_) | Node::Replies(_) => {

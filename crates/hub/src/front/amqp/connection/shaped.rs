@@ -28,7 +28,7 @@ pub(crate) enum Breakage {
 impl Told {
     /// Told at once; nothing was stored.
     pub(crate) fn now(state: DeliveryState) -> Self {
-        Self { state, until: Until { commit: CommitNumber::DONE, instant: None } }
+        Self { state, until: Until::NOW }
     }
 
     /// Told once what was stored is committed; if it was refused, at once.

@@ -10,6 +10,7 @@ use amqp::performative::DeliveryState;
 
 use super::conditions;
 use super::incoming::{IncomingMessage, MessageError, MessageIds, each_message};
+use crate::front::amqp::recycled::emptied;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
 use queue_store::{Enqueued, Entity, NewMessage, QueueError};
@@ -163,10 +164,4 @@ impl Default for Burst {
 
 thread_local! {
     static BURST: RefCell<Burst> = RefCell::default();
-}
-
-/// The memory of a list for another list of elements of the same layout: collecting in place keeps it.
-fn emptied<T, U>(mut list: Vec<T>) -> Vec<U> {
-    list.clear();
-    list.into_iter().filter_map(|_| None).collect()
 }

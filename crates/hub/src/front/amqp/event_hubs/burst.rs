@@ -1,0 +1,245 @@
+//! From a burst of transfers to the logs of their partitions. Hot path.
+//!
+//! ```text
+//!  transfers as they came     a₁ b₁ a₂ c₁ b₂ a₃        on any links, to partitions a, b, c
+//!  appended                   [a₁ a₂ a₃] [b₁ b₂] [c₁]  each partition's as one batch: one lock, one header
+//! ```
+//!
+//! The transfers that one read brings are taken apart where they lie, without any lock, and appended partition by
+//! partition; within a partition their order stays. Where a log refuses a run, its transfers are appended one by one, so
+//! that each gets the outcome that is its own. The events of one transfer share theirs in any case.
+
+use std::cell::RefCell;
+
+use amqp::performative::{DeliveryState, ErrorCondition};
+
+use super::incoming::Incoming;
+use super::publish::{PublishLink, malformed, refused};
+use crate::front::amqp::connection::conditions::rejected;
+use crate::front::amqp::recycled::{bounded, emptied};
+use crate::namespace::Partition;
+use partition_log::UnixTime;
+use partition_log::disk::CommitNumber;
+
+/// What became of the transfers of a burst.
+#[derive(Debug, Default)]
+pub(crate) struct Burst {
+    /// What the acknowledgement of each has to wait for, by its place in the burst.
+    pub(crate) commits: Vec<CommitNumber>,
+    /// Those that are not stored, by their place, ascending, with the outcome that the client gets.
+    pub(crate) refused: Vec<(usize, DeliveryState)>,
+    /// Memory for the next burst.
+    spare: Taken<'static>,
+}
+
+/// The transfers of a burst, by partition.
+#[derive(Debug, Default)]
+struct Taken<'a> {
+    incoming: Incoming<'a>,
+    transfers: Vec<Transfer>,
+    runs: Vec<Run<'a>>,
+}
+
+#[derive(Debug)]
+struct Transfer {
+    /// Where its events end; they begin where those of the transfer before end.
+    events_end: u32,
+    bytes: u32,
+    /// The next one to the same partition.
+    next: Option<u32>,
+}
+
+/// Transfers to one partition, as a list.
+#[derive(Debug)]
+struct Run<'a> {
+    partition: &'a Partition,
+    first: u32,
+    last: u32,
+    count: u32,
+    bytes: u32,
+}
+
+impl Burst {
+    /// Uses the burst of this thread. One serves all connections: a connection at rest is to hold little.
+    pub(crate) fn with<R>(use_it: impl FnOnce(&mut Self) -> R) -> R {
+        thread_local! {
+            static BURST: RefCell<Burst> = RefCell::default();
+        }
+        BURST.with_borrow_mut(use_it)
+    }
+
+    /// Stores transfers, each given by its link, its format and its bytes.
+    pub(crate) fn store<'a>(
+        &mut self,
+        transfers: impl Iterator<Item = (&'a PublishLink, u32, &'a [u8])>,
+        now: UnixTime,
+    ) {
+        self.refused.clear();
+        let mut taken: Taken<'a> = std::mem::take(&mut self.spare).emptied();
+        // Found again at once while the links take turns.
+        let mut recent = [u32::MAX; RECENT];
+        for (place, (link, format, message)) in transfers.enumerate() {
+            if let Err(outcome) = taken.take_in(link, format, message, &mut recent) {
+                self.refused.push((place, outcome));
+            }
+        }
+        self.commits.clear();
+        self.commits.resize(taken.transfers.len(), CommitNumber::DONE);
+        for run in &taken.runs {
+            self.store_run(&taken, run, now);
+        }
+        // Those that could not even be read came first.
+        self.refused.sort_unstable_by_key(|(place, _)| *place);
+        self.spare = taken.emptied();
+    }
+
+    /// Whether all are stored, and nothing has to be waited for.
+    pub(crate) fn are_all_accepted(&self) -> bool {
+        self.refused.is_empty() && self.commits.iter().all(|commit| commit.is_done())
+    }
+
+    fn store_run(&mut self, taken: &Taken<'_>, run: &Run<'_>, now: UnixTime) {
+        if run.partition.is_deleted() {
+            let gone = "The messaging entity could not be found: it was deleted.";
+            let outcomes =
+                taken.places(run.first).map(|place| (place, rejected(ErrorCondition::NOT_FOUND, gone)));
+            return self.refused.extend(outcomes);
+        }
+        if run.bytes <= TOGETHER_MAX {
+            return self.store_together(taken, run.partition, run.first, run.count as usize, now);
+        }
+        let mut next = Some(run.first);
+        while let Some(first) = next {
+            let mut bytes = 0;
+            let fits = |place: &usize| {
+                let is_first = bytes == 0;
+                bytes = taken.transfers[*place].bytes.saturating_add(bytes);
+                is_first || bytes <= TOGETHER_MAX
+            };
+            let count = taken.places(first).take_while(fits).count();
+            next = taken.places(first).nth(count).map(|place| place as u32);
+            self.store_together(taken, run.partition, first, count, now);
+        }
+    }
+
+    /// Stores the `count` transfers of a run from `first` on as one batch.
+    fn store_together(
+        &mut self,
+        taken: &Taken<'_>,
+        partition: &Partition,
+        first: u32,
+        count: usize,
+        now: UnixTime,
+    ) {
+        if count == 1 {
+            return self.store_alone(taken, partition, first as usize, now);
+        }
+        let places = || taken.places(first).take(count);
+        let appended = partition.append_together::<std::convert::Infallible>(now, count as u64, |encoder| {
+            places().for_each(|place| taken.incoming.push_to(encoder, taken.events_of(place)));
+            Ok(())
+        });
+        match appended {
+            Ok(appended) if appended.commit.is_done() => {}
+            Ok(appended) => places().for_each(|place| self.commits[place] = appended.commit),
+            Err(_) => places().for_each(|place| self.store_alone(taken, partition, place, now)),
+        }
+    }
+
+    fn store_alone(&mut self, taken: &Taken<'_>, partition: &Partition, place: usize, now: UnixTime) {
+        let appended = partition.append(now, |encoder| {
+            taken.incoming.push_to(encoder, taken.events_of(place));
+            Ok(())
+        });
+        match appended {
+            Ok(appended) => self.commits[place] = appended.commit,
+            Err(error) => self.refused.push((place, refused(error))),
+        }
+    }
+}
+
+impl<'a> Taken<'a> {
+    /// Takes in a transfer.
+    ///
+    /// # Errors
+    /// The outcome of one that can't be read; it takes its place all the same, and is in no run.
+    #[inline]
+    fn take_in(
+        &mut self,
+        link: &'a PublishLink,
+        format: u32,
+        message: &'a [u8],
+        recent: &mut [u32; RECENT],
+    ) -> Result<(), DeliveryState> {
+        let partition = link.partition_for(format, message);
+        let read = partition.and_then(|partition| {
+            self.incoming.take_in(format, message, link.publisher())?;
+            Ok(partition)
+        });
+        let place = self.transfers.len() as u32;
+        let events_end = self.incoming.event_count() as u32;
+        self.transfers.push(Transfer { events_end, bytes: message.len() as u32, next: None });
+        match read {
+            Ok(partition) => self.add_to_run(partition, place, recent),
+            Err(error) => return Err(malformed(&error)),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn add_to_run(&mut self, partition: &'a Partition, place: u32, recent: &mut [u32; RECENT]) {
+        // Partitions of a hub are numbered, so those that take turns don't get in each other's way.
+        let recent = &mut recent[usize::from(partition.id()) % RECENT];
+        let is_of = |run: &Run<'_>| std::ptr::eq(run.partition, partition);
+        if !self.runs.get(*recent as usize).is_some_and(is_of) {
+            let known = self.runs.iter().position(is_of).unwrap_or(self.runs.len());
+            *recent = known as u32;
+        }
+        let bytes = self.transfers[place as usize].bytes;
+        match self.runs.get_mut(*recent as usize) {
+            Some(run) => {
+                self.transfers[run.last as usize].next = Some(place);
+                run.last = place;
+                run.count += 1;
+                run.bytes = run.bytes.saturating_add(bytes);
+            }
+            None => self.runs.push(Run { partition, first: place, last: place, count: 1, bytes }),
+        }
+    }
+
+    /// The places of the transfers of a run, from one of them on.
+    fn places(&self, first: u32) -> impl Iterator<Item = usize> {
+        let next = |place: &u32| self.transfers[*place as usize].next;
+        std::iter::successors(Some(first), next).map(|place| place as usize)
+    }
+
+    fn events_of(&self, place: usize) -> std::ops::Range<usize> {
+        let start = match place {
+            0 => 0,
+            place => self.transfers[place - 1].events_end,
+        };
+        start as usize..self.transfers[place].events_end as usize
+    }
+
+    /// The memory for another burst, if it is not too much of it.
+    fn emptied<'b>(self) -> Taken<'b> {
+        Taken {
+            incoming: self.incoming.emptied(),
+            transfers: bounded(emptied(self.transfers), KEPT_TRANSFERS),
+            runs: bounded(emptied(self.runs), KEPT_TRANSFERS),
+        }
+    }
+}
+
+/// Bytes of transfers that are appended as one batch, unless one transfer has more. A larger batch would save nothing, and
+/// leave more of a block unused where it does not fit any longer.
+const TOGETHER_MAX: u32 = 64 * 1024;
+
+/// Partitions whose runs are found at once.
+const RECENT: usize = 64;
+
+/// Transfers for which memory is kept between bursts: about what the usual input buffer holds of the smallest.
+const KEPT_TRANSFERS: usize = 4096;
+
+#[cfg(test)]
+mod tests;
