@@ -89,7 +89,7 @@ impl TrialPlan<'_> {
             queues,
             largest_message: parameters.entities.queues().map(|queues| queues.largest_message),
             when_full: parameters.embedded.when_full,
-            preallocate: parameters.embedded.preallocate,
+            preallocate: parameters.preallocates(),
             storage,
             profile: parameters.embedded.profile.clone(),
             tls: (parameters.sut.transport == Transport::Tls).then(|| tls.to_owned()),
@@ -111,7 +111,7 @@ impl TrialPlan<'_> {
             Entities::Queues(queues) => {
                 let entities = [&queues.source, &queues.destination].map(|queue| QueueEntity {
                     name: queue.name.clone(),
-                    size_limit: parameters.embedded.log_per_hub,
+                    size_limit: parameters.log_per_hub(),
                     lock_duration: queues.lock_duration,
                     maximum_delivery_count: queues.maximum_delivery_count,
                 });

@@ -92,7 +92,7 @@ impl Default for Load {
             batch: 128,
             in_flight: 8,
             backlog: 1_000_000,
-            max_lag: 2_000_000,
+            max_lag: 500_000,
             capacity: Capacity::default(),
             seed: 1,
         }

@@ -74,12 +74,15 @@ pub struct Secret(String);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Embedded {
-    /// Memory for the log of each hub, shared evenly by the hub's partitions; or what a queue may hold.
-    pub log_per_hub: ByteSize,
+    /// Memory for the log of each hub, shared evenly by the hub's partitions; or what a queue may hold. What the scenario
+    /// needs, if it is not given: [`Parameters::log_per_hub`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_per_hub: Option<ByteSize>,
     /// What happens to a partition whose share is used up.
     pub when_full: WhenFull,
     /// Whether the memory is taken and touched before the trial begins, for an even speed from the first event on. It
-    /// costs seconds per GiB where memory is slow to come by.
+    /// costs seconds per GiB where memory is slow to come by. A little is taken in any case:
+    /// [`Parameters::preallocates`].
     pub preallocate: bool,
     /// Whether events are kept on a disk as well: in a directory of each trial's own beneath the results, which goes when
     /// the trial ends.
@@ -153,10 +156,45 @@ pub struct Phases {
 }
 
 impl Parameters {
-    /// The share of [`Embedded::log_per_hub`] that each partition of `hub` has.
+    /// What each hub of the embedded service may hold: [`Embedded::log_per_hub`], or else what the load needs.
+    ///
+    /// A saturating load is at most [`Load::max_lag`] ahead of the relay, so three times as much is enough: the relay may be as
+    /// far ahead of the sink again, and no route spreads quite evenly. Less memory than that of the largest log is
+    /// written to again sooner, while it is still in the cache. Of any other load it is not known how far it gets ahead.
+    #[must_use]
+    pub fn log_per_hub(&self) -> ByteSize {
+        if let Some(given) = self.embedded.log_per_hub {
+            return given;
+        }
+        let (Entities::Hubs(hubs), Payload::Size(payload), LoadMode::Saturate) =
+            (&self.entities, &self.load.payload, self.load.mode)
+        else {
+            return LARGEST_DEFAULT_LOG;
+        };
+        let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
+        let needed = event.saturating_mul(self.load.max_lag).saturating_mul(LOG_PER_LAG);
+        // Partitions that get no events have their share all the same.
+        let destination = u64::from(hubs.destination.partitions);
+        let used = destination.min(u64::from(self.relay.fan_out)).max(1);
+        let needed = needed.saturating_mul(destination.div_ceil(used).max(1));
+        let partitions = destination.max(u64::from(hubs.source.partitions));
+        let least = SMALLEST_DEFAULT_LOG.bytes().max(SMALLEST_LOG.bytes() * partitions);
+        let needed = ByteSize::from_bytes(needed.max(least));
+        needed.min(LARGEST_DEFAULT_LOG.max(ByteSize::from_bytes(least)))
+    }
+
+    /// The share of [`log_per_hub`](Self::log_per_hub) that each partition of `hub` has.
     #[must_use]
     pub fn log_per_partition(&self, hub: &Hub) -> ByteSize {
-        ByteSize::from_bytes(self.embedded.log_per_hub.bytes() / u64::from(hub.partitions.max(1)))
+        ByteSize::from_bytes(self.log_per_hub().bytes() / u64::from(hub.partitions.max(1)))
+    }
+
+    /// Whether the memory of the logs is taken before a trial: if that is wished, or if a saturating load is going to use
+    /// all of it anyway and it is little enough to cost no time.
+    #[must_use]
+    pub fn preallocates(&self) -> bool {
+        let is_used = self.load.mode == LoadMode::Saturate && self.limits.hub.memory.is_none();
+        self.embedded.preallocate || (is_used && self.log_per_hub() <= LARGEST_LOG_TAKEN_BEFORE)
     }
 
     /// Whether sends that the scenario wants to fail succeed all the same, since a search for a rate does not want them
@@ -175,7 +213,7 @@ impl Parameters {
         match (&self.target, &self.load.payload) {
             (Target::Embedded, Payload::Size(payload)) => {
                 let event = payload.bytes().saturating_add(RECORD_OVERHEAD);
-                self.load.max_lag.min(self.embedded.log_per_hub.bytes() / 3 / event).max(1)
+                self.load.max_lag.min(self.log_per_hub().bytes() / LOG_PER_LAG / event).max(1)
             }
             _ => self.load.max_lag,
         }
@@ -218,7 +256,7 @@ impl fmt::Display for Secret {
 impl Default for Embedded {
     fn default() -> Self {
         Self {
-            log_per_hub: ByteSize::from_mebibytes(1024),
+            log_per_hub: None,
             when_full: WhenFull::Retention,
             preallocate: false,
             durable: false,
@@ -284,4 +322,18 @@ impl<'de> Deserialize<'de> for Target {
 
 /// A generous estimate of what an event takes in the log besides its payload, in bytes.
 const RECORD_OVERHEAD: u64 = 64;
+
+/// How much larger a log is than what may wait in it.
+const LOG_PER_LAG: u64 = 3;
+
+/// Less of a partition's log would not hold two batches of the largest events.
+pub(super) const SMALLEST_LOG: ByteSize = ByteSize::from_mebibytes(2);
+
+/// Bounds of a log whose size is not given.
+const SMALLEST_DEFAULT_LOG: ByteSize = ByteSize::from_mebibytes(64);
+const LARGEST_DEFAULT_LOG: ByteSize = ByteSize::from_mebibytes(1024);
+
+/// Takes a third of a second, for both hubs, where memory comes at 0.8 GB/s.
+const LARGEST_LOG_TAKEN_BEFORE: ByteSize = ByteSize::from_mebibytes(128);
+
 const EMBEDDED: &str = "embedded";

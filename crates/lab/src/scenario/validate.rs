@@ -11,6 +11,7 @@ use relay::ownership::{RENEW_MIN, outlasts_a_failed_renewal};
 use settings::{Document, SettingsError};
 use units::{ByteSize, Rate};
 
+use super::parameters::SMALLEST_LOG;
 use super::{
     Capacity, CheckpointPolicy, CheckpointStore, Entities, Hub, Hubs, LoadMode, Ownership, Parameters,
     Payload, Percent, Prefetch, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
@@ -141,7 +142,7 @@ impl Rules<'_> {
             return Ok(());
         };
         self.within("load.payload", payload, SMALLEST_PAYLOAD..=LARGEST_PAYLOAD)?;
-        let log = parameters.embedded.log_per_hub;
+        let log = parameters.log_per_hub();
         let fits = payload.checked_mul(load.backlog).is_some_and(|bytes| bytes <= log);
         if load.mode == LoadMode::Backlog && parameters.target == Target::Embedded && !fits {
             let reason = format!("{} events of {payload} are more than a log of {log} holds", load.backlog);
@@ -362,8 +363,6 @@ fn is_name(text: &str, also: &str) -> bool {
 const MOST_INSTANCES: u32 = 64;
 /// As in Azure.
 const LONGEST_NAME: usize = 256;
-/// Less would not hold two batches of the largest events.
-const SMALLEST_LOG: ByteSize = ByteSize::from_mebibytes(2);
 /// What a send may carry, less the room that its other sections take.
 const LARGEST_PAYLOAD: ByteSize = ByteSize::from_kibibytes(1000);
 /// A growing lag takes a few readings to be told from an uneven one.
