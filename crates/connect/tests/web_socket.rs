@@ -3,20 +3,17 @@
 use connect::event_hubs::{EventHubsOptions, ManagementClient};
 use connect::service::Transport;
 use hub::namespace::{HubConfig, NamespaceConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 
 #[tokio::test]
 async fn a_client_that_is_told_to_speaks_over_web_socket() {
     let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("orders", 3)]);
-    let config = ServiceConfig {
-        web_socket: Some("127.0.0.1:0".parse().unwrap()),
-        ..ServiceConfig::loopback(namespace)
-    };
+    let config = ServiceConfig::loopback(namespace).and(Protocol::AmqpWebSocket);
     let service = Service::start(config).await.unwrap();
     let mut connection_string = service.connection_string(None);
     connection_string.endpoint = access::Endpoint::new(
         "localhost".to_owned(),
-        service.web_socket_address().map(|address| address.port()),
+        service.address(Protocol::AmqpWebSocket).map(|address| address.port()),
     )
     .unwrap();
     let mut options = EventHubsOptions::new(connection_string, Some("orders")).unwrap();

@@ -21,7 +21,8 @@ use amqp::connection::{Config, Event, LinkId, LinkOptions, NewDelivery, SaslClie
 use amqp::message::{FORMAT_BATCH, encode};
 use amqp::performative::{DeliveryState, SenderSettleMode, Source, Target};
 use amqp_tokio::{Driver, connect};
-use hub::front::amqp::{AmqpFront, Transport};
+use hub::front::amqp::AmqpFront;
+use hub::front::listener::{Bound, Protocol};
 use hub::namespace::{HubConfig, Namespace, NamespaceConfig, SignaturePolicy};
 use partition_log::UnixTime;
 use partition_log::{LogLimits, NewRecord};
@@ -87,7 +88,8 @@ fn run(events: usize, case: Case) -> (f64, f64) {
         runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             port_out.send(listener.local_addr().unwrap().port()).unwrap();
-            front.serve(listener, Transport::default(), stopped).await;
+            let bound = Bound { listener, protocol: Protocol::Amqp, tls: None };
+            front.serve(bound, stopped).await;
         });
         thread_time()
     });

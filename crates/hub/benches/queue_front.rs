@@ -21,7 +21,8 @@ use amqp::connection::{Config, Event, LinkOptions, NewDelivery, SaslClient};
 use amqp::message::{FORMAT_AMQP, FORMAT_BATCH, encode};
 use amqp::performative::{DeliveryState, ReceiverSettleMode, SenderSettleMode, Source, Target};
 use amqp_tokio::{Driver, connect};
-use hub::front::amqp::{AmqpFront, Transport};
+use hub::front::amqp::AmqpFront;
+use hub::front::listener::{Bound, Protocol};
 use hub::namespace::{Namespace, NamespaceConfig, QueueConfig, SignaturePolicy};
 use partition_log::UnixTime;
 use queue_store::{Deliveries, Entity, NewMessage, ReceiveMode, ReceiveRequest, Settlement};
@@ -101,7 +102,8 @@ fn through_the_front(messages: usize, batch: usize, under_way: usize) -> (f64, f
         runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             port_out.send(listener.local_addr().unwrap().port()).unwrap();
-            front.serve(listener, Transport::default(), stopped).await;
+            let bound = Bound { listener, protocol: Protocol::Amqp, tls: None };
+            front.serve(bound, stopped).await;
         });
         thread_time()
     });

@@ -24,7 +24,7 @@ use connect::checkpoint::{
 use connect::fakes::{EndlessSource, NullSink};
 use connect::source::{BatchOptions, SourceOptions};
 use hub::namespace::NamespaceConfig;
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use relay::ownership::OwnershipOptions;
 use relay::{CheckpointPolicy, Relay, RelayOptions};
 
@@ -146,10 +146,9 @@ impl BlobService {
             .enable_all()
             .build()
             .expect("a runtime");
-        let service = runtime.block_on(Service::start(ServiceConfig {
-            blob: Some(([127, 0, 0, 1], 0).into()),
-            ..ServiceConfig::loopback(NamespaceConfig::with_hubs(Vec::new()))
-        }));
+        let service = runtime.block_on(Service::start(
+            ServiceConfig::loopback(NamespaceConfig::with_hubs(Vec::new())).and(Protocol::Blob),
+        ));
         let service = service.expect("it starts");
         let connection_string = service.storage_connection_string();
         Self { connection_string: connection_string.expect("it serves blobs"), runtime, service }

@@ -14,7 +14,7 @@ use connect::service_bus::{Entity, ReceiveOptions, ServiceBusSink, ServiceBusSou
 use connect::sink::{OutgoingBatch, SendToken, SendUnit, Sink};
 use connect::source::{Settlement, SettlingSource as _, Source, SourceEvent, StartPosition};
 use hub::namespace::{NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use queue_store::{QueueOptions, TopicOptions};
 use relay::metrics::Metrics;
 use relay::{Ended, Relay, SettlingOptions, Summary};
@@ -239,8 +239,7 @@ async fn queues_are_forwarded_over_tls() {
         queues: vec![QueueConfig::new("queue1"), QueueConfig::new("queue2")],
         ..NamespaceConfig::with_hubs(Vec::new())
     };
-    let mut config = ServiceConfig::loopback(namespace);
-    config.amqps = Some(("127.0.0.1:0".parse().unwrap(), tls.server));
+    let config = ServiceConfig::loopback(namespace).and_tls(Protocol::Amqp, tls.server);
     let service = Service::start(config).await.unwrap();
     put(&service, 0..2_000).await;
     let [from, to] = ["queue1", "queue2"].map(|entity| ClientOptions {

@@ -2,5 +2,6 @@
 
 pub mod amqp;
 pub mod blob;
+pub mod listener;
 pub mod operations;
 mod pending;

@@ -6,7 +6,7 @@
 //! Where there is no such thread, and where time is not real, the runtime's timers do.
 
 use std::collections::BTreeMap;
-use std::future::Future as _;
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,6 +68,11 @@ impl Alarm {
     /// An alarm of the runtime's timers, which is not set yet.
     pub(crate) fn coarse() -> Self {
         Self::new(None)
+    }
+
+    /// Waits until `at` has come.
+    pub(crate) async fn wait_until(mut self, at: Instant) {
+        poll_fn(|cx| self.poll(cx, at)).await;
     }
 
     /// Ready when `at` has come, never earlier; otherwise the task is woken then. Must be called inside a tokio runtime.
@@ -170,7 +175,6 @@ impl Drop for Registration {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::time::Duration;
 
     use super::*;

@@ -43,9 +43,16 @@ pub struct ServiceTimeConfig {
     /// Answering a request: properties of hubs and partitions, tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Distribution>,
-    /// Taking up a request for blobs.
+    /// Answering a request for blobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<Distribution>,
+}
+
+impl ServiceTimeConfig {
+    /// How long a request for blobs takes, in this container if it is about one; `None` for no time.
+    pub(super) fn of_container(&self, _container: Option<&str>) -> Option<&Distribution> {
+        self.blob.as_ref().filter(|time| !time.is_zero())
+    }
 }
 
 /// What the namespace takes and gives per second, each without a bound where nothing is written.

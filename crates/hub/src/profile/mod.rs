@@ -30,4 +30,4 @@ pub use config::{
 pub use counters::ProfileCounterValues;
 pub use delay_line::DelayLine;
 pub use distribution::{Distribution, DistributionError};
-pub use shaper::{Fate, ServiceProfile, Shaped, Shaper, Throttled};
+pub use shaper::{Fate, ServiceProfile, Shaped, Shaper, Throttled, Traffic};

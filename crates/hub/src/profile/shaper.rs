@@ -6,7 +6,7 @@
 //! is not repeated in that way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -25,8 +25,11 @@ pub struct ServiceProfile {
     config: ProfileConfig,
     quota: Quota,
     counters: ProfileCounters,
-    /// Connections so far.
-    connections: AtomicU64,
+    /// For requests for blobs: clients spread them over connections as it comes, so the n-th request of the service has the
+    /// same fate in every run.
+    storage_requests: Mutex<Random>,
+    /// Connections so far, by their traffic.
+    connections: [AtomicU64; Traffic::COUNT],
     /// Started with the first alarm; `None` where there is no thread for it.
     clock: OnceLock<Option<Arc<Clock>>>,
 }
@@ -49,6 +52,20 @@ pub struct Shaper {
     delivery_alarm: Alarm,
 }
 
+/// What a connection carries. Connections are numbered for each kind apart, so that what one of them meets does not depend
+/// on how many there are of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traffic {
+    /// Events and messages.
+    Messaging,
+    /// Blobs.
+    Storage,
+}
+
+impl Traffic {
+    const COUNT: usize = 2;
+}
+
 /// What the profile makes of an operation. To be asked for before the store is touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shaped {
@@ -56,6 +73,11 @@ pub struct Shaped {
     pub fate: Fate,
     /// The earliest instant at which it may be answered; at once where there is none.
     pub ready_at: Option<Instant>,
+}
+
+impl Shaped {
+    /// As without a profile.
+    pub const UNTOUCHED: Self = Self { fate: Fate::Succeeds, ready_at: None };
 }
 
 /// What becomes of an operation. Which words the client gets for it is up to the front.
@@ -100,21 +122,41 @@ impl ServiceProfile {
             quota: Quota::new(&config.effective_quota()?),
             config: config.clone(),
             counters: ProfileCounters::default(),
-            connections: AtomicU64::new(0),
+            storage_requests: Mutex::new(Random::for_concern(config.seed, STORAGE_REQUESTS)),
+            connections: Default::default(),
             clock: OnceLock::new(),
         })))
     }
 
-    /// What the profile does to the next connection. To be called once for each, in the order in which they came.
+    /// What the profile does to the next connection with this traffic. To be called once for each, in the order in which
+    /// they came.
     #[must_use]
-    pub fn shaper(self: &Arc<Self>) -> Shaper {
-        Shaper::new(self, self.clock())
+    pub fn shaper(self: &Arc<Self>, traffic: Traffic) -> Shaper {
+        Shaper::new(self, traffic, self.clock())
     }
 
     /// What it did so far.
     #[must_use]
     pub fn counters(&self) -> ProfileCounterValues {
         self.counters.values()
+    }
+
+    /// What becomes of a request for blobs, in this container if it is about one.
+    #[must_use]
+    pub fn storage_request(&self, now: Instant, container: Option<&str>) -> Shaped {
+        let time = self.config.service_time.of_container(container);
+        let ratio = self.config.failures.blob_ratio.value();
+        if time.is_none() && ratio == 0.0 {
+            return Shaped::UNTOUCHED;
+        }
+        let mut random = self.storage_requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let fate = if random.chance(ratio) { Fate::Fails } else { Fate::Succeeds };
+        Shaped { fate, ready_at: ready_at(now, time, &mut random) }
+    }
+
+    /// An alarm for what waits.
+    pub(crate) fn alarm(&self) -> Alarm {
+        Alarm::new(self.clock())
     }
 
     pub(super) const fn config(&self) -> &ProfileConfig {
@@ -138,9 +180,9 @@ impl ServiceProfile {
 
 impl Shaper {
     /// On the runtime's time without a clock.
-    pub(super) fn new(profile: &Arc<ServiceProfile>, clock: Option<&Arc<Clock>>) -> Self {
-        let number = profile.connections.fetch_add(1, Ordering::Relaxed);
-        let seed = mix(profile.config.seed, number, 0);
+    pub(super) fn new(profile: &Arc<ServiceProfile>, traffic: Traffic, clock: Option<&Arc<Clock>>) -> Self {
+        let number = profile.connections[traffic as usize].fetch_add(1, Ordering::Relaxed);
+        let seed = mix(profile.config.seed, number, traffic as u64);
         let random = |concern| Random::for_concern(seed, concern as u64);
         Self {
             profile: Arc::clone(profile),
@@ -280,6 +322,9 @@ fn ready_at(now: Instant, time: Option<&Distribution>, random: &mut Random) -> O
     Some(now + time?.sample(random).min(LONGEST_SAMPLE))
 }
 
+/// The concern of the random numbers for requests for blobs, apart from those of connections.
+const STORAGE_REQUESTS: u64 = 0xb10b;
+
 /// Longer than any connection lives: 10 years.
 const NEVER: Duration = Duration::from_secs(10 * 366 * 86_400);
 
@@ -325,8 +370,10 @@ mod tests {
     #[tokio::test]
     async fn each_connection_has_fates_of_its_own_which_the_seed_repeats() {
         let (first, second) = (profile(&failing(1)), profile(&failing(1)));
-        let mut shapers = [Shaper::new(&first, None), Shaper::new(&first, None)];
-        let [mut a, mut b] = [Shaper::new(&second, None), Shaper::new(&second, None)];
+        let mut shapers =
+            [Shaper::new(&first, Traffic::Messaging, None), Shaper::new(&first, Traffic::Messaging, None)];
+        let [mut a, mut b] =
+            [Shaper::new(&second, Traffic::Messaging, None), Shaper::new(&second, Traffic::Messaging, None)];
         // In another order of connections, the second time.
         let of_b = fates(&mut b, 500);
         let of_a = fates(&mut a, 500);
@@ -334,14 +381,23 @@ mod tests {
         assert_eq!(fates(&mut shapers[1], 500), of_b);
         assert_ne!(of_a, of_b);
         let other = profile(&failing(2));
-        assert_ne!(fates(&mut Shaper::new(&other, None), 500), of_a);
+        assert_ne!(fates(&mut Shaper::new(&other, Traffic::Messaging, None), 500), of_a);
         assert_eq!(first.counters(), second.counters());
+    }
+
+    #[tokio::test]
+    async fn connections_of_other_traffic_change_no_fate() {
+        let (alone, mixed) = (profile(&failing(1)), profile(&failing(1)));
+        let _blobs = Shaper::new(&mixed, Traffic::Storage, None);
+        let mut shapers = [&alone, &mixed].map(|profile| Shaper::new(profile, Traffic::Messaging, None));
+        let [of_alone, of_mixed] = shapers.each_mut().map(|shaper| fates(shaper, 500));
+        assert_eq!(of_alone, of_mixed);
     }
 
     #[tokio::test]
     async fn each_fate_comes_as_often_as_its_ratio_says_and_is_counted() {
         let profile = profile(&failing(3));
-        let mut shaper = Shaper::new(&profile, None);
+        let mut shaper = Shaper::new(&profile, Traffic::Messaging, None);
         let fates = fates(&mut shaper, 10_000);
         let counters = profile.counters();
         let accepted = fates.iter().filter(|shaped| shaped.fate == Fate::Succeeds);
@@ -363,7 +419,7 @@ mod tests {
             ..ProfileConfig::default()
         };
         let profile = profile(&config);
-        let mut shaper = Shaper::new(&profile, None);
+        let mut shaper = Shaper::new(&profile, Traffic::Messaging, None);
         let now = Instant::now();
         assert_eq!(shaper.send(now, 18, || 3).fate, Fate::Succeeds);
         // Of five there are two left; the third one flows in within a fifth of a second.
@@ -384,9 +440,30 @@ mod tests {
         for quota in [QuotaConfig::default(), bytes] {
             let mut config = failing(1);
             config.quota = quota;
-            let mut shaper = Shaper::new(&profile(&config), None);
+            let mut shaper = Shaper::new(&profile(&config), Traffic::Messaging, None);
             let _ = shaper.send(Instant::now(), 10, || panic!("there is no bound for events"));
         }
+    }
+
+    #[test]
+    fn the_same_seed_gives_requests_for_blobs_the_same_times_and_fates() {
+        let draw = |seed: u64| {
+            let config = format!(
+                r#"{{"service_time": {{"blob": {{"mean": "5 ms"}}}}, "failures": {{"blob_ratio": 0.2}}, "seed": {seed}}}"#
+            );
+            let profile = profile(&serde_json::from_str(&config).unwrap());
+            let now = Instant::now();
+            let draw = |_| {
+                let Shaped { fate, ready_at } = profile.storage_request(now, None);
+                (fate, ready_at.map(|at| at - now))
+            };
+            (0..500).map(draw).collect::<Vec<_>>()
+        };
+        let drawn = draw(1);
+        assert_eq!(drawn, draw(1));
+        assert_ne!(drawn, draw(2));
+        let failed = drawn.iter().filter(|(fate, _)| *fate == Fate::Fails).count();
+        assert!((60..140).contains(&failed), "{failed} of 500");
     }
 
     #[tokio::test(start_paused = true)]
@@ -396,7 +473,7 @@ mod tests {
             ..ProfileConfig::default()
         };
         let profile = profile(&config);
-        let mut shaper = Shaper::new(&profile, None);
+        let mut shaper = Shaper::new(&profile, Traffic::Messaging, None);
         let start = Instant::now();
         for _ in 0..60 {
             poll_fn(|cx| shaper.poll_deliveries(cx)).await;
@@ -412,7 +489,7 @@ mod tests {
     async fn receivers_are_detached_at_the_same_instants_with_the_same_seed() {
         async fn detachments() -> Vec<(Duration, usize)> {
             let profile = profile(&failing(5));
-            let mut shaper = Shaper::new(&profile, None);
+            let mut shaper = Shaper::new(&profile, Traffic::Messaging, None);
             let start = Instant::now();
             let mut detachments = Vec::new();
             for _ in 0..20 {

@@ -5,75 +5,50 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use access::TransportSecurity;
 use access::storage::{StorageConnectionString, StorageCredential};
 use listen::AcceptFailures;
-use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Bound, Openness, StartError, client_host};
+use super::{Openness, StartError, client_host};
 use crate::front::blob::{BlobFront, BlobFrontOptions};
 use crate::namespace::{NamespaceConfig, NamespaceError, SignaturePolicy};
+use crate::profile::ServiceProfile;
 use blob_store::{BlobError, BlobLimits, BlobStore, names};
 use partition_log::disk::SyncPolicy;
 
 /// A storage account at work.
 #[derive(Debug)]
-pub(super) struct BlobEndpoint {
-    pub(super) address: Option<SocketAddr>,
-    pub(super) tls_address: Option<SocketAddr>,
+pub(super) struct BlobAccount {
     pub(super) front: Arc<BlobFront>,
 }
 
-/// Where an account is to be served.
-#[derive(Debug)]
-pub(super) struct BlobListeners {
-    /// Over plain HTTP.
-    pub(super) plain: Option<Bound>,
-    /// Over TLS, with a certificate.
-    pub(super) tls: Option<(Bound, Arc<ServerConfig>)>,
-}
-
-impl BlobListeners {
-    /// Whether it is served nowhere.
-    pub(super) const fn is_empty(&self) -> bool {
-        self.plain.is_none() && self.tls.is_none()
-    }
-}
-
-impl BlobEndpoint {
-    /// Serves `front`, which `config` describes, until `stop` becomes true.
+impl BlobAccount {
+    /// Keeps `front`, which `config` describes, in step with the disk until `stop` becomes true.
     pub(super) fn start(
         config: &NamespaceConfig,
         front: Arc<BlobFront>,
-        listeners: BlobListeners,
         tasks: &mut JoinSet<()>,
         stop: &watch::Receiver<bool>,
     ) -> Self {
-        let mut serve = |bound: Bound, tls| {
-            tasks.spawn(Arc::clone(&front).serve(bound.listener, tls, stop.clone()));
-            bound.address
-        };
-        let address = listeners.plain.map(|bound| serve(bound, None));
-        let tls_address = listeners.tls.map(|(bound, tls)| serve(bound, Some(tls)));
         if let Some(period) = sync_period(config) {
-            let store = Arc::clone(front.store());
-            tasks.spawn(sync(store, period, stop.clone()));
+            tasks.spawn(sync(Arc::clone(front.store()), period, stop.clone()));
         }
-        Self { address, tls_address, front }
+        Self { front }
     }
 
-    /// What a client connects with, where the namespace is known as `host`.
-    pub(super) fn connection_string(&self, host: &str) -> Option<StorageConnectionString> {
-        Some(self.connection_string_of("http", self.address?, host))
-    }
-
-    /// The same over TLS.
-    pub(super) fn tls_connection_string(&self, host: &str) -> Option<StorageConnectionString> {
-        Some(self.connection_string_of("https", self.tls_address?, host))
-    }
-
-    fn connection_string_of(&self, scheme: &str, address: SocketAddr, host: &str) -> StorageConnectionString {
+    /// What a client connects with at `address`, where the namespace is known as `host`.
+    pub(super) fn connection_string(
+        &self,
+        host: &str,
+        address: SocketAddr,
+        security: TransportSecurity,
+    ) -> StorageConnectionString {
+        let scheme = match security {
+            TransportSecurity::Plain => "http",
+            TransportSecurity::Tls => "https",
+        };
         let key = self.front.key();
         // Clients take a name for the account's where it has a dot; an address is safe.
         let host = match client_host(host, address) {
@@ -114,13 +89,14 @@ pub(super) fn openness(config: &NamespaceConfig) -> Option<Openness> {
     }
 }
 
-/// The front end of the account that `config` describes, with the containers that it names and at most this many
-/// connections. Its failures to accept are counted in `accept_failures`.
+/// The front end of the account that `config` describes, with the containers that it names, shaped by `profile`, and
+/// with at most this many connections. Its failures to accept are counted in `accept_failures`.
 ///
 /// # Errors
 /// What is kept of it can't be read, or its containers can't be made.
 pub(super) fn front(
     config: &NamespaceConfig,
+    profile: Option<Arc<ServiceProfile>>,
     connections: u64,
     accept_failures: &Arc<AcceptFailures>,
 ) -> Result<Arc<BlobFront>, StartError> {
@@ -152,7 +128,7 @@ pub(super) fn front(
             body: config.blob.body,
             maximum_connections: connections,
             accept_failures: Arc::clone(accept_failures),
-            profile: config.profile.clone(),
+            profile,
         },
     ))
 }

@@ -27,7 +27,7 @@ pub(super) struct Shares {
     /// Connections that are told that there is no room.
     pub(super) refusals: u64,
     pub(super) blob: u64,
-    pub(super) http: u64,
+    pub(super) operations: u64,
 }
 
 impl Needs {
@@ -65,13 +65,13 @@ impl Shares {
 
     /// What there is within `limit` descriptors, of which `open` are open.
     fn of(limit: u64, open: u64, needs: Needs) -> Self {
-        let http = (limit / 16).clamp(8, 64);
+        let operations = (limit / 16).clamp(8, 64);
         let refusals = (limit / 16).clamp(4, 64);
         let storage = match needs.is_durable {
             true => STORAGE + (2 * needs.durable_logs).min(OPEN_FILES_MAX),
             false => 0,
         };
-        let clients = limit.saturating_sub(open + http + refusals + storage + SPARE);
+        let clients = limit.saturating_sub(open + operations + refusals + storage + SPARE);
         let (amqp, blob) = match needs.serves_blobs {
             true => (clients - clients / 4, clients / 4),
             false => (clients, 0),
@@ -82,7 +82,7 @@ impl Shares {
         let bounded = |share: u64| {
             share.clamp(CONNECTIONS_MIN, needs.connections.max(CONNECTIONS_MIN)).min(needs.connections)
         };
-        Self { amqp: bounded(amqp), refusals, blob: bounded(blob), http }
+        Self { amqp: bounded(amqp), refusals, blob: bounded(blob), operations }
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn what_is_configured_is_allowed_where_there_is_room() {
         let shares = Shares::of(1 << 20, 30, IN_MEMORY);
-        assert_eq!((shares.amqp, shares.http, shares.refusals), (5_000, 64, 64));
+        assert_eq!((shares.amqp, shares.operations, shares.refusals), (5_000, 64, 64));
         let everything = Needs { durable_logs: 10_000, is_durable: true, serves_blobs: true, ..IN_MEMORY };
         let shares = Shares::of(1 << 20, 300, everything);
         assert_eq!((shares.amqp, shares.blob), (5_000, 5_000));
@@ -127,7 +127,7 @@ mod tests {
                     let shares = Shares::of(limit, 20, needs);
                     let per_blob = if is_durable { 3 } else { 1 };
                     let blob = if serves_blobs { shares.blob * per_blob } else { 0 };
-                    let taken = shares.amqp + shares.refusals + shares.http + blob;
+                    let taken = shares.amqp + shares.refusals + shares.operations + blob;
                     let storage = 20 + 2 * durable_logs;
                     assert!(taken + storage <= limit, "{limit}: {shares:?} for {needs:?}");
                     assert!(shares.amqp >= CONNECTIONS_MIN);

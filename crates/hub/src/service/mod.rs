@@ -15,13 +15,12 @@
 //! ```
 
 mod blobs;
+mod config;
 mod descriptors;
+mod error;
 mod queues;
 
-use std::fmt;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -31,156 +30,34 @@ use access::{
     TransportSecurity,
 };
 use prometheus_client::collector::Collector;
-use rustls::ServerConfig;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use crate::front::listener::Protocol;
 pub use amqp_tokio::WEB_SOCKET_PATH;
+pub use config::{Listener, ServiceConfig};
+pub use error::{Openness, StartError};
 
-use blobs::{BlobEndpoint, BlobListeners};
+use blobs::BlobAccount;
 use descriptors::{Needs, Shares};
 use listen::AcceptFailures;
 
-use crate::front::amqp::{AmqpFront, AmqpMetrics, Transport};
+use crate::front::amqp::{AmqpFront, AmqpMetrics};
 use crate::front::blob::{BlobFaults, BlobMetrics};
 use crate::front::operations::OperationsFront;
-use crate::namespace::{Namespace, NamespaceConfig, NamespaceError, NamespaceMetrics, SignaturePolicy};
-use blob_store::BlobError;
-
-/// What to serve, and where. Port 0 takes any free port.
-#[derive(Debug, Clone)]
-pub struct ServiceConfig {
-    /// The hubs and who may use them.
-    pub namespace: NamespaceConfig,
-    /// The address for AMQP over plain TCP.
-    pub amqp: SocketAddr,
-    /// The address for AMQP over TLS, with its certificate; none, if `None`.
-    pub amqps: Option<(SocketAddr, Arc<ServerConfig>)>,
-    /// The address for AMQP over WebSocket; none, if `None`.
-    pub web_socket: Option<SocketAddr>,
-    /// The address for AMQP over WebSocket and TLS, with its certificate; none, if `None`.
-    pub web_socket_tls: Option<(SocketAddr, Arc<ServerConfig>)>,
-    /// The address for `/health` and `/metrics`; none, if `None`.
-    pub http: Option<SocketAddr>,
-    /// The address for blobs over HTTP; none, if `None`.
-    pub blob: Option<SocketAddr>,
-    /// The address for blobs over HTTPS, with its certificate; none, if `None`.
-    pub blob_tls: Option<(SocketAddr, Arc<ServerConfig>)>,
-    /// Whether addresses that other machines reach may be listened on although everyone knows how to get in: inside of a
-    /// container, say.
-    pub open_to_anyone: bool,
-}
-
-impl ServiceConfig {
-    /// A service on any free port of the loopback interface, for AMQP over plain TCP alone.
-    #[must_use]
-    pub const fn loopback(namespace: NamespaceConfig) -> Self {
-        let amqp = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        Self {
-            namespace,
-            amqp,
-            amqps: None,
-            web_socket: None,
-            web_socket_tls: None,
-            http: None,
-            blob: None,
-            blob_tls: None,
-            open_to_anyone: false,
-        }
-    }
-}
+use crate::namespace::{Namespace, NamespaceMetrics, SignaturePolicy};
 
 /// A running service. Dropping it stops it too, without waiting for its clients' farewell.
 #[derive(Debug)]
 pub struct Service {
     namespace: Arc<Namespace>,
+    /// Where AMQP is spoken over plain TCP.
     amqp: SocketAddr,
-    amqps: Option<SocketAddr>,
-    web_socket: Option<SocketAddr>,
-    web_socket_tls: Option<SocketAddr>,
-    http: Option<SocketAddr>,
-    blob: Option<BlobEndpoint>,
+    served: Vec<Served>,
+    blobs: Option<BlobAccount>,
     unserved_containers: usize,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
-}
-
-/// Why a service did not start. Nothing is left running then.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The namespace makes no sense.
-    #[error(transparent)]
-    Namespace(#[from] NamespaceError),
-    /// An address can't be listened on.
-    #[error("{protocol} can't listen on {address}: {source}")]
-    Listen {
-        /// What should be spoken there.
-        protocol: Protocol,
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The blobs in the data directory can't be served.
-    #[error("the blobs in {} can't be served: {source}", directory.display())]
-    Blobs {
-        /// The directory.
-        directory: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A container can't be made.
-    #[error("blob.containers: {name} can't be made: {source}")]
-    Container {
-        /// Its name.
-        name: String,
-        /// Why not.
-        source: BlobError,
-    },
-    /// Other machines could connect, and no secret would keep anyone out.
-    #[error("{protocol} must not listen on {address}, where other machines may connect: {openness}")]
-    OpenToAnyone {
-        /// What should be spoken there.
-        protocol: Protocol,
-        /// The address.
-        address: SocketAddr,
-        /// What lets everyone in.
-        openness: Openness,
-    },
-}
-
-/// What is spoken on an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// AMQP over plain TCP.
-    Amqp,
-    /// AMQP over TLS.
-    Amqps,
-    /// AMQP over WebSocket.
-    WebSocket,
-    /// AMQP over WebSocket and TLS.
-    WebSocketTls,
-    /// HTTP, for health and metrics.
-    Http,
-    /// HTTP, for blobs.
-    Blob,
-    /// HTTP over TLS, for blobs.
-    BlobTls,
-}
-
-/// What lets everyone in who knows no more than public documentation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Openness {
-    /// Tokens are not verified.
-    AcceptAny,
-    /// A key has the value that every development emulator has.
-    DevelopmentKey {
-        /// The key's name.
-        name: String,
-    },
-    /// The storage account's key has the value that every development emulator has.
-    DevelopmentStorageKey,
 }
 
 impl Service {
@@ -195,108 +72,78 @@ impl Service {
             true => None,
             false => openness(&namespace),
         };
-        let listen = |protocol, address| listen(openness.as_ref(), protocol, address);
-        let amqp = listen(Protocol::Amqp, config.amqp).await?;
-        let amqps = match config.amqps {
-            Some((address, tls)) => Some((listen(Protocol::Amqps, address).await?, tls)),
-            None => None,
-        };
-        let web_socket = match config.web_socket {
-            Some(address) => Some(listen(Protocol::WebSocket, address).await?),
-            None => None,
-        };
-        let web_socket_tls = match config.web_socket_tls {
-            Some((address, tls)) => {
-                let bound = listen(Protocol::WebSocketTls, address).await?;
-                Some((bound, tls))
-            }
-            None => None,
-        };
-        let http = match config.http {
-            Some(address) => Some(listen(Protocol::Http, address).await?),
-            None => None,
-        };
         let blob_openness = match config.open_to_anyone {
             true => None,
             false => blobs::openness(&config.namespace),
         };
-        let listen = |protocol, address| self::listen(blob_openness.as_ref(), protocol, address);
-        let blob = match config.blob {
-            Some(address) => Some(listen(Protocol::Blob, address).await?),
-            None => None,
-        };
-        let blob_tls = match config.blob_tls {
-            Some((address, tls)) => Some((listen(Protocol::BlobTls, address).await?, tls)),
-            None => None,
-        };
+        let (mut bound, mut served) = (Vec::new(), Vec::new());
+        for listener in config.listeners {
+            let openness = match listener.protocol {
+                Protocol::Blob => &blob_openness,
+                Protocol::Amqp | Protocol::AmqpWebSocket | Protocol::Operations => &openness,
+            };
+            let (listening, address) = listener.bind(openness.as_ref()).await?;
+            let (protocol, security) = (listening.protocol, listening.security());
+            served.push(Served { protocol, security, address });
+            bound.push(listening);
+        }
+        let amqp = address_of(&served, Protocol::Amqp, TransportSecurity::Plain);
+        let amqp = amqp.ok_or(StartError::WithoutAmqp)?;
+        let serves_blobs = served.iter().any(|served| served.protocol == Protocol::Blob);
 
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let shares = Shares::of_process(Needs::of(&config.namespace, &namespace, blob.is_some()));
+        let shares = Shares::of_process(Needs::of(&config.namespace, &namespace, serves_blobs));
         let accept_failures = Arc::<AcceptFailures>::default();
-        let front = AmqpFront::within(
+        let amqp_front = AmqpFront::within(
             Arc::clone(&namespace),
             shares.amqp,
             shares.refusals,
             Arc::clone(&accept_failures),
         );
-        let mut serve = |bound: Bound, tls, web_socket| {
-            let transport = Transport { tls, web_socket };
-            tasks.spawn(Arc::clone(&front).serve(bound.listener, transport, stopped.clone()));
-            bound.address
-        };
-        let amqp = serve(amqp, None, false);
-        let amqps = amqps.map(|(bound, tls)| serve(bound, Some(tls), false));
-        let web_socket = web_socket.map(|bound| serve(bound, None, true));
-        let web_socket_tls = web_socket_tls.map(|(bound, tls)| serve(bound, Some(tls), true));
-        let listeners = BlobListeners { plain: blob, tls: blob_tls };
-        let blob = match listeners.is_empty() {
-            true => None,
-            false => {
-                let config = &config.namespace;
-                let front = blobs::front(config, shares.blob, &accept_failures)?;
-                Some(BlobEndpoint::start(config, front, listeners, &mut tasks, &stopped))
-            }
-        };
-        let unserved_containers = match blob {
-            Some(_) => 0,
-            None => blobs::kept_containers(&config.namespace),
-        };
+        let mut collectors: Vec<Box<dyn Collector>> = vec![
+            Box::new(NamespaceMetrics(Arc::clone(&namespace))),
+            Box::new(AmqpMetrics(Arc::clone(&amqp_front))),
+        ];
+        let (mut blobs, mut unserved_containers) = (None, 0);
+        if serves_blobs {
+            let profile = namespace.profile().cloned();
+            let front = blobs::front(&config.namespace, profile, shares.blob, &accept_failures)?;
+            collectors.push(Box::new(BlobMetrics(Arc::clone(&front))));
+            blobs = Some(BlobAccount::start(&config.namespace, front, &mut tasks, &stopped));
+        } else {
+            unserved_containers = blobs::kept_containers(&config.namespace);
+        }
         if unserved_containers > 0 {
             tracing::warn!(
                 containers = unserved_containers,
                 "there are blobs in the data directory, and no address to serve them at"
             );
         }
-        let blob_front = blob.as_ref().map(|blob| Arc::clone(&blob.front));
-        let http = http.map(|bound| {
-            let mut collectors: Vec<Box<dyn Collector>> =
-                vec![Box::new(NamespaceMetrics(Arc::clone(&namespace))), Box::new(AmqpMetrics(front))];
-            if let Some(front) = blob_front {
-                collectors.push(Box::new(BlobMetrics(front)));
+        let operations = OperationsFront::new(collectors, accept_failures);
+        for bound in bound {
+            let stopped = stopped.clone();
+            match bound.protocol {
+                Protocol::Amqp | Protocol::AmqpWebSocket => {
+                    tasks.spawn(Arc::clone(&amqp_front).serve(bound, stopped));
+                }
+                Protocol::Blob => {
+                    if let Some(blobs) = &blobs {
+                        tasks.spawn(Arc::clone(&blobs.front).serve(bound, stopped));
+                    }
+                }
+                Protocol::Operations => {
+                    tasks.spawn(operations.clone().serve(bound.listener, shares.operations, stopped));
+                }
             }
-            let front = OperationsFront::new(collectors, accept_failures);
-            tasks.spawn(front.serve(bound.listener, shares.http, stopped.clone()));
-            bound.address
-        });
+        }
         if let Some(store) = namespace.queues() {
             tasks.spawn(queues::drive(Arc::clone(store), stopped.clone()));
         }
         let (watched, stop_watching) = (Arc::clone(&namespace), stopped.clone());
         tasks.spawn(async move { watched.clock().report_jumps(stop_watching).await });
         tasks.spawn(enforce_retention(Arc::clone(&namespace), stopped));
-        Ok(Self {
-            namespace,
-            amqp,
-            amqps,
-            web_socket,
-            web_socket_tls,
-            http,
-            blob,
-            unserved_containers,
-            stop,
-            tasks,
-        })
+        Ok(Self { namespace, amqp, served, blobs, unserved_containers, stop, tasks })
     }
 
     /// What is served: hubs, logs, counters.
@@ -311,40 +158,16 @@ impl Service {
         self.amqp
     }
 
-    /// Where AMQP is spoken over TLS, if anywhere.
+    /// Where a protocol is spoken in the clear, if anywhere: the first address, if there are several.
     #[must_use]
-    pub const fn amqps_address(&self) -> Option<SocketAddr> {
-        self.amqps
+    pub fn address(&self, protocol: Protocol) -> Option<SocketAddr> {
+        address_of(&self.served, protocol, TransportSecurity::Plain)
     }
 
-    /// Where AMQP is spoken over WebSocket, if anywhere.
+    /// Where it is spoken over TLS, if anywhere.
     #[must_use]
-    pub const fn web_socket_address(&self) -> Option<SocketAddr> {
-        self.web_socket
-    }
-
-    /// Where AMQP is spoken over WebSocket and TLS, if anywhere.
-    #[must_use]
-    pub const fn web_socket_tls_address(&self) -> Option<SocketAddr> {
-        self.web_socket_tls
-    }
-
-    /// Where health and metrics are, if anywhere.
-    #[must_use]
-    pub const fn http_address(&self) -> Option<SocketAddr> {
-        self.http
-    }
-
-    /// Where blobs are served over plain HTTP, if anywhere.
-    #[must_use]
-    pub fn blob_address(&self) -> Option<SocketAddr> {
-        self.blob.as_ref()?.address
-    }
-
-    /// Where blobs are served over TLS, if anywhere.
-    #[must_use]
-    pub fn blob_tls_address(&self) -> Option<SocketAddr> {
-        self.blob.as_ref()?.tls_address
+    pub fn tls_address(&self, protocol: Protocol) -> Option<SocketAddr> {
+        address_of(&self.served, protocol, TransportSecurity::Tls)
     }
 
     /// How many containers there are in the data directory that are not served, since there is no address for blobs.
@@ -357,21 +180,24 @@ impl Service {
     /// and end. Users have the service profile.
     #[must_use]
     pub fn blob_faults(&self) -> Option<&BlobFaults> {
-        self.blob.as_ref().map(|blob| blob.front.faults())
+        self.blobs.as_ref().map(|blobs| blobs.front.faults())
     }
 
     /// What a client of blob storage connects with over plain HTTP, where that is served.
     #[must_use]
     pub fn storage_connection_string(&self) -> Option<StorageConnectionString> {
-        let blob = self.blob.as_ref()?;
-        blob.connection_string(self.namespace.host())
+        self.storage_connection_string_over(TransportSecurity::Plain)
     }
 
     /// The same over TLS, where that is served.
     #[must_use]
     pub fn storage_tls_connection_string(&self) -> Option<StorageConnectionString> {
-        let blob = self.blob.as_ref()?;
-        blob.tls_connection_string(self.namespace.host())
+        self.storage_connection_string_over(TransportSecurity::Tls)
+    }
+
+    fn storage_connection_string_over(&self, security: TransportSecurity) -> Option<StorageConnectionString> {
+        let address = address_of(&self.served, Protocol::Blob, security)?;
+        Some(self.blobs.as_ref()?.connection_string(self.namespace.host(), address, security))
     }
 
     /// What a client connects with over plain TCP: for one hub, or for the whole namespace without `hub`. It has the
@@ -384,7 +210,8 @@ impl Service {
     /// The same over TLS, where that is served.
     #[must_use]
     pub fn tls_connection_string(&self, hub: Option<&str>) -> Option<ConnectionString> {
-        self.amqps.map(|address| self.connection_string_of(address, TransportSecurity::Tls, hub))
+        self.tls_address(Protocol::Amqp)
+            .map(|address| self.connection_string_of(address, TransportSecurity::Tls, hub))
     }
 
     /// Stops: no connection is accepted any more, those that are there are closed in good order, and whoever does not
@@ -396,8 +223,8 @@ impl Service {
         if tokio::time::timeout(STOP_PATIENCE, ended).await.is_err() {
             self.tasks.shutdown().await;
         }
-        if let Some(blob) = &self.blob {
-            blob.close().await;
+        if let Some(blobs) = &self.blobs {
+            blobs.close().await;
         }
         let namespace = Arc::clone(&self.namespace);
         match tokio::task::spawn_blocking(move || namespace.close()).await {
@@ -429,61 +256,17 @@ impl Service {
     }
 }
 
-impl Protocol {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Amqp => "AMQP",
-            Self::Amqps => "AMQP over TLS",
-            Self::WebSocket => "AMQP over WebSocket",
-            Self::WebSocketTls => "AMQP over WebSocket and TLS",
-            Self::Http => "HTTP",
-            Self::Blob => "blob storage",
-            Self::BlobTls => "blob storage over TLS",
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for Openness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AcceptAny => f.write_str("`signatures: accept-any` lets everyone in"),
-            Self::DevelopmentKey { name } => {
-                write!(f, "the key `{name}` has the development emulator's value, which everyone knows")
-            }
-            Self::DevelopmentStorageKey => {
-                f.write_str("`blob.account.key` has the development emulator's value, which everyone knows")
-            }
-        }
-    }
-}
-
-/// A listener and the address that it really has.
-#[derive(Debug)]
-struct Bound {
-    listener: TcpListener,
-    address: SocketAddr,
-}
-
-async fn listen(
-    openness: Option<&Openness>,
+/// What is spoken where.
+#[derive(Debug, Clone, Copy)]
+struct Served {
     protocol: Protocol,
+    security: TransportSecurity,
     address: SocketAddr,
-) -> Result<Bound, StartError> {
-    if !address.ip().to_canonical().is_loopback()
-        && let Some(openness) = openness.cloned()
-    {
-        return Err(StartError::OpenToAnyone { protocol, address, openness });
-    }
-    let failed = |source| StartError::Listen { protocol, address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    Ok(Bound { listener, address })
+}
+
+fn address_of(served: &[Served], protocol: Protocol, security: TransportSecurity) -> Option<SocketAddr> {
+    let found = served.iter().find(|served| served.protocol == protocol && served.security == security);
+    found.map(|served| served.address)
 }
 
 /// What makes a namespace open to anyone, if anything does.

@@ -1,10 +1,37 @@
 //! Starting on addresses, and what is told of them.
 
+use std::io;
+
 use super::*;
-use crate::namespace::{HubConfig, RightConfig, RuleConfig};
+use crate::namespace::{HubConfig, NamespaceConfig, RightConfig, RuleConfig};
 
 fn config() -> ServiceConfig {
     ServiceConfig::loopback(NamespaceConfig::with_hubs(vec![HubConfig::new("events", 2)]))
+}
+
+/// The same, with another address.
+fn listening(protocol: Protocol, address: SocketAddr) -> ServiceConfig {
+    let mut config = config();
+    config.listeners.push(Listener::plain(protocol, address));
+    config
+}
+
+#[tokio::test]
+async fn each_protocol_has_the_addresses_that_are_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let tls = crate::tls::development(directory.path(), "localhost").unwrap().server;
+    let config = config().and(Protocol::Blob).and_tls(Protocol::Amqp, Arc::clone(&tls));
+    let service = Service::start(config.clone()).await.unwrap();
+    assert_eq!(service.address(Protocol::Amqp), Some(service.amqp_address()));
+    assert!(service.tls_address(Protocol::Amqp).is_some() && service.address(Protocol::Blob).is_some());
+    assert_eq!(service.tls_address(Protocol::Blob), None);
+    assert_eq!(service.address(Protocol::Operations), None);
+    service.stop().await;
+    let error = Service::start(config.and_tls(Protocol::Operations, tls)).await.unwrap_err();
+    assert!(matches!(error, StartError::WithoutTls { protocol: Protocol::Operations }), "{error}");
+    let nowhere = ServiceConfig { listeners: Vec::new(), ..self::config() };
+    let error = Service::start(nowhere).await.unwrap_err();
+    assert!(matches!(error, StartError::WithoutAmqp), "{error}");
 }
 
 #[tokio::test]
@@ -39,10 +66,10 @@ async fn a_taken_address_is_named_and_nothing_is_left_running() {
     let first = Service::start(config()).await.unwrap();
     let taken = first.amqp_address();
     let mut second = config();
-    second.http = Some(taken);
+    second.listeners.push(Listener::plain(Protocol::Operations, taken));
     let error = Service::start(second).await.unwrap_err();
-    let StartError::Listen { protocol, address, source } = &error else { panic!("{error}") };
-    assert_eq!((*protocol, *address), (Protocol::Http, taken));
+    let StartError::Listen { protocol, address, source, .. } = &error else { panic!("{error}") };
+    assert_eq!((*protocol, *address), (Protocol::Operations, taken));
     assert_eq!(source.kind(), io::ErrorKind::AddrInUse);
     assert!(error.to_string().starts_with(&format!("HTTP can't listen on {taken}: ")), "{error}");
 }
@@ -52,18 +79,18 @@ async fn what_anyone_could_open_is_not_served_to_other_machines() {
     let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let mapped: SocketAddr = "[::ffff:10.0.0.1]:0".parse().unwrap();
     for address in [everywhere, mapped] {
-        let error = Service::start(ServiceConfig { amqp: address, ..config() }).await.unwrap_err();
+        let error = Service::start(listening(Protocol::Amqp, address)).await.unwrap_err();
         let StartError::OpenToAnyone { openness, .. } = &error else { panic!("{error}") };
         assert_eq!(*openness, Openness::DevelopmentKey { name: ROOT_KEY_NAME.to_owned() });
     }
-    let mut unverified = ServiceConfig { http: Some(everywhere), ..config() };
+    let mut unverified = listening(Protocol::Operations, everywhere);
     unverified.namespace.authorization_rules[0].key = "private".into();
     unverified.namespace.signatures = SignaturePolicy::AcceptAny;
     let error = Service::start(unverified.clone()).await.unwrap_err();
     assert!(
         matches!(
             &error,
-            StartError::OpenToAnyone { openness: Openness::AcceptAny, protocol: Protocol::Http, .. }
+            StartError::OpenToAnyone { openness: Openness::AcceptAny, protocol: Protocol::Operations, .. }
         ),
         "{error}"
     );

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use access::storage::{StorageAccountKey, StorageCredential, StorageRequest};
-use hub::service::Service;
+use hub::service::{Protocol, Service};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use units::date::http_date;
@@ -92,7 +92,7 @@ pub(crate) async fn raw(service: &Service, bytes: &[u8]) -> Reply {
 
 /// A connection to the service.
 pub(crate) async fn connect(service: &Service) -> TcpStream {
-    let address = service.blob_address().expect("blobs are served");
+    let address = service.address(Protocol::Blob).expect("blobs are served");
     TcpStream::connect(address).await.expect("the service listens")
 }
 

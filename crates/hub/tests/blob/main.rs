@@ -12,7 +12,7 @@ use std::time::Duration;
 use client::{connect, raw, read, signed, signed_text};
 use hub::front::blob::BlobFault;
 use hub::namespace::{HubConfig, NamespaceConfig, StorageConfig};
-use hub::service::{Openness, Protocol, Service, ServiceConfig, StartError};
+use hub::service::{Listener, Openness, Protocol, Service, ServiceConfig, StartError};
 use tokio::io::AsyncWriteExt as _;
 use units::ByteSize;
 
@@ -20,11 +20,7 @@ fn config() -> ServiceConfig {
     let mut namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", 1)]);
     namespace.blob.containers = vec!["box".to_owned()];
     namespace.blob.body = ByteSize::from_bytes(1024);
-    ServiceConfig {
-        blob: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-        http: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-        ..ServiceConfig::loopback(namespace)
-    }
+    ServiceConfig::loopback(namespace).and(Protocol::Blob).and(Protocol::Operations)
 }
 
 /// The same, with a data directory.
@@ -43,7 +39,7 @@ async fn service() -> Service {
 
 /// What the service tells of itself.
 async fn metrics(service: &Service) -> String {
-    let address = service.http_address().expect("it is served");
+    let address = service.address(Protocol::Operations).expect("it is served");
     let mut socket = tokio::net::TcpStream::connect(address).await.expect("it listens");
     let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     socket.write_all(request).await.expect("it reads");
@@ -306,7 +302,8 @@ async fn the_development_key_is_for_this_machine_alone() {
     let mut open = config();
     // The hubs' key is a secret; that of the blobs is not.
     open.namespace.authorization_rules[0].key = "private".into();
-    open.blob = Some(everywhere);
+    open.listeners.retain(|listener| listener.protocol != Protocol::Blob);
+    open.listeners.push(Listener::plain(Protocol::Blob, everywhere));
     let error = Service::start(open.clone()).await.unwrap_err();
     assert!(
         matches!(

@@ -1,9 +1,9 @@
 //! Blobs over TLS: the same account as without.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::TransportSecurity;
 use amqp_tokio::ClientTls;
 use hub::service::{Protocol, Service, StartError};
 use hub::tls;
@@ -19,11 +19,9 @@ use crate::{BLOCK, config};
 async fn an_account_is_served_with_tls_and_without() {
     let directory = tempfile::tempdir().unwrap();
     let development = tls::development(directory.path(), "localhost").unwrap();
-    let mut config = config();
-    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    config.blob_tls = Some((anywhere, Arc::clone(&development.server)));
+    let config = config().and_tls(Protocol::Blob, Arc::clone(&development.server));
     let service = Service::start(config).await.unwrap();
-    let address = service.blob_tls_address().unwrap();
+    let address = service.tls_address(Protocol::Blob).unwrap();
     let text = service.storage_tls_connection_string().unwrap().reveal();
     let endpoint = format!("BlobEndpoint=https://{address}/devstoreaccount1;");
     assert!(text.contains(&endpoint), "{text}");
@@ -57,19 +55,16 @@ async fn tls_alone_serves_an_account_and_the_development_key_stays_on_this_machi
     let directory = tempfile::tempdir().unwrap();
     let development = tls::development(directory.path(), "localhost").unwrap();
     let mut config = config();
-    config.blob = None;
-    config.blob_tls = Some(("127.0.0.1:0".parse().unwrap(), Arc::clone(&development.server)));
+    config.listeners.retain(|listener| listener.protocol != Protocol::Blob);
+    config = config.and_tls(Protocol::Blob, development.server);
     let service = Service::start(config.clone()).await.unwrap();
-    assert!(service.blob_address().is_none() && service.blob_tls_address().is_some());
+    assert!(service.address(Protocol::Blob).is_none() && service.tls_address(Protocol::Blob).is_some());
     assert!(service.storage_connection_string().is_none());
     service.stop().await;
     // The hubs' key is a secret; that of the blobs is not.
     config.namespace.authorization_rules[0].key = "private".into();
-    config.blob_tls = Some(("0.0.0.0:0".parse().unwrap(), development.server));
+    config.listeners.last_mut().unwrap().address = "0.0.0.0:0".parse().unwrap();
     let error = Service::start(config).await.unwrap_err();
-    let protocol = Protocol::BlobTls;
-    assert!(
-        matches!(error, StartError::OpenToAnyone { protocol: refused, .. } if refused == protocol),
-        "{error}"
-    );
+    let StartError::OpenToAnyone { protocol, security, .. } = error else { panic!("{error}") };
+    assert_eq!((protocol, security), (Protocol::Blob, TransportSecurity::Tls));
 }

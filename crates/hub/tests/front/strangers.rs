@@ -1,13 +1,12 @@
 //! Clients that show nothing: what they can hold in unfinished messages and in sockets, and that others are served all the
 //! while.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
 use amqp::connection::{Event, LinkId, LinkOptions, SaslClient};
 use amqp::performative::{DeliveryState, Error, Target};
 use hub::namespace::{HubConfig, NamespaceConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -19,17 +18,12 @@ async fn service(connections: u32) -> Service {
         maximum_connections: NonZeroU32::new(connections).unwrap(),
         ..NamespaceConfig::with_hubs(vec![HubConfig::new("events", 2)])
     };
-    Service::start(ServiceConfig {
-        http: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-        ..ServiceConfig::loopback(namespace)
-    })
-    .await
-    .unwrap()
+    Service::start(ServiceConfig::loopback(namespace).and(Protocol::Operations)).await.unwrap()
 }
 
 /// What the metric of this name shows.
 async fn metric(service: &Service, name: &str) -> u64 {
-    let mut socket = TcpStream::connect(service.http_address().unwrap()).await.unwrap();
+    let mut socket = TcpStream::connect(service.address(Protocol::Operations).unwrap()).await.unwrap();
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     socket.write_all(request).await.unwrap();
     let mut answer = String::new();
@@ -141,7 +135,7 @@ async fn idle_sockets_make_room_for_clients_and_for_whoever_asks_for_health() {
     let service = service(8).await;
     let mut first = Client::connect(service.amqp_address()).await;
     let mut idle = Vec::new();
-    for address in [service.amqp_address(), service.http_address().unwrap()] {
+    for address in [service.amqp_address(), service.address(Protocol::Operations).unwrap()] {
         for _ in 0..100 {
             idle.push(TcpStream::connect(address).await.unwrap());
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME};
 use amqp::connection::SaslClient;
 use hub::namespace::{HubConfig, NamespaceConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -13,17 +13,13 @@ use crate::client::{Client, connected, within};
 
 async fn service() -> Service {
     let namespace = NamespaceConfig::with_hubs(vec![HubConfig::new("events", 2)]);
-    let config = ServiceConfig {
-        web_socket: Some("127.0.0.1:0".parse().unwrap()),
-        ..ServiceConfig::loopback(namespace)
-    };
-    Service::start(config).await.unwrap()
+    Service::start(ServiceConfig::loopback(namespace).and(Protocol::AmqpWebSocket)).await.unwrap()
 }
 
 #[tokio::test]
 async fn events_travel_over_web_socket() {
     let service = service().await;
-    let address = service.web_socket_address().unwrap();
+    let address = service.address(Protocol::AmqpWebSocket).unwrap();
     let stream = amqp_tokio::connect_web_socket(
         connected(address).await,
         "localhost",
@@ -45,7 +41,7 @@ async fn events_travel_over_web_socket() {
 #[tokio::test]
 async fn whoever_speaks_plain_amqp_to_the_web_socket_is_hung_up_on() {
     let service = service().await;
-    let mut socket = TcpStream::connect(service.web_socket_address().unwrap()).await.unwrap();
+    let mut socket = TcpStream::connect(service.address(Protocol::AmqpWebSocket).unwrap()).await.unwrap();
     socket.write_all(b"AMQP\x00\x01\x00\x00").await.unwrap();
     let mut answer = Vec::new();
     let _ = within("the end", socket.read_to_end(&mut answer)).await;

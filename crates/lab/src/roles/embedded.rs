@@ -1,13 +1,12 @@
 //! The embedded service as a role: made of what the scenario says of its hubs and queues.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use hub::counters::CounterValues;
 use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig, QueueConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use partition_log::{LogLimits, WhenFull};
 use queue_store::{Entity, Queue, QueueCounters, QueueOptions};
 use units::ByteSize;
@@ -101,7 +100,7 @@ pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError
     }
     let mut service = ServiceConfig::loopback(namespace);
     if config.blob_containers.is_some() {
-        service.blob = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        service = service.and(Protocol::Blob);
     }
     // The role's own loop runs on one thread; the service takes what the machine gives it.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -10,7 +10,8 @@ use std::{
     path::PathBuf,
 };
 
-use hub::service::{Protocol, Service, ServiceConfig, StartError};
+use access::TransportSecurity;
+use hub::service::{Listener, Protocol, Service, ServiceConfig, StartError};
 
 use super::event_hubs::FabricError;
 
@@ -26,15 +27,16 @@ pub(super) async fn start(
         let directory = directory.join(address.to_string());
         let development = hub::tls::development(&directory, &address.to_string())?;
         let mut config = config.clone();
-        config.amqps = Some((SocketAddr::from((address, PORT)), development.server));
         if address != Ipv4Addr::LOCALHOST {
             // Clients sign their tokens for the host that they know, which has to be the namespace's own.
             config.namespace.host = address.to_string();
-            config.amqp.set_ip(address.into());
-            if let Some(blob) = &mut config.blob {
-                blob.set_ip(address.into());
-            }
+            config.listeners.iter_mut().for_each(|listener| listener.address.set_ip(address.into()));
         }
+        config.listeners.push(Listener {
+            protocol: Protocol::Amqp,
+            address: SocketAddr::from((address, PORT)),
+            tls: Some(development.server),
+        });
         match Service::start(config).await {
             Ok(service) => return Ok((service, development.authority)),
             Err(error) if is_taken(&error) => taken = Some(error),
@@ -53,7 +55,7 @@ fn addresses() -> impl Iterator<Item = Ipv4Addr> {
 }
 
 fn is_taken(error: &StartError) -> bool {
-    matches!(error, StartError::Listen { protocol: Protocol::Amqps, source, .. }
+    matches!(error, StartError::Listen { security: TransportSecurity::Tls, source, .. }
         if source.kind() == io::ErrorKind::AddrInUse)
 }
 
@@ -85,7 +87,10 @@ mod tests {
         };
         let [one_endpoint, two_endpoint] = [told(&one), told(&two)];
         assert_ne!(one_endpoint, two_endpoint);
-        assert_eq!(two.amqp_address().ip(), two.amqps_address().map(|tls| tls.ip()).expect("TLS"));
+        assert_eq!(
+            two.amqp_address().ip(),
+            two.tls_address(Protocol::Amqp).map(|tls| tls.ip()).expect("TLS")
+        );
         for endpoint in [one_endpoint, two_endpoint] {
             let host = endpoint.trim_start_matches("sb://").trim_end_matches('/');
             assert!(!host.contains(':'), "the port goes without saying: {endpoint}");

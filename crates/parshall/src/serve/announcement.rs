@@ -7,7 +7,7 @@ use std::path::Path;
 
 use access::ConnectionString;
 use hub::namespace::StorageConfig;
-use hub::service::{Service, WEB_SOCKET_PATH};
+use hub::service::{Protocol, Service, WEB_SOCKET_PATH};
 
 /// A running service, told.
 #[derive(Debug)]
@@ -23,26 +23,26 @@ impl fmt::Display for Announcement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let service = self.service;
         writeln!(f, "AMQP               {}", service.amqp_address())?;
-        if let Some(address) = service.amqps_address() {
+        if let Some(address) = service.tls_address(Protocol::Amqp) {
             writeln!(f, "AMQP over TLS      {address}")?;
         }
-        if let Some(address) = service.web_socket_address() {
+        if let Some(address) = service.address(Protocol::AmqpWebSocket) {
             writeln!(f, "AMQP over WS       ws://{address}{WEB_SOCKET_PATH}")?;
         }
-        if let Some(address) = service.web_socket_tls_address() {
+        if let Some(address) = service.tls_address(Protocol::AmqpWebSocket) {
             writeln!(f, "AMQP over WSS      wss://{address}{WEB_SOCKET_PATH}")?;
         }
         if let Some(authority) = self.authority {
             writeln!(f, "Trusted authority  {}", authority.display())?;
         }
-        if let Some(address) = service.http_address() {
+        if let Some(address) = service.address(Protocol::Operations) {
             writeln!(f, "Health             http://{address}/health")?;
             writeln!(f, "Metrics            http://{address}/metrics")?;
         }
-        if let Some(address) = service.blob_address() {
+        if let Some(address) = service.address(Protocol::Blob) {
             writeln!(f, "Blobs              http://{address}")?;
         }
-        if let Some(address) = service.blob_tls_address() {
+        if let Some(address) = service.tls_address(Protocol::Blob) {
             writeln!(f, "Blobs over TLS     https://{address}")?;
         }
         match service.unserved_containers() {
@@ -56,13 +56,13 @@ impl fmt::Display for Announcement<'_> {
             writeln!(f, "Data               {directory} (sync: {sync})")?;
         }
         if let Some(authority) = self.authority {
-            let tls = service.amqps_address();
+            let tls = service.tls_address(Protocol::Amqp);
             let has_port = tls.is_some_and(|address| address.port() != USUAL_TLS_PORT);
             advice(f, authority, has_port)?;
         }
         writeln!(f, "\nConnection strings")?;
         self.connection_strings(f, |hub| Some(service.connection_string(hub)))?;
-        if service.amqps_address().is_some() {
+        if service.tls_address(Protocol::Amqp).is_some() {
             writeln!(f, "\nConnection strings for TLS")?;
             self.connection_strings(f, |hub| service.tls_connection_string(hub))?;
         }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use hub::namespace::StorageConfig;
-use hub::service::{Service, ServiceConfig, StartError};
+use hub::service::{Listener, Protocol, Service, ServiceConfig, StartError};
 use hub::tls::{self, TlsError};
 use partition_log::disk::{StorageOptions, SyncPolicy};
 use tokio::signal::unix::{SignalKind, signal};
@@ -258,16 +258,22 @@ async fn serve(arguments: ServeArguments) -> Result<Exit, CommandError> {
             Some(server)
         }
     };
-    let with_certificate = |address: Option<SocketAddr>| address.zip(certificate.clone());
+    let mut listeners = vec![
+        Listener::plain(Protocol::Amqp, arguments.amqp),
+        Listener::plain(Protocol::Operations, arguments.http),
+    ];
+    for (protocol, plain, encrypted) in [
+        (Protocol::Amqp, None, amqps),
+        (Protocol::AmqpWebSocket, arguments.websocket, arguments.websocket_tls),
+        (Protocol::Blob, arguments.blob, arguments.blob_tls),
+    ] {
+        listeners.extend(plain.map(|address| Listener::plain(protocol, address)));
+        let encrypted = encrypted.zip(certificate.clone());
+        listeners.extend(encrypted.map(|(address, tls)| Listener { protocol, address, tls: Some(tls) }));
+    }
     let config = ServiceConfig {
         namespace: source.config().clone(),
-        amqp: arguments.amqp,
-        amqps: with_certificate(amqps),
-        web_socket: arguments.websocket,
-        web_socket_tls: with_certificate(arguments.websocket_tls),
-        http: Some(arguments.http),
-        blob: arguments.blob,
-        blob_tls: with_certificate(arguments.blob_tls),
+        listeners,
         open_to_anyone: arguments.open_to_anyone,
     };
     let service = Service::start(config).await.map_err(|error| match error {
@@ -310,7 +316,9 @@ impl From<StartError> for CommandError {
                     .to_owned();
                 Self::Usage { message, advice: Some(advice) }
             }
-            StartError::Namespace(_) => Self::Usage { message, advice: None },
+            StartError::Namespace(_) | StartError::WithoutAmqp | StartError::WithoutTls { .. } => {
+                Self::Usage { message, advice: None }
+            }
         }
     }
 }

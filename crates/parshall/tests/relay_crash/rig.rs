@@ -18,7 +18,7 @@ use connect::sink::SendToken;
 use connect::source::{BatchOptions, Source as _, SourceEvent, SourceOptions, StartPosition};
 use hub::front::blob::BlobFault;
 use hub::namespace::{HubConfig, NamespaceConfig};
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 use lab::clock::RunTime;
 use lab::payload::{Header, PayloadWriter};
 use lab::verify::{Delivery, Expectation, StreamSends, StreamVerifier};
@@ -113,13 +113,8 @@ impl Rig {
             HubConfig::new("source", SOURCES as u16),
             HubConfig { log, ..HubConfig::new("destination", DESTINATIONS as u16) },
         ]);
-        let service = Service::start(ServiceConfig {
-            blob: Some(([127, 0, 0, 1], 0).into()),
-            ..ServiceConfig::loopback(namespace)
-        })
-        .await
-        .unwrap();
-        let blobs = Switch::to(service.blob_address().unwrap());
+        let service = Service::start(ServiceConfig::loopback(namespace).and(Protocol::Blob)).await.unwrap();
+        let blobs = Switch::to(service.address(Protocol::Blob).unwrap());
         let folder = tempfile::tempdir().unwrap();
         let store = match checkpoints {
             Checkpoints::Files => "{files: ./checkpoints}".to_owned(),
@@ -259,7 +254,7 @@ pub(crate) enum Outage {
 /// What a client connects with who goes through the switch.
 fn by_way_of(switch: &Switch, service: &Service) -> StorageConnectionString {
     let mut connection_string = service.storage_connection_string().unwrap();
-    let address = service.blob_address().unwrap().to_string();
+    let address = service.address(Protocol::Blob).unwrap().to_string();
     connection_string.blob_endpoint =
         connection_string.blob_endpoint.replace(&address, &switch.address().to_string());
     connection_string

@@ -17,48 +17,24 @@ mod metrics;
 mod recycled;
 mod service_bus;
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use ::amqp::Connection;
 use ::amqp::connection::{Config, Credentials, CreditOverrun, OutcomeAnswers, SaslServer};
-use amqp_tokio::{Driver, Socket, Stream};
-use listen::{AcceptFailures, Acceptor, Place, Places};
-use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use amqp_tokio::{Driver, Stream};
+use listen::{AcceptFailures, Place};
 use tokio::sync::watch;
-use tokio::task::JoinError;
 use tokio::time::Instant;
 
 pub(crate) use metrics::AmqpMetrics;
 
+use super::listener::{self, Bound, Front, Gate, HANDSHAKE_TIMEOUT, Protocol, WhenFull};
 use crate::namespace::Namespace;
-use crate::profile::Shaper;
+use crate::profile::{Shaper, Traffic};
 use connection::refusal::{self, REFUSALS_MAX};
 use connection::{ConnectionTask, PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
 use event_hubs::idempotent::IdempotentProducers;
-
-/// What carries the bytes of AMQP over TCP.
-#[derive(Debug, Clone, Default)]
-pub struct Transport {
-    /// With TLS, if there is a certificate.
-    pub tls: Option<Arc<ServerConfig>>,
-    /// In the messages of a WebSocket.
-    pub web_socket: bool,
-}
-
-impl Transport {
-    const fn name(&self) -> &'static str {
-        match (self.tls.is_some(), self.web_socket) {
-            (false, false) => "AMQP",
-            (true, false) => "AMQP over TLS",
-            (false, true) => "AMQP over WebSocket",
-            (true, true) => "AMQP over WebSocket and TLS",
-        }
-    }
-}
 
 /// The front end of one namespace.
 #[derive(Debug)]
@@ -66,15 +42,10 @@ pub struct AmqpFront {
     namespace: Arc<Namespace>,
     container_id: String,
     idempotent_producers: Arc<IdempotentProducers>,
-    places: Arc<Places>,
+    gate: Gate,
     partial: Arc<PartialLimits>,
-    accept_failures: Arc<AcceptFailures>,
     accepted_connections: AtomicU64,
-    refused_connections: AtomicU64,
     unproven_connections: Arc<AtomicU64>,
-    /// Clients that are being told that there is no room.
-    refusals: Arc<AtomicU64>,
-    refusals_max: u64,
 }
 
 /// What went through a front end, as it stood at one moment.
@@ -117,18 +88,21 @@ impl AmqpFront {
     ) -> Arc<Self> {
         let container_id = format!("{}_G0", namespace.host());
         let largest_message = usize::try_from(namespace.largest_message()).unwrap_or(usize::MAX);
+        let gate = Gate::new(
+            connections,
+            WhenFull::Refuse { at_once: refusals },
+            accept_failures,
+            namespace.profile().cloned(),
+            Traffic::Messaging,
+        );
         Arc::new(Self {
             namespace,
             container_id,
             idempotent_producers: Arc::default(),
-            places: Places::new(connections),
+            gate,
             partial: Arc::new(PartialLimits::new(largest_message)),
-            accept_failures,
             accepted_connections: AtomicU64::new(0),
-            refused_connections: AtomicU64::new(0),
             unproven_connections: Arc::default(),
-            refusals: Arc::default(),
-            refusals_max: refusals,
         })
     }
 
@@ -136,89 +110,22 @@ impl AmqpFront {
     #[must_use]
     pub fn counters(&self) -> AmqpFrontCounterValues {
         let PartialLimits { unproven, proven, .. } = &*self.partial;
+        let places = self.gate.places();
         AmqpFrontCounterValues {
-            open: self.places.taken(),
-            maximum: self.places.maximum(),
+            open: places.taken(),
+            maximum: places.maximum(),
             accepted: self.accepted_connections.load(Ordering::Relaxed),
-            refused: self.refused_connections.load(Ordering::Relaxed),
-            evicted: self.places.evicted(),
+            refused: self.gate.refused(),
+            evicted: places.evicted(),
             unproven: self.unproven_connections.load(Ordering::Relaxed),
             partial_bytes: (unproven.held() + proven.held()) as u64,
             partial_refused: unproven.refused() + proven.refused(),
         }
     }
 
-    /// Serves the connections that `listener` accepts, whose bytes travel by `transport`, until `stop` becomes true. Each
-    /// connection is then closed in good order.
-    pub async fn serve(
-        self: Arc<Self>,
-        listener: TcpListener,
-        transport: Transport,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let failures = Arc::clone(&self.accept_failures);
-        let mut acceptor = Acceptor::new(listener, transport.name(), failures);
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            let (socket, peer) = tokio::select! {
-                accepted = acceptor.accept() => accepted,
-                _ = stop.wait_for(|stop| *stop) => break,
-                Some(ended) = connections.join_next() => {
-                    report(ended);
-                    continue;
-                }
-            };
-            // From the first byte on: a client that does not finish the handshake takes room as well.
-            let place = tokio::select! {
-                place = self.places.admit() => place,
-                _ = stop.wait_for(|stop| *stop) => break,
-            };
-            tracing::debug!(%peer, "accepted");
-            let (front, transport, stop) = (Arc::clone(&self), transport.clone(), stop.clone());
-            if let Some(place) = place {
-                connections.spawn(async move { front.run(socket, transport, place, stop).await });
-                continue;
-            }
-            self.refused_connections.fetch_add(1, Ordering::Relaxed);
-            if let Some(refusal) = Counted::within(&self.refusals, self.refusals_max) {
-                connections.spawn(async move {
-                    front.refuse(socket, transport).await;
-                    drop(refusal);
-                });
-            }
-        }
-        drop(acceptor);
-        while let Some(ended) = connections.join_next().await {
-            report(ended);
-        }
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        socket: TcpStream,
-        transport: Transport,
-        place: Place,
-        stop: watch::Receiver<bool>,
-    ) {
-        let lost = place.lost();
-        tokio::select! {
-            () = self.serve_socket(socket, transport, place, stop) => {}
-            () = lost => tracing::debug!("a connection that had proven nothing made room for another"),
-        }
-    }
-
-    async fn serve_socket(
-        &self,
-        socket: TcpStream,
-        transport: Transport,
-        place: Place,
-        stop: watch::Receiver<bool>,
-    ) {
-        let shaper = self.namespace.profile().map(|profile| profile.shaper());
-        match open_stream(socket, transport, shaper.as_ref()).await {
-            Ok(stream) => self.serve_stream(stream, shaper, place, stop).await,
-            Err(error) => tracing::debug!(%error, "the handshake of the transport failed"),
-        }
+    /// Serves the connections that `bound` accepts until `stop` becomes true. Each connection is then closed in good order.
+    pub async fn serve(self: Arc<Self>, bound: Bound, stop: watch::Receiver<bool>) {
+        listener::serve(self, bound, stop).await;
     }
 
     async fn serve_stream(
@@ -239,14 +146,6 @@ impl AmqpFront {
         )
         .run(stop)
         .await;
-    }
-
-    /// Tells a client that there is no room.
-    async fn refuse(&self, socket: TcpStream, transport: Transport) {
-        match open_stream(socket, transport, None).await {
-            Ok(stream) => refusal::refuse(self.driver(stream), self.places.maximum()).await,
-            Err(error) => tracing::debug!(%error, "the handshake of the transport failed"),
-        }
     }
 
     fn driver(&self, stream: Stream) -> Driver {
@@ -276,63 +175,36 @@ impl AmqpFront {
     }
 }
 
-/// One more of something that is bounded, for as long as this lives.
-struct Counted(Arc<AtomicU64>);
-
-impl Counted {
-    /// Counts one more, unless there are `maximum` already.
-    fn within(count: &Arc<AtomicU64>, maximum: u64) -> Option<Self> {
-        let more = |count| (count < maximum).then_some(count + 1);
-        count
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .ok()
-            .map(|_before| Self(Arc::clone(count)))
+impl Front for AmqpFront {
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
-}
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A connection's task ends by itself, or by a mistake of ours, which costs that connection and must not stay unknown.
-fn report(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "the task of a connection broke off");
-    }
-}
-
-async fn open_stream(socket: TcpStream, transport: Transport, shaper: Option<&Shaper>) -> io::Result<Stream> {
-    let shaper = shaper.filter(|shaper| shaper.shapes_bytes());
-    let stream = match (shaper, transport.tls) {
-        (None, None) => amqp_tokio::accept(socket)?,
-        (None, Some(config)) => amqp_tokio::accept_tls(socket, config, TRANSPORT_HANDSHAKE_TIMEOUT).await?,
-        // What delays bytes lies beneath everything that takes round trips.
-        (Some(shaper), tls) => {
-            socket.set_nodelay(true)?;
-            let line = shaper.delay_line(Socket::from(socket));
-            let line = Stream::Other(Box::new(line));
-            match tls {
-                None => line,
-                Some(config) => {
-                    amqp_tokio::accept_tls_over(line, config, TRANSPORT_HANDSHAKE_TIMEOUT).await?
-                }
-            }
+    async fn serve_connection(&self, connection: listener::Connection) {
+        let listener::Connection { stream, protocol, place, shaper, stop, .. } = connection;
+        if let Some(stream) = open(stream, protocol).await {
+            self.serve_stream(stream, shaper, place, stop).await;
         }
-    };
-    if transport.web_socket {
-        amqp_tokio::accept_web_socket(stream, TRANSPORT_HANDSHAKE_TIMEOUT).await
-    } else {
-        Ok(stream)
     }
+
+    async fn refuse(&self, stream: Stream, protocol: Protocol) {
+        if let Some(stream) = open(stream, protocol).await {
+            refusal::refuse(self.driver(stream), self.gate.places().maximum()).await;
+        }
+    }
+}
+
+/// What is between the transport and AMQP.
+async fn open(stream: Stream, protocol: Protocol) -> Option<Stream> {
+    if protocol != Protocol::AmqpWebSocket {
+        return Some(stream);
+    }
+    let opened = amqp_tokio::accept_web_socket(stream, HANDSHAKE_TIMEOUT).await;
+    opened.inspect_err(|error| tracing::debug!(%error, "the handshake of WebSocket failed")).ok()
 }
 
 /// Largest event or batch, in bytes: what the service takes in its standard tier and above.
 const MAX_MESSAGE_SIZE: u64 = 1024 * 1024;
-
-/// How long a client may take for its part of each handshake below AMQP: TLS, WebSocket.
-const TRANSPORT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

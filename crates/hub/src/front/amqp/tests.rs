@@ -6,8 +6,8 @@ use ::amqp::connection::{ConnectionError, Event, SaslClient};
 use ::amqp::performative::ErrorCondition;
 use access::{DEVELOPMENT_KEY_VALUE, ROOT_KEY_NAME};
 
-use super::connection::PROOF_PATIENCE;
 use super::*;
+use crate::front::listener::PROOF_PATIENCE;
 use crate::namespace::{NamespaceConfig, SignaturePolicy};
 use partition_log::UnixTime;
 
@@ -22,7 +22,7 @@ fn connected(signatures: SignaturePolicy, sasl: SaslClient) -> (Arc<AmqpFront>, 
     let namespace = Namespace::new(&config, UnixTime::default()).unwrap();
     let front = AmqpFront::new(Arc::new(namespace));
     let (near, far) = tokio::io::duplex(64 * 1024);
-    let place = front.places.take().unwrap();
+    let place = front.gate.places().take().unwrap();
     let serving = Arc::clone(&front);
     tokio::spawn(async move {
         let (_stop, stopped) = watch::channel(false);

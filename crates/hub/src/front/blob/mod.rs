@@ -27,30 +27,29 @@ mod unserved;
 mod xml;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use access::TransportSecurity;
 use access::storage::StorageAccountKey;
+use amqp_tokio::Stream;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method};
 use hyper_util::rt::TokioIo;
-use listen::{AcceptFailures, Acceptor, Place, Places};
-use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use listen::{AcceptFailures, Place};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use units::ByteSize;
 
 pub use counters::{BlobFrontCounterValues, BlobFrontCounters};
 pub use fault::{BlobFault, BlobFaults};
 pub(crate) use metrics::BlobMetrics;
 
+use super::listener::{self, Bound, Front, Gate, PROOF_PATIENCE, Protocol, WhenFull};
 use crate::namespace::SignaturePolicy;
-use crate::profile::ProfileConfig;
+use crate::profile::{Fate, ServiceProfile, Traffic};
 use authorize::Granted;
 use blob_store::{BlobError, BlobStore, Container};
 use body::BodyMemory;
@@ -68,8 +67,7 @@ pub struct BlobFront {
     key: StorageAccountKey,
     policy: SignaturePolicy,
     bodies: BodyMemory,
-    places: Arc<Places>,
-    accept_failures: Arc<AcceptFailures>,
+    gate: Gate,
     faults: BlobFaults,
     counters: BlobFrontCounters,
 }
@@ -88,22 +86,28 @@ pub struct BlobFrontOptions {
     pub maximum_connections: u64,
     /// Where failures to accept a connection are counted.
     pub accept_failures: Arc<AcceptFailures>,
-    /// How the service is shaped; of account are the time and the failures of requests for blobs.
-    pub profile: ProfileConfig,
+    /// How the service is shaped, if it is.
+    pub profile: Option<Arc<ServiceProfile>>,
 }
 
 impl BlobFront {
     /// A front end for what is in `store`.
     #[must_use]
     pub fn new(store: Arc<BlobStore>, options: BlobFrontOptions) -> Arc<Self> {
+        let faults = BlobFaults::new(options.profile.clone());
         Arc::new(Self {
             store,
             key: options.key,
             policy: options.policy,
             bodies: BodyMemory::new(options.body),
-            places: Places::new(options.maximum_connections),
-            accept_failures: options.accept_failures,
-            faults: BlobFaults::new(&options.profile),
+            gate: Gate::new(
+                options.maximum_connections,
+                WhenFull::Wait,
+                options.accept_failures,
+                options.profile,
+                Traffic::Storage,
+            ),
+            faults,
             counters: BlobFrontCounters::default(),
         })
     }
@@ -129,102 +133,31 @@ impl BlobFront {
     /// What passed through so far.
     #[must_use]
     pub fn counters(&self) -> BlobFrontCounterValues {
-        self.counters.values(self.faults.injected(), self.places.evicted())
+        self.counters.values(self.faults.injected(), self.gate.places().evicted())
     }
 
     /// Serves requests until `stop` becomes true. Those that are under way are answered then.
-    /// With `tls`, they come over TLS.
-    pub async fn serve(
-        self: Arc<Self>,
-        listener: TcpListener,
-        tls: Option<Arc<ServerConfig>>,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let failures = Arc::clone(&self.accept_failures);
-        let mut acceptor = Acceptor::new(listener, "blob storage", failures);
-        let mut connections = JoinSet::new();
-        loop {
-            let (socket, peer) = tokio::select! {
-                accepted = acceptor.accept() => accepted,
-                _ = stop.wait_for(|stop| *stop) => break,
-                Some(_) = connections.join_next() => continue,
-            };
-            let place = tokio::select! {
-                place = self.places.admit_or_wait() => place,
-                _ = stop.wait_for(|stop| *stop) => break,
-            };
-            let (front, tls, stop) = (Arc::clone(&self), tls.clone(), stop.clone());
-            connections.spawn(async move {
-                let lost = place.lost();
-                tokio::select! {
-                    () = front.connection(socket, tls, peer, &place, stop) => {}
-                    () = lost => {}
-                    () = overdue(&place) => tracing::debug!(%peer, "nothing was granted in time"),
-                }
-            });
-        }
-        drop(acceptor);
-        while connections.join_next().await.is_some() {}
-    }
-
-    async fn connection(
-        self: Arc<Self>,
-        socket: TcpStream,
-        tls: Option<Arc<ServerConfig>>,
-        peer: SocketAddr,
-        place: &Place,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let _open = self.counters.opened();
-        let peer = Peer { address: peer.ip(), is_encrypted: tls.is_some() };
-        let stream = match tls {
-            None => amqp_tokio::accept(socket),
-            Some(tls) => tokio::select! {
-                accepted = amqp_tokio::accept_tls(socket, tls, TLS_HANDSHAKE_PATIENCE) => accepted,
-                _ = stop.wait_for(|stop| *stop) => return,
-            },
-        };
-        let stream = match stream {
-            Ok(stream) => stream,
-            Err(error) => {
-                return tracing::debug!(peer = %peer.address, %error, "the handshake of TLS failed");
-            }
-        };
-        let socket = TokioIo::new(Deadlines::new(stream, READ_PATIENCE, WRITE_PATIENCE));
-        let answer = service_fn(|request| async {
-            Ok::<_, Infallible>(Arc::clone(&self).answer(request, peer, place).await)
-        });
-        let mut connection = pin!(http1::Builder::new().serve_connection(socket, answer));
-        let ended = tokio::select! {
-            ended = connection.as_mut() => Some(ended),
-            _ = stop.wait_for(|stop| *stop) => None,
-        };
-        let ended = match ended {
-            Some(ended) => ended,
-            None => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(peer = %peer.address, %error, "a connection for blobs ended early");
-        }
+    pub async fn serve(self: Arc<Self>, bound: Bound, stop: watch::Receiver<bool>) {
+        listener::serve(self, bound, stop).await;
     }
 
     /// The answer to a request, whatever becomes of it.
-    async fn answer(self: Arc<Self>, request: hyper::Request<Incoming>, peer: Peer, place: &Place) -> Reply {
+    async fn answer(&self, request: hyper::Request<Incoming>, peer: Peer, place: &Place) -> Reply {
         let request_id = reply::next_request_id();
         let (parts, body) = request.into_parts();
         let is_head = parts.method == Method::HEAD;
         let echoed = Echoed::of(&parts.headers);
         self.counters.received(body.size_hint().exact().unwrap_or_default());
-        let answered = match self.faults.pass().await {
-            false => Err(Refusal::OnPurpose),
-            true => match Request::new(parts, peer) {
-                Ok(request) => self.carry_out(&request, body, place).await,
-                Err(refusal) => Err(refusal),
-            },
+        let request = Request::new(parts, peer);
+        let container = request.as_ref().ok().and_then(|request| request.target.container.as_deref());
+        let shaped = self.faults.shape(container);
+        let is_served = shaped.fate == Fate::Succeeds && self.faults.pass().await;
+        let answered = match request {
+            _ if !is_served => Err(Refusal::OnPurpose),
+            Ok(request) => self.carry_out(&request, body, place).await,
+            Err(refusal) => Err(refusal),
         };
+        self.faults.until_ready(&shaped).await;
         let mut reply = answered.unwrap_or_else(|refusal| {
             tracing::debug!(peer = %peer.address, %refusal, "refused");
             reply::refused(&refusal, &request_id, !is_head)
@@ -300,6 +233,40 @@ impl BlobFront {
     }
 }
 
+impl Front for BlobFront {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    async fn serve_connection(&self, connection: listener::Connection) {
+        let listener::Connection { stream, security, peer, place, mut stop, .. } = connection;
+        let _open = self.counters.opened();
+        let client = Peer { address: peer.ip(), is_encrypted: security == TransportSecurity::Tls };
+        let socket = TokioIo::new(Deadlines::new(stream, READ_PATIENCE, WRITE_PATIENCE));
+        let answer =
+            service_fn(|request| async { Ok::<_, Infallible>(self.answer(request, client, &place).await) });
+        let mut connection = pin!(http1::Builder::new().serve_connection(socket, answer));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Some(ended),
+            _ = stop.wait_for(|stop| *stop) => None,
+            () = overdue(&place) => return tracing::debug!(%peer, "nothing was granted in time"),
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "a connection for blobs ended early");
+        }
+    }
+
+    /// Clients wait for room, which there soon is again: requests are short.
+    async fn refuse(&self, _: Stream, _: Protocol) {}
+}
+
 /// Ready when the connection in `place` should have been granted something, and has not.
 async fn overdue(place: &Place) {
     tokio::time::sleep(PROOF_PATIENCE).await;
@@ -331,14 +298,8 @@ impl Echoed {
     }
 }
 
-/// How long a connection may take until its first request is granted: as long as AMQP has for a token.
-const PROOF_PATIENCE: Duration = Duration::from_secs(60);
-
 /// How long a connection may rest, and a body may stand still. Longer than clients keep connections that they don't use.
 const READ_PATIENCE: Duration = Duration::from_secs(300);
-
-/// How long a client may take for its part of the handshake.
-const TLS_HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a client may take nothing of what is sent to it.
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use units::{Random, Rate};
 
 use super::lane::BYTES_MAX;
 use super::*;
-use crate::profile::{FailureConfig, ProfileConfig};
+use crate::profile::{FailureConfig, ProfileConfig, Traffic};
 
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 
@@ -24,7 +24,7 @@ fn round_trip(round_trip: Distribution) -> ProfileConfig {
 /// A client's socket and the service's end of the line. The socket holds more than a line may.
 fn line(config: &ProfileConfig) -> (DuplexStream, DelayLine<DuplexStream>) {
     let (client, socket) = tokio::io::duplex(4 * BYTES_MAX);
-    let shaper = Shaper::new(&profile(config), None);
+    let shaper = Shaper::new(&profile(config), Traffic::Messaging, None);
     (client, shaper.delay_line(socket))
 }
 
@@ -140,7 +140,7 @@ async fn a_line_breaks_at_the_same_instant_in_every_run_with_the_same_seed() {
         let mut lifetimes = Vec::new();
         for _ in 0..5 {
             let (_client, socket) = tokio::io::duplex(1);
-            let mut line = Shaper::new(&profile, None).delay_line(socket);
+            let mut line = Shaper::new(&profile, Traffic::Messaging, None).delay_line(socket);
             let start = Instant::now();
             let error = line.read_u8().await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
@@ -158,7 +158,7 @@ async fn a_line_breaks_at_the_same_instant_in_every_run_with_the_same_seed() {
 async fn on_real_time_nothing_is_early_either() {
     let (mut client, socket) = tokio::io::duplex(1000);
     let round_trip_time = Duration::from_micros(1_500);
-    let shaper = profile(&round_trip(Distribution::Constant(round_trip_time))).shaper();
+    let shaper = profile(&round_trip(Distribution::Constant(round_trip_time))).shaper(Traffic::Messaging);
     tokio::spawn(echo(shaper.delay_line(socket)));
     for _ in 0..20 {
         let start = Instant::now();

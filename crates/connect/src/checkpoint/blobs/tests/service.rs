@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use access::storage::StorageConnectionString;
 use hub::namespace::NamespaceConfig;
-use hub::service::{Service, ServiceConfig};
+use hub::service::{Protocol, Service, ServiceConfig};
 
 use super::*;
 use crate::checkpoint::suite;
@@ -82,12 +82,8 @@ async fn a_store() -> (BlobCheckpointStore, Keep) {
         match std::env::var("PARSHALL_TEST_STORAGE") {
             Ok(text) => (text.parse().expect("a connection string of a storage account"), None),
             Err(_) => {
-                let service = Service::start(ServiceConfig {
-                    blob: Some(([127, 0, 0, 1], 0).into()),
-                    ..ServiceConfig::loopback(NamespaceConfig::with_hubs(Vec::new()))
-                })
-                .await
-                .expect("it starts");
+                let config = ServiceConfig::loopback(NamespaceConfig::with_hubs(Vec::new()));
+                let service = Service::start(config.and(Protocol::Blob)).await.expect("it starts");
                 let string = service.storage_connection_string();
                 (string.expect("it serves blobs"), Some(service))
             }

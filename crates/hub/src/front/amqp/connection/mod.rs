@@ -51,8 +51,6 @@ use crate::profile::{Alarm, Shaper};
 use partition_log::Subscriber;
 use partition_log::UnixTime;
 
-#[cfg(test)]
-pub(super) use proof::PROOF_PATIENCE;
 pub(super) use proof::{PartialLimits, Proof, UNPROVEN_EACH, UNPROVEN_OUTPUT};
 
 /// What a connection needs to serve its client.

@@ -9,13 +9,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use amqp::connection::PartialBytes;
 use amqp::performative::{Error, ErrorCondition};
 use amqp_tokio::Driver;
 use listen::Place;
 use tokio::time::Sleep;
+
+use crate::front::listener::PROOF_PATIENCE;
 
 /// The bounds on unfinished messages of all connections.
 #[derive(Debug)]
@@ -90,9 +91,6 @@ impl Proof {
         }
     }
 }
-
-/// How long a connection may take until it shows a token or a key: as long as the service gives it for its first link.
-pub(crate) const PROOF_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a connection holds of unfinished messages before its proof: a request of the largest size, twice.
 pub(crate) const UNPROVEN_EACH: usize = 128 * 1024;

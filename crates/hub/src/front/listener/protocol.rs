@@ -1,0 +1,46 @@
+//! What is spoken on an address.
+
+use std::fmt;
+
+use access::TransportSecurity;
+
+/// What is spoken on an address, apart from whether it is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// AMQP: hubs, queues and topics.
+    Amqp,
+    /// AMQP in the messages of a WebSocket.
+    AmqpWebSocket,
+    /// HTTP for blobs.
+    Blob,
+    /// HTTP for health and metrics.
+    Operations,
+}
+
+impl Protocol {
+    /// Whether it can be spoken over TLS.
+    #[must_use]
+    pub const fn has_tls(self) -> bool {
+        !matches!(self, Self::Operations)
+    }
+
+    /// What people call it.
+    #[must_use]
+    pub const fn name_over(self, security: TransportSecurity) -> &'static str {
+        match (self, security) {
+            (Self::Amqp, TransportSecurity::Plain) => "AMQP",
+            (Self::Amqp, TransportSecurity::Tls) => "AMQP over TLS",
+            (Self::AmqpWebSocket, TransportSecurity::Plain) => "AMQP over WebSocket",
+            (Self::AmqpWebSocket, TransportSecurity::Tls) => "AMQP over WebSocket and TLS",
+            (Self::Blob, TransportSecurity::Plain) => "blob storage",
+            (Self::Blob, TransportSecurity::Tls) => "blob storage over TLS",
+            (Self::Operations, _) => "HTTP",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name_over(TransportSecurity::Plain))
+    }
+}

@@ -1,0 +1,99 @@
+//! Why a service does not start.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use access::TransportSecurity;
+
+use crate::front::listener::Protocol;
+use crate::namespace::NamespaceError;
+use blob_store::BlobError;
+
+/// Why a service did not start. Nothing is left running then.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The namespace makes no sense.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// An address can't be listened on.
+    #[error("{} can't listen on {address}: {source}", protocol.name_over(*security))]
+    Listen {
+        /// What should be spoken there.
+        protocol: Protocol,
+        /// Whether over TLS.
+        security: TransportSecurity,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no address for AMQP over plain TCP, where the connection strings of a service lead.
+    #[error("there is no address for AMQP over plain TCP")]
+    WithoutAmqp,
+    /// A protocol that is spoken in the clear alone has a certificate.
+    #[error("{protocol} for health and metrics is not served over TLS")]
+    WithoutTls {
+        /// What should be spoken.
+        protocol: Protocol,
+    },
+    /// The blobs in the data directory can't be served.
+    #[error("the blobs in {} can't be served: {source}", directory.display())]
+    Blobs {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A container can't be made.
+    #[error("blob.containers: {name} can't be made: {source}")]
+    Container {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: BlobError,
+    },
+    /// Other machines could connect, and no secret would keep anyone out.
+    #[error(
+        "{} must not listen on {address}, where other machines may connect: {openness}", protocol.name_over(*security)
+    )]
+    OpenToAnyone {
+        /// What should be spoken there.
+        protocol: Protocol,
+        /// Whether over TLS.
+        security: TransportSecurity,
+        /// The address.
+        address: SocketAddr,
+        /// What lets everyone in.
+        openness: Openness,
+    },
+}
+
+/// What lets everyone in who knows no more than public documentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Openness {
+    /// Tokens are not verified.
+    AcceptAny,
+    /// A key has the value that every development emulator has.
+    DevelopmentKey {
+        /// The key's name.
+        name: String,
+    },
+    /// The storage account's key has the value that every development emulator has.
+    DevelopmentStorageKey,
+}
+
+impl fmt::Display for Openness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AcceptAny => f.write_str("`signatures: accept-any` lets everyone in"),
+            Self::DevelopmentKey { name } => {
+                write!(f, "the key `{name}` has the development emulator's value, which everyone knows")
+            }
+            Self::DevelopmentStorageKey => {
+                f.write_str("`blob.account.key` has the development emulator's value, which everyone knows")
+            }
+        }
+    }
+}
