@@ -5,6 +5,7 @@
 //!                         │        ├ load, payload: what is offered, by a seeded plan
 //!                         │        └ record, verify: when it arrived, and whether all of it did; statistics: what that proves
 //!                         └ limits, probe: what a role may use of the machine, and what it used
+//! studies: what belongs to single studies, their columns and findings
 //! ```
 //!
 //! The lab drives hub and relay as a user would, as processes of their own, and believes neither: the service's counters,
@@ -25,4 +26,5 @@ pub mod roles;
 pub mod run;
 pub mod scenario;
 pub mod statistics;
+pub mod studies;
 pub mod verify;

@@ -10,12 +10,10 @@
 //! difference named: a faster machine is not a faster build.
 
 mod conditions;
-mod figures;
 mod gather;
 mod table;
 
 pub use conditions::{Difference, differences};
-pub use figures::Figure;
 pub use gather::gathered;
 pub use table::{markdown, table};
 
@@ -24,7 +22,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::figure;
-use crate::results::{Capacity, Case, Results, Status, Summary};
+use crate::results::{Capacity, Case, Figure, Quantity, Results, Status, Summary};
 use crate::statistics::{self, Design, NotComparable, Question, Verdict};
 
 /// The answer of a comparison; what `parshall compare --format json` prints.
@@ -205,8 +203,9 @@ impl Comparison {
 
 impl ComparedCase {
     fn of(baseline: &Case, candidate: &Case, design: Design) -> Self {
-        let figures =
-            Figure::ALL.iter().filter_map(|figure| ComparedFigure::of(*figure, baseline, candidate, design));
+        let figures = Figure::COMPARED
+            .iter()
+            .filter_map(|figure| ComparedFigure::of(*figure, baseline, candidate, design));
         let searches = [baseline, candidate].map(|case| case.capacity.as_ref().map(RateRange::of));
         let mut compared = Self {
             name: baseline.name.clone(),
@@ -270,8 +269,14 @@ impl fmt::Display for RateRange {
 }
 
 impl ComparedFigure {
-    /// `None` where a trial of either side lacks the figure, or has none above zero: there is no ratio then.
+    /// `None` where a trial of either side lacks the figure, or has none above zero: there is no ratio then. Nor are latencies
+    /// compared where the load keeps the pipeline busy: there they are the time that events wait for their turn, which
+    /// differs from run to run by more than builds do.
     fn of(figure: Figure, baseline: &Case, candidate: &Case, design: Design) -> Option<Self> {
+        let is_latency = figure.definition().quantity == Quantity::Microseconds;
+        if is_latency && [baseline, candidate].into_iter().any(is_kept_busy) {
+            return None;
+        }
         let (mut before, mut after) = (figure.of_trials(baseline)?, figure.of_trials(candidate)?);
         if design == Design::Paired {
             // An interruption may have cost one side its last trial.
@@ -279,7 +284,7 @@ impl ComparedFigure {
             before.truncate(pairs);
             after.truncate(pairs);
         }
-        let question = Question { better: figure.better(), ..Question::of_throughput(design) };
+        let question = Question { better: figure.definition().better, ..Question::of_throughput(design) };
         let result = match statistics::compare(&before, &after, &question) {
             Ok(result) => result,
             Err(
@@ -288,6 +293,11 @@ impl ComparedFigure {
         };
         Some(Self { figure, baseline: Summary::of(before)?, candidate: Summary::of(after)?, result })
     }
+}
+
+/// Whether the load of a case is as much as the pipeline takes.
+fn is_kept_busy(case: &Case) -> bool {
+    case.shape().always_offers_more()
 }
 
 /// The cases of both, by name, in the baseline's order.

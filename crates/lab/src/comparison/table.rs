@@ -86,7 +86,7 @@ fn row(name: String, compared: &ComparedFigure) -> [String; TITLES.len()] {
     let ComparedFigure { figure, baseline, candidate, result } = compared;
     [
         name,
-        figure.name().to_owned(),
+        figure.title(),
         figure.text(baseline.median),
         figure.text(candidate.median),
         signed(result.difference_percent),

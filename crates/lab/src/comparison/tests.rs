@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::report::sample;
+use crate::scenario::LoadMode;
 
 /// A run with so many trials, each figure of the n-th trial scattered a little around `factor` times the sample's.
 fn run(trials: u32, factor: f64) -> Results {
@@ -62,11 +63,11 @@ fn the_same_run_twice_does_not_differ_and_three_trials_prove_nothing() {
 
 #[test]
 fn latency_is_compared_only_where_it_is_not_the_time_that_events_wait_for_their_turn() {
-    let comparison_in = |mode: &str| {
+    let comparison_in = |mode: LoadMode| {
         let [mut baseline, mut candidate] = [run(8, 1.0), run(8, 1.1)];
         for results in [&mut baseline, &mut candidate] {
             for case in &mut results.cases {
-                case.params.insert("load.mode".to_owned(), mode.into());
+                case.shape.as_mut().expect("samples have a shape").load = mode;
             }
         }
         compared(&baseline, &candidate, Design::Independent)
@@ -75,10 +76,17 @@ fn latency_is_compared_only_where_it_is_not_the_time_that_events_wait_for_their_
         let figures = comparison.cases[0].figures.iter();
         figures.map(|compared| compared.figure).collect::<Vec<_>>()
     };
-    assert_eq!(names(comparison_in("open")), Figure::ALL);
-    for mode in ["saturate", "backlog"] {
-        assert_eq!(names(comparison_in(mode)), Figure::ALL[..3]);
-        assert!(comparison_in(mode).lacks(Figure::LatencyP99Us));
+    let all = [
+        Figure::ForwardedPerS,
+        Figure::CpuUsPerEvent,
+        Figure::MemoryPeakBytes,
+        Figure::LatencyP50,
+        Figure::LatencyP99,
+    ];
+    assert_eq!(names(comparison_in(LoadMode::Open)), all);
+    for mode in [LoadMode::Saturate, LoadMode::Backlog] {
+        assert_eq!(names(comparison_in(mode)), all[..3]);
+        assert!(comparison_in(mode).lacks(Figure::LatencyP99));
         assert!(!comparison_in(mode).lacks(Figure::MemoryPeakBytes));
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::{
-    results::{Finding, FindingKind, GeneratorHealth, LatencySummary, Severity, Subject},
+    results::{Finding, FindingKind, GeneratorHealth, LatencySummary, Noun, Severity, Subject},
     scenario::LoadMode,
 };
 
@@ -16,6 +16,8 @@ use crate::{
 pub struct LoadFacts {
     /// How its pace was determined.
     pub mode: LoadMode,
+    /// What it offered.
+    pub noun: Noun,
     /// What the load was for.
     pub subject: Subject,
     /// Events that it sent.
@@ -55,13 +57,14 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
                 Severity::Invalid,
                 FindingKind::GeneratorOverloaded,
                 format!(
-                    "the generator did not keep to its plan: {late_percent:.1} % of the events left more than {} ms \
-                     late and {never_sent_percent:.1} % were never sent (its CPU: {:.0} %)",
+                    "the load generator fell behind its schedule: {late_percent:.1} % of the {} left more than {} ms late, \
+                     {never_sent_percent:.1} % were never sent (its CPU: {:.0} %)",
+                    facts.noun,
                     LATE_AFTER.as_millis(),
                     facts.cpu_percent,
                 ),
             )
-            .with_hint("lower load.rate, raise load.in_flight, or give the load more cores"),
+            .with_hint("lower `load.rate`, raise `load.in_flight`, or give the load more cores"),
         );
     }
     let is_limit = match facts.mode {
@@ -75,14 +78,14 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
                 Severity::Warning,
                 FindingKind::LimitedByGenerator,
                 format!(
-                    "the generator never got as far ahead as it was allowed to (its CPU: {:.0} %), so more could have \
-                     been carried",
+                    "load-bound: the generator never got as far ahead as allowed (its CPU: {:.0} %), so more could have been \
+                     carried",
                     facts.cpu_percent,
                 ),
             )
             .with_hint(match facts.subject.is_ours() {
-                true => "measure with load.mode=backlog, which isolates the relay from the generator",
-                false => "offer more with load.workers and load.in_flight",
+                true => "measure with `load.mode=backlog`, which isolates the relay from the generator",
+                false => "offer more with `load.workers` and `load.in_flight`",
             }),
         );
     }
@@ -123,6 +126,7 @@ mod tests {
     fn facts(mode: LoadMode) -> LoadFacts {
         LoadFacts {
             mode,
+            noun: Noun::Events,
             subject: Subject::Relay,
             sent: 100_000,
             late: 0,

@@ -1,7 +1,8 @@
 //! The columns of the result table, in the order of the published studies, for every report that has one.
 
 use crate::figure;
-use crate::results::{Carried, Case, Delivery, Results, Summary, Trial};
+use crate::results::{Case, Figure, Quantity, Results, SourceShape, Summary};
+use crate::studies::{self, StudyColumn};
 
 /// A column with one cell per case. Columns in which no case has a value are not made.
 #[derive(Debug, Clone)]
@@ -34,38 +35,35 @@ impl Column {
 
 /// All columns except the first, which is the name of the case.
 pub(super) fn columns(results: &Results) -> Vec<Column> {
-    let of_delivery = |figure: fn(&Delivery) -> u64, alarming: bool| {
-        move |case: &Case| {
-            let value = figure(case.delivery.as_ref()?);
-            Some(Cell { alarming: alarming && value > 0, ..plain(figure::count(value)) })
-        }
+    let shape = results.shape();
+    // Messages of a queue that are worked on at once overtake one another.
+    let keeps_order = !matches!(shape.source(), Some(SourceShape::Queue { .. }));
+    let of = |figure: Figure| column(results, figure.definition().heading, |case| measured(figure, case));
+    let count = |figure: Figure, is_alarming: bool| {
+        column(results, figure.definition().heading, |case| {
+            let value = figure.of_case(case)?;
+            Some(Cell { alarming: is_alarming && value > 0.0, ..plain(figure.text(value)) })
+        })
     };
     // Damage that no case has is told once, in the verdict.
-    let damage = |title: &'static str, figure: fn(&Delivery) -> u64, alarming: bool| {
-        let counts = results.cases.iter().filter_map(|case| case.delivery.as_ref());
-        let is_there = counts.map(figure).any(|count| count > 0);
-        is_there.then(|| column(results, [title, ""], of_delivery(figure, alarming))).flatten()
+    let damage = |StudyColumn { figure, is_alarming }| {
+        let mut values = results.cases.iter().filter_map(|case| figure.of_case(case));
+        values.any(|count| count > 0.0).then(|| count(figure, is_alarming)).flatten()
     };
-    [
-        column(results, ["received/s", ""], |case| Some(rate(case.received_per_s?))),
-        column(results, ["forwarded/s", ""], |case| Some(rate(case.forwarded_per_s?))),
-        column(results, ["CPU %", ""], |case| Some(summary(case.cpu_percent?, figure::percent))),
-        column(results, ["memory", "peak"], |case| Some(summary(case.memory_peak_bytes?, figure::bytes))),
-        column(results, ["latency", "p50"], |case| {
-            latency(case, case.latency_us.as_ref()?.p50?, |trial| trial.latency_us.as_ref()?.p50)
-        }),
-        column(results, ["latency", "p99"], |case| {
-            latency(case, case.latency_us.as_ref()?.p99?, |trial| trial.latency_us.as_ref()?.p99)
-        }),
-        column(results, ["lost", ""], of_delivery(|delivery| delivery.lost, true)),
-        column(results, ["duplicated", ""], of_delivery(|delivery| delivery.duplicated, false)),
-        damage("reordered", |delivery| delivery.reordered, results.carried() == Carried::Events),
-        damage("corrupted", |delivery| delivery.corrupted, true),
-        damage("redelivered", |delivery| delivery.redelivered.unwrap_or(0), false),
-        damage("dead-lettered", |delivery| delivery.dead_lettered.unwrap_or(0), true),
-        column(results, ["published", "forwarded/s"], |case| {
-            Some(plain(figure::rate(case.published.as_ref()?.forwarded_per_s?)))
-        }),
+    let general = [
+        StudyColumn { figure: Figure::Reordered, is_alarming: keeps_order },
+        StudyColumn { figure: Figure::Corrupted, is_alarming: true },
+    ];
+    let of_studies = studies::of(&shape).flat_map(|study| study.columns()).copied();
+    let mut columns: Vec<Option<Column>> = MEASURED.into_iter().map(of).collect();
+    columns.extend([count(Figure::Lost, true), count(Figure::Duplicated, false)]);
+    columns.extend(general.into_iter().chain(of_studies).map(damage));
+    columns.extend(PUBLISHED.into_iter().map(|figure| {
+        column(results, published_heading(figure), |case| {
+            Some(plain(figure.text(case.published.as_ref()?.get(figure)?)))
+        })
+    }));
+    columns.extend([
         column(results, ["ratio", ""], |case| Some(plain(figure::ratio(case.ratio_to_published()?)))),
         column(results, ["Parshall ÷ it", "forwarded/s"], |case| {
             let ratio = case.parshall_ratio.as_ref()?.forwarded?;
@@ -75,10 +73,37 @@ pub(super) fn columns(results: &Results) -> Vec<Column> {
             let ratio = case.parshall_ratio.as_ref()?.memory_peak?;
             Some(plain(figure::ratio(ratio)))
         }),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ]);
+    columns.into_iter().flatten().collect()
+}
+
+/// The figures of every table, as far as a case has them.
+const MEASURED: [Figure; 8] = [
+    Figure::ReceivedPerS,
+    Figure::ForwardedPerS,
+    Figure::ProducedPerS,
+    Figure::ConsumedPerS,
+    Figure::CpuPercent,
+    Figure::MemoryPeakBytes,
+    Figure::LatencyP50,
+    Figure::LatencyP99,
+];
+
+/// The published figures that stand beside them.
+const PUBLISHED: [Figure; 5] = [
+    Figure::ForwardedPerS,
+    Figure::ProducedPerS,
+    Figure::ConsumedPerS,
+    Figure::LatencyP50,
+    Figure::LatencyP99,
+];
+
+const fn published_heading(figure: Figure) -> [&'static str; 2] {
+    match figure {
+        Figure::LatencyP50 => ["published", "p50"],
+        Figure::LatencyP99 => ["published", "p99"],
+        figure => ["published", figure.definition().heading[0]],
+    }
 }
 
 /// Which cases, by their index, are the first of their sweep: cases of one sweep make one table.
@@ -107,35 +132,31 @@ fn plain(value: String) -> Cell {
     Cell { value, ..Cell::default() }
 }
 
-fn summary(summary: Summary, format: fn(f64) -> String) -> Cell {
-    Cell { value: format(summary.median), ..spreads(&summary, format) }
-}
-
-/// A rate in full with its spread in short: `2,918,479` and `2.87–2.97 M`.
-fn rate(rate: Summary) -> Cell {
-    Cell { value: figure::rate(rate.median), ..spreads(&rate, figure::compact) }
-}
-
-/// A percentile over all trials, with the lowest and highest of the trials' own.
-fn latency(case: &Case, merged: u64, of_trial: fn(&Trial) -> Option<u64>) -> Option<Cell> {
-    let over_trials = case.over_trials(|trial| of_trial(trial).map(|value| value as f64));
-    let spreads = over_trials.map(|summary| spreads(&summary, figure::duration_us));
-    Some(Cell { value: figure::duration_us(merged as f64), ..spreads.unwrap_or_default() })
+/// A figure over all trials, with the lowest and highest of the trials' own.
+fn measured(figure: Figure, case: &Case) -> Option<Cell> {
+    let value = figure.of_case(case)?;
+    let over_trials = figure.summary(case).or_else(|| figure.over_trials(case));
+    // A rate in full with its spread in short: `2,918,479` and `2.87–2.97 M`.
+    let spread = |summary: &Summary| match figure.definition().quantity {
+        Quantity::PerSecond => spreads(summary, figure::compact),
+        _ => spreads(summary, |value| figure.text(value)),
+    };
+    Some(Cell { value: figure.text(value), ..over_trials.as_ref().map(spread).unwrap_or_default() })
 }
 
 /// Everything about a summary but its median.
-fn spreads(summary: &Summary, format: fn(f64) -> String) -> Cell {
+fn spreads(summary: &Summary, format: impl Fn(f64) -> String) -> Cell {
     let spread =
-        (format(summary.min) != format(summary.max)).then(|| range(summary.min, summary.max, format));
+        (format(summary.min) != format(summary.max)).then(|| range(summary.min, summary.max, &format));
     let interval = summary
         .interval
         .filter(|_| spread.is_some())
-        .map(|interval| range(interval.low, interval.high, format));
+        .map(|interval| range(interval.low, interval.high, &format));
     Cell { spread, interval, ..Cell::default() }
 }
 
 /// `low–high`. A shared unit is written once, and what prints alike is.
-fn range(low: f64, high: f64, format: fn(f64) -> String) -> String {
+fn range(low: f64, high: f64, format: &dyn Fn(f64) -> String) -> String {
     let (low, high) = (format(low), format(high));
     match (low.split_once(' '), high.split_once(' ')) {
         _ if low == high => high,

@@ -8,8 +8,7 @@
 use std::fmt::Write as _;
 
 use super::{Report, ReportError};
-use crate::results::{Case, Delivery, LatencySummary, ParshallRatio, Results, Summary, Trial};
-use crate::statistics::Interval;
+use crate::results::{Case, Figure, ParshallRatio, Results, Trial};
 
 /// The content of `results.csv`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,112 +16,106 @@ pub struct CsvReport;
 
 impl Report for CsvReport {
     fn render(&self, results: &Results) -> Result<String, ReportError> {
-        let mut text = format!("{HEADER}\n");
+        let headings: Vec<String> = COLUMNS.iter().map(|column| column.heading()).collect();
+        let mut text = format!("{}\n", headings.join(","));
         for case in &results.cases {
-            row(&mut text, results, case, &of_case(case));
+            row(&mut text, results, &Row { case, trial: None });
             for trial in &case.trials {
-                row(&mut text, results, case, &of_trial(case, trial));
+                row(&mut text, results, &Row { case, trial: Some(trial) });
             }
         }
         Ok(text)
     }
 }
 
-/// The figures of one row.
+/// A row of a case, or of one of its trials.
 struct Row<'a> {
-    trial: String,
-    status: &'static str,
-    rates: [Option<f64>; 3],
-    cpu_percent: Option<f64>,
-    memory_peak_bytes: Option<f64>,
-    latency: Option<&'a LatencySummary>,
-    delivery: Option<&'a Delivery>,
-    forwarded_interval: Option<Interval>,
-    sustainable: [Option<f64>; 2],
-    parshall_ratio: Option<&'a ParshallRatio>,
+    case: &'a Case,
+    trial: Option<&'a Trial>,
 }
 
-fn of_case(case: &Case) -> Row<'_> {
-    let median = |summary: Option<Summary>| summary.map(|summary| summary.median);
-    Row {
-        trial: String::new(),
-        status: case.status.name(),
-        rates: [case.offered_per_s, case.received_per_s, case.forwarded_per_s].map(median),
-        cpu_percent: median(case.cpu_percent),
-        memory_peak_bytes: median(case.memory_peak_bytes),
-        latency: case.latency_us.as_ref(),
-        delivery: case.delivery.as_ref(),
-        forwarded_interval: case.forwarded_per_s.and_then(|rate| rate.interval),
-        sustainable: case
-            .capacity
-            .as_ref()
-            .map_or([None; 2], |capacity| [capacity.highest_passed_per_s, capacity.lowest_failed_per_s]),
-        parshall_ratio: case.parshall_ratio.as_ref(),
+impl Row<'_> {
+    fn field(&self, results: &Results, column: Column) -> String {
+        let Self { case, trial } = *self;
+        let of_case = trial.is_none();
+        let published = |figure: Figure| number(case.published.as_ref().and_then(|all| all.get(figure)));
+        let interval = || case.forwarded_per_s.and_then(|rate| rate.interval).filter(|_| of_case);
+        let capacity = || case.capacity.as_ref().filter(|_| of_case);
+        let ratio = || case.parshall_ratio.as_ref().filter(|_| of_case);
+        let ratio_of = |figure: fn(&ParshallRatio) -> Option<f64>| number(ratio().and_then(figure));
+        match column {
+            Column::Scenario => quoted(&results.scenario),
+            Column::Case => quoted(&case.name),
+            Column::Trial => trial.map_or_else(String::new, |trial| trial.number.to_string()),
+            Column::Status => match trial {
+                None => case.status.name(),
+                Some(trial) if trial.interrupted => "interrupted",
+                Some(_) => "completed",
+            }
+            .to_owned(),
+            Column::Of(figure) => number(match trial {
+                None => figure.of_case(case),
+                Some(trial) => figure.of_trial(case, trial),
+            }),
+            Column::Published(figure) => published(figure),
+            Column::Sweep => quoted(case.sweep.as_deref().unwrap_or_default()),
+            Column::IntervalLow => number(interval().map(|interval| interval.low)),
+            Column::IntervalHigh => number(interval().map(|interval| interval.high)),
+            Column::HighestPassed => number(capacity().and_then(|capacity| capacity.highest_passed_per_s)),
+            Column::LowestFailed => number(capacity().and_then(|capacity| capacity.lowest_failed_per_s)),
+            Column::RatioCase => quoted(ratio().map_or("", |ratio| &ratio.case)),
+            Column::RatioReceived => ratio_of(|ratio| ratio.received),
+            Column::RatioForwarded => ratio_of(|ratio| ratio.forwarded),
+            Column::RatioMemory => ratio_of(|ratio| ratio.memory_peak),
+        }
     }
 }
 
-fn of_trial<'a>(case: &Case, trial: &'a Trial) -> Row<'a> {
-    let usage = trial.roles.get(&case.measured_role);
-    Row {
-        trial: trial.number.to_string(),
-        status: if trial.interrupted { "interrupted" } else { "completed" },
-        rates: [trial.offered_per_s, trial.received_per_s, trial.forwarded_per_s],
-        cpu_percent: usage.map(|usage| usage.cpu_percent),
-        memory_peak_bytes: usage.map(|usage| usage.memory_peak_bytes as f64),
-        latency: trial.latency_us.as_ref(),
-        delivery: trial.delivery.as_ref(),
-        forwarded_interval: None,
-        sustainable: [None; 2],
-        parshall_ratio: None,
+/// What stands in a column.
+#[derive(Debug, Clone, Copy)]
+enum Column {
+    Scenario,
+    Case,
+    Trial,
+    Status,
+    Of(Figure),
+    Published(Figure),
+    Sweep,
+    IntervalLow,
+    IntervalHigh,
+    HighestPassed,
+    LowestFailed,
+    RatioCase,
+    RatioReceived,
+    RatioForwarded,
+    RatioMemory,
+}
+
+impl Column {
+    fn heading(self) -> String {
+        let fixed = match self {
+            Self::Of(figure) => figure.definition().flat,
+            Self::Published(figure) => return format!("published_{}", figure.definition().flat),
+            Self::Scenario => "scenario",
+            Self::Case => "case",
+            Self::Trial => "trial",
+            Self::Status => "status",
+            Self::Sweep => "sweep",
+            Self::IntervalLow => "forwarded_interval_low_per_s",
+            Self::IntervalHigh => "forwarded_interval_high_per_s",
+            Self::HighestPassed => "sustainable_passed_per_s",
+            Self::LowestFailed => "sustainable_failed_per_s",
+            Self::RatioCase => "parshall_ratio_case",
+            Self::RatioReceived => "parshall_ratio_received",
+            Self::RatioForwarded => "parshall_ratio_forwarded",
+            Self::RatioMemory => "parshall_ratio_memory_peak",
+        };
+        fixed.to_owned()
     }
 }
 
-fn row(text: &mut String, results: &Results, case: &Case, row: &Row<'_>) {
-    let latency = |figure: fn(&LatencySummary) -> Option<f64>| number(row.latency.and_then(figure));
-    let delivery = |figure: fn(&Delivery) -> Option<u64>| {
-        row.delivery.and_then(figure).map_or_else(String::new, |value| value.to_string())
-    };
-    let published = case.published.as_ref();
-    let fields = [
-        quoted(&results.scenario),
-        quoted(&case.name),
-        row.trial.clone(),
-        row.status.to_owned(),
-        number(row.rates[0]),
-        number(row.rates[1]),
-        number(row.rates[2]),
-        number(row.cpu_percent),
-        number(row.memory_peak_bytes),
-        latency(|summary| summary.min.map(|value| value as f64)),
-        latency(|summary| summary.mean),
-        latency(|summary| summary.p50.map(|value| value as f64)),
-        latency(|summary| summary.p75.map(|value| value as f64)),
-        latency(|summary| summary.p95.map(|value| value as f64)),
-        latency(|summary| summary.p99.map(|value| value as f64)),
-        latency(|summary| summary.p999.map(|value| value as f64)),
-        latency(|summary| summary.max.map(|value| value as f64)),
-        delivery(|counts| Some(counts.sent)),
-        delivery(|counts| counts.acknowledged),
-        delivery(|counts| Some(counts.received)),
-        delivery(|counts| Some(counts.lost)),
-        delivery(|counts| Some(counts.duplicated)),
-        delivery(|counts| Some(counts.reordered)),
-        delivery(|counts| Some(counts.corrupted)),
-        delivery(|counts| counts.unknown),
-        number(published.and_then(|figures| figures.received_per_s)),
-        number(published.and_then(|figures| figures.forwarded_per_s)),
-        quoted(case.sweep.as_deref().unwrap_or_default()),
-        number(row.forwarded_interval.map(|interval| interval.low)),
-        number(row.forwarded_interval.map(|interval| interval.high)),
-        number(row.sustainable[0]),
-        number(row.sustainable[1]),
-        quoted(row.parshall_ratio.map_or("", |ratio| &ratio.case)),
-        number(row.parshall_ratio.and_then(|ratio| ratio.received)),
-        number(row.parshall_ratio.and_then(|ratio| ratio.forwarded)),
-        number(row.parshall_ratio.and_then(|ratio| ratio.memory_peak)),
-        delivery(|counts| counts.redelivered),
-        delivery(|counts| counts.dead_lettered),
-    ];
+fn row(text: &mut String, results: &Results, row: &Row<'_>) {
+    let fields: Vec<String> = COLUMNS.iter().map(|column| row.field(results, *column)).collect();
     writeln!(text, "{}", fields.join(",")).expect("writing to a String cannot fail");
 }
 
@@ -138,12 +131,51 @@ fn quoted(text: &str) -> String {
     }
 }
 
-const HEADER: &str = "scenario,case,trial,status,offered_per_s,received_per_s,forwarded_per_s,cpu_percent,\
-    memory_peak_bytes,latency_min_us,latency_mean_us,latency_p50_us,latency_p75_us,latency_p95_us,\
-    latency_p99_us,latency_p999_us,latency_max_us,sent,acknowledged,received,lost,duplicated,reordered,\
-    corrupted,unknown,published_received_per_s,published_forwarded_per_s,sweep,forwarded_interval_low_per_s,\
-    forwarded_interval_high_per_s,sustainable_passed_per_s,sustainable_failed_per_s,parshall_ratio_case,\
-    parshall_ratio_received,parshall_ratio_forwarded,parshall_ratio_memory_peak,redelivered,dead_lettered";
+/// All columns. New ones go to the end, so that programs which count them go on to work.
+const COLUMNS: [Column; 42] = [
+    Column::Scenario,
+    Column::Case,
+    Column::Trial,
+    Column::Status,
+    Column::Of(Figure::OfferedPerS),
+    Column::Of(Figure::ReceivedPerS),
+    Column::Of(Figure::ForwardedPerS),
+    Column::Of(Figure::CpuPercent),
+    Column::Of(Figure::MemoryPeakBytes),
+    Column::Of(Figure::LatencyMin),
+    Column::Of(Figure::LatencyMean),
+    Column::Of(Figure::LatencyP50),
+    Column::Of(Figure::LatencyP75),
+    Column::Of(Figure::LatencyP95),
+    Column::Of(Figure::LatencyP99),
+    Column::Of(Figure::LatencyP999),
+    Column::Of(Figure::LatencyMax),
+    Column::Of(Figure::Sent),
+    Column::Of(Figure::Acknowledged),
+    Column::Of(Figure::Received),
+    Column::Of(Figure::Lost),
+    Column::Of(Figure::Duplicated),
+    Column::Of(Figure::Reordered),
+    Column::Of(Figure::Corrupted),
+    Column::Of(Figure::Unknown),
+    Column::Published(Figure::ReceivedPerS),
+    Column::Published(Figure::ForwardedPerS),
+    Column::Sweep,
+    Column::IntervalLow,
+    Column::IntervalHigh,
+    Column::HighestPassed,
+    Column::LowestFailed,
+    Column::RatioCase,
+    Column::RatioReceived,
+    Column::RatioForwarded,
+    Column::RatioMemory,
+    Column::Of(Figure::Redelivered),
+    Column::Of(Figure::DeadLettered),
+    Column::Of(Figure::ProducedPerS),
+    Column::Of(Figure::ConsumedPerS),
+    Column::Published(Figure::ProducedPerS),
+    Column::Published(Figure::LatencyP99),
+];
 
 #[cfg(test)]
 mod tests {
@@ -167,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_row_of_a_case_has_its_sweep_its_interval_and_the_ends_of_its_search() {
-        let repeated = last_fields(&sample::repeated(), 11);
+        let repeated = last_fields(&sample::repeated(), 15);
         assert_eq!(repeated[0], "fan_out");
         let interval = sample::repeated().cases[0].forwarded_per_s.unwrap().interval.unwrap();
         assert_eq!(
@@ -177,7 +209,7 @@ mod tests {
         let searched = sample::searched();
         let capacity = searched.cases[0].capacity.clone().unwrap();
         let ends = [capacity.highest_passed_per_s, capacity.lowest_failed_per_s].map(number);
-        assert_eq!(last_fields(&searched, 8)[..2], ends);
+        assert_eq!(last_fields(&searched, 12)[..2], ends);
     }
 
     #[test]
@@ -189,10 +221,10 @@ mod tests {
             forwarded: Some(24.5),
             memory_peak: Some(0.125),
         });
-        assert_eq!(last_fields(&results, 6)[..4], ["sut=parshall", "", "24.5", "0.125"]);
+        assert_eq!(last_fields(&results, 10)[..4], ["sut=parshall", "", "24.5", "0.125"]);
         let text = CsvReport.render(&results).unwrap();
         let of_trial = text.lines().nth(2).unwrap();
-        assert!(of_trial.ends_with(",,,,,,"), "{of_trial}");
+        assert!(of_trial.ends_with(",,,,,,,,,,"), "{of_trial}");
     }
 
     #[test]
@@ -201,7 +233,7 @@ mod tests {
         results.scenario = "a".to_owned();
         results.cases[0].name = "x=\"1\",y".to_owned();
         let text = CsvReport.render(&results).unwrap();
-        let columns = HEADER.split(',').count();
+        let columns = COLUMNS.len();
         for line in text.lines() {
             let line = line.replace("\"x=\"\"1\"\",y\"", "name");
             assert_eq!(line.split(',').count(), columns, "{line}");

@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use units::ByteSize;
-
 use crate::results::{
     BatchCounts, Capacity, Case, CasePlan, CheckpointCounts, ClosingCounts, Conclusion, Delivery,
-    Distributions, Environment, Finding, FindingKind, GainCounts, GeneratorHealth, HubCounters, Interval,
-    IntervalDistribution, LatencyDistribution, Limit, LimitMechanism, LossCounts, OpeningCounts,
-    OrderExpectation, OwnershipActivity, PerMillionEvents, Probe, ProbeOutcome, ProbePurpose, Published,
-    RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts, Severity, Size, Stage, Trial,
-    TrialRecord, WaitingTimes, WholeTrial,
+    Distributions, Environment, Figure, Finding, FindingKind, GainCounts, GeneratorHealth, HubCounters,
+    Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism, LossCounts, OpeningCounts,
+    OrderExpectation, OwnershipActivity, PerMillionEvents, PipelineShape, Probe, ProbeOutcome, ProbePurpose,
+    Published, RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts, Severity, Shape, Size,
+    SourceShape, Stage, Trial, TrialRecord, WaitingTimes, WholeTrial,
 };
+use crate::scenario::LoadMode;
 
 /// One of each kind.
 pub(crate) fn all() -> [Results; 8] {
@@ -210,17 +209,34 @@ fn plans(trials: u32) -> Vec<CasePlan> {
                 ("load.payload".to_owned(), "16 B".into()),
                 ("relay.batch.events".to_owned(), 128.into()),
             ]),
+            shape: Shape {
+                load: LoadMode::Backlog,
+                pipeline: Some(PipelineShape {
+                    source: SourceShape::Log {
+                        partitions: 1,
+                        batch_events: 128,
+                        batch_wait_us: 10_000,
+                        in_flight: 1,
+                    },
+                    ..PipelineShape::default()
+                }),
+                ..Shape::default()
+            },
             system: None,
             measured_role: Role::Relay,
             trials,
-            published: Some(Published {
-                case: format!("fan_out={fan_out}"),
-                received_per_s: Some(*received),
-                forwarded_per_s: Some(*forwarded),
-                cpu_percent: Some(*cpu),
-                memory: Some(ByteSize::from_bytes(1_000_000_000)),
-                source: Some("A study of a Java client, 1 core, 1 GB".to_owned()),
-            }),
+            published: Some(
+                Published::new(
+                    format!("fan_out={fan_out}"),
+                    [
+                        (Figure::ReceivedPerS, *received),
+                        (Figure::ForwardedPerS, *forwarded),
+                        (Figure::CpuPercent, *cpu),
+                        (Figure::MemoryPeakBytes, 1e9),
+                    ],
+                )
+                .from_source("A study of a Java client, 1 core, 1 GB"),
+            ),
             order: OrderExpectation::Kept,
         })
         .collect()

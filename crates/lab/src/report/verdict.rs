@@ -2,7 +2,7 @@
 
 use crate::figure::{bytes, count, counted};
 use crate::results::{
-    Carried, Case, Delivery, Finding, FindingKind, Limit, LimitMechanism, Results, Role, Severity, Status,
+    Case, Delivery, Finding, FindingKind, Limit, LimitMechanism, Noun, Results, Role, Severity, Status,
 };
 use crate::statistics::{CONFIDENCE, trials_for_median_interval};
 
@@ -34,7 +34,7 @@ impl Verdict {
             status: overall(results),
             headline: headline.join(", "),
             delivery: Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()))
-                .map(|delivery| delivery_line(&delivery, results.carried())),
+                .map(|delivery| delivery_line(&delivery, results.shape().noun)),
             missing: missing(results),
         }
     }
@@ -158,7 +158,7 @@ pub(super) fn basis(results: &Results) -> Option<String> {
     let summaries = results.cases.iter().flat_map(|case| [case.received_per_s, case.forwarded_per_s]);
     let interval = summaries.filter_map(|summary| Some(summary?.interval?.confidence)).reduce(f64::min);
     Some(match trials {
-        1 => format!("One trial of {length:.0} s per case; no spread can be told from one."),
+        1 => format!("One trial of {length:.0} s per case, so no spread."),
         _ => format!(
             "Median of {trials} trials of {length:.0} s per case; {} where they differ.{}",
             match interval {
@@ -228,7 +228,7 @@ fn overall(results: &Results) -> Status {
     }
 }
 
-fn delivery_line(delivery: &Delivery, carried: Carried) -> String {
+fn delivery_line(delivery: &Delivery, noun: Noun) -> String {
     let mut parts = vec![
         format!("{} lost", count(delivery.lost)),
         format!("{} corrupted", count(delivery.corrupted)),
@@ -244,8 +244,7 @@ fn delivery_line(delivery: &Delivery, carried: Carried) -> String {
     for (name, value) in rare {
         parts.extend(value.filter(|value| *value > 0).map(|value| format!("{} {name}", count(value))));
     }
-    let (sent, things) = (count(delivery.sent), carried.many());
-    format!("{} of {sent} {things}", parts.join(", "))
+    format!("{} of {}", parts.join(", "), noun.counted(delivery.sent))
 }
 
 fn missing(results: &Results) -> Option<String> {

@@ -11,26 +11,26 @@
 //! the table of them, and the reports read only these types. The JSON form is stable and published as
 //! `schema/results.schema.json`. A figure that was not measured is absent; zero means that it was measured
 //! and was zero. Names end in their unit; the exceptions are [`Case::stages`] and [`Trial::stages`], whose
-//! summaries count microseconds like `latency_us`. What the figures mean for whoever wants to change them is read from
-//! them by [`examine`].
+//! summaries count microseconds like `latency_us`. What the figures mean is read from them by [`examine`].
 
 mod activity;
 mod capacity;
-mod carried;
 mod case;
 mod delivery;
 mod diagnosis;
 mod environment;
+mod figures;
 mod finding;
 mod generator;
 mod joint;
 mod latency;
-mod occupancy;
+mod noun;
 mod own_figures;
 mod percentile;
 mod precision;
 mod published;
 mod role;
+mod shape;
 mod side_by_side;
 mod stage;
 mod subject;
@@ -42,21 +42,24 @@ pub use activity::{
     RelayActivity, RoundCounts, SendCounts, Size, SizeSummary, WaitingTimes, WholeTrial,
 };
 pub use capacity::{Capacity, Conclusion, Probe, ProbeOutcome, ProbePurpose};
-pub use carried::Carried;
 pub use case::{Case, CasePlan, OrderExpectation, Status};
 pub use delivery::Delivery;
-pub use diagnosis::{Ahead, Settings, Symptom, WaitingFor, examine};
+pub use diagnosis::{Ahead, Symptom, WaitingFor, examine};
+pub(crate) use diagnosis::{FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT, is_used_up, lag_events};
 pub use environment::{Environment, OuterLimits, RunIdentity};
+pub use figures::{Definition, Figure, Quantity};
 pub use finding::{Finding, FindingKind, Severity};
 pub use generator::GeneratorHealth;
 pub use joint::JointFinding;
 pub use latency::{LatencyDistribution, LatencySummary, NegativeLatencies};
-pub use occupancy::{Occupancy, OccupancyParts};
+pub use noun::Noun;
 pub use own_figures::OwnFigures;
 pub use percentile::{CurvePoint, Percentile};
 pub use precision::{Bounds, LatencyPrecision};
 pub use published::Published;
 pub use role::{Limit, LimitMechanism, PerMillionEvents, Role, RoleUsage};
+pub use shape::{PipelineShape, Shape, SourceShape};
+pub(crate) use side_by_side::without_system;
 pub use side_by_side::{MeasuredSystem, ParshallRatio};
 pub use stage::Stage;
 pub use subject::Subject;
@@ -122,11 +125,10 @@ impl Results {
         self.complete = self.missing.is_empty() && self.cases.iter().all(Case::is_complete);
     }
 
-    /// What its cases carry.
+    /// The shape of its cases, which differ in their settings alone.
     #[must_use]
-    pub fn carried(&self) -> Carried {
-        let first = self.cases.first();
-        first.map_or_else(Carried::default, |case| Carried::of(&case.params))
+    pub fn shape(&self) -> Shape {
+        self.cases.first().map(|case| case.shape().into_owned()).unwrap_or_default()
     }
 
     /// Whether the run is complete and every case that this machine can run passed: the condition for exit status 0.

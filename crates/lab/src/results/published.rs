@@ -1,40 +1,219 @@
 //! Figures that others published for a case, to stand beside the measured ones: an entry of the section `published` of
 //! a scenario, and of a case in the results.
 
-use serde::{Deserialize, Serialize, Serializer};
-use units::ByteSize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
 
-/// What a study printed for a case; what it did not print is absent.
+use serde::de::{self, DeserializeSeed, MapAccess};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use units::{ByteSize, Rate};
+
+use super::figures::{Figure, NAMES, Quantity};
+
+/// What a study printed for a case, by the names of the figures; what it did not print is absent.
 ///
-/// Scenario files may write the memory as `memory: 1 GB`; in results it is `memory_bytes`, a number.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Scenario files may write units: `latency_us.p99: 51 ms`, `memory: 1 GB`. Results have numbers, in the unit of the name.
+/// Memory is called `memory_bytes` there: studies rarely say whether it was the peak.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Published {
     /// The name of the case that the figures belong to.
     pub case: String,
-    /// Events received by the pipeline per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub received_per_s: Option<f64>,
-    /// Events forwarded by the pipeline per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forwarded_per_s: Option<f64>,
-    /// CPU of the pipeline, where 100 is everything it was allowed to use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_percent: Option<f64>,
-    /// Memory of the pipeline.
-    #[serde(
-        default,
-        rename = "memory_bytes",
-        alias = "memory",
-        serialize_with = "as_bytes",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub memory: Option<ByteSize>,
     /// Who published it, and how it was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    figures: BTreeMap<Figure, f64>,
 }
 
-fn as_bytes<S: Serializer>(size: &Option<ByteSize>, serializer: S) -> Result<S::Ok, S::Error> {
-    size.map(ByteSize::bytes).serialize(serializer)
+impl Published {
+    /// Figures of a case.
+    #[must_use]
+    pub fn new(case: impl Into<String>, figures: impl IntoIterator<Item = (Figure, f64)>) -> Self {
+        Self { case: case.into(), source: None, figures: figures.into_iter().collect() }
+    }
+
+    /// The same, with who published them and how they were measured.
+    #[must_use]
+    pub fn from_source(self, source: impl Into<String>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
+    /// One of the figures, if it was published.
+    #[must_use]
+    pub fn get(&self, figure: Figure) -> Option<f64> {
+        self.figures.get(&figure).copied()
+    }
+}
+
+impl Serialize for Published {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(CASE, &self.case)?;
+        for (figure, value) in &self.figures {
+            match figure {
+                Figure::MemoryPeakBytes => map.serialize_entry(MEMORY[0], &(*value as u64))?,
+                figure => map.serialize_entry(figure.definition().name, value)?,
+            }
+        }
+        if let Some(source) = &self.source {
+            map.serialize_entry(SOURCE, source)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Published {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Published;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("the name of a case with its published figures")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Published, A::Error> {
+                let mut published = Published::default();
+                let mut has_case = false;
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        CASE => {
+                            published.case = map.next_value()?;
+                            has_case = true;
+                        }
+                        SOURCE => published.source = Some(map.next_value()?),
+                        name => {
+                            let figure = match MEMORY.contains(&name) {
+                                true => Some(Figure::MemoryPeakBytes),
+                                false => Figure::named(name),
+                            };
+                            let figure = figure.ok_or_else(|| de::Error::unknown_field(name, &KEYS))?;
+                            let value = map.next_value_seed(ValueOf(figure))?;
+                            if published.figures.insert(figure, value).is_some() {
+                                return Err(de::Error::custom(format_args!("`{name}` is given twice")));
+                            }
+                        }
+                    }
+                }
+                match has_case {
+                    true => Ok(published),
+                    false => Err(de::Error::missing_field(CASE)),
+                }
+            }
+        }
+
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// Reads the value of a figure: a number in its unit, or a text that says the unit.
+struct ValueOf(Figure);
+
+impl<'de> DeserializeSeed<'de> for ValueOf {
+    type Value = f64;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<f64, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl de::Visitor<'_> for ValueOf {
+    type Value = f64;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let example = match self.0.definition().quantity {
+            Quantity::PerSecond => ", or a rate such as `300/s`",
+            Quantity::Bytes => ", or a size such as `1 GB`",
+            Quantity::Microseconds | Quantity::MicrosecondsEach => {
+                " of microseconds, or a time such as `51 ms`"
+            }
+            Quantity::Percent | Quantity::Count => "",
+        };
+        write!(formatter, "a number that is not negative{example}")
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<f64, E> {
+        match value.is_finite() && value >= 0.0 {
+            true => Ok(value),
+            false => Err(E::invalid_value(de::Unexpected::Float(value), &self)),
+        }
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<f64, E> {
+        Ok(value as f64)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<f64, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
+        let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
+        let value = match self.0.definition().quantity {
+            Quantity::PerSecond => text.parse::<Rate>().ok().map(Rate::events_per_second),
+            Quantity::Bytes => text.parse::<ByteSize>().ok().map(|size| size.bytes() as f64),
+            Quantity::Microseconds | Quantity::MicrosecondsEach => {
+                units::duration::parse(text).ok().map(microseconds)
+            }
+            Quantity::Percent | Quantity::Count => None,
+        };
+        value.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+}
+
+const CASE: &str = "case";
+const SOURCE: &str = "source";
+
+/// What a published memory is called in results, and what scenarios may call it.
+const MEMORY: [&str; 2] = ["memory_bytes", "memory"];
+
+/// Every key, for messages.
+const KEYS: [&str; NAMES.len() + 4] = {
+    let mut keys = [CASE; NAMES.len() + 4];
+    let mut index = 0;
+    while index < NAMES.len() {
+        keys[index] = NAMES[index];
+        index += 1;
+    }
+    keys[index] = SOURCE;
+    keys[index + 1] = MEMORY[0];
+    keys[index + 2] = MEMORY[1];
+    keys
+};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn figures_are_read_in_their_units_and_written_as_numbers() {
+        let text =
+            json!({"case": "linger=0", "latency_us.p99": "51 ms", "produced_per_s": 300, "memory": "1 GB"});
+        let published: Published = serde_json::from_value(text).unwrap();
+        assert_eq!(published.get(Figure::LatencyP99), Some(51_000.0));
+        assert_eq!(published.get(Figure::ProducedPerS), Some(300.0));
+        let written = serde_json::to_value(&published).unwrap();
+        assert_eq!(
+            written,
+            json!({"case": "linger=0", "latency_us.p99": 51_000.0, "produced_per_s": 300.0, "memory_bytes": 1_000_000_000_u64})
+        );
+        assert_eq!(serde_json::from_value::<Published>(written).unwrap(), published);
+    }
+
+    #[test]
+    fn what_is_no_figure_or_no_value_of_it_is_refused() {
+        for (text, message) in [
+            (json!({"case": "a", "forwarded": 1}), "unknown field `forwarded`"),
+            (json!({"case": "a", "latency_us.p99": "fast"}), "or a time such as `51 ms`"),
+            (json!({"case": "a", "received_per_s": -1}), "not negative"),
+            (json!({"case": "a", "memory": 1, "memory_bytes": 1}), "given twice"),
+            (json!({"received_per_s": 1}), "missing field `case`"),
+        ] {
+            let error = serde_json::from_value::<Published>(text).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
 }

@@ -74,7 +74,7 @@ fn is_our_side_of(other: &Case, case: &Case) -> bool {
 }
 
 /// What a case's name says beside the system: `fan_out=32` of `sut=mine,fan_out=32`.
-pub(super) fn without_system(name: &str) -> Vec<&str> {
+pub(crate) fn without_system(name: &str) -> Vec<&str> {
     let parts = name.split(',');
     parts.filter(|part| !part.starts_with(AXIS)).collect()
 }

@@ -33,6 +33,12 @@ pub struct Trial {
     /// Events that the pipeline forwarded, and the service accepted, per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarded_per_s: Option<f64>,
+    /// Events that the service acknowledged to the load per second, where no pipeline is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub produced_per_s: Option<f64>,
+    /// Events that the sink received per second, where no pipeline is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumed_per_s: Option<f64>,
     /// What each process used.
     pub roles: BTreeMap<Role, RoleUsage>,
     /// End to end, from each event's intended instant to the sink.

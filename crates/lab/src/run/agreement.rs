@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    results::{Finding, FindingKind, HubCounters, Severity},
+    results::{Finding, FindingKind, HubCounters, Noun, Severity},
     roles::protocol::{LoadCounters, RelayCounters, SinkCounters},
     scenario::Entities,
 };
@@ -31,6 +31,7 @@ pub(super) enum PipelineCounters {
 
 /// Every disagreement, as a finding that fails the case.
 pub(super) fn disagreements(
+    noun: Noun,
     entities: &Entities,
     service: &BTreeMap<String, HubCounters>,
     clients: &ClientCounters,
@@ -59,7 +60,7 @@ pub(super) fn disagreements(
             found.push(Finding::new(
                 Severity::Failure,
                 FindingKind::CountersDisagree,
-                format!("{what}: the service counted {service} events and the clients {clients}"),
+                format!("{what}: the service counted {}, the clients {clients}", noun.counted(service)),
             ));
         }
     };
@@ -138,7 +139,7 @@ mod tests {
     }
 
     fn found(source: (u64, u64), destination: (u64, u64)) -> usize {
-        disagreements(&hubs(), &service(source, destination), &clients()).len()
+        disagreements(Noun::Events, &hubs(), &service(source, destination), &clients()).len()
     }
 
     #[test]
@@ -163,7 +164,7 @@ mod tests {
         clients.load.events.acknowledged = 100;
         clients.sink.missing = Some(0);
         let found = |clients: &ClientCounters, source, destination| {
-            disagreements(&hubs(), &service((100, source), (100, destination)), clients).len()
+            disagreements(Noun::Events, &hubs(), &service((100, source), (100, destination)), clients).len()
         };
         assert_eq!(found(&clients, 95, 95), 0);
         assert_eq!(found(&clients, 96, 95), 1);
@@ -183,7 +184,7 @@ mod tests {
         clients.pipeline = PipelineCounters::Unknown;
         clients.sink.distinct = 90;
         let found = |source, destination| {
-            disagreements(&hubs(), &service((90, source), (destination, 95)), &clients).len()
+            disagreements(Noun::Events, &hubs(), &service((90, source), (destination, 95)), &clients).len()
         };
         assert_eq!(found(90, 95), 0, "five were sent twice");
         assert_eq!(found(200, 300), 0, "and many more read and sent twice");
@@ -193,10 +194,10 @@ mod tests {
 
     #[test]
     fn a_disagreement_names_both_figures() {
-        let found = disagreements(&hubs(), &service((80, 95), (95, 95)), &clients());
+        let found = disagreements(Noun::Events, &hubs(), &service((80, 95), (95, 95)), &clients());
         assert_eq!(
             found[0].message,
-            "appended to the source: the service counted 80 events and the clients 90 to 100"
+            "appended to the source: the service counted 80 events, the clients 90 to 100"
         );
         assert_eq!(found[0].kind, FindingKind::CountersDisagree);
     }

@@ -69,11 +69,11 @@ pub(super) fn collect(
                 sink: sink_counters(crew),
             };
             let entities = &plan.parameters.entities;
-            findings.extend(disagreements(entities, &ending.hub, &clients));
+            findings.extend(disagreements(plan.noun(), entities, &ending.hub, &clients));
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
-        findings.extend(missed_by_sink(sink_counters(crew).missed));
+        findings.extend(missed_by_sink(sink_counters(crew).missed, plan.noun()));
     }
     let hub = hub_growth(crew);
     let relay = RelayActivity::sum(outcomes.activities.iter().copied());
@@ -82,6 +82,7 @@ pub(super) fn collect(
     let is_throttled = throttled.sum::<u64>() > 0 || refusals.values().any(|refusals| refusals.throttled > 0);
     let (generator, generator_findings) = judge(&LoadFacts {
         mode: plan.mode(),
+        noun: plan.noun(),
         subject,
         sent: load_counters(crew).events.sent,
         late: load_counters(crew).events.late,

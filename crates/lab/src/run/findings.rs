@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use super::collect::Rates;
 use super::plan::TrialPlan;
 use crate::{
-    figure,
     limits::RoleGroup,
     load::LATE_AFTER,
     results::{
-        Distributions, Finding, FindingKind, LatencyDistribution, Role, RoleUsage, Severity, Stage, Subject,
+        Distributions, Finding, FindingKind, LatencyDistribution, Noun, Role, RoleUsage, Severity, Stage,
+        Subject,
     },
     scenario::LoadMode,
 };
@@ -22,7 +22,10 @@ pub(super) fn limit_findings(subject: &Subject, groups: &BTreeMap<Role, RoleGrou
             Finding::new(
                 Severity::Warning,
                 FindingKind::LimitNotEnforced,
-                format!("the limits of {} are not in force as asked: {note}", subject.called(*role, role)),
+                format!(
+                    "the limits of {} could not be enforced as requested: {note}",
+                    subject.called(*role, role)
+                ),
             )
         })
         .collect()
@@ -35,12 +38,12 @@ pub(super) fn outside_findings(plan: &TrialPlan<'_>, was_killed: bool) -> Vec<Fi
         return Vec::new();
     }
     let basis = match plan.is_embedded() {
-        true => "received is what the service handed out, forwarded what it accepted into the destination",
-        false => "forwarded is what reached the sink, and what was received is not known",
+        true => "received is what the service delivered to it, forwarded what the service accepted from it",
+        false => "forwarded is what reached the sink; what was received is unknown",
     };
     let message = format!(
-        "measured from the outside: {basis}; that nothing was lost or changed is checked for every event, and counters \
-         of its own there are none to compare"
+        "measured from outside: {basis}. Loss and corruption are checked for every {}; it has no counters to cross-check",
+        plan.noun().one()
     );
     let mut findings = vec![Finding::new(Severity::Note, FindingKind::Other, message)];
     if was_killed {
@@ -48,7 +51,7 @@ pub(super) fn outside_findings(plan: &TrialPlan<'_>, was_killed: bool) -> Vec<Fi
             Severity::Warning,
             FindingKind::Other,
             format!(
-                "{} did not end within {} of SIGTERM and was killed; its figures had been taken by then",
+                "{} did not exit within {} of SIGTERM and was killed, after its figures had been taken",
                 sut.name,
                 units::duration::text(sut.stop_within)
             ),
@@ -64,12 +67,13 @@ pub(super) fn what_limited(
     roles: &BTreeMap<Role, RoleUsage>,
     distributions: &Distributions,
 ) -> Vec<Finding> {
+    let noun = plan.noun();
     let mut findings = Vec::new();
     let note = |kind, message| Finding::new(Severity::Note, kind, message);
     if let Some(relay) = roles.get(&Role::Relay).filter(|relay| relay.cpu_percent >= BUSY_CPU_PERCENT) {
         findings.push(note(
             FindingKind::LimitedByClient,
-            format!("{} used {:.0} % of the CPU that it may use", plan.subject(), relay.cpu_percent),
+            format!("CPU-bound: {} used {:.0} % of its CPU limit", plan.subject(), relay.cpu_percent),
         ));
     }
     if plan.mode() == LoadMode::Closed
@@ -85,10 +89,11 @@ pub(super) fn what_limited(
         findings.push(note(
             FindingKind::LimitedByConcurrency,
             format!(
-                "{} workers with one send of {} events each, answered after {mean_us:.0} µs on average, can offer \
-                 {bound:.0} events/s at most (offered: {:.0})",
+                "{} workers with one send of {} in flight each, acknowledged after {mean_us:.0} µs on average, can offer at \
+                 most {} (offered: {:.0})",
                 load.workers,
-                load.batch,
+                noun.counted(load.batch.into()),
+                noun.rate(bound),
                 rates.offered_per_s.unwrap_or(0.0),
             ),
         ));
@@ -100,7 +105,7 @@ pub(super) fn what_limited(
         findings.push(Finding::new(
             Severity::Warning,
             FindingKind::GeneratorOverloaded,
-            format!("one in a hundred events left {p99} µs late or more, which its latency includes"),
+            format!("1 % of the {noun} left {p99} µs late or more, which their latency includes"),
         ));
     }
     findings
@@ -119,30 +124,30 @@ pub(super) fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -
         Finding::new(
             severity,
             FindingKind::SinkOverloaded,
-            format!("the sink did not keep up: {lag_peak} forwarded events waited for it"),
+            format!("the sink fell behind by {}", plan.noun().counted(lag_peak)),
         )
         .with_hint(match plan.is_external() {
             true => "give the sink more cores",
-            false => "give the sink more cores, or measure with load.mode=backlog",
+            false => "give the sink more cores, or measure with `load.mode=backlog`",
         })
     })
 }
 
 /// What the destination's retention took before the sink read it counts as lost, and what is measured is not to blame.
-pub(super) fn missed_by_sink(missed: u64) -> Option<Finding> {
+pub(super) fn missed_by_sink(missed: u64, noun: Noun) -> Option<Finding> {
     (missed > 0).then(|| {
         Finding::new(
             Severity::Invalid,
             FindingKind::SinkOverloaded,
             format!(
-                "the destination's retention took {} before the sink read {}: counted as lost, though forwarded",
-                figure::counted(missed, "event", "events"),
+                "retention removed {} from the destination before the sink read {}: counted as lost, though forwarded",
+                noun.counted(missed),
                 if missed == 1 { "it" } else { "them" }
             ),
         )
         .with_hint(
-            "keep more in the destination (embedded.log_per_hub, or the hub's retention), give the sink more cores, or offer \
-             less",
+            "keep more in the destination (`embedded.log_per_hub`, or the hub's retention), give the sink more cores, or \
+             offer less",
         )
     })
 }

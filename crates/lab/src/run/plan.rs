@@ -9,14 +9,16 @@ use serde_json::Value;
 use crate::{
     clock::RunClock,
     load::{Arrivals, LoadPlan, Pace},
-    results::{CasePlan, MeasuredSystem, OrderExpectation, Role, Subject},
+    results::{
+        CasePlan, MeasuredSystem, Noun, OrderExpectation, PipelineShape, Role, Shape, SourceShape, Subject,
+    },
     roles::protocol::{
         CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom, Ready,
         RelayConfig, SinkConfig,
     },
     scenario::{
         self, Case, Entities, Entity, LoadMode, Parameters, Readiness, RoleLimits, SystemUnderTest, Target,
-        Transport,
+        Transport, WhenFull,
     },
     verify::Expectation,
 };
@@ -48,6 +50,11 @@ impl TrialPlan<'_> {
     /// What is measured, for sentences about it.
     pub(super) fn subject(&self) -> Subject {
         Subject::of(system(&self.parameters.sut).as_ref())
+    }
+
+    /// What its sentences call the things that are carried.
+    pub(super) fn noun(&self) -> Noun {
+        noun(&self.parameters.entities)
     }
 
     /// Whether instances of our relay claim the partitions of the source.
@@ -290,11 +297,51 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
         name: case.name.clone(),
         sweep: case.sweep.clone(),
         params,
+        shape: shape(&case.parameters),
         system: system(sut),
         measured_role: Role::Relay,
         trials: case.parameters.trials,
         published: case.published.clone(),
         order: if keeps_order { OrderExpectation::Kept } else { OrderExpectation::NotPromised },
+    }
+}
+
+/// What findings need to know of the settings.
+fn shape(parameters: &Parameters) -> Shape {
+    let relay = &parameters.relay;
+    let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let of_all_instances = |count: u32| u64::from(count) * u64::from(relay.instances.max(1));
+    let source = match &parameters.entities {
+        Entities::Hubs(hubs) => SourceShape::Log {
+            partitions: hubs.source.partitions.into(),
+            batch_events: relay.batch.events.into(),
+            batch_wait_us: microseconds(relay.batch.wait),
+            in_flight: relay.in_flight.into(),
+        },
+        Entities::Queues(queues) => SourceShape::Queue {
+            messages_at_once: of_all_instances(relay.messages_at_once()),
+            threads: relay.threads.map(of_all_instances),
+            maximum_delivery_count: queues.maximum_delivery_count.into(),
+            largest_message_bytes: queues.largest_message.bytes(),
+        },
+    };
+    Shape {
+        noun: noun(&parameters.entities),
+        load: parameters.load.mode,
+        full_log_throttles: parameters.embedded.when_full == WhenFull::Throttle,
+        pipeline: Some(PipelineShape {
+            source,
+            prefetch: relay.prefetch.events().map(u64::from),
+            try_timeout_us: Some(microseconds(relay.try_timeout)),
+            fails_on_purpose: relay.failure_ratio > 0.0,
+        }),
+    }
+}
+
+const fn noun(entities: &Entities) -> Noun {
+    match entities {
+        Entities::Hubs(_) => Noun::Events,
+        Entities::Queues(_) => Noun::Messages,
     }
 }
 

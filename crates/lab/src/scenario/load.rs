@@ -42,7 +42,7 @@ pub struct Load {
 }
 
 /// What decides when the next event is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadMode {
     /// A plan in time, whatever the service does: event n has its intended instant.
@@ -50,6 +50,7 @@ pub enum LoadMode {
     /// Each worker sends again when its last send is acknowledged.
     Closed,
     /// As fast as the service takes events, up to [`Load::max_lag`] ahead of the relay.
+    #[default]
     Saturate,
     /// All of [`Load::backlog`] first; the relay starts when it is there. Isolates the relay.
     Backlog,

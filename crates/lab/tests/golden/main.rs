@@ -7,9 +7,9 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::comparison::{self, Comparison, Figure, Side};
+use lab::comparison::{self, Comparison, Side};
 use lab::report::{Colour, CsvReport, HtmlReport, JsonReport, MarkdownReport, Report as _, TableReport};
-use lab::results::Results;
+use lab::results::{Figure, Results};
 use lab::statistics::Design;
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn reports_say_of_them_what_they_said() {
         let table = TableReport { width: Some(120), colour: Colour::Never }.render(&results).unwrap();
         insta::assert_snapshot!(format!("{study}-table"), table);
         insta::assert_snapshot!(format!("{study}-markdown"), MarkdownReport.render(&results).unwrap());
-        insta::assert_snapshot!(format!("{study}-csv"), CsvReport.render(&results).unwrap());
+        insta::assert_snapshot!(format!("{study}-csv"), first_columns(&CsvReport.render(&results).unwrap()));
         let page = HtmlReport.render(&results).unwrap();
         let nouns = [("fan-out", "event"), ("queue-forward", "message")];
         let (_, noun) = nouns.into_iter().find(|(name, _)| *name == study).unwrap();
@@ -69,6 +69,12 @@ fn reports_say_of_them_what_they_said() {
             assert!(page.contains(&sentence), "{study}: {sentence}");
         }
     }
+}
+
+/// The columns that a CSV file had then: new ones may only follow.
+fn first_columns(csv: &str) -> String {
+    let cut = |line: &str| line.split(',').take(38).collect::<Vec<_>>().join(",") + "\n";
+    csv.lines().map(cut).collect()
 }
 
 #[test]

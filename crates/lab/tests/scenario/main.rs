@@ -7,6 +7,7 @@ mod schema;
 mod sweeps;
 mod systems;
 
+use lab::results::Figure;
 use lab::scenario::{
     CaseOptions, CheckpointPolicy, LoadMode, Payload, Prefetch, Scenario, ScenarioError, Target,
 };
@@ -55,7 +56,7 @@ fn the_published_study_is_the_first_sweep_of_fan_out() {
     assert_eq!(parameters.limits.relay.cores, Some(1.0));
     assert_eq!(parameters.limits.relay.memory, Some(ByteSize::from_mebibytes(1024)));
     assert_eq!(parameters.trials, 3);
-    assert_eq!(case.published.as_ref().unwrap().forwarded_per_s, Some(8647.0));
+    assert_eq!(case.published.as_ref().unwrap().get(Figure::ForwardedPerS), Some(8647.0));
     assert!(cases.iter().all(|case| case.published.is_some()));
 }
 

@@ -1,5 +1,6 @@
 //! Sweeps: the tables of the published study, which cases a file and its arguments make, and what each is set to.
 
+use lab::results::Figure;
 use lab::scenario::{CaseOptions, CheckpointPolicy, Payload, Prefetch, Scenario};
 use units::ByteSize;
 
@@ -11,7 +12,7 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
     let cases = scenario.cases(&all_sweeps()).unwrap();
     let table = |sweep: &str| -> Vec<(&str, f64)> {
         let of_sweep = cases.iter().filter(|case| case.sweep.as_deref() == Some(sweep));
-        let figure = |case: &lab::scenario::Case| case.published.as_ref()?.forwarded_per_s;
+        let figure = |case: &lab::scenario::Case| case.published.as_ref()?.get(Figure::ForwardedPerS);
         of_sweep.filter_map(|case| Some((case.name.as_str(), figure(case)?))).collect()
     };
     assert_eq!(

@@ -8,8 +8,8 @@ mod interleaved;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use lab::comparison::{self, Comparison, Difference, Figure, Side};
-use lab::results::Results;
+use lab::comparison::{self, Comparison, Difference, Side};
+use lab::results::{Figure, Results};
 use lab::scenario::{LoadMode, Scenario};
 use lab::statistics::Design;
 
@@ -132,7 +132,7 @@ pub(crate) fn execute(arguments: CompareArguments) -> Result<Exit, CommandError>
     let figures: Vec<Figure> = arguments.fail_on.iter().map(|&name| name.into()).collect();
     if let Some(figure) = figures.iter().find(|figure| comparison.lacks(**figure)) {
         return Err(CommandError::Usage {
-            message: format!("--fail-on: no case can be compared by its {}", figure.name()),
+            message: format!("--fail-on: no case can be compared by its {}", figure.title()),
             advice: Some(
                 "latency is compared at a rate that both carry: load.mode=open with load.rate".to_owned(),
             ),
@@ -266,8 +266,8 @@ impl From<ComparedFigure> for Figure {
             ComparedFigure::ForwardedPerS => Self::ForwardedPerS,
             ComparedFigure::CpuPerEvent => Self::CpuUsPerEvent,
             ComparedFigure::MemoryPeak => Self::MemoryPeakBytes,
-            ComparedFigure::LatencyP50 => Self::LatencyP50Us,
-            ComparedFigure::LatencyP99 => Self::LatencyP99Us,
+            ComparedFigure::LatencyP50 => Self::LatencyP50,
+            ComparedFigure::LatencyP99 => Self::LatencyP99,
         }
     }
 }

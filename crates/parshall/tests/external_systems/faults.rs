@@ -56,7 +56,7 @@ while :; do sleep 1000; done";
     assert_eq!(finished.status, Some(0), "{}", finished.stderr);
     finished.intact("sut=stubborn");
     let remarks = finished.findings("sut=stubborn", "other");
-    let is_killed = |remark: &String| remark.contains("did not end within 300 ms of SIGTERM");
+    let is_killed = |remark: &String| remark.contains("did not exit within 300 ms of SIGTERM");
     assert!(remarks.iter().any(is_killed), "{remarks:?}");
     assert!(!lives(&bench.line_of("pid")));
 }

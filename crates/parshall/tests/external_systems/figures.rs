@@ -25,7 +25,7 @@ fn our_relay_as_a_command_is_measured_as_the_built_in_one_is() {
         "nobody counts a command's calls on its sockets"
     );
     let notes = finished.findings("sut=forwarder", "other");
-    assert!(notes[0].starts_with("measured from the outside: "), "{notes:?}");
+    assert!(notes[0].starts_with("measured from outside: "), "{notes:?}");
 
     let ratio = &case["parshall_ratio"];
     assert_eq!(ratio["case"], "sut=parshall");

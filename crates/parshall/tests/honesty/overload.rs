@@ -21,7 +21,7 @@ fn an_overloaded_generator_makes_the_run_invalid_with_the_reason() {
     assert_eq!(case["passed"], false);
     let findings = finished.findings("generator-overloaded");
     assert!(
-        findings.iter().any(|message| message.contains("the generator did not keep to its plan")),
+        findings.iter().any(|message| message.contains("the load generator fell behind its schedule")),
         "{findings:?}"
     );
     let generator = &case["trials"][0]["generator"];
@@ -31,5 +31,5 @@ fn an_overloaded_generator_makes_the_run_invalid_with_the_reason() {
     let sent = case["delivery"]["sent"].as_u64().unwrap();
     assert!(count("never_sent_events") > sent && count("late_events") > 0, "{generator}");
     assert_eq!(case["delivery"]["lost"], 0, "the pipeline is not to blame: {case}");
-    assert!(finished.report.contains("did not keep to its plan"));
+    assert!(finished.report.contains("fell behind its schedule"));
 }

@@ -110,7 +110,7 @@ fn a_generator_that_stands_still_makes_latencies_longer_and_the_run_invalid() {
     let case = finished.case();
     assert_eq!((finished.status, &case["status"]), (Some(1), &"invalid".into()));
     let findings = finished.findings("generator-overloaded");
-    assert!(findings.iter().any(|message| message.contains("did not keep to its plan")), "{findings:?}");
+    assert!(findings.iter().any(|message| message.contains("fell behind its schedule")), "{findings:?}");
     // What the pause does to one event in twenty is in the one figure and forgiven in the other.
     let p95 = |figure: &str| case[figure]["p95"].as_f64().unwrap() / 1e6;
     let expected = pause.least.as_secs_f64() - 0.05 * latencies.len() as f64 / RATE;

@@ -9,8 +9,7 @@ use super::relay_section::RelaySection;
 use super::scale::Scale;
 use crate::figure;
 use crate::results::{
-    Bounds, Carried, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Role, RoleUsage,
-    Trial,
+    Bounds, Case, Delivery, Interval, LatencyPrecision, LatencySummary, Limit, Noun, Role, RoleUsage, Trial,
 };
 
 /// Everything about one case, ready to be shown.
@@ -64,8 +63,7 @@ impl CaseSection {
         };
         let stages: Vec<(String, &LatencySummary)> =
             case.stages.iter().map(|(stage, summary)| (stage.to_string(), summary)).collect();
-        let carried = Carried::of(&case.params);
-        let about = |grid: Option<Grid>| grid.map(|grid| grid.about(carried));
+        let noun = case.shape().noun;
         Self {
             anchor: format!("case-{}", index + 1),
             name: case.name.clone(),
@@ -82,22 +80,21 @@ impl CaseSection {
             latencies: latencies(case),
             relay: RelaySection::of(case),
             delivery: delivery(case),
-            generator: about(generator(case)),
-            resources: about(typical.and_then(resources)),
-            own_figures: about(own_figures(case)),
-            counters: about(typical.and_then(counters)),
+            generator: generator(case, noun),
+            resources: typical.and_then(|trial| resources(trial, noun)),
+            own_figures: own_figures(case, noun),
+            counters: typical.and_then(|trial| counters(trial, noun)),
         }
     }
 }
 
 impl Course {
     fn of(case: &Case, trial: &Trial) -> Option<Self> {
-        let carried = Carried::of(&case.params);
-        let charts: Vec<String> =
-            [throughput(trial, carried), lag(trial, carried), cpu(trial), memory(trial)]
-                .into_iter()
-                .flatten()
-                .collect();
+        let noun = case.shape().noun;
+        let charts: Vec<String> = [throughput(trial, noun), lag(trial, noun), cpu(trial), memory(trial)]
+            .into_iter()
+            .flatten()
+            .collect();
         (!charts.is_empty()).then(|| Self { title: Self::title(case, trial), charts })
     }
 
@@ -164,13 +161,12 @@ fn latencies(case: &Case) -> Option<Grid> {
         "maximum", "negative",
     ];
     let mut grid = Grid::new(headings);
+    let one = case.shape().noun.one();
     let whole = [
-        ("event, from its intended instant", case.latency_us.as_ref()),
-        ("event, from its real send", case.uncorrected_latency_us.as_ref()),
+        (format!("{one}, from its intended instant"), case.latency_us.as_ref()),
+        (format!("{one}, from its real send"), case.uncorrected_latency_us.as_ref()),
     ];
-    let whole = whole
-        .into_iter()
-        .filter_map(|(name, summary)| Some((Carried::of(&case.params).reworded(name), summary?)));
+    let whole = whole.into_iter().filter_map(|(name, summary)| Some((name, summary?)));
     let stages = case.stages.iter().map(|(stage, summary)| (stage.to_string(), summary));
     for (name, summary) in whole.chain(stages) {
         let within = |bounds: fn(&LatencyPrecision) -> Option<Bounds>| {
@@ -246,11 +242,12 @@ fn delivery_cells(counts: &Delivery) -> [Option<String>; 12] {
     .map(|count| count.map(figure::count))
 }
 
-fn generator(case: &Case) -> Option<Grid> {
+fn generator(case: &Case, noun: Noun) -> Option<Grid> {
+    let late = format!("late {noun}");
     let headings = [
         "trial",
         "generator",
-        "late events",
+        &late,
         "never sent",
         "lateness p50",
         "lateness p99",
@@ -280,16 +277,19 @@ fn generator(case: &Case) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-fn resources(trial: &Trial) -> Option<Grid> {
+fn resources(trial: &Trial, noun: Noun) -> Option<Grid> {
+    let each = noun.one();
+    let [cpu, bytes_in, bytes_out] =
+        ["CPU", "bytes in", "bytes out"].map(|what| format!("{what} per {each}"));
     let headings = [
         "role",
         "CPU %",
         "CPU time",
-        "CPU per event",
+        &cpu,
         "memory peak",
         "memory average",
-        "bytes in per event",
-        "bytes out per event",
+        &bytes_in,
+        &bytes_out,
         "system calls per million",
         "context switches per million",
         "cores",
@@ -328,8 +328,9 @@ fn resource_cells(usage: &RoleUsage) -> [Option<String>; 12] {
     ]
 }
 
-fn own_figures(case: &Case) -> Option<Grid> {
-    let mut grid = Grid::new(["trial", "allocated per event", "garbage collection", "heap"]);
+fn own_figures(case: &Case, noun: Noun) -> Option<Grid> {
+    let mut grid =
+        Grid::new(["trial", &format!("allocated per {}", noun.one()), "garbage collection", "heap"]);
     let bytes = |bytes: f64| figure::bytes(bytes);
     for trial in &case.trials {
         let Some(own) = &trial.own_figures else {
@@ -345,11 +346,12 @@ fn own_figures(case: &Case) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-fn counters(trial: &Trial) -> Option<Grid> {
+fn counters(trial: &Trial, noun: Noun) -> Option<Grid> {
+    let [incoming, outgoing] = ["in", "out"].map(|way| format!("{noun} {way}"));
     let headings = [
         "entity",
-        "events in",
-        "events out",
+        &incoming,
+        &outgoing,
         "bytes in",
         "bytes out",
         "throttled",
@@ -375,7 +377,7 @@ fn counters(trial: &Trial) -> Option<Grid> {
     grid.without_empty_columns()
 }
 
-fn throughput(trial: &Trial, carried: Carried) -> Option<String> {
+fn throughput(trial: &Trial, noun: Noun) -> Option<String> {
     let series = [
         ("offered", "s0 dashed", (|interval| interval.offered_per_s) as fn(&Interval) -> Option<f64>),
         ("received", "s2", |interval| interval.received_per_s),
@@ -385,24 +387,17 @@ fn throughput(trial: &Trial, carried: Carried) -> Option<String> {
     time_chart(
         trial,
         "Throughput",
-        &format!("{} per second", carried.many()),
+        &format!("{noun} per second"),
         figure::compact,
         figure::rate,
         series.collect(),
     )
 }
 
-fn lag(trial: &Trial, carried: Carried) -> Option<String> {
+fn lag(trial: &Trial, noun: Noun) -> Option<String> {
     let lag = over_time(trial, "lag", "s3", |interval| interval.lag_events.map(|events| events as f64));
     let whole = |events: f64| figure::count(events as u64);
-    time_chart(
-        trial,
-        "Lag",
-        &format!("{} not yet received", carried.many()),
-        figure::compact,
-        whole,
-        vec![lag],
-    )
+    time_chart(trial, "Lag", &format!("{noun} not yet received"), figure::compact, whole, vec![lag])
 }
 
 fn cpu(trial: &Trial) -> Option<String> {

@@ -1,7 +1,5 @@
 //! Tables of the page.
 
-use crate::results::Carried;
-
 /// A table whose first column names its rows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grid {
@@ -41,14 +39,6 @@ impl Grid {
     /// A table with these headings and no rows.
     pub(super) fn new<'a>(headings: impl IntoIterator<Item = &'a str>) -> Self {
         Self { headings: headings.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
-    }
-
-    /// The same about what is carried, in its headings.
-    pub(super) fn about(mut self, carried: Carried) -> Self {
-        for heading in &mut self.headings {
-            *heading = carried.reworded(heading);
-        }
-        self
     }
 
     /// Adds a row of plain figures; an absent one is an empty cell.

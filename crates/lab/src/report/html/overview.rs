@@ -6,7 +6,7 @@ use super::line_chart::{LineChart, Series};
 use super::scale::Scale;
 use crate::figure;
 use crate::report::columns::{columns, table_begins};
-use crate::results::{Carried, Case, CurvePoint, Delivery, Results, Summary};
+use crate::results::{Case, CurvePoint, Delivery, Figure, Results, Summary};
 
 /// One figure at a glance.
 #[derive(Debug)]
@@ -20,13 +20,13 @@ pub(super) struct Card {
 /// The figures that sum the run up.
 pub(super) fn cards(results: &Results) -> Vec<Card> {
     let cases = &results.cases;
-    let things = results.carried().many();
+    let noun = results.shape().noun;
     // Only figures that can be believed are put into such large letters.
     let passed = || cases.iter().filter(|case| case.passed);
-    let fastest = passed().filter_map(|case| Some((case, throughput(case)?.median)));
+    let fastest = passed().filter_map(|case| Some((case, case.throughput()?.median)));
     let fastest = fastest.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(case, rate)| Card {
         value: figure::compact(rate),
-        label: format!("{things}/s in the fastest case, {}", case.name),
+        label: format!("{noun}/s in the fastest case, {}", case.name),
         class: "",
     });
     let ratios = Summary::of(passed().filter_map(Case::ratio_to_published)).map(|ratios| Card {
@@ -40,7 +40,7 @@ pub(super) fn cards(results: &Results) -> Vec<Card> {
     let delivery = Delivery::sum(cases.iter().filter_map(|case| case.delivery.as_ref()));
     let lost = delivery.map(|delivery| Card {
         value: figure::count(delivery.lost + delivery.corrupted),
-        label: format!("{things} lost or corrupted of {}", figure::compact(delivery.sent as f64)),
+        label: format!("{noun} lost or corrupted of {}", figure::compact(delivery.sent as f64)),
         class: if delivery.lost + delivery.corrupted == 0 { "good" } else { "bad" },
     });
     let generators =
@@ -86,27 +86,21 @@ pub(super) fn charts(results: &Results) -> Vec<String> {
     [throughput_chart(results), curve_chart(results)].into_iter().flatten().collect()
 }
 
-/// What a case moved per second: what it forwarded, or what it received if it forwards nothing.
-fn throughput(case: &Case) -> Option<Summary> {
-    case.forwarded_per_s.or(case.received_per_s)
-}
-
 fn throughput_chart(results: &Results) -> Option<String> {
     let groups = results.cases.iter().map(|case| {
-        let measured = throughput(case).map(|value| Bar { name: "measured", class: "s1", value });
+        let measured = case.throughput().map(|value| Bar { name: "measured", class: "s1", value });
         let published = case.published.as_ref().and_then(|figures| {
-            let value = figures.forwarded_per_s.or(figures.received_per_s)?;
+            let value = Figure::THROUGHPUT.into_iter().find_map(|figure| figures.get(figure))?;
             let value = Summary::of_one(value);
             Some(Bar { name: "published", class: "s0", value })
         });
         Group { name: case.name.clone(), bars: measured.into_iter().chain(published).collect() }
     });
+    let is_forwarded = results.shape().pipeline.is_some();
+    let done = if is_forwarded { "forwarded" } else { "produced" };
     BarChart {
         caption: "Throughput",
-        unit: match results.carried() {
-            Carried::Events => "events forwarded per second",
-            Carried::Messages => "messages forwarded per second",
-        },
+        unit: &format!("{} {done} per second", results.shape().noun),
         value_format: figure::rate,
         groups: groups.filter(|group| !group.bars.is_empty()).collect(),
     }

@@ -2,23 +2,34 @@
 
 use super::{CasePlan, OrderExpectation};
 use crate::figure;
-use crate::results::{Carried, Finding, FindingKind, Role, Settings, Severity, Subject, Trial, examine};
+use crate::results::{Finding, FindingKind, Role, Severity, SourceShape, Subject, Trial, examine};
+use crate::studies::{self, Observation};
 
 /// The runner's findings of every trial, and those that follow from the figures: counts of deliveries, clocks, and what
-/// [`examine`] reads from all of them.
+/// [`examine`] and the studies that the case is of read from all of them.
 pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
-    let settings = Settings::of(&plan.params);
     let subject = Subject::of(plan.system.as_ref());
+    let noun = plan.shape.noun;
     let mut findings = Vec::new();
     for trial in trials {
         let of_trial = |finding: Finding| Finding { trial: Some(trial.number), ..finding };
         findings.extend(trial.findings.iter().cloned().map(of_trial));
         findings.extend(delivery_findings(plan, trial).into_iter().map(of_trial));
-        findings.extend(dead_letter_finding(plan, trial).map(of_trial));
         findings.extend(refusal_finding(trial).map(of_trial));
         findings.extend(clock_finding(trial).map(of_trial));
-        let symptoms = examine(&settings, &subject, plan.measured_role, trial).into_iter();
-        findings.extend(symptoms.map(Finding::from).map(of_trial));
+        let observation =
+            Observation { shape: &plan.shape, subject: &subject, measured_role: plan.measured_role, trial };
+        let is_bound_by_quota = !trial.throttled().is_empty();
+        let mut bounds = Vec::new();
+        for study in studies::of(&plan.shape) {
+            findings.extend(study.findings(&observation).into_iter().map(of_trial));
+            if !trial.interrupted && !is_bound_by_quota {
+                bounds.extend(study.bound(&observation).map(of_trial));
+            }
+        }
+        let symptoms = examine(&plan.shape, &subject, plan.measured_role, trial, !bounds.is_empty());
+        findings.extend(bounds);
+        findings.extend(symptoms.iter().map(|symptom| of_trial(symptom.finding(noun))));
         if trial.interrupted {
             findings.push(of_trial(Finding::new(
                 Severity::Warning,
@@ -26,11 +37,6 @@ pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
                 "interrupted: its figures are not part of the case's",
             )));
         }
-    }
-    let carried = Carried::of(&plan.params);
-    for finding in &mut findings {
-        finding.message = carried.reworded(&finding.message);
-        finding.hint = finding.hint.as_deref().map(|hint| carried.reworded(hint));
     }
     findings.sort_by_key(|finding| finding.severity);
     findings
@@ -46,11 +52,12 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
         OrderExpectation::Kept => Severity::Failure,
         OrderExpectation::NotPromised => Severity::Note,
     };
-    // It is not expected of a queue whose messages are worked on side by side, so that its column says enough.
-    let reordered = match Carried::of(&plan.params) {
-        Carried::Events => delivery.reordered,
-        Carried::Messages => 0,
+    // It is expected of a queue whose messages are worked on side by side, so that its column says enough.
+    let reordered = match plan.shape.source() {
+        Some(SourceShape::Queue { .. }) => 0,
+        Some(SourceShape::Log { .. }) | None => delivery.reordered,
     };
+    let noun = plan.shape.noun;
     let missing = if trial.interrupted { Severity::Note } else { Severity::Failure };
     let of_sent = |what: &str| format!("of {} sent {what}", figure::count(delivery.sent));
     [
@@ -68,7 +75,7 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
             delivery.corrupted,
             Severity::Failure,
             FindingKind::EventsCorrupted,
-            of_sent("arrived with other content than they were sent with"),
+            of_sent("arrived with changed content"),
         ),
         (
             delivery.unexpected.unwrap_or(0),
@@ -89,13 +96,13 @@ fn delivery_findings(plan: &CasePlan, trial: &Trial) -> Vec<Finding> {
                 false => Severity::Warning,
             },
             FindingKind::OutcomeUnknown,
-            of_sent("were never acknowledged, so nothing is claimed about them"),
+            of_sent("were never acknowledged: whether they arrived is unknown"),
         ),
     ]
     .into_iter()
     .filter(|(count, ..)| *count > 0)
     .map(|(count, severity, kind, text)| {
-        Finding::new(severity, kind, format!("{} {text}", figure::counted(count, "event", "events")))
+        Finding::new(severity, kind, format!("{} {text}", noun.counted(count)))
     })
     .collect()
 }
@@ -115,7 +122,7 @@ fn refusal_finding(trial: &Trial) -> Option<Finding> {
                 figure::count(refusals.throttled)
             ),
         )
-        .with_hint("relay.log has each of its reasons once")
+        .with_hint("see `relay.log` for its reasons")
     })
 }
 
@@ -130,35 +137,10 @@ fn taken_by_retention(trial: &Trial, lost: u64) -> String {
     match relay.map_or(0, |relay| relay.whole_trial.missed_events.min(lost)) {
         0 => String::new(),
         missed => format!(
-            "; the source's retention took {} of them before the relay read them",
+            "; retention removed {} of them from the source before the relay read them",
             figure::count(missed)
         ),
     }
-}
-
-/// Messages that came to nothing so often that the service has put them aside. If no send was to fail on purpose, what is
-/// measured has not done its work.
-fn dead_letter_finding(plan: &CasePlan, trial: &Trial) -> Option<Finding> {
-    let delivery = trial.delivery.as_ref()?;
-    let dead_lettered = delivery.dead_lettered.filter(|count| *count > 0)?;
-    let most = plan.params.get("queues.maximum_delivery_count")?.as_u64()?;
-    let is_on_purpose = plan
-        .params
-        .get("relay.failure_ratio")
-        .and_then(serde_json::Value::as_f64)
-        .is_some_and(|ratio| ratio > 0.0);
-    let severity = match is_on_purpose || trial.interrupted {
-        true => Severity::Warning,
-        false => Severity::Failure,
-    };
-    let message = format!(
-        "{} of {} sent are in the dead-letter queue and not lost: {} came to nothing for each of them, as often as \
-         queues.maximum_delivery_count allows",
-        figure::counted(dead_lettered, "message", "messages"),
-        figure::count(delivery.sent),
-        figure::counted(most, "delivery", "deliveries")
-    );
-    Some(Finding::new(severity, FindingKind::EventsDeadLettered, message))
 }
 
 fn clock_finding(trial: &Trial) -> Option<Finding> {

@@ -10,15 +10,16 @@
 
 mod findings;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use self::findings::findings;
 use super::{
-    Capacity, CurvePoint, Delivery, Finding, FindingKind, LatencyDistribution, LatencySummary,
-    MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Summary,
-    Trial, TrialRecord,
+    Capacity, CurvePoint, Delivery, Figure, Finding, FindingKind, LatencyDistribution, LatencySummary,
+    MeasuredSystem, ParshallRatio, Published, RelayActivity, Role, RoleUsage, Severity, Shape, Size, Stage,
+    Summary, Trial, TrialRecord,
 };
 
 /// A case with its trials, its figures and its verdict.
@@ -32,6 +33,9 @@ pub struct Case {
     pub sweep: Option<String>,
     /// The settings that make the case, by their path in the scenario.
     pub params: BTreeMap<String, serde_json::Value>,
+    /// What findings need to know of these settings; absent in results of older versions, see [`Case::shape`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Shape>,
     /// The verdict.
     pub status: Status,
     /// Whether the verdict is [`Status::Passed`].
@@ -54,6 +58,12 @@ pub struct Case {
     /// Events forwarded by the pipeline per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarded_per_s: Option<Summary>,
+    /// Events acknowledged to the load per second, where no pipeline is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub produced_per_s: Option<Summary>,
+    /// Events received by the sink per second, where no pipeline is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumed_per_s: Option<Summary>,
     /// CPU of the measured role; 100 is everything that it may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_percent: Option<Summary>,
@@ -130,6 +140,8 @@ pub struct CasePlan {
     pub sweep: Option<String>,
     /// The settings that make the case, by their path in the scenario.
     pub params: BTreeMap<String, serde_json::Value>,
+    /// What findings need to know of them.
+    pub shape: Shape,
     /// The system in the relay's place; `None` for our relay over plain TCP.
     pub system: Option<MeasuredSystem>,
     /// The role that is measured.
@@ -174,6 +186,8 @@ impl Case {
         let offered_per_s = over_trials(|trial| trial.offered_per_s);
         let received_per_s = over_trials(|trial| trial.received_per_s);
         let forwarded_per_s = over_trials(|trial| trial.forwarded_per_s);
+        let produced_per_s = over_trials(|trial| trial.produced_per_s);
+        let consumed_per_s = over_trials(|trial| trial.consumed_per_s);
         let cpu_percent = over_usages(|usage| usage.cpu_percent);
         let memory_peak_bytes = over_usages(|usage| usage.memory_peak_bytes as f64);
         let delivery = Delivery::sum(complete.iter().filter_map(|trial| trial.delivery.as_ref()));
@@ -185,6 +199,7 @@ impl Case {
             name: plan.name.clone(),
             sweep: plan.sweep.clone(),
             params: plan.params.clone(),
+            shape: Some(plan.shape.clone()),
             system: plan.system.clone(),
             status,
             passed: status == Status::Passed,
@@ -193,6 +208,8 @@ impl Case {
             offered_per_s,
             received_per_s,
             forwarded_per_s,
+            produced_per_s,
+            consumed_per_s,
             cpu_percent,
             memory_peak_bytes,
             latency_us,
@@ -243,16 +260,29 @@ impl Case {
         Summary::of(self.completed_trials().filter_map(figure))
     }
 
-    /// Forwarded events per second over the published figure; if the study has none, received over received.
+    /// Its shape. Results of older versions do not say it; there it follows from the parameters.
+    #[must_use]
+    pub fn shape(&self) -> Cow<'_, Shape> {
+        match &self.shape {
+            Some(shape) => Cow::Borrowed(shape),
+            None => Cow::Owned(Shape::of_older_results(&self.params)),
+        }
+    }
+
+    /// What it carried per second: the first of [`Figure::THROUGHPUT`] that it has.
+    #[must_use]
+    pub fn throughput(&self) -> Option<Summary> {
+        Figure::THROUGHPUT.into_iter().find_map(|figure| figure.summary(self))
+    }
+
+    /// The throughput over the published one.
     #[must_use]
     pub fn ratio_to_published(&self) -> Option<f64> {
         let published = self.published.as_ref()?;
-        let ratio = |measured: Option<Summary>, figure: Option<f64>| {
-            let (measured, figure) = (measured?.median, figure?);
-            (figure > 0.0).then(|| measured / figure)
-        };
-        ratio(self.forwarded_per_s, published.forwarded_per_s)
-            .or_else(|| ratio(self.received_per_s, published.received_per_s))
+        Figure::THROUGHPUT.into_iter().find_map(|figure| {
+            let (measured, published) = (figure.of_case(self)?, published.get(figure)?);
+            (published > 0.0).then(|| measured / published)
+        })
     }
 }
 

@@ -6,14 +6,11 @@ fn plan(trials: u32) -> CasePlan {
         name: "fan_out=32".to_owned(),
         sweep: Some("fan_out".to_owned()),
         params: BTreeMap::from([("relay.fan_out".to_owned(), 32.into())]),
+        shape: Shape::default(),
         system: None,
         measured_role: Role::Relay,
         trials,
-        published: Some(Published {
-            case: "fan_out=32".to_owned(),
-            forwarded_per_s: Some(1_000.0),
-            ..Published::default()
-        }),
+        published: Some(Published::new("fan_out=32", [(Figure::ForwardedPerS, 1_000.0)])),
         order: OrderExpectation::Kept,
     }
 }
@@ -105,9 +102,9 @@ fn events_that_retention_took_fail_a_case_and_are_not_the_relays_loss() {
         let finding = findings.find(|finding| finding.kind == kind);
         finding.expect("there is one").message.clone()
     };
-    let expected = "the source's retention took 25 events before the relay read them";
+    let expected = "retention removed 25 events from the source before the relay read them";
     assert_eq!(of(FindingKind::EventsMissed), expected);
-    assert!(of(FindingKind::EventsLost).contains("retention took 25 of them"));
+    assert!(of(FindingKind::EventsLost).contains("retention removed 25 of them"));
 }
 
 #[test]

@@ -1,24 +1,33 @@
 //! The search for symptoms.
 
-use super::concurrency::bound_by_concurrency;
 use super::thresholds::{
     BUSY_MACHINE_PERCENT, BUSY_SERVICE_PERCENT, CARRIED_PERCENT, CHECKPOINT_ERRORS_PERCENT,
     FULL_BATCH_PERCENT, LAG_BATCHES_PER_PARTITION, LEAST_COUNT, LEAST_TAIL_US, LOW_CPU_PERCENT,
     NEAR_MEMORY_PERCENT, REQUESTS_PER_RENEWAL, SEND_ERRORS_PERCENT, SHARED_MACHINE_PERCENT, STARVED_PERCENT,
     TAIL_RATIO, WAITING_PERCENT,
 };
-use super::{Settings, Symptom, WaitingFor};
-use crate::results::{FindingKind, RelayActivity, Role, RoleUsage, Severity, Size, Stage, Subject, Trial};
+use super::{Ahead, Symptom, WaitingFor};
+use crate::results::{
+    FindingKind, PipelineShape, RelayActivity, Role, RoleUsage, Severity, Shape, Size, SourceShape, Stage,
+    Subject, Trial,
+};
 
 /// What stands out in the figures of a trial of `subject`. An interrupted one has figures of nothing but its generator.
+/// Where the study has explained why CPU was left over (`is_explained`), nothing else is blamed for it.
 #[must_use]
-pub fn examine(settings: &Settings, subject: &Subject, measured_role: Role, trial: &Trial) -> Vec<Symptom> {
+pub fn examine(
+    shape: &Shape,
+    subject: &Subject,
+    measured_role: Role,
+    trial: &Trial,
+    is_explained: bool,
+) -> Vec<Symptom> {
     let mut symptoms: Vec<Symptom> = generator_unhealthy(trial).into_iter().collect();
     if trial.interrupted {
         return symptoms;
     }
     let usage = trial.roles.get(&measured_role);
-    let quota = bound_by_quota(settings, trial);
+    let quota = bound_by_quota(shape, trial);
     let is_throttled = quota.is_some();
     symptoms.extend(quota);
     symptoms.extend(machine_shared(trial));
@@ -32,17 +41,17 @@ pub fn examine(settings: &Settings, subject: &Subject, measured_role: Role, tria
         return symptoms;
     }
     symptoms.extend(usage.and_then(|usage| memory_near_limit(subject, usage)));
-    let bound = usage.and_then(|usage| bound_by_concurrency(settings, subject, usage, trial));
-    if bound.is_none() {
-        symptoms.extend(usage.and_then(|usage| low_utilisation(settings, subject, usage, trial)));
+    let pipeline = shape.pipeline.as_ref();
+    if let Some((pipeline, usage)) = pipeline.zip(usage).filter(|_| !is_explained) {
+        symptoms.extend(low_utilisation(shape, pipeline, subject, usage, trial));
     }
-    symptoms.extend(bound);
-    symptoms.extend(send_tail(settings, trial));
-    if let Some(relay) = &trial.relay {
-        symptoms.extend(small_batches(settings, relay, trial));
+    symptoms.extend(send_tail(pipeline, trial));
+    if let Some((pipeline, relay)) = pipeline.zip(trial.relay.as_ref()) {
+        symptoms.extend(small_batches(pipeline, relay, trial));
         symptoms.extend(send_errors(relay));
-        // Between queues nothing stands still: what fails is abandoned, comes again, and is counted as redelivered.
-        symptoms.extend(processing_errors(relay).filter(|_| !settings.is_between_queues()));
+        // Of a queue nothing stands still: what fails is abandoned, comes again, and is counted as redelivered.
+        let stands_still = matches!(pipeline.source, SourceShape::Log { .. });
+        symptoms.extend(processing_errors(relay).filter(|_| stands_still));
         symptoms.extend(slow_checkpoints(relay, trial));
         symptoms.extend(checkpoint_errors(relay));
         symptoms.extend(duplicates_after_loss(relay, trial));
@@ -60,12 +69,12 @@ fn generator_unhealthy(trial: &Trial) -> Option<Symptom> {
     })
 }
 
-fn bound_by_quota(settings: &Settings, trial: &Trial) -> Option<Symptom> {
+fn bound_by_quota(shape: &Shape, trial: &Trial) -> Option<Symptom> {
     let throttled = trial.throttled();
     (!throttled.is_empty()).then_some(Symptom::BoundByQuota {
         throttled,
         duration_s: trial.duration_s,
-        full_log_throttles: settings.full_log_throttles,
+        full_log_throttles: shape.full_log_throttles,
     })
 }
 
@@ -89,16 +98,17 @@ fn memory_near_limit(subject: &Subject, usage: &RoleUsage) -> Option<Symptom> {
 /// A quota explains spare CPU by itself, and so does a generator that never got ahead, unless the relay waited for
 /// something else.
 fn low_utilisation(
-    settings: &Settings,
+    shape: &Shape,
+    pipeline: &PipelineShape,
     subject: &Subject,
     usage: &RoleUsage,
     trial: &Trial,
 ) -> Option<Symptom> {
     let is_throttled = !trial.throttled().is_empty();
-    if usage.cpu_percent >= LOW_CPU_PERCENT || is_throttled || !has_more(settings, trial) {
+    if usage.cpu_percent >= LOW_CPU_PERCENT || is_throttled || !has_more(shape, trial) {
         return None;
     }
-    let waiting_for = waiting_for(settings, usage, trial);
+    let waiting_for = waiting_for(pipeline, usage, trial);
     let is_explained = trial.findings.iter().any(|finding| finding.kind == FindingKind::LimitedByGenerator)
         && matches!(waiting_for, WaitingFor::Generator { .. } | WaitingFor::Unknown);
     (!is_explained).then_some(Symptom::LowUtilisation {
@@ -110,17 +120,17 @@ fn low_utilisation(
 }
 
 /// Whether there was more to be carried than was.
-fn has_more(settings: &Settings, trial: &Trial) -> bool {
+fn has_more(shape: &Shape, trial: &Trial) -> bool {
     let fell_short = || {
         let (Some(offered), Some(forwarded)) = (trial.offered_per_s, trial.forwarded_per_s) else {
             return false;
         };
         forwarded < offered * CARRIED_PERCENT / 100.0
     };
-    settings.always_offers_more() || fell_short()
+    shape.always_offers_more() || fell_short()
 }
 
-pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial) -> WaitingFor {
+fn waiting_for(pipeline: &PipelineShape, usage: &RoleUsage, trial: &Trial) -> WaitingFor {
     let machine = || machine(trial);
     let Some(relay) = trial.relay.as_ref().filter(|relay| relay.watched_us > 0) else {
         return machine().or_else(|| service(trial)).unwrap_or(WaitingFor::Unknown);
@@ -142,11 +152,11 @@ pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial)
         return WaitingFor::Unknown;
     }
     match cause {
-        "source" => waiting_for_source(settings, trial, percent),
+        "source" => waiting_for_source(pipeline, trial, percent),
         "sends" => WaitingFor::Sends {
             percent,
             p50_us: trial.stages.get(&Stage::BatchSend).and_then(|send| send.p50),
-            ahead: settings.ahead(),
+            ahead: Ahead::of(pipeline),
         },
         "destination" => WaitingFor::Destination { percent },
         "memory" => WaitingFor::Memory { percent },
@@ -158,27 +168,38 @@ pub(super) fn waiting_for(settings: &Settings, usage: &RoleUsage, trial: &Trial)
 }
 
 /// Whether events lay in the source decides what was missing: events, or the credit to send them.
-fn waiting_for_source(settings: &Settings, trial: &Trial, percent: f64) -> WaitingFor {
+fn waiting_for_source(pipeline: &PipelineShape, trial: &Trial, percent: f64) -> WaitingFor {
     match lag_events(trial) {
-        Some(lag_events) if lag_events > usual_lag(settings) => {
-            WaitingFor::Credit { percent, lag_events, ahead: settings.ahead() }
+        Some(lag_events) if lag_events > usual_lag(pipeline) => {
+            WaitingFor::Credit { percent, lag_events, ahead: Ahead::of(pipeline) }
         }
         lag_events => WaitingFor::Generator { percent, lag_events: lag_events.unwrap_or(0) },
     }
 }
 
 /// The lag in the middle of the seconds.
-pub(super) fn lag_events(trial: &Trial) -> Option<u64> {
+pub(crate) fn lag_events(trial: &Trial) -> Option<u64> {
     let mut lags: Vec<u64> = trial.intervals.iter().filter_map(|interval| interval.lag_events).collect();
     lags.sort_unstable();
     lags.get(lags.len() / 2).copied()
 }
 
 /// Events that are on their way, or under way in the relay, without anything being amiss.
-fn usual_lag(settings: &Settings) -> u64 {
-    let batch = settings.batch_events.unwrap_or(1);
-    let under_way = settings.in_flight.unwrap_or(1) + LAG_BATCHES_PER_PARTITION;
-    settings.partitions.unwrap_or(1) * batch * under_way
+const fn usual_lag(pipeline: &PipelineShape) -> u64 {
+    match pipeline.source {
+        SourceShape::Log { partitions, batch_events, in_flight, .. } => {
+            partitions * batch_events * (in_flight + LAG_BATCHES_PER_PARTITION)
+        }
+        SourceShape::Queue { .. } => 1 + LAG_BATCHES_PER_PARTITION,
+    }
+}
+
+/// Whether a core, the machine or the service was used up, which bounds any pipeline.
+pub(crate) fn is_used_up(pipeline: &PipelineShape, usage: &RoleUsage, trial: &Trial) -> bool {
+    matches!(
+        waiting_for(pipeline, usage, trial),
+        WaitingFor::Core { .. } | WaitingFor::Machine { .. } | WaitingFor::Service { .. }
+    )
 }
 
 /// Whether the machine was used up: by all roles together, and whatever else ran on it.
@@ -218,26 +239,28 @@ fn service(trial: &Trial) -> Option<WaitingFor> {
     (cpu_percent >= BUSY_SERVICE_PERCENT).then_some(WaitingFor::Service { cpu_percent })
 }
 
-fn small_batches(settings: &Settings, relay: &RelayActivity, trial: &Trial) -> Option<Symptom> {
-    let full = settings.batch_events.filter(|full| *full > 1)?;
+fn small_batches(pipeline: &PipelineShape, relay: &RelayActivity, trial: &Trial) -> Option<Symptom> {
+    let SourceShape::Log { batch_events: full @ 2.., batch_wait_us, .. } = pipeline.source else {
+        return None;
+    };
     let batches = relay.sizes.get(&Size::BatchEvents)?;
     let is_small = batches.mean < full as f64 * FULL_BATCH_PERCENT / 100.0;
     (batches.count >= LEAST_COUNT && is_small).then(|| Symptom::SmallBatches {
         mean: batches.mean,
         full,
-        wait: settings.batch_wait.clone(),
-        more_was_there: lag_events(trial).is_some_and(|lag| lag > usual_lag(settings)),
+        wait_us: batch_wait_us,
+        more_was_there: lag_events(trial).is_some_and(|lag| lag > usual_lag(pipeline)),
     })
 }
 
-fn send_tail(settings: &Settings, trial: &Trial) -> Option<Symptom> {
+fn send_tail(pipeline: Option<&PipelineShape>, trial: &Trial) -> Option<Symptom> {
     let send = trial.stages.get(&Stage::Send)?;
     let (p50_us, p99_us) = (send.p50?, send.p99?);
     let is_long = p99_us as f64 >= p50_us as f64 * TAIL_RATIO && p99_us >= LEAST_TAIL_US;
     (p50_us > 0 && is_long).then(|| Symptom::SendTail {
         p50_us,
         p99_us,
-        try_timeout: settings.try_timeout.clone(),
+        try_timeout_us: pipeline.and_then(|pipeline| pipeline.try_timeout_us),
     })
 }
 

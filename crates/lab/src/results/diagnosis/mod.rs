@@ -6,18 +6,17 @@
 //! to change. What is not known, as of a system that is measured from the outside, is not guessed.
 
 mod advice;
-mod concurrency;
 mod examine;
 mod sentence;
-mod settings;
 #[cfg(test)]
 mod tests;
 mod thresholds;
 
 pub use examine::examine;
-pub use settings::{Ahead, Settings};
+pub(crate) use examine::{is_used_up, lag_events};
+pub(crate) use thresholds::{FULL_CPU_PERCENT, LITTLE_PERCENT, LOW_CPU_PERCENT};
 
-use super::{Finding, FindingKind, Occupancy, Severity, Subject};
+use super::{Finding, FindingKind, Noun, PipelineShape, Severity, SourceShape, Subject};
 
 /// A figure that stands out, with those by which it was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,25 +32,14 @@ pub enum Symptom {
         /// What kept it from doing more.
         waiting_for: WaitingFor,
     },
-    /// Between queues: as many messages were worked on as may be, all the time.
-    BoundByConcurrency {
-        /// Who worked on them.
-        subject: Subject,
-        /// Its CPU; 100 is all that it may use.
-        cpu_percent: f64,
-        /// The places that there are, and how long each message took one.
-        occupancy: Occupancy,
-        /// Messages fetched ahead.
-        prefetch: Option<u64>,
-    },
     /// Batches were far from full.
     SmallBatches {
         /// Events per batch received, on average.
         mean: f64,
         /// Events of a full batch.
         full: u64,
-        /// How long a batch waits to be full, as the scenario has it.
-        wait: Option<String>,
+        /// How long a batch waits to be full.
+        wait_us: u64,
         /// Whether events lay in the source meanwhile.
         more_was_there: bool,
     },
@@ -61,8 +49,8 @@ pub enum Symptom {
         p50_us: u64,
         /// The 99th percentile.
         p99_us: u64,
-        /// How long a try may take, as the scenario has it.
-        try_timeout: Option<String>,
+        /// How long a try may take.
+        try_timeout_us: Option<u64>,
     },
     /// Sends failed.
     SendErrors {
@@ -223,7 +211,6 @@ impl Symptom {
     pub const fn kind(&self) -> FindingKind {
         match self {
             Self::LowUtilisation { .. } => FindingKind::LowUtilisation,
-            Self::BoundByConcurrency { .. } => FindingKind::LimitedByConcurrency,
             Self::SmallBatches { .. } => FindingKind::SmallBatches,
             Self::SendTail { .. } => FindingKind::SendTail,
             Self::SendErrors { .. } => FindingKind::SendErrors,
@@ -253,7 +240,6 @@ impl Symptom {
             | Self::MachineShared { .. }
             | Self::DuplicatesAfterLoss { .. } => Severity::Warning,
             Self::LowUtilisation { .. }
-            | Self::BoundByConcurrency { .. }
             | Self::SmallBatches { .. }
             | Self::SendTail { .. }
             | Self::BoundByQuota { .. } => Severity::Note,
@@ -261,8 +247,31 @@ impl Symptom {
     }
 }
 
-impl From<Symptom> for Finding {
-    fn from(symptom: Symptom) -> Self {
-        Self::new(symptom.severity(), symptom.kind(), symptom.sentence()).with_hint(symptom.advice())
+/// What bounds how much of the source is on its way or in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// So many events per partition: `relay.prefetch`.
+    Events(u64),
+    /// What the distance to the service asks for.
+    Adaptive,
+    /// Of a queue: the messages that are worked on at once.
+    Concurrency,
+}
+
+impl Ahead {
+    fn of(pipeline: &PipelineShape) -> Self {
+        match (pipeline.source, pipeline.prefetch) {
+            (SourceShape::Queue { .. }, _) => Self::Concurrency,
+            (SourceShape::Log { .. }, Some(events)) => Self::Events(events),
+            (SourceShape::Log { .. }, None) => Self::Adaptive,
+        }
+    }
+}
+
+impl Symptom {
+    /// The finding that says it about these.
+    #[must_use]
+    pub fn finding(&self, noun: Noun) -> Finding {
+        Finding::new(self.severity(), self.kind(), self.sentence(noun)).with_hint(self.advice(noun))
     }
 }

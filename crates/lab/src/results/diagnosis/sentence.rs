@@ -1,75 +1,48 @@
 //! What each symptom says: one sentence with the figures that it was found by.
 
 use super::{Ahead, Symptom, WaitingFor};
-use crate::figure::{bytes, count, counted, duration_us, percent, rate};
+use crate::figure::{bytes, count, counted, duration_us, percent};
+use crate::results::Noun;
 
 impl Symptom {
     /// One sentence with the figures, without a full stop.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn sentence(&self, noun: Noun) -> String {
         match self {
             Self::LowUtilisation { subject, cpu_percent, forwarded_per_s, waiting_for } => {
-                let forwarded =
-                    forwarded_per_s.map(|forwarded| format!(" and forwarded {} events/s", rate(forwarded)));
+                let forwarded = forwarded_per_s.map(|rate| format!(" at {}", noun.rate(rate)));
                 format!(
-                    "{subject} used {} % of its CPU{}, with more to be carried: {}",
+                    "{subject} used only {} % of its CPU{}; {}",
                     percent(*cpu_percent),
                     forwarded.unwrap_or_default(),
-                    waiting_for.clause()
+                    waiting_for.clause(noun)
                 )
             }
-            Self::BoundByConcurrency { subject, cpu_percent, occupancy, .. } => match &occupancy.parts {
-                Some(parts) => format!(
-                    "concurrency is the bound: {subject} works on {} at once, and each takes its place for {} ({}); by \
-                     Little's law {}",
-                    counted(occupancy.places, "message", "messages"),
-                    duration_us(parts.whole_us()),
-                    parts.sentence(),
-                    occupancy.equation()
-                ),
-                None => {
-                    let places = match occupancy.messages {
-                        Some(messages) => format!(
-                            "{} for {}",
-                            counted(occupancy.places, "thread", "threads"),
-                            counted(messages, "message", "messages")
-                        ),
-                        None => counted(occupancy.places, "message", "messages"),
-                    };
-                    format!(
-                        "concurrency may be the bound: {subject} used {} % of its CPU; if it has {places} at once all the \
-                         time, by Little's law {}",
-                        percent(*cpu_percent),
-                        occupancy.equation()
-                    )
-                }
-            },
             Self::SmallBatches { mean, full, .. } => format!(
-                "batches had {mean:.1} of {full} events on average ({} % full)",
+                "batches held {mean:.1} of {full} {noun} on average ({} % full)",
                 percent(mean * 100.0 / *full as f64)
             ),
             Self::SendTail { p50_us, p99_us, .. } => format!(
-                "one send in a hundred took {} or more, {:.0} times as long as the median of {}",
+                "send p99 is {}, {:.0} times the median of {}",
                 time(*p99_us),
                 *p99_us as f64 / *p50_us as f64,
                 time(*p50_us)
             ),
             Self::SendErrors { failed, made, timed_out } => format!(
-                "{} of {} sends failed ({} %), {} of them without an outcome in time",
+                "{} of {} sends failed ({} %), {} of them by time-out",
                 count(*failed),
                 count(*made),
                 percent(*failed as f64 * 100.0 / *made as f64),
                 count(*timed_out)
             ),
             Self::ProcessingErrors { failed, batches, restarts } => format!(
-                "{} of {} failed, and partitions stood still until they were opened again {}",
+                "{} of {} failed; partitions were restarted {}",
                 count(*failed),
                 counted(*batches, "batch", "batches"),
                 counted(*restarts, "time", "times")
             ),
             Self::SlowCheckpoints { p99_us, renew_us, expire_us } => format!(
-                "one request in a hundred to the checkpoint store took {} or more, and claims are renewed there every {} \
-                 and expire after {}",
+                "checkpoint store p99 is {}, but claims are renewed there every {} and expire after {}",
                 time(*p99_us),
                 time(*renew_us),
                 time(*expire_us)
@@ -81,29 +54,27 @@ impl Symptom {
                 percent(*failed as f64 * 100.0 / *attempts as f64)
             ),
             Self::MemoryNearLimit { subject, peak_bytes, limit_bytes } => format!(
-                "the memory of {subject} reached {} of {} ({} %)",
+                "{subject} used {} of its memory limit of {} ({} %)",
                 bytes(*peak_bytes as f64),
                 bytes(*limit_bytes as f64),
                 percent(*peak_bytes as f64 * 100.0 / *limit_bytes as f64)
             ),
             Self::DuplicatesAfterLoss { duplicated, lost_partitions } => format!(
-                "{} came more than once, and {} changed hands while their batches were under way",
-                counted(*duplicated, "event", "events"),
+                "{} arrived more than once; {} changed owner with batches in flight",
+                noun.counted(*duplicated),
                 counted(*lost_partitions, "partition", "partitions")
             ),
             Self::MachineShared { other_cores, cores } => format!(
-                "what is not of this run used {other_cores:.1} of the machine's {cores:.0} cores meanwhile: the figures are \
-                 those of what it left"
+                "other processes used {other_cores:.1} of the machine's {cores:.0} cores during the measurement"
             ),
             Self::GeneratorUnhealthy { late, never_sent } => format!(
-                "the generator did not keep to its plan ({} too late, {} never sent): the figures are not those of the \
-                 pipeline",
-                late.map_or_else(|| "some".to_owned(), |late| counted(late, "event", "events")),
+                "the load generator fell behind its schedule: {} late, {} never sent",
+                late.map_or_else(|| format!("some {noun}"), |late| noun.counted(late)),
                 count(never_sent.unwrap_or(0))
             ),
             Self::EventsMissed { missed } => format!(
-                "the source's retention took {} before the relay read {}",
-                counted(*missed, "event", "events"),
+                "retention removed {} from the source before the relay read {}",
+                noun.counted(*missed),
                 if *missed == 1 { "it" } else { "them" }
             ),
             Self::BoundByQuota { throttled, duration_s, full_log_throttles } => {
@@ -111,13 +82,10 @@ impl Symptom {
                 let places =
                     throttled.iter().map(|(name, throttled)| format!("{name}: {}", count(*throttled)));
                 format!(
-                    "the service throttled {} in {duration_s:.0} s ({}): {} limits the figures",
+                    "the service throttled {} in {duration_s:.0} s ({}): the figures are those of its quota{}",
                     counted(all, "send", "sends"),
                     places.collect::<Vec<_>>().join(", "),
-                    match full_log_throttles {
-                        true => "its quota, or a log that is full,",
-                        false => "its quota",
-                    }
+                    if *full_log_throttles { " or of a full log" } else { "" }
                 )
             }
         }
@@ -125,62 +93,59 @@ impl Symptom {
 }
 
 impl WaitingFor {
-    fn clause(&self) -> String {
+    fn clause(&self, noun: Noun) -> String {
         match self {
-            Self::Core { runnable_percent } => format!(
-                "it had something to do for {} % of the time and waited for a core",
-                percent(*runnable_percent)
-            ),
-            Self::Machine { used_cores, cores } => format!(
-                "the machine was used up ({used_cores:.1} of {cores:.0} cores), and it waited for the others"
-            ),
-            Self::Service { cpu_percent } => format!(
-                "it waited for the embedded service, which used {} % of its CPU",
-                percent(*cpu_percent)
-            ),
+            Self::Core { runnable_percent } => {
+                format!("starved of CPU, runnable {} % of the time", percent(*runnable_percent))
+            }
+            Self::Machine { used_cores, cores } => {
+                format!("the machine was saturated ({used_cores:.1} of {cores:.0} cores)")
+            }
+            Self::Service { cpu_percent } => {
+                format!("service-bound, as the embedded service used {} % of its CPU", percent(*cpu_percent))
+            }
             Self::Generator { percent: share, lag_events } => format!(
-                "for {} % of the time nothing had come, and only {} lay in the source",
+                "load-bound {} % of the time, with only {} in the source",
                 percent(*share),
-                counted(*lag_events, "event", "events")
+                noun.counted(*lag_events)
             ),
             Self::Credit { percent: share, lag_events, .. } => format!(
-                "for {} % of the time nothing had come, though {} lay in the source",
+                "receive-bound {} % of the time, with {} waiting in the source",
                 percent(*share),
-                counted(*lag_events, "event", "events")
+                noun.counted(*lag_events)
             ),
             Self::Sends { percent: share, p50_us, ahead } => {
-                let took = p50_us.map(|p50_us| format!(", {} per batch", time(p50_us)));
-                let most = match *ahead {
-                    Ahead::Events(events) => Some(format!(
-                        ", with all of the {} in flight that relay.prefetch allows per partition",
-                        counted(events, "event", "events")
-                    )),
+                let in_flight = match *ahead {
+                    Ahead::Events(events) => {
+                        Some(format!("{} in flight per partition", noun.counted(events)))
+                    }
                     Ahead::Adaptive | Ahead::Concurrency => None,
                 };
-                format!(
-                    "it waited for sends {} % of the time{}{}",
-                    percent(*share),
-                    took.unwrap_or_default(),
-                    most.unwrap_or_default()
-                )
+                let each = p50_us.map(|p50_us| format!("{} per batch", time(p50_us)));
+                let details: Vec<String> = in_flight.into_iter().chain(each).collect();
+                let details = match details.is_empty() {
+                    true => String::new(),
+                    false => format!(": {}", details.join(", ")),
+                };
+                format!("send-bound {} % of the time{details}", percent(*share))
             }
             Self::Destination { percent: share } => {
-                format!("for {} % of the time the destination took no more", percent(*share))
+                format!("blocked by the destination {} % of the time", percent(*share))
             }
             Self::Memory { percent: share } => {
-                format!("for {} % of the time it held as many bytes as it may", percent(*share))
+                format!("at its memory bound {} % of the time", percent(*share))
             }
             Self::Partitions { percent: share, restarts } => format!(
-                "for {} % of the time no partition was open; {} were opened again after a rest",
+                "no partition open {} % of the time, {} after a failure",
                 percent(*share),
-                count(*restarts)
+                counted(*restarts, "restart", "restarts")
             ),
             Self::Checkpoints { percent: share, closings } => format!(
-                "for {} % of the time no partition was open; {} were closed because a checkpoint could not be written",
+                "no partition open {} % of the time, {} because a checkpoint could not be written",
                 percent(*share),
-                count(*closings)
+                counted(*closings, "closing", "closings")
             ),
-            Self::Unknown => "from the outside nothing tells what it waits for".to_owned(),
+            Self::Unknown => "the cause is not visible from outside".to_owned(),
         }
     }
 }

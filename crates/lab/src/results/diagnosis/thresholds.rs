@@ -2,7 +2,7 @@
 
 /// Below this share of its CPU a pipeline with work to do is waiting for something. The published studies call 82 to 98 %
 /// fully used; the rest up to here is what a pipeline loses between two of its own wake-ups.
-pub(super) const LOW_CPU_PERCENT: f64 = 70.0;
+pub(crate) const LOW_CPU_PERCENT: f64 = 70.0;
 
 /// An open load of which less than this was forwarded while it ran left events behind: more than what is under way at
 /// the end of a phase.
@@ -55,10 +55,10 @@ pub(super) const REQUESTS_PER_RENEWAL: u64 = 4;
 pub(super) const CHECKPOINT_ERRORS_PERCENT: f64 = 1.0;
 
 /// A process that uses this much of the CPU that it may use has nothing left.
-pub(super) const FULL_CPU_PERCENT: f64 = 95.0;
+pub(crate) const FULL_CPU_PERCENT: f64 = 95.0;
 
 /// Where what passed is within this of what Little's law says, the places and the time of each explain it.
-pub(super) const LITTLE_PERCENT: f64 = 10.0;
+pub(crate) const LITTLE_PERCENT: f64 = 10.0;
 
 /// Above this share of its limit a process is a burst away from being killed: receive buffers and the batches under way
 /// breathe by about a tenth.

@@ -212,6 +212,7 @@ mod tests {
             name: "small".to_owned(),
             sweep: None,
             params: BTreeMap::new(),
+            shape: crate::results::Shape::default(),
             system: None,
             measured_role: Role::Relay,
             trials: 1,

@@ -12,8 +12,8 @@ fn a_quota_is_named_with_its_figures_and_explains_spare_cpu() {
         trial.hub.insert("other".to_owned(), HubCounters::default());
     });
     assert_eq!(
-        symptom.sentence(),
-        "the service throttled 1,200 sends in 10 s (source: 1,200): its quota limits the figures"
+        symptom.sentence(Noun::Events),
+        "the service throttled 1,200 sends in 10 s (source: 1,200): the figures are those of its quota"
     );
 }
 
@@ -26,8 +26,8 @@ fn memory_is_near_its_limit_from_nine_tenths_on() {
         }
     };
     assert_eq!(
-        only(holding(1_000 << 20)).sentence(),
-        "the memory of the relay reached 1000 MiB of 1.00 GiB (97.7 %)"
+        only(holding(1_000 << 20)).sentence(Noun::Events),
+        "the relay used 1000 MiB of its memory limit of 1.00 GiB (97.7 %)"
     );
     nothing(holding(900 << 20));
     nothing(|trial| {
@@ -45,7 +45,7 @@ fn a_generator_that_fell_behind_makes_the_figures_void() {
     };
     let symptom = only(unhealthy);
     assert_eq!(symptom.severity(), Severity::Invalid);
-    assert!(symptom.sentence().contains("48,113 events too late"));
+    assert!(symptom.sentence(Noun::Events).contains(": 48,113 events late, 0 never sent"));
     // The runner has said so, with its reason.
     nothing(|trial| {
         unhealthy(trial);
@@ -59,8 +59,8 @@ fn a_machine_that_others_use_is_told_from_a_fifth_of_it_on() {
     nothing(|trial| trial.other_cpu_seconds = Some(7.9));
     let symptom = only(|trial| trial.other_cpu_seconds = Some(12.0));
     assert_eq!(
-        symptom.sentence(),
-        "what is not of this run used 1.2 of the machine's 4 cores meanwhile: the figures are those of what it left"
+        symptom.sentence(Noun::Events),
+        "other processes used 1.2 of the machine's 4 cores during the measurement"
     );
     assert_eq!(symptom.severity(), Severity::Warning);
 }

@@ -1,6 +1,5 @@
 //! Each symptom is found in numbers that show it, and not in numbers that are only just in order.
 
-mod concurrency;
 mod limits;
 mod outside;
 mod ownership;
@@ -9,27 +8,30 @@ mod work;
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-
 use super::*;
 use crate::results::{
     BatchCounts, CheckpointCounts, Delivery, GeneratorHealth, HubCounters, Interval, LatencySummary, Limit,
-    LimitMechanism, OwnershipActivity, RelayActivity, Role, RoleUsage, SendCounts, Size, SizeSummary, Stage,
-    Trial, WaitingTimes, WholeTrial,
+    LimitMechanism, OwnershipActivity, RelayActivity, Role, RoleUsage, SendCounts, Shape, Size, SizeSummary,
+    Stage, Trial, WaitingTimes, WholeTrial,
 };
 
 const SECONDS: u64 = 10;
 
-fn settings() -> Settings {
-    Settings::of(&BTreeMap::from([
-        ("load.mode".to_owned(), json!("saturate")),
-        ("relay.batch.events".to_owned(), json!(128)),
-        ("relay.batch.wait".to_owned(), json!("10 ms")),
-        ("relay.prefetch".to_owned(), json!(512)),
-        ("relay.in_flight".to_owned(), json!(1)),
-        ("relay.try_timeout".to_owned(), json!("60 s")),
-        ("hubs.source.partitions".to_owned(), json!(32)),
-    ]))
+fn shape() -> Shape {
+    Shape {
+        pipeline: Some(PipelineShape {
+            source: SourceShape::Log {
+                partitions: 32,
+                batch_events: 128,
+                batch_wait_us: 10_000,
+                in_flight: 1,
+            },
+            prefetch: Some(512),
+            try_timeout_us: Some(60_000_000),
+            fails_on_purpose: false,
+        }),
+        ..Shape::default()
+    }
 }
 
 fn usage(cpu_percent: f64) -> RoleUsage {
@@ -139,7 +141,7 @@ fn relay(trial: &mut Trial) -> &mut RelayActivity {
 }
 
 fn found(trial: &Trial) -> Vec<Symptom> {
-    examine(&settings(), &Subject::Relay, Role::Relay, trial)
+    examine(&shape(), &Subject::Relay, Role::Relay, trial, false)
 }
 
 /// The only symptom of a trial that was healthy before the change.
@@ -169,6 +171,17 @@ fn nothing_stands_out_in_a_trial_that_is_in_order() {
 }
 
 #[test]
+fn sentences_and_advice_take_the_noun_of_what_is_carried() {
+    let symptom = only(|trial| {
+        relay(trial).sizes = sizes(500, 2.0);
+        trial.intervals = intervals(1_000_000);
+    });
+    let finding = symptom.finding(Noun::Messages);
+    assert_eq!(finding.message, "batches held 2.0 of 128 messages on average (1.6 % full)");
+    assert!(finding.hint.is_some_and(|hint| hint.starts_with("messages were waiting: ")));
+}
+
+#[test]
 fn an_interrupted_trial_has_no_figures_to_read() {
     nothing(|trial| {
         trial.interrupted = true;
@@ -184,8 +197,8 @@ fn every_symptom_has_a_kind_of_its_own_and_an_advice() {
         only(|trial| relay(trial).checkpoints.failed = 500),
     ];
     for symptom in symptoms {
-        let advice = symptom.advice();
-        let finding = Finding::from(symptom.clone());
+        let advice = symptom.advice(Noun::Events);
+        let finding = symptom.finding(Noun::Events);
         assert_eq!((finding.kind, finding.hint), (symptom.kind(), Some(advice)));
         assert!(!finding.message.ends_with('.'), "{}", finding.message);
     }

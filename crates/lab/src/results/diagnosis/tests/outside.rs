@@ -14,7 +14,7 @@ fn outside() -> Trial {
 fn found(change: impl FnOnce(&mut Trial)) -> Vec<Symptom> {
     let mut trial = outside();
     change(&mut trial);
-    examine(&settings(), &subject(), Role::Relay, &trial)
+    examine(&shape(), &subject(), Role::Relay, &trial, false)
 }
 
 #[test]
@@ -35,16 +35,18 @@ fn spare_cpu_of_it_is_told_by_its_name_and_what_it_waits_for_is_not_known() {
     };
     let symptoms = found(idle);
     assert_eq!(
-        symptoms[0].sentence(),
-        "java-latest used 40.0 % of its CPU and forwarded 999,000 events/s, with more to be carried: from the outside \
-         nothing tells what it waits for"
+        symptoms[0].sentence(Noun::Events),
+        "java-latest used only 40.0 % of its CPU at 999,000 events/s; the cause is not visible from outside"
     );
     let symptoms = found(|trial| {
         idle(trial);
         use_up_machine(trial);
     });
-    assert!(symptoms[0].sentence().starts_with("java-latest used"));
-    assert!(!symptoms[0].advice().contains("backlog"), "a command does not report when it has drained one");
+    assert!(symptoms[0].sentence(Noun::Events).starts_with("java-latest used only"));
+    assert!(
+        !symptoms[0].advice(Noun::Events).contains("backlog"),
+        "a command does not report when it has drained one"
+    );
 }
 
 #[test]
@@ -53,5 +55,8 @@ fn memory_near_the_limit_is_told_by_its_name() {
         let usage = trial.roles.get_mut(&Role::Relay).expect("it is measured");
         usage.memory_peak_bytes = 1_000 << 20;
     });
-    assert_eq!(symptoms[0].sentence(), "the memory of java-latest reached 1000 MiB of 1.00 GiB (97.7 %)");
+    assert_eq!(
+        symptoms[0].sentence(Noun::Events),
+        "java-latest used 1000 MiB of its memory limit of 1.00 GiB (97.7 %)"
+    );
 }

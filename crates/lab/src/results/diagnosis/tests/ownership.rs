@@ -8,9 +8,8 @@ fn checkpoints_are_slow_against_the_renewal_of_claims_at_the_same_store() {
         trial.stages.insert(Stage::Checkpoint, times(1_000, 100_000, 2_500_000));
     });
     assert_eq!(
-        symptom.sentence(),
-        "one request in a hundred to the checkpoint store took 2.50 s or more, and claims are renewed there every 10.0 s \
-         and expire after 60.0 s"
+        symptom.sentence(Noun::Events),
+        "checkpoint store p99 is 2.50 s, but claims are renewed there every 10.0 s and expire after 60.0 s"
     );
     nothing(|trial| {
         trial.stages.insert(Stage::Checkpoint, times(1_000, 100_000, 2_499_999));
@@ -33,7 +32,10 @@ fn checkpoints_that_fail_are_a_symptom_from_one_in_a_hundred_on() {
             relay(trial).checkpoints = CheckpointCounts { written, failed, refused: 0 };
         }
     };
-    assert_eq!(only(failing(10)).sentence(), "10 of 1,000 checkpoints could not be written (1.0 %)");
+    assert_eq!(
+        only(failing(10)).sentence(Noun::Events),
+        "10 of 1,000 checkpoints could not be written (1.0 %)"
+    );
     nothing(failing(9));
 }
 
@@ -47,8 +49,8 @@ fn duplicates_are_laid_to_a_loss_of_ownership_only_if_there_was_one() {
         }
     };
     assert_eq!(
-        only(duplicated(3)).sentence(),
-        "384 events came more than once, and 3 partitions changed hands while their batches were under way"
+        only(duplicated(3)).sentence(Noun::Events),
+        "384 events arrived more than once; 3 partitions changed owner with batches in flight"
     );
     nothing(duplicated(0));
     nothing(|trial| relay(trial).whole_trial.lost_partitions = 3);

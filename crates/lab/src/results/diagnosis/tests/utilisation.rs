@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::results::diagnosis::thresholds::LOW_CPU_PERCENT;
+use crate::scenario::LoadMode;
 
 /// A relay that used 40 % of its core.
 fn idle(trial: &mut Trial, waiting_us: WaitingTimes) {
@@ -28,16 +29,17 @@ fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
     let sends = slept(|waits| &mut waits.sends);
     let symptom = only(|trial| idle(trial, sends));
     assert_eq!(
-        symptom.sentence(),
-        "the relay used 40.0 % of its CPU and forwarded 999,000 events/s, with more to be carried: it waited for sends \
-         60.0 % of the time, 1.00 ms per batch, with all of the 512 events in flight that relay.prefetch allows per partition"
+        symptom.sentence(Noun::Events),
+        "the relay used only 40.0 % of its CPU at 999,000 events/s; send-bound 60.0 % of the time: 512 events in flight per \
+         partition, 1.00 ms per batch"
     );
-    assert!(symptom.advice().starts_with("raise relay.prefetch (512)"));
-    let adaptive = Settings { prefetch: None, ..settings() };
+    assert!(symptom.advice(Noun::Events).starts_with("raise `relay.prefetch` (512)"));
+    let mut adaptive = shape();
+    adaptive.pipeline.as_mut().expect("there is one").prefetch = None;
     let mut far = healthy();
     idle(&mut far, sends);
-    let symptoms = examine(&adaptive, &Subject::Relay, Role::Relay, &far);
-    assert_eq!(symptoms[0].advice(), "give the source or the destination more partitions");
+    let symptoms = examine(&adaptive, &Subject::Relay, Role::Relay, &far, false);
+    assert_eq!(symptoms[0].advice(Noun::Events), "add source or destination partitions");
     nothing(|trial| {
         idle(trial, sends);
         trial.roles.insert(Role::Relay, usage(LOW_CPU_PERCENT));
@@ -45,8 +47,8 @@ fn spare_cpu_is_a_symptom_only_while_there_is_more_to_carry() {
     // An open load that is carried whole leaves CPU over, as it should.
     let mut open = healthy();
     idle(&mut open, sends);
-    let settings = Settings { load_mode: Some("open".to_owned()), ..settings() };
-    let symptoms = |trial: &Trial| examine(&settings, &Subject::Relay, Role::Relay, trial);
+    let shape = Shape { load: LoadMode::Open, ..shape() };
+    let symptoms = |trial: &Trial| examine(&shape, &Subject::Relay, Role::Relay, trial, false);
     assert_eq!(symptoms(&open), []);
     open.forwarded_per_s = Some(900_000.0);
     assert_eq!(symptoms(&open).len(), 1);

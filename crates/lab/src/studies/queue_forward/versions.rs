@@ -1,15 +1,13 @@
 //! A version that takes as much memory for each send as the largest message has, beside one that does not.
 //!
 //! SDKs of Service Bus up to 7.15.0-beta.4 made a buffer for each message that they sent, as large as the largest one that the
-//! service said it would take. Whether that is so, and whether it is what makes a version slow, is told by what systems say
+//! service said it would take. Whether that is so, and whether it is what makes a version slow, follows from what systems report
 //! of themselves: the bytes that they allocate for each message, and the time that their garbage collectors take.
 
-use units::ByteSize;
-
-use super::JointFinding;
 use crate::figure::{bytes, duration_us, percent, rate, ratio};
-use crate::results::side_by_side::without_system;
-use crate::results::{Case, FindingKind, Severity, Summary};
+use crate::results::{
+    Case, Figure, FindingKind, JointFinding, OwnFigures, Severity, SourceShape, Summary, without_system,
+};
 
 /// A finding for each system of a sweep that does so, if there is another one that does not.
 pub(super) fn findings(sweep: &str, cases: &[&Case]) -> Vec<JointFinding> {
@@ -57,8 +55,10 @@ struct Side<'a> {
 impl<'a> Side<'a> {
     fn of(case: &'a Case) -> Option<Self> {
         let system = case.system.as_ref().filter(|system| !system.ours)?;
-        let largest: ByteSize = case.params.get("queues.largest_message")?.as_str()?.parse().ok()?;
-        let own = |figure: fn(&crate::results::OwnFigures) -> Option<f64>| {
+        let SourceShape::Queue { largest_message_bytes, .. } = *case.shape().source()? else {
+            return None;
+        };
+        let own = |figure: fn(&OwnFigures) -> Option<f64>| {
             let over_trials = case.over_trials(|trial| figure(trial.own_figures.as_ref()?))?;
             Some(over_trials.median)
         };
@@ -75,7 +75,7 @@ impl<'a> Side<'a> {
             allocated_bytes: own(|own| own.allocated_bytes_per_event)?,
             collecting_percent: own(|own| own.collecting_percent),
             heap_bytes: own(|own| own.heap_bytes.map(|bytes| bytes as f64)),
-            largest_message: largest.bytes() as f64,
+            largest_message: largest_message_bytes as f64,
         })
     }
 
@@ -107,9 +107,9 @@ fn is_alike(side: &Side<'_>, other: &Side<'_>) -> bool {
 fn finding(sweep: &str, pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<JointFinding> {
     let (heavy, light) = pairs.first()?;
     let places = pairs.iter().map(|(heavy, light)| place(heavy, light));
-    let cause = cause(pairs).unwrap_or_else(|| "what that costs it does not tell".to_owned());
+    let cause = cause(pairs).unwrap_or_else(|| "its cost is not reported".to_owned());
     let message = format!(
-        "{} makes a buffer as large as the largest message for each message that it sends, and {} does not: {cause}. {}",
+        "{} allocates a buffer of the largest message size for each send, {} does not: {cause}. {}",
         heavy.system,
         light.system,
         places.collect::<Vec<_>>().join("; ")
@@ -121,10 +121,7 @@ fn finding(sweep: &str, pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<JointFinding
         sweep: sweep.to_owned(),
         cases: cases.collect(),
         message,
-        hint: Some(
-            "take the version that does not; or let the service offer less (queues.largest_message)"
-                .to_owned(),
-        ),
+        hint: Some("use the version that does not, or lower `queues.largest_message`".to_owned()),
     })
 }
 
@@ -138,18 +135,18 @@ fn cause(pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<String> {
     let (much, little) = median(|side| side.collecting_percent)?;
     let collecting = format!("{} % of its time ({} % of the other's)", percent(much), percent(little));
     if much >= MUCH_COLLECTING_PERCENT && much >= 2.0 * little {
-        return Some(format!("garbage collection, which takes {collecting}, is what that costs"));
+        return Some(format!("the cost is garbage collection, {collecting}"));
     }
     let (heavy_us, light_us) = median(|side| side.cpu_us)?;
     Some(match heavy_us >= MUCH_CPU * light_us {
         true => format!(
-            "it takes {} more of CPU time for each message; garbage collection is {collecting}, the rest is taking and \
-             clearing that memory, and what else the two do in different ways",
+            "it takes {} more CPU time per message; garbage collection is {collecting}, the rest is allocating and clearing \
+             that memory, and other differences of the two",
             duration_us(heavy_us - light_us)
         ),
         false => format!(
-            "garbage collection takes {collecting}, and each message about as much CPU time, so that the buffers do not make \
-             the difference here"
+            "garbage collection takes {collecting} and each message about as much CPU time, so the buffers make no difference \
+             here"
         ),
     })
 }
@@ -157,7 +154,7 @@ fn cause(pairs: &[(&Side<'_>, &Side<'_>)]) -> Option<String> {
 /// What the two did under the same conditions, the lighter one first and the other in brackets.
 fn place(heavy: &Side<'_>, light: &Side<'_>) -> String {
     let mut parts = vec![format!(
-        "{} ({}) allocated for each message, of at most {}",
+        "{} ({}) allocated per message of at most {}",
         bytes(light.allocated_bytes),
         bytes(heavy.allocated_bytes),
         bytes(heavy.largest_message)
@@ -171,10 +168,12 @@ fn place(heavy: &Side<'_>, light: &Side<'_>) -> String {
         both(|side| Some(side.case.cpu_percent?.median))
             .map(|(light, heavy)| format!("{} % CPU ({} %)", percent(light), percent(heavy))),
     );
-    parts.extend(both(|side| side.cpu_us).map(|(light, heavy)| {
-        format!("{} of it for each message ({})", duration_us(light), duration_us(heavy))
-    }));
-    let published = |side: &Side<'_>| side.case.published.as_ref()?.forwarded_per_s;
+    parts.extend(
+        both(|side| side.cpu_us).map(|(light, heavy)| {
+            format!("{} of it per message ({})", duration_us(light), duration_us(heavy))
+        }),
+    );
+    let published = |side: &Side<'_>| side.case.published.as_ref()?.get(Figure::ForwardedPerS);
     let of_study = published(light)
         .zip(published(heavy))
         .map(|(light, heavy)| format!(", published {}", ratio(light / heavy)));
@@ -207,11 +206,10 @@ const MUCH_CPU: f64 = 1.3;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
+    use super::super::occupancy::tests::shape;
     use super::*;
     use crate::report::sample;
-    use crate::results::{MeasuredSystem, OwnFigures, Published};
+    use crate::results::{MeasuredSystem, Published};
 
     fn case(system: &str, memory: &str, forwarded: f64, own: OwnFigures, published: f64) -> Case {
         let mut case = sample::quick().cases.swap_remove(0);
@@ -219,13 +217,9 @@ mod tests {
         case.sweep = Some("version".to_owned());
         case.system =
             Some(MeasuredSystem { name: system.to_owned(), ours: false, transport: "tls".to_owned() });
-        case.params = [("queues.largest_message".to_owned(), json!("256 KiB"))].into();
+        case.shape = Some(shape(8, None));
         case.forwarded_per_s = Some(Summary::of_one(forwarded));
-        case.published = Some(Published {
-            case: case.name.clone(),
-            forwarded_per_s: Some(published),
-            ..Published::default()
-        });
+        case.published = Some(Published::new(&case.name, [(Figure::ForwardedPerS, published)]));
         for trial in &mut case.trials {
             trial.own_figures = Some(own);
         }
@@ -252,10 +246,10 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].cases.len(), 4);
         for part in [
-            "old makes a buffer as large as the largest message for each message that it sends, and new does not",
-            "garbage collection, which takes 30.0 % of its time (2.0 % of the other's), is what that costs",
+            "old allocates a buffer of the largest message size for each send, new does not",
+            "the cost is garbage collection, 30.0 % of its time (2.0 % of the other's)",
             "memory=2 GiB: 4.00× as many messages (2,000/s against 500/s, published 5.00×)",
-            "29.3 KiB (283 KiB) allocated for each message, of at most 256 KiB",
+            "29.3 KiB (283 KiB) allocated per message of at most 256 KiB",
             "memory=6 GiB: 2.00× as many messages (2,000/s against 1,000/s, published 2.00×)",
         ] {
             assert!(found[0].message.contains(part), "{part}\n{}", found[0].message);
@@ -269,11 +263,7 @@ mod tests {
             case("new", "2 GiB", 2_000.0, own(30_000.0, 2.0), 2_400.0),
         ];
         let found = findings("version", &cases.iter().collect::<Vec<_>>());
-        assert!(
-            found[0].message.contains("so that the buffers do not make the difference here"),
-            "{}",
-            found[0].message
-        );
+        assert!(found[0].message.contains("so the buffers make no difference here"), "{}", found[0].message);
     }
 
     #[test]
@@ -290,7 +280,7 @@ mod tests {
             }
         }
         let found = findings("version", &cases.iter().collect::<Vec<_>>());
-        let expected = "it takes 500 µs more of CPU time for each message; garbage collection is 3.0 % of its time (2.0 % of the other's)";
+        let expected = "it takes 500 µs more CPU time per message; garbage collection is 3.0 % of its time (2.0 % of the other's)";
         assert!(found[0].message.contains(expected), "{}", found[0].message);
     }
 

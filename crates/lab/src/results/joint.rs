@@ -3,12 +3,10 @@
 //! A finding of a case is about that case alone. Where several cases of a sweep have one for the same reason, or where the
 //! reason shows in the difference of two of them, one sentence about the sweep says more than one for each case.
 
-mod concurrency;
-mod versions;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Case, FindingKind, Severity};
+use crate::studies;
 
 /// One remark about several cases of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,9 +40,8 @@ pub(super) fn findings(cases: &[Case]) -> Vec<JointFinding> {
         }
     }
     let of_sweep = |(name, cases): (&str, Vec<&Case>)| {
-        let bounds = concurrency::finding(name, &cases);
-        let versions = versions::findings(name, &cases);
-        bounds.into_iter().chain(versions)
+        let first = cases.first().map(|case| case.shape().into_owned()).unwrap_or_default();
+        studies::of(&first).flat_map(|study| study.joint(name, &cases)).collect::<Vec<_>>()
     };
     sweeps.into_iter().flat_map(of_sweep).collect()
 }

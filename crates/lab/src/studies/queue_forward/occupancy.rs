@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{LatencySummary, Settings, Stage};
 use crate::figure::{count, duration_us, rate};
+use crate::results::{LatencySummary, Shape, SourceShape, Stage};
 
 /// Places, what takes them, and what passed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,13 +37,15 @@ impl Occupancy {
     /// What is known of it from the figures of a trial, or of a case; `None` between hubs, and where nothing passed.
     #[must_use]
     pub fn of(
-        settings: &Settings,
+        shape: &Shape,
         is_ours: bool,
         stages: &BTreeMap<Stage, LatencySummary>,
         received_per_s: Option<f64>,
         forwarded_per_s: Option<f64>,
     ) -> Option<Self> {
-        let messages = settings.messages_at_once?;
+        let SourceShape::Queue { messages_at_once: messages, threads, .. } = *shape.source()? else {
+            return None;
+        };
         // What is delivered and fails takes a place, too.
         let measured_per_s = received_per_s.or(forwarded_per_s)?;
         if measured_per_s <= 0.0 {
@@ -57,7 +59,7 @@ impl Occupancy {
                 measured_per_s,
             });
         }
-        let threads = settings.threads.filter(|threads| *threads < messages);
+        let threads = threads.filter(|threads| *threads < messages);
         Some(Self {
             places: threads.unwrap_or(messages),
             messages: threads.map(|_| messages),
@@ -123,11 +125,11 @@ impl OccupancyParts {
         self.forward_us + self.settle_us + self.vacant_us
     }
 
-    /// `2.74 ms until its forwarding was accepted, …`.
+    /// `2.74 ms until forwarded, …`.
     #[must_use]
     pub fn sentence(&self) -> String {
         format!(
-            "{} until its forwarding was accepted, {} until its completion was confirmed, {} until the next one was there",
+            "{} until forwarded, {} until its completion was confirmed, {} until the next one arrived",
             duration_us(self.forward_us),
             duration_us(self.settle_us),
             duration_us(self.vacant_us)
@@ -139,17 +141,29 @@ impl OccupancyParts {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use serde_json::json;
-
     use super::*;
+    use crate::results::{Noun, PipelineShape};
 
-    pub(in crate::results) fn settings(params: &[(&str, serde_json::Value)]) -> Settings {
-        let params = params.iter().cloned();
-        Settings::of(&params.map(|(path, value)| (path.to_owned(), value)).collect())
+    /// A pipeline that works on so many messages of a queue at once.
+    pub(in crate::studies) fn shape(messages_at_once: u64, threads: Option<u64>) -> Shape {
+        Shape {
+            noun: Noun::Messages,
+            pipeline: Some(PipelineShape {
+                source: SourceShape::Queue {
+                    messages_at_once,
+                    threads,
+                    maximum_delivery_count: 10,
+                    largest_message_bytes: 256 << 10,
+                },
+                prefetch: Some(0),
+                ..PipelineShape::default()
+            }),
+            ..Shape::default()
+        }
     }
 
     /// Stages with these means.
-    pub(in crate::results) fn stages(means: &[(Stage, f64)]) -> BTreeMap<Stage, LatencySummary> {
+    pub(in crate::studies) fn stages(means: &[(Stage, f64)]) -> BTreeMap<Stage, LatencySummary> {
         let summary = |mean: f64| LatencySummary {
             count: 1_000,
             min: None,
@@ -169,11 +183,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_can_pass_is_the_places_over_the_time_of_each() {
-        let settings = settings(&[
-            ("queues.source.name", json!("in")),
-            ("relay.concurrency", json!(4)),
-            ("relay.instances", json!(2)),
-        ]);
+        let shape = shape(8, None);
         let stages = stages(&[
             (Stage::Queue, 10.0),
             (Stage::Process, 2_200.0),
@@ -182,23 +192,19 @@ pub(super) mod tests {
             (Stage::Settle, 2_000.0),
             (Stage::Vacant, 2_000.0),
         ]);
-        let found = Occupancy::of(&settings, true, &stages, Some(1_300.0), Some(1_200.0));
+        let found = Occupancy::of(&shape, true, &stages, Some(1_300.0), Some(1_200.0));
         let found = found.expect("there are places");
         assert_eq!(found.each_us(), 6_000.0);
         assert_eq!(found.equation(), "8 / 6.00 ms = 1,333 messages/s expected, 1,300 measured (2.5 % off)");
-        assert_eq!(Occupancy::of(&settings, true, &stages, None, None), None);
-        let hubs = Settings::default();
+        assert_eq!(Occupancy::of(&shape, true, &stages, None, None), None);
+        let hubs = Shape::default();
         assert_eq!(Occupancy::of(&hubs, true, &stages, Some(1.0), None), None);
     }
 
     #[test]
     fn of_another_system_the_time_of_each_follows_from_what_passed() {
-        let settings = settings(&[
-            ("queues.source.name", json!("in")),
-            ("relay.concurrency", json!(96)),
-            ("relay.threads", json!(20)),
-        ]);
-        let found = Occupancy::of(&settings, false, &BTreeMap::new(), None, Some(250.0));
+        let shape = shape(96, Some(20));
+        let found = Occupancy::of(&shape, false, &BTreeMap::new(), None, Some(250.0));
         let found = found.expect("there are places");
         assert_eq!((found.places, found.messages), (20, Some(96)));
         assert_eq!(found.equation(), "20 / 250 messages/s = 80.0 ms for each");

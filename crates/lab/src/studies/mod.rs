@@ -1,0 +1,78 @@
+//! What belongs to single studies: their columns, and the findings that only they make.
+//!
+//! General code asks for the studies that a case is of, by its shape, and knows none by name. A new study is a scenario
+//! file, one file (or folder) in here with an entry in `ALL`, and whatever it measures that nothing measured before.
+
+mod queue_forward;
+
+pub use queue_forward::{Occupancy, OccupancyParts};
+
+use crate::results::{Case, Figure, Finding, JointFinding, Role, RoleUsage, Shape, Subject, Trial};
+
+/// What one study adds to what is said of every case.
+pub trait Study: Sync {
+    /// Whether cases of this shape are of the study.
+    fn is_about(&self, shape: &Shape) -> bool;
+
+    /// Its columns of the result table, beside those of every table.
+    fn columns(&self) -> &'static [StudyColumn] {
+        &[]
+    }
+
+    /// What bounded the rate of a trial, if the study explains it: nothing else is blamed for idle CPU then. Not asked
+    /// where a quota was the bound.
+    fn bound(&self, observation: &Observation<'_>) -> Option<Finding> {
+        let _ = observation;
+        None
+    }
+
+    /// What else it says of a trial.
+    fn findings(&self, observation: &Observation<'_>) -> Vec<Finding> {
+        let _ = observation;
+        Vec::new()
+    }
+
+    /// What the cases of one sweep show only beside one another.
+    fn joint(&self, sweep: &str, cases: &[&Case]) -> Vec<JointFinding> {
+        let _ = (sweep, cases);
+        Vec::new()
+    }
+}
+
+/// A trial with what is known of its case.
+#[derive(Debug, Clone, Copy)]
+pub struct Observation<'a> {
+    /// The shape of the case.
+    pub shape: &'a Shape,
+    /// What is measured.
+    pub subject: &'a Subject,
+    /// By the processes of which role.
+    pub measured_role: Role,
+    /// The trial.
+    pub trial: &'a Trial,
+}
+
+impl<'a> Observation<'a> {
+    /// What the measured role used.
+    #[must_use]
+    pub fn usage(&self) -> Option<&'a RoleUsage> {
+        self.trial.roles.get(&self.measured_role)
+    }
+}
+
+/// A column that is shown where a case has the figure above zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StudyColumn {
+    /// What it shows.
+    pub figure: Figure,
+    /// Whether a value above zero speaks against the case.
+    pub is_alarming: bool,
+}
+
+/// The studies that cases of this shape are of.
+pub fn of(shape: &Shape) -> impl Iterator<Item = &'static dyn Study> {
+    ALL.into_iter().filter(|study| study.is_about(shape))
+}
+
+/// Every study that adds something of its own.
+const ALL: [&dyn Study; 1] = [&queue_forward::QueueForward];
