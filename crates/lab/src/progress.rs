@@ -32,9 +32,9 @@ pub struct Progress {
     pub phase_length: Option<Duration>,
     /// Events offered by the load per second.
     pub offered_per_s: Option<f64>,
-    /// Events received by the pipeline per second.
+    /// Events received by the pipeline per second, or by the sink where there is none.
     pub received_per_s: Option<f64>,
-    /// Events forwarded by the pipeline per second.
+    /// Events forwarded by the pipeline per second, where there is one.
     pub forwarded_per_s: Option<f64>,
     /// Events in the source that the pipeline has not received yet.
     pub lag_events: Option<u64>,

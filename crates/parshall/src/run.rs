@@ -10,7 +10,7 @@ use lab::report::{Colour, JsonReport, MarkdownReport, Report as _, ReportError, 
 use lab::results::RunIdentity;
 use lab::roles::process::ProcessLauncher;
 use lab::run::{RunOptions, RunOutcome, cancellation};
-use lab::scenario::{Case, Scenario, Target};
+use lab::scenario::{Case, Entity, Scenario, Target};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{CommandError, Exit};
@@ -137,10 +137,11 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
         }
         checked.push(&parameters.target);
         // Queues have nothing that must fit; the roles tell of one that is not there.
-        let Some(hubs) = parameters.entities.hubs() else {
-            continue;
-        };
-        for hub in [&hubs.source, &hubs.destination] {
+        let topology = parameters.topology();
+        for name in topology.in_order() {
+            let Entity::Hub(hub) = topology.entity(name) else {
+                continue;
+            };
             let unavailable = |error: &dyn std::error::Error| CommandError::Unavailable {
                 message: format!("the hub {} of the target can't be used: {error}", hub.name),
             };
@@ -160,7 +161,7 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
                         hub.name, hub.partitions
                     ),
                     advice: Some(
-                        "say how many it has under `hubs:` in the scenario, or with --set".to_owned(),
+                        "say how many it has in the scenario, or with --set".to_owned(),
                     ),
                 });
             }

@@ -152,6 +152,39 @@ fn a_quick_run_leaves_whole_and_valid_results_of_intact_events() {
 }
 
 #[test]
+fn a_topology_without_a_pipeline_measures_the_load_and_starts_no_relay() {
+    let _machine = alone();
+    for (entity, noun) in [("{hub: events, partitions: 4}", "events"), ("{queue: orders}", "messages")] {
+        let bench = Bench::new();
+        let scenario = format!(
+            "scenario: ingest
+topology: {{entities: {{in: {entity}}}, load: in, sink: in, measure: load}}
+embedded: {{log_per_hub: 64 MiB}}
+load: {{max_lag: 10000, batch: 50}}
+phases: {{warm_up: 200 ms, measure: 1 s, drain: 20 s}}
+published:
+  - {{case: ingest, produced_per_s: 1000/s, latency_us.p99: 51 ms}}
+"
+        );
+        bench.file("ingest.yaml", &scenario);
+        let finished = bench.run(&["./ingest.yaml"]);
+        assert_eq!(finished.status, Some(0), "{}{}", finished.stdout, finished.stderr);
+        let results = bench.results();
+        let (_, case) = intact_cases(&results)[0];
+        assert_eq!((&case["measured_role"], &case["passed"]), (&"load".into(), &true.into()), "{case:#}");
+        for figure in ["produced_per_s", "consumed_per_s", "cpu_percent", "memory_peak_bytes"] {
+            assert!(case[figure]["median"].as_f64().unwrap() > 0.0, "{figure}");
+        }
+        assert!(case.get("forwarded_per_s").is_none() && case.get("relay").is_none(), "{case:#}");
+        assert!(case["trials"][0]["roles"].get("relay").is_none());
+        assert!(!bench.folder.path().join("results/logs/ingest.1/relay.log").exists());
+        for part in ["produced/s", "consumed/s", "published", "51.0 ms", noun] {
+            assert!(finished.stdout.contains(part), "{part}\n{}", finished.stdout);
+        }
+    }
+}
+
+#[test]
 fn an_interrupted_run_leaves_valid_partial_results_and_nothing_that_runs() {
     let _machine = alone();
     let bench = Bench::new();

@@ -83,9 +83,9 @@ pub fn judge(facts: &LoadFacts) -> (GeneratorHealth, Vec<Finding>) {
                     facts.cpu_percent,
                 ),
             )
-            .with_hint(match facts.subject.is_ours() {
-                true => "measure with `load.mode=backlog`, which isolates the relay from the generator",
-                false => "offer more with `load.workers` and `load.in_flight`",
+            .with_hint(match facts.subject {
+                Subject::Relay => "measure with `load.mode=backlog`, which isolates the relay from the generator",
+                Subject::Other(_) | Subject::Part(_) => "offer more with `load.workers` and `load.in_flight`",
             }),
         );
     }

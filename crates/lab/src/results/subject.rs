@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{MeasuredSystem, Role};
 
-/// What is measured: our relay, or a system that stands in its place.
+/// What is measured: our relay, a system that stands in its place, or another role of the lab.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Subject {
     /// Our relay, whatever the transport.
@@ -12,22 +12,25 @@ pub enum Subject {
     Relay,
     /// Another system, by its name in the scenario.
     Other(String),
+    /// A part of the lab itself: load, sink or embedded service.
+    Part(Role),
 }
 
 impl Subject {
-    /// What a case with this system measures.
+    /// What a case with this system and this measured role measures.
     #[must_use]
-    pub fn of(system: Option<&MeasuredSystem>) -> Self {
-        match system.filter(|system| !system.ours) {
-            Some(system) => Self::Other(system.name.clone()),
-            None => Self::Relay,
+    pub fn of(system: Option<&MeasuredSystem>, measured_role: Role) -> Self {
+        match (system.filter(|system| !system.ours), measured_role) {
+            (Some(system), Role::Relay) => Self::Other(system.name.clone()),
+            (_, Role::Relay) => Self::Relay,
+            (_, role) => Self::Part(role),
         }
     }
 
-    /// Whether it is our relay.
+    /// Whether it is our own, and not another system.
     #[must_use]
-    pub fn is_ours(&self) -> bool {
-        *self == Self::Relay
+    pub const fn is_ours(&self) -> bool {
+        !matches!(self, Self::Other(_))
     }
 
     /// A role, or one member of it: what is measured by its name, every other as `the hub`.
@@ -44,6 +47,8 @@ impl fmt::Display for Subject {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Relay => formatter.pad("the relay"),
+            Self::Part(Role::Hub) => formatter.pad("the service"),
+            Self::Part(role) => formatter.pad(&format!("the {role}")),
             Self::Other(name) => formatter.pad(name),
         }
     }
@@ -59,14 +64,14 @@ mod tests {
 
     #[test]
     fn another_system_is_called_by_its_name_and_our_relay_is_the_relay_over_every_transport() {
-        let names =
-            [None, Some(&system(true)), Some(&system(false))].map(|system| Subject::of(system).to_string());
+        let names = [None, Some(&system(true)), Some(&system(false))]
+            .map(|system| Subject::of(system, Role::Relay).to_string());
         assert_eq!(names, ["the relay", "the relay", "mine"]);
     }
 
     #[test]
     fn only_the_role_of_what_is_measured_goes_by_the_name_of_the_system() {
-        let mine = Subject::of(Some(&system(false)));
+        let mine = Subject::of(Some(&system(false)), Role::Relay);
         let called = |subject: &Subject, role: Role, member| subject.called(role, member);
         assert_eq!(called(&mine, Role::Relay, "relay"), "mine");
         assert_eq!(called(&mine, Role::Hub, "hub"), "the hub");

@@ -132,7 +132,7 @@ pub struct Interval {
     /// Events offered per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_per_s: Option<f64>,
-    /// Events received by the pipeline per second.
+    /// Events received by the pipeline per second, or by the sink where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_per_s: Option<f64>,
     /// Events forwarded by the pipeline per second.

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    results::{Finding, FindingKind, HubCounters, Noun, Severity},
+    results::{Finding, FindingKind, HubCounters, Severity},
     roles::protocol::{LoadCounters, RelayCounters, SinkCounters},
-    scenario::Entities,
+    scenario::{Entity, Topology},
 };
 
 /// What the clients counted from the first event to the last.
@@ -27,65 +27,126 @@ pub(super) enum PipelineCounters {
     Own(RelayCounters),
     /// A command has none that we know of.
     Unknown,
+    /// There is no pipeline.
+    Absent,
 }
 
-/// Every disagreement, as a finding that fails the case.
+/// Between which figures a counter has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    least: u64,
+    most: u64,
+}
+
+/// Every disagreement, as a finding that fails the case: each entity is held against those that send to it, and those that
+/// receive from it.
 pub(super) fn disagreements(
-    noun: Noun,
-    entities: &Entities,
+    topology: &Topology,
     service: &BTreeMap<String, HubCounters>,
     clients: &ClientCounters,
 ) -> Vec<Finding> {
-    let of = |name: &str| service.get(name).copied().unwrap_or_default();
-    let (source_entity, destination_entity) = (entities.source(), entities.destination());
-    let (source, destination) = (of(source_entity.name()), of(destination_entity.name()));
-    let ClientCounters { load, pipeline, sink } = clients;
-    let seen = sink.events.received + sink.events.corrupted + sink.events.foreign;
-    // Where everything that was sent was seen, and no partition was closed under its reader, nothing can have been on
-    // the way: then the service must have handed out exactly what was received.
-    let is_drained = load.events.sent == load.events.acknowledged && sink.missing == Some(0);
-    let handed_out = |received: u64, opened: u64, partitions: u32| {
-        if is_drained && opened <= u64::from(partitions) { received } else { u64::MAX }
-    };
     let mut found = Vec::new();
-    let mut compare = |what: &str, service: u64, least: u64, most: u64| {
-        if service < least || service > most {
-            let clients = if least == most {
-                least.to_string()
-            } else if most == u64::MAX {
-                format!("at least {least}")
-            } else {
-                format!("{least} to {most}")
-            };
-            found.push(Finding::new(
-                Severity::Failure,
-                FindingKind::CountersDisagree,
-                format!("{what}: the service counted {}, the clients {clients}", noun.counted(service)),
-            ));
-        }
+    let mut compare = |what: String, counted: u64, clients: Option<Range>| {
+        let Some(Range { least, most }) = clients.filter(|range| !range.contains(counted)) else {
+            return;
+        };
+        let clients = if least == most {
+            least.to_string()
+        } else if most == u64::MAX {
+            format!("at least {least}")
+        } else {
+            format!("{least} to {most}")
+        };
+        let counted = topology.noun().counted(counted);
+        found.push(Finding::new(
+            Severity::Failure,
+            FindingKind::CountersDisagree,
+            format!("{what}: the service counted {counted}, the clients {clients}"),
+        ));
     };
-    compare("appended to the source", source.incoming_events, load.events.acknowledged, load.events.sent);
-    let (handed_to_pipeline, appended) = match pipeline {
-        PipelineCounters::Own(relay) => {
-            let most = handed_out(relay.received, relay.opened, source_entity.partitions());
-            let maybe = relay.forwarded.saturating_add(relay.doubtful);
-            ((relay.received, most), (relay.forwarded, maybe))
-        }
-        // A partition that the sink opened again was read again.
-        PipelineCounters::Unknown if sink.opened > u64::from(destination_entity.partitions()) => {
-            ((sink.distinct, u64::MAX), (sink.distinct, u64::MAX))
-        }
-        PipelineCounters::Unknown => ((sink.distinct, u64::MAX), (seen, u64::MAX)),
-    };
-    compare("read from the source", source.outgoing_events, handed_to_pipeline.0, handed_to_pipeline.1);
-    compare("appended to the destination", destination.incoming_events, appended.0, appended.1);
-    compare(
-        "read from the destination",
-        destination.outgoing_events,
-        seen,
-        handed_out(seen, sink.opened, destination_entity.partitions()),
-    );
+    for name in topology.in_order() {
+        let entity = topology.entity(name);
+        let counted = service.get(entity.name()).copied().unwrap_or_default();
+        let pipeline = topology.pipeline.as_ref();
+        let to_it = (pipeline.is_some_and(|pipeline| pipeline.to == name), topology.load == name);
+        let from_it = (pipeline.is_some_and(|pipeline| pipeline.from == name), topology.sink == name);
+        let written = [
+            to_it.0.then(|| clients.sent_by_pipeline(topology.of_sink())).flatten(),
+            to_it.1.then(|| clients.sent_by_load()),
+        ];
+        let read = [
+            from_it.0.then(|| clients.received_by_pipeline(entity)).flatten(),
+            from_it.1.then(|| clients.received_by_sink(entity)),
+        ];
+        compare(format!("appended to the {name}"), counted.incoming_events, Range::sum(written));
+        compare(format!("read from the {name}"), counted.outgoing_events, Range::sum(read));
+    }
     found
+}
+
+impl ClientCounters {
+    fn sent_by_load(&self) -> Range {
+        Range { least: self.load.events.acknowledged, most: self.load.events.sent }
+    }
+
+    fn received_by_pipeline(&self, entity: &Entity) -> Option<Range> {
+        Some(match self.pipeline {
+            PipelineCounters::Own(relay) => {
+                let most = self.handed_out(relay.received, relay.opened, entity);
+                Range { least: relay.received, most }
+            }
+            PipelineCounters::Unknown => Range { least: self.sink.distinct, most: u64::MAX },
+            PipelineCounters::Absent => return None,
+        })
+    }
+
+    fn sent_by_pipeline(&self, of_sink: &Entity) -> Option<Range> {
+        Some(match self.pipeline {
+            PipelineCounters::Own(relay) => {
+                Range { least: relay.forwarded, most: relay.forwarded.saturating_add(relay.doubtful) }
+            }
+            // A partition that the sink opened again was read again.
+            PipelineCounters::Unknown if self.sink.opened > u64::from(of_sink.partitions()) => {
+                Range { least: self.sink.distinct, most: u64::MAX }
+            }
+            PipelineCounters::Unknown => Range { least: self.seen(), most: u64::MAX },
+            PipelineCounters::Absent => return None,
+        })
+    }
+
+    fn received_by_sink(&self, entity: &Entity) -> Range {
+        let seen = self.seen();
+        Range { least: seen, most: self.handed_out(seen, self.sink.opened, entity) }
+    }
+
+    const fn seen(&self) -> u64 {
+        self.sink.events.received + self.sink.events.corrupted + self.sink.events.foreign
+    }
+
+    /// What the service may have handed out at most. Where everything that was sent was seen, and no partition was closed
+    /// under its reader, nothing can have been on the way: then it is exactly what was received.
+    fn handed_out(&self, received: u64, opened: u64, entity: &Entity) -> u64 {
+        let load = &self.load.events;
+        let is_drained = load.sent == load.acknowledged && self.sink.missing == Some(0);
+        match is_drained && opened <= u64::from(entity.partitions()) {
+            true => received,
+            false => u64::MAX,
+        }
+    }
+}
+
+impl Range {
+    const fn contains(self, value: u64) -> bool {
+        self.least <= value && value <= self.most
+    }
+
+    /// Of several clients together; `None` without any.
+    fn sum(ranges: [Option<Self>; 2]) -> Option<Self> {
+        ranges.into_iter().flatten().reduce(|sum, range| Self {
+            least: sum.least.saturating_add(range.least),
+            most: sum.most.saturating_add(range.most),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -93,14 +154,23 @@ mod tests {
     use super::*;
     use crate::{
         load::LoadCounts,
-        scenario::{Hub, Hubs},
+        scenario::{Hub, Measured, Pipeline},
         verify::Counts,
     };
 
-    fn hubs() -> Entities {
-        let hub =
-            |name: &str| Hub { name: name.to_owned(), partitions: 1, consumer_group: "$Default".to_owned() };
-        Entities::Hubs(Hubs { source: hub("source"), destination: hub("destination") })
+    fn hubs() -> Topology {
+        let hub = |name: &str| {
+            let consumer_group = "$Default".to_owned();
+            Entity::Hub(Hub { name: name.to_owned(), partitions: 1, consumer_group })
+        };
+        let [source, destination] = ["source", "destination"].map(|name| (name.to_owned(), hub(name)));
+        Topology {
+            load: source.0.clone(),
+            pipeline: Some(Pipeline { from: source.0.clone(), to: destination.0.clone() }),
+            sink: destination.0.clone(),
+            entities: [source, destination].into(),
+            measure: Measured::Pipeline,
+        }
     }
 
     const RELAY: RelayCounters = RelayCounters {
@@ -139,7 +209,7 @@ mod tests {
     }
 
     fn found(source: (u64, u64), destination: (u64, u64)) -> usize {
-        disagreements(Noun::Events, &hubs(), &service(source, destination), &clients()).len()
+        disagreements(&hubs(), &service(source, destination), &clients()).len()
     }
 
     #[test]
@@ -164,7 +234,7 @@ mod tests {
         clients.load.events.acknowledged = 100;
         clients.sink.missing = Some(0);
         let found = |clients: &ClientCounters, source, destination| {
-            disagreements(Noun::Events, &hubs(), &service((100, source), (100, destination)), clients).len()
+            disagreements(&hubs(), &service((100, source), (100, destination)), clients).len()
         };
         assert_eq!(found(&clients, 95, 95), 0);
         assert_eq!(found(&clients, 96, 95), 1);
@@ -184,7 +254,7 @@ mod tests {
         clients.pipeline = PipelineCounters::Unknown;
         clients.sink.distinct = 90;
         let found = |source, destination| {
-            disagreements(Noun::Events, &hubs(), &service((90, source), (destination, 95)), &clients).len()
+            disagreements(&hubs(), &service((90, source), (destination, 95)), &clients).len()
         };
         assert_eq!(found(90, 95), 0, "five were sent twice");
         assert_eq!(found(200, 300), 0, "and many more read and sent twice");
@@ -194,11 +264,24 @@ mod tests {
 
     #[test]
     fn a_disagreement_names_both_figures() {
-        let found = disagreements(Noun::Events, &hubs(), &service((80, 95), (95, 95)), &clients());
+        let found = disagreements(&hubs(), &service((80, 95), (95, 95)), &clients());
         assert_eq!(
             found[0].message,
             "appended to the source: the service counted 80 events, the clients 90 to 100"
         );
         assert_eq!(found[0].kind, FindingKind::CountersDisagree);
+    }
+
+    #[test]
+    fn without_a_pipeline_the_sink_reads_what_the_load_appends() {
+        let mut topology = hubs();
+        topology.pipeline = None;
+        topology.sink.clone_from(&topology.load);
+        let mut clients = clients();
+        clients.pipeline = PipelineCounters::Absent;
+        let found = |counters| disagreements(&topology, &service(counters, (0, 0)), &clients).len();
+        assert_eq!(found((95, 95)), 0, "the entity that nobody uses is not looked at");
+        assert_eq!(found((89, 95)), 1, "the load had more of it acknowledged");
+        assert_eq!(found((95, 94)), 1, "the sink saw more");
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         TrialRecord,
     },
     roles::protocol::{Counted, Counters, Edge, ExternalFigures, Outcome, RelayCounters},
-    scenario::LoadMode,
+    scenario::{Entity, LoadMode},
     verify,
 };
 
@@ -47,7 +47,7 @@ pub(super) fn collect(
     let outcomes = Outcomes::of(crew);
     let pipeline = Pipeline::of(plan);
     let rates = Rates::of(plan, crew, &pipeline);
-    let roles = usages(crew, monitor, groups, pipeline.forwarded(crew));
+    let roles = usages(crew, monitor, groups, pipeline.carried(crew));
     let subject = plan.subject();
     let mut findings = limit_findings(&subject, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
@@ -62,14 +62,14 @@ pub(super) fn collect(
         if plan.is_embedded() {
             let clients = ClientCounters {
                 load: load_counters(crew),
-                pipeline: match pipeline.is_external() {
-                    true => PipelineCounters::Unknown,
-                    false => PipelineCounters::Own(relay_counters(crew)),
+                pipeline: match pipeline {
+                    Pipeline::Ours => PipelineCounters::Own(relay_counters(crew)),
+                    Pipeline::Between(_) | Pipeline::Unobserved => PipelineCounters::Unknown,
+                    Pipeline::Absent => PipelineCounters::Absent,
                 },
                 sink: sink_counters(crew),
             };
-            let entities = &plan.parameters.entities;
-            findings.extend(disagreements(plan.noun(), entities, &ending.hub, &clients));
+            findings.extend(disagreements(&plan.topology, &ending.hub, &clients));
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
@@ -111,6 +111,8 @@ pub(super) fn collect(
         offered_per_s: rates.offered_per_s,
         received_per_s: rates.received_per_s,
         forwarded_per_s: rates.forwarded_per_s,
+        produced_per_s: rates.produced_per_s,
+        consumed_per_s: rates.consumed_per_s,
         roles,
         delivery: outcomes.delivery.map(|verdict| delivery(verdict, source_of(plan, &ending.hub))),
         hub,
@@ -218,19 +220,31 @@ pub(super) struct Rates {
     pub(super) offered_per_s: Option<f64>,
     received_per_s: Option<f64>,
     pub(super) forwarded_per_s: Option<f64>,
+    produced_per_s: Option<f64>,
+    consumed_per_s: Option<f64>,
 }
 
 impl Rates {
+    /// What came through per second, whoever carried it.
+    pub(super) fn carried_per_s(&self) -> f64 {
+        self.forwarded_per_s.or(self.produced_per_s).unwrap_or(0.0)
+    }
+
     fn of(plan: &TrialPlan<'_>, crew: &Crew, pipeline: &Pipeline) -> Self {
         let duration = crew
-            .edges(Role::Relay)
+            .edges(if *pipeline == Pipeline::Absent { plan.topology.measured_role() } else { Role::Relay })
             .map(|(began, ended)| ended.at.saturating_since(began.at).as_secs_f64())
             .reduce(f64::max);
+        let without_pipeline = |role, figure: fn(&Counters) -> Option<u64>| {
+            (*pipeline == Pipeline::Absent).then(|| rate(crew, role, figure)).flatten()
+        };
         let rates = Self {
             duration_s: duration.unwrap_or(0.0),
             offered_per_s: rate(crew, Role::Load, |told| Some(told.load()?.events.sent)),
             received_per_s: pipeline.received_per_s(crew),
             forwarded_per_s: pipeline.forwarded_per_s(crew),
+            produced_per_s: without_pipeline(Role::Load, |told| Some(told.load()?.events.acknowledged)),
+            consumed_per_s: without_pipeline(Role::Sink, |told| Some(told.sink()?.events.received)),
         };
         if plan.mode() == LoadMode::Backlog { rates.between_first_and_last(crew) } else { rates }
     }
@@ -251,6 +265,7 @@ impl Rates {
             offered_per_s: None,
             received_per_s: Some(relay.received as f64 / seconds),
             forwarded_per_s: Some(relay.forwarded as f64 / seconds),
+            ..self
         }
     }
 }
@@ -352,10 +367,12 @@ fn own_figures(crew: &Crew, forwarded_per_s: Option<f64>) -> Option<OwnFigures> 
     })
 }
 
-/// What the embedded service counted of the source over the whole trial, if that is a queue.
+/// What the embedded service counted over the whole trial of what the pipeline reads, if that is a queue.
 fn source_of(plan: &TrialPlan<'_>, hub: &BTreeMap<String, HubCounters>) -> Option<HubCounters> {
-    let queues = plan.parameters.entities.queues()?;
-    hub.get(&queues.source.name).copied()
+    match plan.topology.of_pipeline()?.0 {
+        Entity::Queue(queue) => hub.get(&queue.name).copied(),
+        Entity::Hub(_) => None,
+    }
 }
 
 fn delivery(verdict: &verify::Delivery, source: Option<HubCounters>) -> Delivery {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use super::{peers::Peers, plan::TrialPlan};
 use crate::{
     roles::protocol::{CHECKPOINT_CONTAINER, ExternalConfig, Ready},
-    scenario::{Entities, Hubs, Queues, Relay, Secret},
+    scenario::{Entity, Hub, Queue, Relay, Secret},
 };
 
 impl TrialPlan<'_> {
@@ -19,7 +19,7 @@ impl TrialPlan<'_> {
         let sut = &self.parameters.sut;
         let (program, arguments) = sut.command.as_ref()?.split_first()?;
         let command = std::iter::once(peers.program(program)).chain(arguments.iter().cloned());
-        let mut environment = self.instructions(embedded, folder);
+        let mut environment = self.instructions(embedded, folder)?;
         environment.extend(sut.env.clone());
         Some(ExternalConfig {
             clock: self.clock,
@@ -32,11 +32,11 @@ impl TrialPlan<'_> {
         })
     }
 
-    fn instructions(&self, embedded: Option<&Ready>, folder: &Path) -> BTreeMap<String, Secret> {
+    fn instructions(&self, embedded: Option<&Ready>, folder: &Path) -> Option<BTreeMap<String, Secret>> {
         let parameters = self.parameters;
-        let entities = &parameters.entities;
-        let source = self.measured_endpoint(embedded, entities.source());
-        let destination = self.measured_endpoint(embedded, entities.destination());
+        let (read, written) = self.topology.of_pipeline()?;
+        let source = self.measured_endpoint(embedded, read.clone());
+        let destination = self.measured_endpoint(embedded, written.clone());
         let mut told = Told::default();
         told.secret("SOURCE_CONNECTION_STRING", source.connection_string);
         told.secret("DESTINATION_CONNECTION_STRING", destination.connection_string);
@@ -55,18 +55,19 @@ impl TrialPlan<'_> {
         if let Some(memory) = parameters.limits.relay.memory {
             told.text("MEMORY_BYTES", memory.bytes());
         }
-        match entities {
-            Entities::Hubs(hubs) => {
-                told.between_hubs(hubs, &parameters.relay);
+        match read {
+            Entity::Hub(hub) => {
+                told.from_hub(hub, &parameters.relay);
                 let storage = embedded.and_then(|ready| ready.storage_connection_string.clone());
                 if let Some(storage) = storage {
                     told.secret("CHECKPOINT_CONNECTION_STRING", storage);
                     told.text("CHECKPOINT_CONTAINER", CHECKPOINT_CONTAINER);
                 }
             }
-            Entities::Queues(queues) => told.between_queues(queues, &parameters.relay),
+            Entity::Queue(queue) => told.from_queue(queue, &parameters.relay),
         }
-        told.0
+        told.to(written);
+        Some(told.0)
     }
 }
 
@@ -75,24 +76,31 @@ impl TrialPlan<'_> {
 struct Told(BTreeMap<String, Secret>);
 
 impl Told {
-    fn between_hubs(&mut self, hubs: &Hubs, relay: &Relay) {
-        self.text("SOURCE_HUB", &hubs.source.name);
-        self.text("SOURCE_PARTITIONS", hubs.source.partitions);
-        self.text("CONSUMER_GROUP", &hubs.source.consumer_group);
-        self.text("DESTINATION_HUB", &hubs.destination.name);
-        self.text("DESTINATION_PARTITIONS", hubs.destination.partitions);
+    fn from_hub(&mut self, hub: &Hub, relay: &Relay) {
+        self.text("SOURCE_HUB", &hub.name);
+        self.text("SOURCE_PARTITIONS", hub.partitions);
+        self.text("CONSUMER_GROUP", &hub.consumer_group);
         self.text("BATCH", relay.batch.events);
         self.text("MAX_WAIT_MS", milliseconds(relay.batch.wait));
         self.text("FAN_OUT", relay.fan_out);
         self.text("RESTART_AFTER_MS", milliseconds(relay.restart_after));
     }
 
-    fn between_queues(&mut self, queues: &Queues, relay: &Relay) {
-        self.text("SOURCE_QUEUE", &queues.source.name);
-        self.text("DESTINATION_QUEUE", &queues.destination.name);
+    fn from_queue(&mut self, queue: &Queue, relay: &Relay) {
+        self.text("SOURCE_QUEUE", &queue.name);
         self.text("CONCURRENCY", relay.messages_at_once());
         if let Some(threads) = relay.threads {
             self.text("THREADS", threads);
+        }
+    }
+
+    fn to(&mut self, entity: &Entity) {
+        match entity {
+            Entity::Hub(hub) => {
+                self.text("DESTINATION_HUB", &hub.name);
+                self.text("DESTINATION_PARTITIONS", hub.partitions);
+            }
+            Entity::Queue(queue) => self.text("DESTINATION_QUEUE", &queue.name),
         }
     }
 
@@ -130,7 +138,7 @@ mod tests {
         let scenario = format!("scenario: s\n{text}");
         let scenario = Scenario::parse("s.yaml", &scenario).expect("a scenario");
         let cases = scenario.cases(&CaseOptions::default()).expect("cases");
-        let plan = TrialPlan { parameters: &cases[0].parameters, clock: RunClock::starting_now(), run: 1 };
+        let plan = TrialPlan::new(&cases[0].parameters, RunClock::starting_now(), 1);
         let ready = Ready {
             connection_string: Some(Secret::new("plain")),
             storage_connection_string: Some(Secret::new("storage")),

@@ -70,10 +70,11 @@ pub(super) fn what_limited(
     let noun = plan.noun();
     let mut findings = Vec::new();
     let note = |kind, message| Finding::new(Severity::Note, kind, message);
-    if let Some(relay) = roles.get(&Role::Relay).filter(|relay| relay.cpu_percent >= BUSY_CPU_PERCENT) {
+    let measured = roles.get(&plan.topology.measured_role());
+    if let Some(usage) = measured.filter(|usage| usage.cpu_percent >= BUSY_CPU_PERCENT) {
         findings.push(note(
             FindingKind::LimitedByClient,
-            format!("CPU-bound: {} used {:.0} % of its CPU limit", plan.subject(), relay.cpu_percent),
+            format!("CPU-bound: {} used {:.0} % of its CPU limit", plan.subject(), usage.cpu_percent),
         ));
     }
     if plan.mode() == LoadMode::Closed
@@ -114,7 +115,7 @@ pub(super) fn what_limited(
 /// Whether the sink was behind by more than a moment's work. In an open load its delay is part of every latency, so the
 /// figures are void; a saturating load was held back for it, so they are a lower bound.
 pub(super) fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -> Option<Finding> {
-    let forwarded = rates.forwarded_per_s.unwrap_or(0.0);
+    let forwarded = rates.carried_per_s();
     let (severity, tolerated) = match plan.mode() {
         LoadMode::Open => (Severity::Invalid, (forwarded * OPEN_SINK_LAG_S).max(LEAST_SINK_LAG)),
         LoadMode::Saturate => (Severity::Warning, plan.parameters.lag_limit() as f64),
@@ -126,7 +127,7 @@ pub(super) fn sink_finding(plan: &TrialPlan<'_>, rates: &Rates, lag_peak: u64) -
             FindingKind::SinkOverloaded,
             format!("the sink fell behind by {}", plan.noun().counted(lag_peak)),
         )
-        .with_hint(match plan.is_external() {
+        .with_hint(match plan.is_external() || plan.topology.pipeline.is_none() {
             true => "give the sink more cores",
             false => "give the sink more cores, or measure with `load.mode=backlog`",
         })

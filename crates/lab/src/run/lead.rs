@@ -6,7 +6,7 @@
 //! follows from how many messages it may work on at once.
 
 use super::plan::TrialPlan;
-use crate::scenario::{Entities, LoadMode};
+use crate::scenario::{Entity, LoadMode};
 
 /// The lead of a saturating load, in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +25,10 @@ impl Lead {
             return None;
         }
         let most = plan.parameters.lag_limit();
-        Some(match plan.parameters.entities {
-            Entities::Hubs(_) if !plan.is_external() => Self::constant(most),
-            Entities::Hubs(_) => Self::following(LEAST, most),
-            Entities::Queues(_) => Self::following(LEAST_OF_QUEUE, most),
+        Some(match plan.topology.of_load() {
+            Entity::Hub(_) if !plan.is_external() => Self::constant(most),
+            Entity::Hub(_) => Self::following(LEAST, most),
+            Entity::Queue(_) => Self::following(LEAST_OF_QUEUE, most),
         })
     }
 

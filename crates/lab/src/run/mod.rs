@@ -225,7 +225,7 @@ impl<L: RoleLauncher> Runner<'_, L> {
         interval: Duration,
     ) -> (TrialRecord, Option<TrialError>) {
         self.run_number = self.run_number.wrapping_add(1);
-        let plan = TrialPlan { parameters, clock: self.clock, run: self.run_number };
+        let plan = TrialPlan::new(parameters, self.clock, self.run_number);
         let case = place.case.clone();
         let context = TrialContext {
             launcher: self.launcher,

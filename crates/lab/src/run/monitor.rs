@@ -177,13 +177,17 @@ impl<'a> Monitor<'a> {
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
         let relay = self.pipeline.counters(crew);
         let sink = sink_counters(crew);
-        let waiting_for_sink = relay.forwarded.saturating_sub(sink.events.received);
+        let forwarded = match self.pipeline {
+            Pipeline::Absent => load_counters(crew).events.acknowledged,
+            _ => relay.forwarded,
+        };
+        let waiting_for_sink = forwarded.saturating_sub(sink.events.received);
         let progress = &mut self.progress;
         progress.phase_elapsed = now.saturating_since(self.phase_began);
         progress.offered_per_s = Some(rate(totals.sent, self.before.sent));
         progress.received_per_s = Some(rate(totals.received, self.before.received));
         let forwarded_per_s = rate(totals.forwarded, self.before.forwarded);
-        progress.forwarded_per_s = Some(forwarded_per_s);
+        progress.forwarded_per_s = (self.pipeline != Pipeline::Absent).then_some(forwarded_per_s);
         if let Some(lead) = &mut self.lead {
             lead.note(forwarded_per_s);
         }

@@ -1,9 +1,10 @@
-//! The figures of what is measured: its own, or what can be known of it from the outside.
+//! The figures of what carries events: its own, or what can be known of it from the outside.
 //!
 //! A command in the relay's place tells nothing. What the service handed out of the source is what it *received*, what the
 //! service accepted into the destination is what it *forwarded*. A service that is not ours tells nothing either; then
 //! what reached the sink is all there is, and what was received stays unknown. How far a command has come is what the sink
-//! saw of different events, since it may deliver one more than once.
+//! saw of different events, since it may deliver one more than once. Where nothing is between load and sink, the sink is all
+//! that can be ahead or behind.
 
 use super::{
     crew::Crew,
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     results::Role,
     roles::protocol::{Counted, Counters, RelayCounters},
-    scenario::Entities,
+    scenario::Topology,
 };
 
 /// Where the figures of the measured pipeline come from in a trial.
@@ -25,6 +26,8 @@ pub(super) enum Pipeline {
     Between(Ends),
     /// A command between two entities of a service that is not ours: the sink tells some of them.
     Unobserved,
+    /// There is none: the sink receives what the load sends.
+    Absent,
 }
 
 /// The names of the entities of the embedded service between which a command is.
@@ -36,16 +39,13 @@ pub(super) struct Ends {
 
 impl Pipeline {
     pub(super) fn of(plan: &TrialPlan<'_>) -> Self {
-        match (plan.is_external(), plan.is_embedded()) {
-            (false, _) => Self::Ours,
-            (true, true) => Self::Between(Ends::of(&plan.parameters.entities)),
-            (true, false) => Self::Unobserved,
+        let ends = Ends::of(&plan.topology);
+        match (ends, plan.is_external(), plan.is_embedded()) {
+            (None, _, _) => Self::Absent,
+            (Some(_), false, _) => Self::Ours,
+            (Some(ends), true, true) => Self::Between(ends),
+            (Some(_), true, false) => Self::Unobserved,
         }
-    }
-
-    /// Whether the system does not tell by itself how far it has come.
-    pub(super) fn is_external(&self) -> bool {
-        *self != Self::Ours
     }
 
     /// What it has done so far, as told last.
@@ -58,7 +58,7 @@ impl Pipeline {
                 let of = |name: &str| counters.get(name).copied().unwrap_or_default();
                 (of(&ends.source).outgoing_events, of(&ends.destination).incoming_events)
             }
-            Self::Unobserved => (sink.events.received, sink.events.received),
+            Self::Unobserved | Self::Absent => (sink.events.received, sink.events.received),
         };
         RelayCounters { received, forwarded, completed: sink.distinct, ..RelayCounters::default() }
     }
@@ -70,17 +70,20 @@ impl Pipeline {
             Self::Between(ends) => {
                 rate(crew, Role::Hub, |told| Some(told.hub()?.get(&ends.source)?.outgoing_events))
             }
-            Self::Unobserved => None,
+            Self::Unobserved | Self::Absent => None,
         }
     }
 
     /// Events forwarded per second in the measured phase.
     pub(super) fn forwarded_per_s(&self, crew: &Crew) -> Option<f64> {
+        if *self == Self::Absent {
+            return None;
+        }
         rate(crew, self.teller(), |told| self.forwarded_in(told))
     }
 
-    /// Events forwarded in the measured phase.
-    pub(super) fn forwarded(&self, crew: &Crew) -> u64 {
+    /// Events that came through in the measured phase: forwarded, or received by the sink where nothing forwards them.
+    pub(super) fn carried(&self, crew: &Crew) -> u64 {
         let of = |counted: &Counted| self.forwarded_in(&counted.counters).unwrap_or(0);
         let grown = crew.edges(self.teller()).map(|(began, ended)| of(ended).saturating_sub(of(began)));
         grown.sum()
@@ -91,7 +94,7 @@ impl Pipeline {
         match self {
             Self::Ours => Role::Relay,
             Self::Between(_) => Role::Hub,
-            Self::Unobserved => Role::Sink,
+            Self::Unobserved | Self::Absent => Role::Sink,
         }
     }
 
@@ -100,17 +103,15 @@ impl Pipeline {
         Some(match self {
             Self::Ours => told.relay()?.forwarded,
             Self::Between(ends) => told.hub()?.get(&ends.destination)?.incoming_events,
-            Self::Unobserved => told.sink()?.events.received,
+            Self::Unobserved | Self::Absent => told.sink()?.events.received,
         })
     }
 }
 
 impl Ends {
-    fn of(entities: &Entities) -> Self {
-        Self {
-            source: entities.source().name().to_owned(),
-            destination: entities.destination().name().to_owned(),
-        }
+    fn of(topology: &Topology) -> Option<Self> {
+        let (source, destination) = topology.of_pipeline()?;
+        Some(Self { source: source.name().to_owned(), destination: destination.name().to_owned() })
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
         RelayConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Entities, Entity, LoadMode, Parameters, Readiness, RoleLimits, SystemUnderTest, Target,
+        self, Case, Entity, LoadMode, Parameters, Readiness, RoleLimits, SystemUnderTest, Target, Topology,
         Transport, WhenFull,
     },
     verify::Expectation,
@@ -27,12 +27,18 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(super) struct TrialPlan<'a> {
     pub(super) parameters: &'a Parameters,
+    /// The graph of the parameters.
+    pub(super) topology: Topology,
     pub(super) clock: RunClock,
     /// Tells this trial's events from those of others.
     pub(super) run: u8,
 }
 
-impl TrialPlan<'_> {
+impl<'a> TrialPlan<'a> {
+    pub(super) fn new(parameters: &'a Parameters, clock: RunClock, run: u8) -> Self {
+        Self { parameters, topology: parameters.topology(), clock, run }
+    }
+
     pub(super) fn mode(&self) -> LoadMode {
         self.parameters.load.mode
     }
@@ -49,25 +55,26 @@ impl TrialPlan<'_> {
 
     /// What is measured, for sentences about it.
     pub(super) fn subject(&self) -> Subject {
-        Subject::of(system(&self.parameters.sut).as_ref())
+        Subject::of(system(&self.parameters.sut).as_ref(), self.topology.measured_role())
     }
 
     /// What its sentences call the things that are carried.
     pub(super) fn noun(&self) -> Noun {
-        noun(&self.parameters.entities)
+        self.topology.noun()
     }
 
     /// Whether instances of our relay claim the partitions of the source.
     pub(super) fn claims_partitions(&self) -> bool {
-        let parameters = self.parameters;
-        !self.is_external() && parameters.entities.hubs().is_some() && parameters.relay.ownership.is_shared()
+        let reads_a_hub = matches!(self.topology.of_pipeline(), Some((Entity::Hub(_), _)));
+        !self.is_external() && reads_a_hub && self.parameters.relay.ownership.is_shared()
     }
 
     /// How many processes the relay's role has. A command is one, whatever it starts.
     pub(super) fn relay_processes(&self) -> u32 {
-        match self.is_external() {
-            true => 1,
-            false => self.parameters.relay.instances.max(1),
+        match (&self.topology.pipeline, self.is_external()) {
+            (None, _) => 0,
+            (Some(_), true) => 1,
+            (Some(_), false) => self.parameters.relay.instances.max(1),
         }
     }
 
@@ -94,7 +101,7 @@ impl TrialPlan<'_> {
             clock: self.clock,
             hubs,
             queues,
-            largest_message: parameters.entities.queues().map(|queues| queues.largest_message),
+            largest_message: self.queues().map(|queue| queue.largest_message).max(),
             when_full: parameters.embedded.when_full,
             preallocate: parameters.preallocates(),
             storage,
@@ -107,31 +114,33 @@ impl TrialPlan<'_> {
     /// What the embedded service is to have.
     fn entities(&self) -> (Vec<HubEntity>, Vec<QueueEntity>) {
         let parameters = self.parameters;
-        match &parameters.entities {
-            Entities::Hubs(hubs) => {
-                let hubs = [&hubs.source, &hubs.destination].map(|hub| HubEntity {
-                    hub: hub.clone(),
-                    log_per_partition: parameters.log_per_partition(hub),
-                });
-                (hubs.into(), Vec::new())
+        let hubs = self.topology.entities.values().filter_map(|entity| match entity {
+            Entity::Hub(hub) => {
+                Some(HubEntity { hub: hub.clone(), log_per_partition: parameters.log_per_partition(hub) })
             }
-            Entities::Queues(queues) => {
-                let entities = [&queues.source, &queues.destination].map(|queue| QueueEntity {
-                    name: queue.name.clone(),
-                    size_limit: parameters.log_per_hub(),
-                    lock_duration: queues.lock_duration,
-                    maximum_delivery_count: queues.maximum_delivery_count,
-                });
-                (Vec::new(), entities.into())
-            }
-        }
+            Entity::Queue(_) => None,
+        });
+        let queues = self.queues().map(|queue| QueueEntity {
+            name: queue.name.clone(),
+            size_limit: parameters.log_per_hub(),
+            lock_duration: queue.lock_duration,
+            maximum_delivery_count: queue.maximum_delivery_count,
+        });
+        (hubs.collect(), queues.collect())
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &scenario::Queue> {
+        self.topology.entities.values().filter_map(|entity| match entity {
+            Entity::Queue(queue) => Some(queue),
+            Entity::Hub(_) => None,
+        })
     }
 
     pub(super) fn load(&self, embedded: Option<&Ready>) -> LoadConfig {
         let load = &self.parameters.load;
         LoadConfig {
             clock: self.clock,
-            source: self.endpoint(embedded, self.parameters.entities.source()),
+            source: self.endpoint(embedded, self.topology.of_load().clone()),
             run: self.run,
             plan: self.load_plan(),
             workers: workers(load.workers),
@@ -140,28 +149,35 @@ impl TrialPlan<'_> {
         }
     }
 
-    pub(super) fn relay(&self, embedded: Option<&Ready>, instance: u32, checkpoints: &Path) -> RelayConfig {
+    /// One instance of our relay, if the topology has a pipeline.
+    pub(super) fn relay(
+        &self,
+        embedded: Option<&Ready>,
+        instance: u32,
+        checkpoints: &Path,
+    ) -> Option<RelayConfig> {
         let parameters = self.parameters;
-        RelayConfig {
+        let (source, destination) = self.topology.of_pipeline()?;
+        Some(RelayConfig {
             clock: self.clock,
-            source: self.measured_endpoint(embedded, parameters.entities.source()),
-            destination: self.measured_endpoint(embedded, parameters.entities.destination()),
+            source: self.measured_endpoint(embedded, source.clone()),
+            destination: self.measured_endpoint(embedded, destination.clone()),
             relay: parameters.relay.clone(),
             instance,
             read_from: self.read_from(),
             checkpoints: checkpoints.to_owned(),
             storage: embedded.and_then(|ready| ready.storage_connection_string.clone()),
             seed: parameters.load.seed,
-        }
+        })
     }
 
     pub(super) fn sink(&self, embedded: Option<&Ready>) -> SinkConfig {
         let parameters = self.parameters;
-        let destination = parameters.entities.destination();
+        let destination = self.topology.of_sink();
         let destinations = u16::try_from(destination.partitions()).unwrap_or(u16::MAX);
         SinkConfig {
             clock: self.clock,
-            destination: self.endpoint(embedded, destination),
+            destination: self.endpoint(embedded, destination.clone()),
             dead_letters: self.dead_letters(embedded),
             expectation: Expectation {
                 run: self.run,
@@ -190,7 +206,7 @@ impl TrialPlan<'_> {
     fn load_plan(&self) -> LoadPlan {
         let load = &self.parameters.load;
         // A stream per source partition, and at least one for every worker.
-        let partitions = self.parameters.entities.source().partitions();
+        let partitions = self.topology.of_load().partitions();
         let streams = partitions.max(load.workers);
         LoadPlan {
             seed: load.seed,
@@ -253,11 +269,12 @@ impl TrialPlan<'_> {
         }
     }
 
-    /// The dead-letter queue of the source, if it is a queue of our own service.
+    /// The dead-letter queue of what the pipeline reads, if it is a queue of our own service.
     fn dead_letters(&self, embedded: Option<&Ready>) -> Option<Endpoint> {
-        let Entity::Queue(mut queue) = self.parameters.entities.source() else {
+        let (Entity::Queue(queue), _) = self.topology.of_pipeline()? else {
             return None;
         };
+        let mut queue = queue.clone();
         queue.name.push_str("/$DeadLetterQueue");
         self.is_embedded().then(|| self.endpoint(embedded, Entity::Queue(queue)))
     }
@@ -283,11 +300,13 @@ impl TrialPlan<'_> {
 pub(super) fn case_plan(case: &Case) -> CasePlan {
     let relay = &case.parameters.relay;
     let sut = &case.parameters.sut;
+    let topology = case.parameters.topology();
     // Several batches of a partition under way, one of which fails and is sent again, may overtake one another. So may
     // messages of a queue that are worked on at once, even where none fails.
-    let keeps_order = match case.parameters.entities {
-        Entities::Hubs(_) => relay.in_flight <= 1 || relay.failure_ratio == 0.0,
-        Entities::Queues(_) => false,
+    let keeps_order = match topology.of_pipeline() {
+        None => true,
+        Some((Entity::Hub(_), _)) => relay.in_flight <= 1 || relay.failure_ratio == 0.0,
+        Some((Entity::Queue(_), _)) => false,
     };
     // Nobody knows what a command promises.
     let keeps_order = keeps_order && sut.is_ours();
@@ -297,9 +316,9 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
         name: case.name.clone(),
         sweep: case.sweep.clone(),
         params,
-        shape: shape(&case.parameters),
+        shape: shape(&case.parameters, &topology),
         system: system(sut),
-        measured_role: Role::Relay,
+        measured_role: topology.measured_role(),
         trials: case.parameters.trials,
         published: case.published.clone(),
         order: if keeps_order { OrderExpectation::Kept } else { OrderExpectation::NotPromised },
@@ -307,41 +326,34 @@ pub(super) fn case_plan(case: &Case) -> CasePlan {
 }
 
 /// What findings need to know of the settings.
-fn shape(parameters: &Parameters) -> Shape {
+fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
     let relay = &parameters.relay;
     let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let of_all_instances = |count: u32| u64::from(count) * u64::from(relay.instances.max(1));
-    let source = match &parameters.entities {
-        Entities::Hubs(hubs) => SourceShape::Log {
-            partitions: hubs.source.partitions.into(),
-            batch_events: relay.batch.events.into(),
-            batch_wait_us: microseconds(relay.batch.wait),
-            in_flight: relay.in_flight.into(),
+    let pipeline = topology.of_pipeline().map(|(source, _)| PipelineShape {
+        source: match source {
+            Entity::Hub(hub) => SourceShape::Log {
+                partitions: hub.partitions.into(),
+                batch_events: relay.batch.events.into(),
+                batch_wait_us: microseconds(relay.batch.wait),
+                in_flight: relay.in_flight.into(),
+            },
+            Entity::Queue(queue) => SourceShape::Queue {
+                messages_at_once: of_all_instances(relay.messages_at_once()),
+                threads: relay.threads.map(of_all_instances),
+                maximum_delivery_count: queue.maximum_delivery_count.into(),
+                largest_message_bytes: queue.largest_message.bytes(),
+            },
         },
-        Entities::Queues(queues) => SourceShape::Queue {
-            messages_at_once: of_all_instances(relay.messages_at_once()),
-            threads: relay.threads.map(of_all_instances),
-            maximum_delivery_count: queues.maximum_delivery_count.into(),
-            largest_message_bytes: queues.largest_message.bytes(),
-        },
-    };
+        prefetch: relay.prefetch.events().map(u64::from),
+        try_timeout_us: Some(microseconds(relay.try_timeout)),
+        fails_on_purpose: relay.failure_ratio > 0.0,
+    });
     Shape {
-        noun: noun(&parameters.entities),
+        noun: topology.noun(),
         load: parameters.load.mode,
         full_log_throttles: parameters.embedded.when_full == WhenFull::Throttle,
-        pipeline: Some(PipelineShape {
-            source,
-            prefetch: relay.prefetch.events().map(u64::from),
-            try_timeout_us: Some(microseconds(relay.try_timeout)),
-            fails_on_purpose: relay.failure_ratio > 0.0,
-        }),
-    }
-}
-
-const fn noun(entities: &Entities) -> Noun {
-    match entities {
-        Entities::Hubs(_) => Noun::Events,
-        Entities::Queues(_) => Noun::Messages,
+        pipeline,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     progress::{Phase, Progress, Unobserved},
     results::{Role, Stage, Status},
     roles::{
-        memory::{Faults, MemoryFabric, ThreadLauncher},
+        memory::{Counter, Faults, MemoryFabric, Miscount, ThreadLauncher},
         process::{LaunchError, RoleControl, RoleEnd, RoleExit, RoleHandle},
     },
     scenario::{CaseOptions, Scenario},
@@ -36,6 +36,14 @@ scenario: small
 queues: {}
 load: {payload: 24 B, batch: 10, in_flight: 4, max_lag: 5000, rate: 20000/s}
 relay: {prefetch: 0, concurrency: 8, batch: {wait: 1 ms}}
+phases: {warm_up: 100 ms, measure: 300 ms, drain: 5 s}
+trials: 1
+";
+
+const WITHOUT_PIPELINE: &str = "\
+scenario: small
+topology: {entities: {in: {hub: events, partitions: 4}}, load: in, sink: in, measure: load}
+load: {payload: 24 B, batch: 10, in_flight: 4, max_lag: 5000, rate: 20000/s}
 phases: {warm_up: 100 ms, measure: 300 ms, drain: 5 s}
 trials: 1
 ";
@@ -137,6 +145,42 @@ async fn between_queues_every_message_is_verified_and_the_counters_agree() {
         assert!(hub.contains_key("source") && hub.contains_key("destination"));
         assert_eq!(case.params["queues.source.name"], "source");
         assert!(!case.params.contains_key("hubs.source.partitions"));
+    }
+}
+
+#[tokio::test]
+async fn without_a_pipeline_the_sink_verifies_what_the_load_sends_and_nothing_speaks_of_a_relay() {
+    for (mode, measure) in [("saturate", "load"), ("open", "sink"), ("closed", "service")] {
+        let set = [format!("load.mode={mode}"), format!("topology.measure={measure}")];
+        let cases = cases_of(WITHOUT_PIPELINE, &[&set[0], &set[1]]);
+        let case = run_cases(&cases, Faults::default()).await;
+        let delivery = case.delivery.expect("a verdict");
+        assert_eq!((delivery.lost, delivery.corrupted, delivery.reordered), (0, 0, 0), "{mode}");
+        assert!(delivery.sent > 1_000 && delivery.received == delivery.sent, "{mode}: {delivery:?}");
+        assert_ne!(case.status, Status::Failed, "{mode}: {:?}", case.findings);
+        let trial = &case.trials[0];
+        assert!(trial.duration_s > 0.0, "{mode}");
+        assert!(trial.produced_per_s > Some(0.0) && trial.consumed_per_s > Some(0.0), "{mode}");
+        assert_eq!(
+            (trial.received_per_s, trial.forwarded_per_s, &trial.relay),
+            (None, None, &None),
+            "{mode}"
+        );
+        assert!(trial.latency_us.is_some() && !trial.roles.contains_key(&Role::Relay), "{mode}");
+        assert_eq!(trial.hub.keys().collect::<Vec<_>>(), ["events"]);
+        assert_eq!(case.measured_role.name(), if measure == "service" { "hub" } else { measure });
+        assert!(!case.params.keys().any(|path| path.starts_with("relay.")), "{:?}", case.params);
+        let words = case.findings.iter().map(|finding| &finding.message);
+        assert!(!words.clone().any(|text| text.contains("relay")), "{:?}", words.collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn without_a_pipeline_a_counter_that_lies_is_found() {
+    for counter in [Counter::DestinationIncoming, Counter::DestinationOutgoing] {
+        let faults = Faults { miscount: Some(Miscount { counter, by: -1 }), ..Faults::default() };
+        let case = run_cases(&cases_of(WITHOUT_PIPELINE, &["load.mode=saturate"]), faults).await;
+        assert!(kinds(&case).contains(&results::FindingKind::CountersDisagree), "{counter:?}");
     }
 }
 

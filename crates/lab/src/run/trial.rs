@@ -37,7 +37,7 @@ use crate::{
         process::RoleLauncher,
         protocol::{Command, Edge, Outcome, RoleConfig},
     },
-    scenario::LoadMode,
+    scenario::{Entity, LoadMode},
     verify::StreamSends,
 };
 
@@ -164,11 +164,15 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.launch(Role::Load, 0, RoleConfig::Load(self.plan.load(own))).await?;
         let peers = Peers::of_environment();
         for instance in 0..self.plan.relay_processes() {
-            let config = match self.plan.external(own, &checkpoints, &peers) {
-                Some(config) => RoleConfig::External(Box::new(config)),
-                None => RoleConfig::Relay(Box::new(self.plan.relay(own, instance, &checkpoints))),
+            let command = self.plan.external(own, &checkpoints, &peers);
+            let command = command.map(|config| RoleConfig::External(Box::new(config)));
+            let relay = || {
+                let config = self.plan.relay(own, instance, &checkpoints)?;
+                Some(RoleConfig::Relay(Box::new(config)))
             };
-            self.launch(Role::Relay, instance, config).await?;
+            if let Some(config) = command.or_else(relay) {
+                self.launch(Role::Relay, instance, config).await?;
+            }
         }
         self.launch(Role::Sink, 0, RoleConfig::Sink(self.plan.sink(own))).await?;
         self.until_ready("connecting the roles").await?;
@@ -222,7 +226,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
     /// find one another comes twice, and what nobody has claimed yet is not carried.
     async fn until_claimed(&mut self) -> Result<(), TrialError> {
         let parameters = self.plan.parameters;
-        let partitions = parameters.entities.source().partitions();
+        let read = self.plan.topology.of_pipeline().map(|(source, _)| source);
+        let partitions = read.map_or(0, Entity::partitions);
         let instances = self.plan.relay_processes() as usize;
         let patience = Patience {
             what: "claiming the partitions",
@@ -421,7 +426,8 @@ fn nothing_more_comes(crew: &Crew, missing: u64) -> bool {
 fn groups(plan: &TrialPlan<'_>, limiter: &Limiter) -> BTreeMap<Role, RoleGroup> {
     // A system that does not tell has no CPUs to divide; everyone runs anywhere then.
     let available = CpuList::available().unwrap_or_default();
-    let placement = Placement::new(&available, plan.limits(Role::Relay).cores);
+    let measured = plan.topology.measured_role();
+    let placement = Placement::new(&available, plan.limits(measured).cores);
     Role::ALL
         .into_iter()
         .map(|role| {
@@ -429,7 +435,7 @@ fn groups(plan: &TrialPlan<'_>, limiter: &Limiter) -> BTreeMap<Role, RoleGroup> 
             let bounds = RoleBounds {
                 cores: limits.cores,
                 memory: limits.memory,
-                cpus: if role == Role::Relay { placement.measured.clone() } else { placement.others.clone() },
+                cpus: if role == measured { placement.measured.clone() } else { placement.others.clone() },
             };
             (role, limiter.group(role.name(), &bounds))
         })

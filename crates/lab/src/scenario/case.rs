@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Entities, LoadMode, Parameters, Published, Target};
+use super::{Entity, LoadMode, Parameters, Published, Target};
 
 /// One set of parameters with the name that it has in tables, in `--only` and in results.
 #[derive(Clone, Debug)]
@@ -44,11 +44,15 @@ impl Case {
         for value in env.and_then(Value::as_object_mut).into_iter().flatten() {
             *value.1 = Value::from("***");
         }
-        if let Entities::Queues(_) = self.parameters.entities {
-            // What the relay does not look at, nobody should compare or change.
-            if let Some(Value::Object(relay)) = params.get_mut("relay") {
-                relay.retain(|key, _| !ONLY_BETWEEN_HUBS.contains(&key.as_str()));
+        // What nothing looks at need not be compared or changed.
+        match self.parameters.topology().of_pipeline() {
+            None => drop(params.remove("relay")),
+            Some((Entity::Queue(_), _)) => {
+                if let Some(Value::Object(relay)) = params.get_mut("relay") {
+                    relay.retain(|key, _| !ONLY_BETWEEN_HUBS.contains(&key.as_str()));
+                }
             }
+            Some((Entity::Hub(_), _)) => {}
         }
         if let Target::Namespace(_) = self.parameters.target {
             params.insert("target".to_owned(), Value::from("namespace"));

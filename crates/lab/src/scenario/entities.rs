@@ -1,11 +1,14 @@
-//! What events pass through: two hubs, or two queues.
+//! What events pass through, as scenarios write it: two hubs, two queues, or a topology.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
-/// The two entities of a case. Written as the section `hubs`, or as the section `queues` in its place.
+use super::TopologySection;
+
+/// The entities of a case: the section `hubs`, or the section `queues` or `topology` in its place. For what they mean,
+/// see [`Topology`](super::Topology).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Entities {
@@ -13,6 +16,8 @@ pub enum Entities {
     Hubs(Hubs),
     /// Messages that are locked, settled and gone.
     Queues(Queues),
+    /// A graph of any of them.
+    Topology(TopologySection),
 }
 
 /// The section `hubs`.
@@ -42,9 +47,9 @@ pub struct Hub {
 #[serde(default, deny_unknown_fields)]
 pub struct Queues {
     /// Where the load goes and the relay receives.
-    pub source: Queue,
+    pub source: QueueName,
     /// Where the relay sends and the sink receives.
-    pub destination: Queue,
+    pub destination: QueueName,
     /// How long a message stays locked for who received it. Of the embedded service's queues.
     #[serde(with = "units::duration")]
     pub lock_duration: Duration,
@@ -55,85 +60,41 @@ pub struct Queues {
     pub largest_message: ByteSize,
 }
 
-/// One queue. The embedded service creates it; in another namespace it must exist, without sessions.
+/// A queue of the section `queues`. In a namespace that is not the embedded service it must exist, without sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Queue {
+pub struct QueueName {
     /// The queue's name in the namespace.
     pub name: String,
 }
 
-/// One end of what is measured.
+/// One queue with its settings, which the embedded service creates it with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Entity {
-    /// A hub.
-    Hub(Hub),
-    /// A queue.
-    Queue(Queue),
+#[serde(deny_unknown_fields)]
+pub struct Queue {
+    /// The queue's name in the namespace.
+    pub name: String,
+    /// How long a message stays locked for its receiver.
+    #[serde(with = "units::duration")]
+    pub lock_duration: Duration,
+    /// How often a message is delivered before it goes to the dead-letter queue.
+    pub maximum_delivery_count: u32,
+    /// The largest message or batch that the service takes.
+    pub largest_message: ByteSize,
 }
 
-impl Entities {
-    /// Where the load goes and the relay receives.
+impl Queue {
+    /// A queue with the usual settings.
     #[must_use]
-    pub fn source(&self) -> Entity {
-        match self {
-            Self::Hubs(hubs) => Entity::Hub(hubs.source.clone()),
-            Self::Queues(queues) => Entity::Queue(queues.source.clone()),
-        }
-    }
-
-    /// Where the relay sends and the sink receives.
-    #[must_use]
-    pub fn destination(&self) -> Entity {
-        match self {
-            Self::Hubs(hubs) => Entity::Hub(hubs.destination.clone()),
-            Self::Queues(queues) => Entity::Queue(queues.destination.clone()),
-        }
-    }
-
-    /// The hubs, if it is hubs.
-    #[must_use]
-    pub const fn hubs(&self) -> Option<&Hubs> {
-        match self {
-            Self::Hubs(hubs) => Some(hubs),
-            Self::Queues(_) => None,
-        }
-    }
-
-    /// The queues, if it is queues.
-    #[must_use]
-    pub const fn queues(&self) -> Option<&Queues> {
-        match self {
-            Self::Hubs(_) => None,
-            Self::Queues(queues) => Some(queues),
-        }
-    }
-}
-
-impl Entity {
-    /// Its name in the namespace.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Hub(hub) => &hub.name,
-            Self::Queue(queue) => &queue.name,
-        }
-    }
-
-    /// How many parts it has that are read side by side: a queue is one.
-    #[must_use]
-    pub const fn partitions(&self) -> u32 {
-        match self {
-            Self::Hub(hub) => hub.partitions,
-            Self::Queue(_) => 1,
-        }
+    pub fn named(name: impl Into<String>) -> Self {
+        let Queues { lock_duration, maximum_delivery_count, largest_message, .. } = Queues::default();
+        Self { name: name.into(), lock_duration, maximum_delivery_count, largest_message }
     }
 }
 
 impl Default for Queues {
     fn default() -> Self {
-        let queue = |name: &str| Queue { name: name.to_owned() };
+        let queue = |name: &str| QueueName { name: name.to_owned() };
         Self {
             source: queue("source"),
             destination: queue("destination"),

@@ -11,7 +11,7 @@ use super::glob::Glob;
 use super::sweep::{self, Point, Sweep};
 use super::{
     Axis, Case, Embedded, Entities, Hub, Hubs, Limits, Load, Parameters, Phases, Published, Queues, Relay,
-    Sink, SystemUnderTest, Target, system, validate,
+    Sink, SystemUnderTest, Target, TopologySection, system, validate,
 };
 use crate::record::LatencyRecording;
 
@@ -355,9 +355,13 @@ fn choose_target(document: &mut Document, target: TargetName) -> Result<(), Sett
             return Ok(());
         }
         TargetName::Namespace => {
-            let variable = match document.value("queues") {
-                Some(_) => "SERVICE_BUS_CONNECTION_STRING",
-                None => "EVENT_HUBS_CONNECTION_STRING",
+            let entities = document.value("topology.entities");
+            let mut entities = entities.into_iter().flat_map(Node::entries);
+            let has_queues = document.value("queues").is_some()
+                || entities.any(|entity| entity.value.value("queue").is_some());
+            let variable = match has_queues {
+                true => "SERVICE_BUS_CONNECTION_STRING",
+                false => "EVENT_HUBS_CONNECTION_STRING",
             };
             let target = format!("connection_string: ${{{variable}}}");
             Document::parse("--target namespace", &target)?
@@ -394,6 +398,8 @@ struct File {
     hubs: HubsSection,
     #[serde(default)]
     queues: Option<Queues>,
+    #[serde(default)]
+    topology: Option<TopologySection>,
     #[serde(default)]
     load: Load,
     #[serde(default)]
@@ -433,9 +439,10 @@ struct HubSection {
 
 impl File {
     fn into_parameters(self) -> Parameters {
-        let entities = match self.queues {
-            Some(queues) => Entities::Queues(queues),
-            None => Entities::Hubs(Hubs {
+        let entities = match (self.topology, self.queues) {
+            (Some(topology), _) => Entities::Topology(topology),
+            (None, Some(queues)) => Entities::Queues(queues),
+            (None, None) => Entities::Hubs(Hubs {
                 source: self.hubs.source.or_default("source", DEFAULT_SOURCE_PARTITIONS),
                 destination: self.hubs.destination.or_default("destination", self.relay.fan_out),
             }),

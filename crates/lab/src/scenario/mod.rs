@@ -24,12 +24,13 @@ mod prefetch;
 mod relay;
 mod sweep;
 mod system;
+mod topology;
 mod validate;
 
 pub use crate::results::Published;
 pub use capacity::{Capacity, Percent, PercentError, PurposefulFailures};
 pub use case::{Axis, Case};
-pub use entities::{Entities, Entity, Hub, Hubs, Queue, Queues};
+pub use entities::{Entities, Hub, Hubs, Queue, QueueName, Queues};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
 pub use parameters::{
@@ -39,3 +40,4 @@ pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Ownership, OwnershipMode
 pub use prefetch::Prefetch;
 pub use relay::{CheckpointStore, Relay};
 pub use system::{Readiness, SystemUnderTest, Transport};
+pub use topology::{Entity, EntitySection, Measured, Pipeline, Topology, TopologySection};

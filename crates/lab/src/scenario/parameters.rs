@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use units::ByteSize;
 
-use super::{Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, SystemUnderTest};
+use super::{Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, SystemUnderTest, Topology};
 use crate::record::LatencyRecording;
 
 /// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
@@ -20,7 +20,7 @@ pub struct Parameters {
     pub target: Target,
     /// The embedded service, where that is the target.
     pub embedded: Embedded,
-    /// Where events come from and where they go to: the section `hubs`, or the section `queues`.
+    /// What events pass through: the section `hubs`, `queues` or `topology`.
     #[serde(flatten)]
     pub entities: Entities,
     /// What is sent to the source.
@@ -156,6 +156,12 @@ pub struct Phases {
 }
 
 impl Parameters {
+    /// The graph of entities and roles, whatever form the scenario gives it.
+    #[must_use]
+    pub fn topology(&self) -> Topology {
+        Topology::of(&self.entities)
+    }
+
     /// What each hub of the embedded service may hold: [`Embedded::log_per_hub`], or else what the load needs.
     ///
     /// A saturating load is at most [`Load::max_lag`] ahead of the relay, so three times as much is enough: the relay may be as

@@ -13,8 +13,9 @@ use units::{ByteSize, Rate};
 
 use super::parameters::SMALLEST_LOG;
 use super::{
-    Capacity, CheckpointPolicy, CheckpointStore, Entities, Hub, Hubs, LoadMode, Ownership, Parameters,
-    Payload, Percent, Prefetch, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD, Target, system,
+    Capacity, CheckpointPolicy, CheckpointStore, Entities, Entity, Hub, Hubs, LoadMode, Measured, Ownership,
+    Parameters, Payload, Percent, Prefetch, Queue, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD,
+    Target, TopologySection, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -28,9 +29,12 @@ pub(super) fn check(document: &Document, parameters: &Parameters) -> Result<(), 
     match &parameters.entities {
         Entities::Hubs(hubs) => rules.hubs(hubs, parameters)?,
         Entities::Queues(queues) => rules.queues(queues)?,
+        Entities::Topology(topology) => rules.topology(topology, parameters)?,
     }
     rules.load(parameters)?;
-    rules.relay(parameters)?;
+    if let Some((source, destination)) = parameters.topology().of_pipeline() {
+        rules.relay(parameters, source, destination)?;
+    }
     rules.system(parameters)?;
     rules.within("sink.workers", parameters.sink.workers, 1..=256)?;
     rules.within("sink.prefetch", parameters.sink.prefetch, 1..=100_000)?;
@@ -65,7 +69,8 @@ impl Rules<'_> {
 
     fn hubs(&self, hubs: &Hubs, parameters: &Parameters) -> Result<(), SettingsError> {
         for (role, hub) in [("source", &hubs.source), ("destination", &hubs.destination)] {
-            self.hub(role, hub, parameters)?;
+            let at = format!("hubs.{role}");
+            self.hub([&at, "name"], role, hub, parameters)?;
         }
         if hubs.source.name.eq_ignore_ascii_case(&hubs.destination.name) {
             let reason = "source and destination are the same hub, so events would go round in circles";
@@ -81,45 +86,143 @@ impl Rules<'_> {
             return Err(self.document.mistake("queues", reason, advice));
         }
         for (role, queue) in [("source", &queues.source), ("destination", &queues.destination)] {
-            if !is_name(&queue.name, ".-_/") {
-                return Err(self.document.mistake(
-                    &format!("queues.{role}.name"),
-                    "can't be the name of a queue",
-                    "1 to 256 letters, digits, `.`, `-`, `_` and `/`",
-                ));
-            }
+            self.queue_name(&format!("queues.{role}.name"), &queue.name)?;
         }
         let names = [&queues.source.name, &queues.destination.name];
         if names[0].eq_ignore_ascii_case(names[1]) {
             let reason = "source and destination are the same queue, so messages would go round in circles";
             return Err(self.document.mistake("queues.destination.name", reason, "give it another name"));
         }
-        self.duration("queues.lock_duration", queues.lock_duration, Duration::from_secs(1))?;
-        self.within("queues.maximum_delivery_count", queues.maximum_delivery_count, 1..=2000)?;
+        let Queues { lock_duration, maximum_delivery_count, largest_message, .. } = *queues;
+        let name = queues.source.name.clone();
+        self.queue("queues", &Queue { name, lock_duration, maximum_delivery_count, largest_message })
+    }
+
+    fn queue(&self, at: &str, queue: &Queue) -> Result<(), SettingsError> {
+        self.duration(&format!("{at}.lock_duration"), queue.lock_duration, Duration::from_secs(1))?;
+        let count = format!("{at}.maximum_delivery_count");
+        self.within(&count, queue.maximum_delivery_count, 1..=2000)?;
         self.within(
-            "queues.largest_message",
-            queues.largest_message,
+            &format!("{at}.largest_message"),
+            queue.largest_message,
             ByteSize::from_kibibytes(64)..=ByteSize::from_mebibytes(100),
         )
     }
 
-    fn hub(&self, role: &str, hub: &Hub, parameters: &Parameters) -> Result<(), SettingsError> {
+    fn topology(&self, topology: &TopologySection, parameters: &Parameters) -> Result<(), SettingsError> {
+        let mistake = |path: &str, reason: String, advice: &str| {
+            Err(self.document.mistake(&format!("topology{path}"), reason, advice))
+        };
+        for section in ["hubs", "queues"] {
+            if self.document.value(section).is_some() {
+                let advice = "leave one of the two sections out";
+                let reason = format!("a scenario has a topology or {section}, not both");
+                return mistake("", reason, advice);
+            }
+        }
+        for (name, entity) in &topology.entities {
+            let at = format!("topology.entities.{name}");
+            match &entity.0 {
+                Entity::Hub(hub) => self.hub([&at, "hub"], name, hub, parameters)?,
+                Entity::Queue(queue) => {
+                    self.queue_name(&format!("{at}.queue"), &queue.name)?;
+                    self.queue(&at, queue)?;
+                }
+            }
+            let is_same = |other: &&String| {
+                *other != name && topology.entities[*other].0.name().eq_ignore_ascii_case(entity.0.name())
+            };
+            if let Some(other) = topology.entities.keys().find(is_same) {
+                let reason = format!("`{other}` has the same name in the service");
+                return mistake(&format!(".entities.{name}"), reason, "give it another one");
+            }
+        }
+        let mut ends = vec![(".load", &topology.load), (".sink", &topology.sink)];
+        if let Some(pipeline) = &topology.pipeline {
+            ends.extend([(".pipeline.from", &pipeline.from), (".pipeline.to", &pipeline.to)]);
+        }
+        for (path, name) in ends {
+            if !topology.entities.contains_key(name) {
+                let known: Vec<&str> = topology.entities.keys().map(String::as_str).collect();
+                let reason = format!("there is no entity `{name}`");
+                return mistake(path, reason, &format!("the entities are: {}", known.join(", ")));
+            }
+        }
+        match &topology.pipeline {
+            Some(pipeline) if pipeline.from == pipeline.to => mistake(
+                ".pipeline.to",
+                "the pipeline reads and writes the same entity, so events would go round in circles"
+                    .to_owned(),
+                "name another entity",
+            ),
+            Some(pipeline) if topology.load != pipeline.from || topology.sink != pipeline.to => mistake(
+                ".pipeline",
+                "the pipeline does not lead from the load's entity to the sink's".to_owned(),
+                "let it read what the load sends to, and send to what the sink receives from",
+            ),
+            None if topology.load != topology.sink => mistake(
+                ".sink",
+                "without a pipeline nothing that the load sends gets there".to_owned(),
+                "name the load's entity, or add `pipeline: {from: …, to: …}`",
+            ),
+            None if topology.measure == Measured::Pipeline => mistake(
+                ".measure",
+                "there is no pipeline to measure".to_owned(),
+                "measure `load`, `sink` or `service`, or add `pipeline: {from: …, to: …}`",
+            ),
+            None if self.document.value("relay").is_some() => Err(self.document.mistake(
+                "relay",
+                "the topology has no pipeline that this could be about",
+                "leave it out, or add `topology.pipeline`",
+            )),
+            None if parameters.load.mode == LoadMode::Backlog => Err(self.document.mistake(
+                "load.mode",
+                "a backlog is for a pipeline to drain, and there is none",
+                "choose another mode",
+            )),
+            None if !parameters.sut.is_ours() => Err(self.document.mistake(
+                "sut",
+                "a command takes the place of a pipeline, and there is none",
+                "leave it out, or add `topology.pipeline`",
+            )),
+            _ if topology.measure == Measured::Service && parameters.target != Target::Embedded => mistake(
+                ".measure",
+                "only a service that the lab starts can be measured".to_owned(),
+                "measure another role, or choose `target: embedded`",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn queue_name(&self, path: &str, name: &str) -> Result<(), SettingsError> {
+        if is_name(name, ".-_/") {
+            return Ok(());
+        }
+        let advice = "1 to 256 letters, digits, `.`, `-`, `_` and `/`";
+        Err(self.document.mistake(path, "can't be the name of a queue", advice))
+    }
+
+    /// A hub of the section at a path, whose name has this key there. Messages call it `called`.
+    fn hub(
+        &self,
+        [at, key]: [&str; 2],
+        called: &str,
+        hub: &Hub,
+        parameters: &Parameters,
+    ) -> Result<(), SettingsError> {
         let advice = "1 to 256 letters, digits, `.`, `-` and `_`";
         if !is_name(&hub.name, ".-_") {
-            return Err(self.document.mistake(
-                &format!("hubs.{role}.name"),
-                "can't be the name of a hub",
-                advice,
-            ));
+            return Err(self.document.mistake(&format!("{at}.{key}"), "can't be the name of a hub", advice));
         }
         if !is_name(&hub.consumer_group, ".-_$") {
-            let path = format!("hubs.{role}.consumer_group");
+            let path = format!("{at}.consumer_group");
             return Err(self.document.mistake(&path, "can't be the name of a consumer group", advice));
         }
-        self.within(&format!("hubs.{role}.partitions"), hub.partitions, 1..=1024)?;
+        self.within(&format!("{at}.partitions"), hub.partitions, 1..=1024)?;
         let share = parameters.log_per_partition(hub);
         if parameters.target == Target::Embedded && share < SMALLEST_LOG {
-            let reason = format!("leaves {share} to each of the {} partitions of the {role}", hub.partitions);
+            let reason =
+                format!("leaves {share} to each of the {} partitions of the {called}", hub.partitions);
             let advice = format!("at least {SMALLEST_LOG} per partition");
             return Err(self.document.mistake("embedded.log_per_hub", reason, advice));
         }
@@ -169,11 +272,23 @@ impl Rules<'_> {
         self.within("load.capacity.repeat", capacity.repeat, 1..=20)
     }
 
-    fn relay(&self, parameters: &Parameters) -> Result<(), SettingsError> {
+    fn relay(
+        &self,
+        parameters: &Parameters,
+        source: &Entity,
+        destination: &Entity,
+    ) -> Result<(), SettingsError> {
         let relay = &parameters.relay;
-        match &parameters.entities {
-            Entities::Hubs(hubs) => self.between_hubs(relay, hubs)?,
-            Entities::Queues(_) => self.between_queues(relay)?,
+        match (source, destination) {
+            (Entity::Hub(source), Entity::Hub(destination)) => {
+                self.between_hubs(relay, source, destination)?;
+            }
+            (Entity::Queue(_), Entity::Queue(_)) => self.between_queues(relay)?,
+            (Entity::Hub(_), Entity::Queue(_)) | (Entity::Queue(_), Entity::Hub(_)) => {
+                let reason = "a pipeline is between two hubs, or between two queues";
+                let advice = "let both ends be of one kind";
+                return Err(self.document.mistake("topology.pipeline", reason, advice));
+            }
         }
         self.within("relay.batch.events", relay.batch.events, 1..=10_000)?;
         self.duration("relay.batch.wait", relay.batch.wait, Duration::ZERO)?;
@@ -201,19 +316,23 @@ impl Rules<'_> {
         self.within("relay.threads", relay.threads.unwrap_or(1), 1..=10_000)
     }
 
-    fn between_hubs(&self, relay: &Relay, hubs: &Hubs) -> Result<(), SettingsError> {
-        self.within("relay.instances", relay.instances, 1..=hubs.source.partitions)?;
+    fn between_hubs(&self, relay: &Relay, source: &Hub, destination: &Hub) -> Result<(), SettingsError> {
+        self.within("relay.instances", relay.instances, 1..=source.partitions)?;
         if let Some(prefetch) = relay.prefetch.events() {
             self.within("relay.prefetch", prefetch, 1..=100_000)?;
         }
-        let partitions = hubs.destination.partitions;
+        let partitions = destination.partitions;
         if relay.fan_out > partitions {
             let reason = format!(
                 "a fan-out of {} needs more partitions than the {partitions} of the destination",
                 relay.fan_out
             );
-            let advice =
-                "raise `hubs.destination.partitions`, or leave it out: then it follows `relay.fan_out`";
+            let advice = match self.document.value("topology") {
+                Some(_) => "raise the `partitions` of the hub that the pipeline sends to",
+                None => {
+                    "raise `hubs.destination.partitions`, or leave it out: then it follows `relay.fan_out`"
+                }
+            };
             // Of the two, the one that is written is the one to change.
             let written = ["relay.fan_out", "hubs.destination.partitions"];
             let path =

@@ -6,6 +6,7 @@ mod queues;
 mod schema;
 mod sweeps;
 mod systems;
+mod topology;
 
 use lab::results::Figure;
 use lab::scenario::{
@@ -47,8 +48,8 @@ fn the_published_study_is_the_first_sweep_of_fan_out() {
     assert_eq!((case.axes[0].path.as_str(), case.axes[0].value.as_str()), ("relay.fan_out", "100"));
     let parameters = &case.parameters;
     assert_eq!(parameters.relay.fan_out, 100);
-    assert_eq!(parameters.entities.source().partitions(), 32);
-    assert_eq!(parameters.entities.destination().partitions(), 100, "the destination follows the fan-out");
+    assert_eq!(parameters.topology().of_load().partitions(), 32);
+    assert_eq!(parameters.topology().of_sink().partitions(), 100, "the destination follows the fan-out");
     assert_eq!(parameters.relay.batch.events, 128);
     assert_eq!(parameters.relay.checkpoint, CheckpointPolicy::EachBatch);
     assert_eq!(parameters.load.mode, LoadMode::Saturate);

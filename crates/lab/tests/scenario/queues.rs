@@ -1,6 +1,6 @@
 //! Scenarios between queues: the published study, and what only hubs have.
 
-use lab::scenario::{CaseOptions, Entities, Entity, LoadMode, Payload, Prefetch, Queue, Scenario, Transport};
+use lab::scenario::{CaseOptions, Entities, LoadMode, Payload, Prefetch, Scenario, Transport};
 use serde_json::json;
 use units::ByteSize;
 
@@ -14,9 +14,8 @@ fn the_published_study_is_the_first_sweep_of_queue_forward() {
     assert_eq!(names(&cases), concurrencies);
     for case in &cases {
         let parameters = &case.parameters;
-        let queue = |name: &str| Entity::Queue(Queue { name: name.to_owned() });
-        assert_eq!(parameters.entities.source(), queue("queue1"));
-        assert_eq!(parameters.entities.destination(), queue("queue2"));
+        let topology = parameters.topology();
+        assert_eq!((topology.of_load().name(), topology.of_sink().name()), ("queue1", "queue2"));
         assert_eq!(parameters.load.mode, LoadMode::Saturate);
         let payload = Payload::Size(ByteSize::from_bytes(12));
         assert_eq!(parameters.load.payload, payload);

@@ -51,7 +51,7 @@ fn every_table_of_the_published_study_is_a_sweep_with_its_figures() {
     let gibibytes = |count: u64| ByteSize::from_mebibytes(count * 1024);
     let kibibytes = |count| Payload::Size(ByteSize::from_kibibytes(count));
     for parameters in cases.iter().map(|case| &case.parameters) {
-        assert_eq!(parameters.entities.source().partitions(), 32);
+        assert_eq!(parameters.topology().of_load().partitions(), 32);
         assert_eq!(parameters.relay.checkpoint, CheckpointPolicy::EachBatch);
     }
     let two_cores = &case("cores=2,memory=2 GiB").limits.relay;

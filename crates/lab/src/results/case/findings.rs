@@ -8,7 +8,7 @@ use crate::studies::{self, Observation};
 /// The runner's findings of every trial, and those that follow from the figures: counts of deliveries, clocks, and what
 /// [`examine`] and the studies that the case is of read from all of them.
 pub(super) fn findings(plan: &CasePlan, trials: &[Trial]) -> Vec<Finding> {
-    let subject = Subject::of(plan.system.as_ref());
+    let subject = Subject::of(plan.system.as_ref(), plan.measured_role);
     let noun = plan.shape.noun;
     let mut findings = Vec::new();
     for trial in trials {

@@ -46,7 +46,7 @@ pub(super) fn judge(
         rate_per_s: attempt.rate,
         duration_s: trial.duration_s,
         offered_per_s: trial.offered_per_s,
-        achieved_per_s: trial.forwarded_per_s,
+        achieved_per_s: trial.forwarded_per_s.or(trial.consumed_per_s),
         p50_us: latency.and_then(|latency| latency.p50),
         p99_us: latency.and_then(|latency| latency.p99),
         bounded_us: bounded.map(|(latency, _)| latency),
@@ -130,7 +130,7 @@ fn slowness(
 /// What a lag that was read too unevenly for a trend can't hide: less was forwarded than offered.
 fn shortfall(record: &TrialRecord) -> Option<String> {
     let trial = &record.trial;
-    let (offered, achieved) = (trial.offered_per_s?, trial.forwarded_per_s?);
+    let (offered, achieved) = (trial.offered_per_s?, trial.forwarded_per_s.or(trial.consumed_per_s)?);
     let missing = offered - achieved;
     let is_short = missing > offered * LEAST_SHORTFALL && missing * trial.duration_s > UNEVEN_EVENTS;
     is_short.then(|| {

@@ -62,10 +62,10 @@ fn advice(subject: &Subject, occupancy: &Occupancy, pipeline: &PipelineShape) ->
     match (subject, occupancy.messages, pipeline.prefetch) {
         (_, Some(_), _) => "raise `relay.threads` above `relay.concurrency`",
         (Subject::Other(_), None, _) => "raise `relay.concurrency`, and `relay.threads` with it",
-        (Subject::Relay, None, Some(0)) => {
+        (_, None, Some(0)) => {
             "raise `relay.concurrency`, or `relay.prefetch` so that the next message is there when one is done"
         }
-        (Subject::Relay, None, _) => "raise `relay.concurrency`",
+        (_, None, _) => "raise `relay.concurrency`",
     }
 }
 
@@ -151,7 +151,7 @@ fn bound_of(case: &Case) -> Option<&Finding> {
 fn occupancy(case: &Case) -> Option<Occupancy> {
     Occupancy::of(
         &case.shape(),
-        Subject::of(case.system.as_ref()).is_ours(),
+        Subject::of(case.system.as_ref(), case.measured_role).is_ours(),
         &case.stages,
         case.received_per_s.map(|rate| rate.median),
         case.forwarded_per_s.map(|rate| rate.median),
