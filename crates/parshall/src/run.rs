@@ -160,9 +160,7 @@ async fn check_targets(cases: &[Case]) -> Result<(), CommandError> {
                         "the hub {} of the target has {found} partitions, not {}",
                         hub.name, hub.partitions
                     ),
-                    advice: Some(
-                        "say how many it has in the scenario, or with --set".to_owned(),
-                    ),
+                    advice: Some("say how many it has in the scenario, or with --set".to_owned()),
                 });
             }
         }
@@ -197,6 +195,7 @@ fn command() -> String {
 fn target_name(target: &Target) -> String {
     match target {
         Target::Embedded => "embedded".to_owned(),
+        Target::Command(service) => service.name().to_owned(),
         Target::Namespace(namespace) => namespace
             .connection_string
             .reveal()

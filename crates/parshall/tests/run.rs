@@ -185,6 +185,51 @@ published:
 }
 
 #[test]
+fn a_command_can_be_the_service_that_is_measured() {
+    let _machine = alone();
+    let bench = Bench::new();
+    let program = env!("CARGO_BIN_EXE_parshall");
+    let scenario = format!(
+        "scenario: other
+target:
+  command: [{program}, serve, --amqp, '127.0.0.1:{{port}}', --http, '127.0.0.1:0', --hub, 'events:4']
+  connection_string: Endpoint=sb://127.0.0.1:{{port}};SharedAccessKeyName=RootManageSharedAccessKey;\
+                     SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true
+  ready: {{line: AMQP}}
+topology: {{entities: {{in: {{hub: events, partitions: 4}}}}, load: in, sink: in, measure: service}}
+load: {{mode: open, rate: 5000/s, batch: 50}}
+limits: {{hub: {{memory: 512 MiB}}}}
+phases: {{warm_up: 200 ms, measure: 1 s, drain: 20 s}}
+"
+    );
+    bench.file("other.yaml", &scenario);
+    let finished = bench.run(&["./other.yaml"]);
+    assert!(finished.status.is_some(), "{}", finished.stderr);
+    let results = bench.results();
+    let (_, case) = intact_cases(&results)[0];
+    assert_eq!(case["measured_role"], "hub");
+    assert!(case["consumed_per_s"]["median"].as_f64().unwrap() > 0.0, "{case:#}");
+    let usage = &case["trials"][0]["roles"]["hub"];
+    assert!(usage["cpu_seconds"].as_f64().unwrap() > 0.0, "the processes below the role are measured");
+    assert!(case["trials"][0].get("hub").is_none(), "such a service reports no counters");
+    let shown = case["params"]["target"].as_str().unwrap();
+    assert!(shown.starts_with("command: ") && !shown.contains("SAS_KEY_VALUE"), "{shown}");
+    assert_eq!(results["environment"]["target"], "parshall");
+    let log = std::fs::read_to_string(bench.folder.path().join("results/logs/other.1/hub.log")).unwrap();
+    assert!(log.contains("AMQP"), "what the command writes is the role's log: {log}");
+
+    let silent = bench.run(&[
+        "./other.yaml",
+        "--set",
+        "target.ready={line: never}",
+        "--set",
+        "target.ready_within=1 s",
+    ]);
+    assert_eq!(silent.status, Some(1), "{}", silent.stderr);
+    assert!(silent.stdout.contains("`parshall` wrote no line with `never` within 1 s"), "{}", silent.stdout);
+}
+
+#[test]
 fn an_interrupted_run_leaves_valid_partial_results_and_nothing_that_runs() {
     let _machine = alone();
     let bench = Bench::new();

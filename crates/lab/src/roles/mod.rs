@@ -167,7 +167,9 @@ async fn work<F: Fabric>(
         RoleConfig::Hub(config) => hub::run(fabric, *config, channel).await,
         RoleConfig::Load(config) => load::run(fabric, config, channel).await,
         RoleConfig::Relay(config) => relay::run(fabric, *config, channel).await,
-        RoleConfig::External(config) => external::run(*config, channel).await,
+        RoleConfig::External(config) | RoleConfig::ServiceCommand(config) => {
+            external::run(*config, channel).await
+        }
         RoleConfig::Sink(config) => sink::run(fabric, config, channel).await,
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     agreement::{ClientCounters, PipelineCounters, disagreements},
-    crew::Crew,
+    crew::{Crew, Member, Running},
     error::TrialError,
     findings::{limit_findings, missed_by_sink, outside_findings, sink_finding, what_limited},
     monitor::{Monitor, load_counters, relay_counters, sink_counters},
@@ -148,7 +148,9 @@ struct Outcomes<'a> {
 impl<'a> Outcomes<'a> {
     fn of(crew: &'a Crew) -> Self {
         let mut all = Self::default();
-        for outcome in crew.all().filter_map(|(_, running)| running.finished.as_ref()) {
+        let finished =
+            |(member, running): (Member, &'a Running)| Some((member.role, running.finished.as_ref()?));
+        for (role, outcome) in crew.all().filter_map(finished) {
             match outcome {
                 Outcome::Hub => {}
                 Outcome::Load { never_sent, recordings, .. } => {
@@ -160,7 +162,7 @@ impl<'a> Outcomes<'a> {
                     all.sizes.push(sizes);
                     all.activities.extend(activity.as_deref());
                 }
-                Outcome::External { was_killed } => all.was_killed = *was_killed,
+                Outcome::External { was_killed } => all.was_killed |= *was_killed && role == Role::Relay,
                 Outcome::Sink { delivery, latency, uncorrected_latency, delivery_time } => {
                     all.delivery = delivery.as_ref();
                     all.latency = latency.as_ref();

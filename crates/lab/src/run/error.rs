@@ -59,6 +59,9 @@ pub enum TrialError {
         /// Why.
         source: std::io::Error,
     },
+    /// There is no port for a service.
+    #[error("no port is free for the service")]
+    NoPort(#[source] std::io::Error),
     /// Somebody wished the run to end.
     #[error("the run was interrupted")]
     Cancelled,
@@ -81,7 +84,9 @@ impl TrialError {
             Self::RoleFailed { .. } | Self::Launch(_) | Self::Admit(_) | Self::Recording { .. } => {
                 (Severity::Failure, FindingKind::RoleFailed)
             }
-            Self::TimedOut { .. } | Self::Folder { .. } => (Severity::Failure, FindingKind::Other),
+            Self::TimedOut { .. } | Self::Folder { .. } | Self::NoPort(_) => {
+                (Severity::Failure, FindingKind::Other)
+            }
         };
         let mut finding = Finding::new(severity, kind, with_causes(self));
         finding.trial = Some(trial);

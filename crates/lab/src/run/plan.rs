@@ -6,6 +6,7 @@ use hub::namespace::StorageConfig;
 use partition_log::disk::StorageOptions;
 use serde_json::Value;
 
+use super::peers::Peers;
 use crate::{
     clock::RunClock,
     load::{Arrivals, LoadPlan, Pace},
@@ -13,12 +14,12 @@ use crate::{
         CasePlan, MeasuredSystem, Noun, OrderExpectation, PipelineShape, Role, Shape, SourceShape, Subject,
     },
     roles::protocol::{
-        CHECKPOINT_CONTAINER, Endpoint, HubConfig, HubEntity, LoadConfig, QueueEntity, ReadFrom, Ready,
-        RelayConfig, SinkConfig,
+        CHECKPOINT_CONTAINER, Endpoint, ExternalConfig, HubConfig, HubEntity, LoadConfig, QueueEntity,
+        ReadFrom, Ready, RelayConfig, SinkConfig,
     },
     scenario::{
-        self, Case, Entity, LoadMode, Parameters, Readiness, RoleLimits, SystemUnderTest, Target, Topology,
-        Transport, WhenFull,
+        self, Case, Entity, LoadMode, Parameters, Readiness, RoleLimits, Secret, ServiceCommand,
+        SystemUnderTest, Target, Topology, Transport, WhenFull,
     },
     verify::Expectation,
 };
@@ -82,9 +83,48 @@ impl<'a> TrialPlan<'a> {
     pub(super) fn time_to_be_ready(&self) -> Duration {
         let sut = &self.parameters.sut;
         match (&sut.command, &sut.ready) {
-            (None, _) | (_, Readiness::FirstEvent) => Duration::ZERO,
-            (_, Readiness::Line(_)) => sut.ready_within,
-            (_, Readiness::After(time)) => *time,
+            (None, _) => Duration::ZERO,
+            (Some(_), ready) => time_of(ready, sut.ready_within),
+        }
+    }
+
+    /// The command that makes the service, if one does, and how clients reach it: at `port`, which is free.
+    pub(super) fn service_command(&self, port: u16, peers: &Peers) -> Option<(ExternalConfig, Ready)> {
+        let Target::Command(service) = &self.parameters.target else {
+            return None;
+        };
+        let with_port = |text: &str| ServiceCommand::with_port(text, port);
+        let secret = |secret: &Secret| Secret::new(with_port(secret.reveal()));
+        let (program, arguments) = service.command.split_first()?;
+        let command =
+            std::iter::once(peers.program(program)).chain(arguments.iter().map(|word| with_port(word)));
+        let config = ExternalConfig {
+            clock: self.clock,
+            name: service.name().to_owned(),
+            command: command.collect(),
+            environment: service.env.iter().map(|(name, value)| (name.clone(), secret(value))).collect(),
+            ready: service.ready.clone(),
+            ready_within: service.ready_within,
+            stop_within: service.stop_within,
+        };
+        let connection_string = Some(secret(&service.namespace.connection_string));
+        Some((config, Ready { connection_string, ..Ready::default() }))
+    }
+
+    /// How much longer than the embedded service a command in its place may take to be ready, and to end.
+    pub(super) fn patience_with_service(&self) -> [Duration; 2] {
+        match &self.parameters.target {
+            Target::Command(service) => [time_of(&service.ready, service.ready_within), service.stop_within],
+            Target::Embedded | Target::Namespace(_) => [Duration::ZERO; 2],
+        }
+    }
+
+    /// Whether the processes of a role are those of a command.
+    pub(super) fn is_command(&self, role: Role) -> bool {
+        match role {
+            Role::Relay => self.is_external(),
+            Role::Hub => matches!(self.parameters.target, Target::Command(_)),
+            Role::Load | Role::Sink => false,
         }
     }
 
@@ -281,17 +321,13 @@ impl<'a> TrialPlan<'a> {
 
     /// The way of the lab's own roles to a hub or queue.
     fn endpoint(&self, embedded: Option<&Ready>, entity: Entity) -> Endpoint {
-        let (connection_string, certificate_authority) = match &self.parameters.target {
-            Target::Embedded => {
-                let own = embedded
-                    .and_then(|ready| ready.connection_string.as_ref())
-                    .expect("the embedded service told how to reach it before anyone needs to");
-                (own.clone(), None)
-            }
-            Target::Namespace(namespace) => {
-                (namespace.connection_string.clone(), namespace.certificate_authority.clone())
-            }
-        };
+        let namespace = self.parameters.target.namespace();
+        let certificate_authority = namespace.and_then(|namespace| namespace.certificate_authority.clone());
+        let own = embedded.and_then(|ready| ready.connection_string.as_ref());
+        let connection_string = own
+            .or(namespace.map(|namespace| &namespace.connection_string))
+            .expect("a service of the lab's own has said how to reach it before a role is configured")
+            .clone();
         Endpoint { connection_string, certificate_authority, entity }
     }
 }
@@ -354,6 +390,15 @@ fn shape(parameters: &Parameters, topology: &Topology) -> Shape {
         load: parameters.load.mode,
         full_log_throttles: parameters.embedded.when_full == WhenFull::Throttle,
         pipeline,
+    }
+}
+
+/// How long a command may take to be ready.
+fn time_of(ready: &Readiness, within: Duration) -> Duration {
+    match ready {
+        Readiness::FirstEvent => Duration::ZERO,
+        Readiness::Line(_) => within,
+        Readiness::After(time) => *time,
     }
 }
 

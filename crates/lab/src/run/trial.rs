@@ -11,6 +11,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -35,7 +36,7 @@ use crate::{
     results::{Finding, FindingKind, Role, Severity, TrialRecord},
     roles::{
         process::RoleLauncher,
-        protocol::{Command, Edge, Outcome, RoleConfig},
+        protocol::{Command, Edge, Outcome, Ready, RoleConfig},
     },
     scenario::{Entity, LoadMode},
     verify::StreamSends,
@@ -152,17 +153,10 @@ impl<L: RoleLauncher> Trial<'_, L> {
         }
         create_directories(&checkpoints)
             .map_err(|source| TrialError::Folder { path: checkpoints.clone(), source })?;
-        let own = if self.plan.is_embedded() {
-            self.launch(Role::Hub, 0, RoleConfig::Hub(Box::new(self.plan.hub(&data, &tls)))).await?;
-            self.until_ready("starting the embedded service").await?;
-            let mut hub = self.crew.of(Role::Hub);
-            hub.next().and_then(|(_, running)| running.ready.clone())
-        } else {
-            None
-        };
+        let peers = Peers::of_environment();
+        let own = self.start_service(&data, &tls, &peers).await?;
         let own = own.as_ref();
         self.launch(Role::Load, 0, RoleConfig::Load(self.plan.load(own))).await?;
-        let peers = Peers::of_environment();
         for instance in 0..self.plan.relay_processes() {
             let command = self.plan.external(own, &checkpoints, &peers);
             let command = command.map(|config| RoleConfig::External(Box::new(config)));
@@ -179,7 +173,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
         for (role, group) in &self.groups {
             if self.crew.of(*role).next().is_some() {
                 let cores = group.limit().cores.unwrap_or_else(|| machine_cores() as f64);
-                let scope = match *role == Role::Relay && self.plan.is_external() {
+                let scope = match self.plan.is_command(*role) {
                     true => Scope::Below,
                     false => Scope::Itself,
                 };
@@ -187,6 +181,31 @@ impl<L: RoleLauncher> Trial<'_, L> {
             }
         }
         Ok(())
+    }
+
+    /// Starts the embedded service, or the command in its place; `None` where the service runs already.
+    async fn start_service(
+        &mut self,
+        data: &Path,
+        tls: &Path,
+        peers: &Peers,
+    ) -> Result<Option<Ready>, TrialError> {
+        if self.plan.is_embedded() {
+            self.launch(Role::Hub, 0, RoleConfig::Hub(Box::new(self.plan.hub(data, tls)))).await?;
+            self.until_ready("starting the embedded service").await?;
+            let mut service = self.crew.of(Role::Hub);
+            return Ok(service.next().and_then(|(_, running)| running.ready.clone()));
+        }
+        if !self.plan.is_command(Role::Hub) {
+            return Ok(None);
+        }
+        let port = free_port().map_err(TrialError::NoPort)?;
+        let Some((config, ready)) = self.plan.service_command(port, peers) else {
+            return Ok(None);
+        };
+        self.launch(Role::Hub, 0, RoleConfig::ServiceCommand(Box::new(config))).await?;
+        self.until_ready("starting the service").await?;
+        Ok(Some(ready))
     }
 
     async fn measure_under_load(&mut self) -> Result<Vec<StreamSends>, TrialError> {
@@ -336,9 +355,10 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.monitor.enter(Phase::Verifying, None);
         for role in [Role::Relay, Role::Sink, Role::Hub] {
             self.crew.tell(role, &Command::Stop).await;
+            let [_, service] = self.plan.patience_with_service();
             let patience = Patience {
                 what: "stopping",
-                total: Some(STOP_PATIENCE + self.plan.parameters.sut.stop_within),
+                total: Some(STOP_PATIENCE + self.plan.parameters.sut.stop_within + service),
                 stalled: None,
             };
             let monitor = &mut self.monitor;
@@ -362,8 +382,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
     }
 
     async fn until_ready(&mut self, what: &'static str) -> Result<(), TrialError> {
-        let patience =
-            Patience { what, total: Some(START_PATIENCE + self.plan.time_to_be_ready()), stalled: None };
+        let [service, _] = self.plan.patience_with_service();
+        let total = START_PATIENCE + self.plan.time_to_be_ready() + service;
+        let patience = Patience { what, total: Some(total), stalled: None };
         let all_ready = |crew: &Crew| match crew.all().all(|(_, running)| running.ready.is_some()) {
             true => State::Met,
             false => State::At(0),
@@ -440,6 +461,12 @@ fn groups(plan: &TrialPlan<'_>, limiter: &Limiter) -> BTreeMap<Role, RoleGroup> 
             (role, limiter.group(role.name(), &bounds))
         })
         .collect()
+}
+
+/// A port that nothing listens on at this moment. A command takes it right after; that something else does so before is
+/// possible, and fails the trial with the command's own reason.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// The logical CPUs of the machine that this process may use.

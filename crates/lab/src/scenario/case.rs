@@ -54,8 +54,13 @@ impl Case {
             }
             Some((Entity::Hub(_), _)) => {}
         }
-        if let Target::Namespace(_) = self.parameters.target {
-            params.insert("target".to_owned(), Value::from("namespace"));
+        match &self.parameters.target {
+            Target::Embedded => {}
+            Target::Namespace(_) => drop(params.insert("target".to_owned(), Value::from("namespace"))),
+            Target::Command(service) => {
+                let command = service.command.join(" ");
+                drop(params.insert("target".to_owned(), Value::from(format!("command: {command}"))));
+            }
         }
         params
     }

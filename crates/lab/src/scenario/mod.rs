@@ -24,6 +24,7 @@ mod prefetch;
 mod relay;
 mod sweep;
 mod system;
+mod target;
 mod topology;
 mod validate;
 
@@ -33,11 +34,10 @@ pub use case::{Axis, Case};
 pub use entities::{Entities, Hub, Hubs, Queue, QueueName, Queues};
 pub use file::{CaseOptions, Scenario, ScenarioError, TargetName};
 pub use load::{Arrivals, Load, LoadMode, Payload, SMALLEST_PAYLOAD};
-pub use parameters::{
-    Embedded, Limits, Namespace, Parameters, Phases, RoleLimits, Secret, Sink, Target, WhenFull,
-};
+pub use parameters::{Embedded, Limits, Parameters, Phases, RoleLimits, Secret, Sink, WhenFull};
 pub use pipeline::vocabulary::{Batch, CheckpointPolicy, Ownership, OwnershipMode, Retry, Route};
 pub use prefetch::Prefetch;
 pub use relay::{CheckpointStore, Relay};
 pub use system::{Readiness, SystemUnderTest, Transport};
+pub use target::{Namespace, ServiceCommand, Target};
 pub use topology::{Entity, EntitySection, Measured, Pipeline, Topology, TopologySection};

@@ -1,16 +1,16 @@
 //! Everything that one case is run with.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use hub::profile::ProfileConfig;
 use partition_log::disk::SyncPolicy;
-use serde::de::value::MapAccessDeserializer;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
-use super::{Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, SystemUnderTest, Topology};
+use super::{
+    Entities, Hub, Load, LoadMode, Payload, PurposefulFailures, Relay, SystemUnderTest, Target, Topology,
+};
 use crate::record::LatencyRecording;
 
 /// The fully resolved parameters of one case. As JSON it has the shape of the scenario file.
@@ -42,26 +42,6 @@ pub struct Parameters {
     /// benchmark of the recorder.
     #[serde(skip)]
     pub latency_recording: LatencyRecording,
-}
-
-/// The service that is measured. Written as `embedded`, or as a mapping with a connection string.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A `parshall serve` of the lab's own, started for each trial.
-    Embedded,
-    /// A namespace that exists already, with both hubs or queues in it.
-    Namespace(Namespace),
-}
-
-/// How to reach a namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Namespace {
-    /// A connection string with a key that may send, listen and read the hubs' properties.
-    pub connection_string: Secret,
-    /// A file of certificates (PEM) to trust besides those of the system.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_authority: Option<PathBuf>,
 }
 
 /// A text that must not be shown. It prints as `***`; as JSON, which is how the lab hands it to its own processes,
@@ -226,13 +206,6 @@ impl Parameters {
     }
 }
 
-impl Target {
-    /// The target of a scenario that names none.
-    pub(super) fn embedded() -> Self {
-        Self::Embedded
-    }
-}
-
 impl Secret {
     /// Wraps a text that must not be shown.
     #[must_use]
@@ -288,44 +261,6 @@ impl Default for Phases {
     }
 }
 
-impl Serialize for Target {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Embedded => serializer.serialize_str(EMBEDDED),
-            Self::Namespace(namespace) => namespace.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Target {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Target;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter
-                    .write_str("`embedded` or `{connection_string: \"${EVENT_HUBS_CONNECTION_STRING}\"}`")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Target, E> {
-                if text == EMBEDDED {
-                    Ok(Target::Embedded)
-                } else {
-                    Err(E::invalid_value(de::Unexpected::Str(text), &self))
-                }
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Target, A::Error> {
-                Namespace::deserialize(MapAccessDeserializer::new(map)).map(Target::Namespace)
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
 /// A generous estimate of what an event takes in the log besides its payload, in bytes.
 const RECORD_OVERHEAD: u64 = 64;
 
@@ -341,5 +276,3 @@ const LARGEST_DEFAULT_LOG: ByteSize = ByteSize::from_mebibytes(1024);
 
 /// Takes a third of a second, for both hubs, where memory comes at 0.8 GB/s.
 const LARGEST_LOG_TAKEN_BEFORE: ByteSize = ByteSize::from_mebibytes(128);
-
-const EMBEDDED: &str = "embedded";

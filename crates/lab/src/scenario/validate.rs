@@ -15,7 +15,7 @@ use super::parameters::SMALLEST_LOG;
 use super::{
     Capacity, CheckpointPolicy, CheckpointStore, Entities, Entity, Hub, Hubs, LoadMode, Measured, Ownership,
     Parameters, Payload, Percent, Prefetch, Queue, Queues, Readiness, Relay, RoleLimits, SMALLEST_PAYLOAD,
-    Target, TopologySection, system,
+    ServiceCommand, Target, TopologySection, system,
 };
 
 /// Checks `parameters`, which were read from `document`.
@@ -56,15 +56,47 @@ struct Rules<'a> {
 
 impl Rules<'_> {
     fn target(&self, target: &Target) -> Result<(), SettingsError> {
-        let Target::Namespace(namespace) = target else {
+        let Some(namespace) = target.namespace() else {
             return Ok(());
         };
-        if let Err(error) = namespace.connection_string.reveal().parse::<access::ConnectionString>() {
+        let connection_string = match target {
+            Target::Command(service) => {
+                self.service(service)?;
+                ServiceCommand::with_port(namespace.connection_string.reveal(), 1)
+            }
+            Target::Embedded | Target::Namespace(_) => namespace.connection_string.reveal().to_owned(),
+        };
+        if let Err(error) = connection_string.parse::<access::ConnectionString>() {
             let advice = "copy the connection string of the namespace, `Endpoint=sb://…;SharedAccessKeyName=…;\
                           SharedAccessKey=…`";
             return Err(self.document.mistake("target.connection_string", error.to_string(), advice));
         }
         Ok(())
+    }
+
+    fn service(&self, service: &ServiceCommand) -> Result<(), SettingsError> {
+        let mistake =
+            |path: &str, reason: &str, advice: &str| Err(self.document.mistake(path, reason, advice));
+        if service.command.first().is_none_or(String::is_empty)
+            || service.command.iter().any(|word| word.contains('\0'))
+        {
+            let reason = "must be a program and its arguments";
+            return mistake("target.command", reason, "such as `[./service, --port, \"{port}\"]`");
+        }
+        match &service.ready {
+            Readiness::FirstEvent => {
+                let reason = "nothing shows when clients may connect";
+                return mistake("target.ready", reason, "such as `{line: listening}` or `{after: 5 s}`");
+            }
+            Readiness::Line(text) if text.trim().is_empty() => {
+                let reason = "every line contains this";
+                return mistake("target.ready", reason, "such as `{line: listening}`");
+            }
+            Readiness::After(time) => self.duration("target.ready.after", *time, Duration::ZERO)?,
+            Readiness::Line(_) => {}
+        }
+        self.duration("target.ready_within", service.ready_within, Duration::from_millis(100))?;
+        self.duration("target.stop_within", service.stop_within, Duration::ZERO)
     }
 
     fn hubs(&self, hubs: &Hubs, parameters: &Parameters) -> Result<(), SettingsError> {
@@ -185,10 +217,10 @@ impl Rules<'_> {
                 "a command takes the place of a pipeline, and there is none",
                 "leave it out, or add `topology.pipeline`",
             )),
-            _ if topology.measure == Measured::Service && parameters.target != Target::Embedded => mistake(
+            _ if topology.measure == Measured::Service && !parameters.target.is_started() => mistake(
                 ".measure",
                 "only a service that the lab starts can be measured".to_owned(),
-                "measure another role, or choose `target: embedded`",
+                "measure another role, or choose `target: embedded` or a command",
             ),
             _ => Ok(()),
         }

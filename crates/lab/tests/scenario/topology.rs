@@ -1,7 +1,7 @@
 //! The section `topology`: what it means, what the short forms mean, and what it can't mean.
 
 use lab::results::{Noun, Role};
-use lab::scenario::{CaseOptions, Entity, Measured, Parameters, Pipeline};
+use lab::scenario::{CaseOptions, Entity, Measured, Parameters, Pipeline, Target};
 use serde_json::json;
 
 use super::{cases, set, told};
@@ -104,4 +104,32 @@ fn what_does_not_fit_together_is_refused_at_its_place() {
         let error = told(WITHOUT_PIPELINE, arguments);
         assert!(error.contains(message), "{arguments:?}: {error}");
     }
+}
+
+const COMMAND: &str = "target:
+  command: [./service, --port, \"{port}\"]
+  connection_string: Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=a;SharedAccessKey=b
+  env: {KEY: secret}
+  ready: {line: listening}
+";
+
+#[test]
+fn a_command_can_be_the_service_and_its_secrets_stay_out_of_the_results() {
+    let case = &cases(&format!("scenario: s\n{COMMAND}"), &CaseOptions::default()).unwrap()[0];
+    let Target::Command(service) = &case.parameters.target else { panic!("it is a command") };
+    assert_eq!((service.name(), service.command.len()), ("service", 3));
+    let params = serde_json::to_string(&case.params()).unwrap();
+    assert!(params.contains("command: ./service --port {port}") && !params.contains("secret"), "{params}");
+    let json = serde_json::to_string(&case.parameters).unwrap();
+    assert_eq!(serde_json::from_str::<Parameters>(&json).unwrap(), case.parameters);
+    for (argument, message) in [
+        ("target.command=[]", "`target.command`: must be a program and its arguments"),
+        ("target.ready=first-event", "`target.ready`: nothing shows when clients may connect"),
+        ("target.connection_string=x", "`target.connection_string`"),
+    ] {
+        let error = told(COMMAND, &[argument]);
+        assert!(error.contains(message), "{error}");
+    }
+    let misplaced = told("target: {connection_string: x, ready: {line: a}}\n", &[]);
+    assert!(misplaced.contains("are for a `command`"), "{misplaced}");
 }

@@ -1,4 +1,4 @@
-//! A command in the relay's place: started, watched and ended by a process that stands between it and the orchestrator.
+//! A command in the place of the relay, or of the embedded service: started, watched and ended by a process that stands between it and the orchestrator.
 //!
 //! ```text
 //! orchestrator ──pipes── parshall role relay ── command ── its children

@@ -20,6 +20,8 @@ use crate::{
 pub enum RoleConfig {
     /// The embedded service.
     Hub(Box<HubConfig>),
+    /// A command in the embedded service's place.
+    ServiceCommand(Box<ExternalConfig>),
     /// The generator.
     Load(LoadConfig),
     /// The pipeline.
@@ -98,7 +100,7 @@ pub struct RelayConfig {
     pub seed: u64,
 }
 
-/// Which command is to take the pipeline's place.
+/// Which command is to take the place of the pipeline, or of the embedded service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalConfig {
@@ -150,7 +152,7 @@ impl RoleConfig {
     #[must_use]
     pub const fn role(&self) -> Role {
         match self {
-            Self::Hub(_) => Role::Hub,
+            Self::Hub(_) | Self::ServiceCommand(_) => Role::Hub,
             Self::Load(_) => Role::Load,
             Self::Relay(_) | Self::External(_) => Role::Relay,
             Self::Sink(_) => Role::Sink,
@@ -164,7 +166,7 @@ impl RoleConfig {
             Self::Hub(config) => !config.queues.is_empty(),
             Self::Load(config) => config.source.is_queue(),
             Self::Relay(config) => config.source.is_queue(),
-            Self::External(_) => false,
+            Self::External(_) | Self::ServiceCommand(_) => false,
             Self::Sink(config) => config.destination.is_queue(),
         }
     }
