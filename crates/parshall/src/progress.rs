@@ -226,7 +226,7 @@ mod tests {
             forwarded_per_s: Some(2_402_922.0),
             lag_events: Some(81_240),
             roles: BTreeMap::from([
-                (Role::Hub, usage(61.6, 401_000_000)),
+                (Role::Service, usage(61.6, 401_000_000)),
                 (Role::Relay, usage(97.2, 43_100_000)),
             ]),
         }

@@ -7,9 +7,8 @@ use std::io::{self, BufReader};
 
 use clap::{Args, ValueEnum};
 use lab::results::Role;
-use lab::roles::event_hubs::EventHubsFabric;
-use lab::roles::service_bus::ServiceBusFabric;
-use lab::roles::{Fabrics, run_role};
+use lab::roles::network::Network;
+use lab::roles::run_role;
 
 use crate::exit::{CommandError, Exit};
 use crate::logging;
@@ -39,24 +38,17 @@ enum RoleName {
 pub(crate) fn execute(arguments: RoleArguments) -> Result<Exit, CommandError> {
     logging::start()?;
     let role = match arguments.role {
-        RoleName::Hub => Role::Hub,
+        RoleName::Hub => Role::Service,
         RoleName::Load => Role::Load,
         RoleName::Relay => Role::Relay,
         RoleName::Sink => Role::Sink,
     };
     // A failure has been told to the orchestrator, which has the words for it.
-    Ok(
-        match run_role(
-            role,
-            Fabrics { hubs: EventHubsFabric, queues: ServiceBusFabric },
-            BufReader::new(io::stdin()),
-            io::stdout(),
-        ) {
-            Ok(()) => Exit::Passed,
-            Err(error) => {
-                tracing::error!(%error, "the role failed");
-                Exit::Failed
-            }
-        },
-    )
+    Ok(match run_role(role, Network, BufReader::new(io::stdin()), io::stdout()) {
+        Ok(()) => Exit::Passed,
+        Err(error) => {
+            tracing::error!(%error, "the role failed");
+            Exit::Failed
+        }
+    })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::results::{
     BatchCounts, Capacity, Case, CasePlan, CheckpointCounts, ClosingCounts, Conclusion, Delivery,
-    Distributions, Environment, Figure, Finding, FindingKind, GainCounts, GeneratorHealth, HubCounters,
+    Distributions, EntityCounters, Environment, Figure, Finding, FindingKind, GainCounts, GeneratorHealth,
     Interval, IntervalDistribution, LatencyDistribution, Limit, LimitMechanism, LossCounts, OpeningCounts,
     OrderExpectation, OwnershipActivity, PerMillionEvents, PipelineShape, Probe, ProbeOutcome, ProbePurpose,
     Published, RelayActivity, Results, Role, RoleUsage, RoundCounts, SendCounts, Severity, Shape, Size,
@@ -253,11 +253,11 @@ fn record(case: usize, number: u32) -> TrialRecord {
         forwarded_per_s: Some((base * wave(second + 1, 0.05)).round()),
         lag_events: Some((base * 0.02 * wave(second, 0.9)) as u64),
         cpu_percent: BTreeMap::from([
-            (Role::Hub, (62.0 * wave(second, 0.04)).round()),
+            (Role::Service, (62.0 * wave(second, 0.04)).round()),
             (Role::Relay, (97.0 * wave(second, 0.02)).round()),
         ]),
         memory_bytes: BTreeMap::from([
-            (Role::Hub, 310_000_000 + u64::from(second) * 9_000_000),
+            (Role::Service, 310_000_000 + u64::from(second) * 9_000_000),
             (Role::Relay, 41_000_000 + u64::from(second % 4) * 700_000),
         ]),
     });
@@ -381,20 +381,20 @@ fn roles(number: u32) -> BTreeMap<Role, RoleUsage> {
     };
     BTreeMap::from([
         (Role::Load, usage(3.0, 22_000_000, None)),
-        (Role::Hub, usage(61.5, 401_000_000, None)),
+        (Role::Service, usage(61.5, 401_000_000, None)),
         (Role::Relay, usage(97.0 + f64::from(number) * 0.3, 43_100_000, Some(1.0))),
         (Role::Sink, usage(18.2, 31_000_000, None)),
     ])
 }
 
-fn counters(events: u64) -> HubCounters {
-    HubCounters {
+fn counters(events: u64) -> EntityCounters {
+    EntityCounters {
         incoming_events: events,
         incoming_bytes: Some(events * 16),
         outgoing_events: events,
         outgoing_bytes: Some(events * 16),
         throttled: Some(0),
-        ..HubCounters::default()
+        ..EntityCounters::default()
     }
 }
 

@@ -64,7 +64,9 @@ pub use side_by_side::{MeasuredSystem, ParshallRatio};
 pub use stage::Stage;
 pub use subject::Subject;
 pub use summary::Summary;
-pub use trial::{Distributions, HubCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord};
+pub use trial::{
+    Distributions, EntityCounters, Interval, IntervalDistribution, Refusals, Trial, TrialRecord,
+};
 
 use serde::{Deserialize, Serialize};
 

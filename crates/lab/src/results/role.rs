@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// Produces the events.
     Load,
-    /// The embedded service, where the target is not a remote one.
-    Hub,
+    /// The service that the lab starts, where the target is not a remote one. Results and scenarios call it `hub`.
+    #[serde(rename = "hub")]
+    Service,
     /// The pipeline that is measured: Parshall's relay, or the scenario's external command.
     Relay,
     /// Receives what the pipeline forwarded, and verifies it.
@@ -20,14 +21,14 @@ pub enum Role {
 
 impl Role {
     /// All roles, in the order in which events meet them.
-    pub const ALL: [Self; 4] = [Self::Load, Self::Hub, Self::Relay, Self::Sink];
+    pub const ALL: [Self; 4] = [Self::Load, Self::Service, Self::Relay, Self::Sink];
 
     /// The name that users read and that `results.json` uses.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Load => "load",
-            Self::Hub => "hub",
+            Self::Service => "hub",
             Self::Relay => "relay",
             Self::Sink => "sink",
         }

@@ -47,7 +47,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Relay => formatter.pad("the relay"),
-            Self::Part(Role::Hub) => formatter.pad("the service"),
+            Self::Part(Role::Service) => formatter.pad("the service"),
             Self::Part(role) => formatter.pad(&format!("the {role}")),
             Self::Other(name) => formatter.pad(name),
         }
@@ -74,7 +74,7 @@ mod tests {
         let mine = Subject::of(Some(&system(false)), Role::Relay);
         let called = |subject: &Subject, role: Role, member| subject.called(role, member);
         assert_eq!(called(&mine, Role::Relay, "relay"), "mine");
-        assert_eq!(called(&mine, Role::Hub, "hub"), "the hub");
+        assert_eq!(called(&mine, Role::Service, "hub"), "the hub");
         assert_eq!(called(&Subject::Relay, Role::Relay, "relay-2"), "the relay-2");
     }
 }

@@ -55,7 +55,7 @@ pub struct Trial {
     pub delivery: Option<Delivery>,
     /// The service's own counters over the measured phase, by entity name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub hub: BTreeMap<String, HubCounters>,
+    pub hub: BTreeMap<String, EntityCounters>,
     /// What services refused the roles in the whole trial, by what the roles counted themselves.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refusals: BTreeMap<Role, Refusals>,
@@ -98,7 +98,7 @@ pub struct Refusals {
 /// What the service itself counted for one hub, queue or topic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HubCounters {
+pub struct EntityCounters {
     /// Events accepted from senders.
     pub incoming_events: u64,
     /// Their payload bytes.

@@ -16,8 +16,9 @@ use pipeline::{
 use relay::metrics::MetricsHandle;
 use relay::{Relay, RelayError, RelayOptions};
 
-use super::event_hubs::{FabricError, ends};
-use super::fabric::{RelayMetrics, RelayPipeline, RelayReading};
+use super::backend::{RelayMetrics, RelayPipeline, RelayReading};
+use super::event_hubs::ends;
+use super::network::BackendError;
 use super::protocol::{CHECKPOINT_CONTAINER, ReadFrom, RelayConfig};
 use super::relay_reading::reading;
 use crate::clock::RunClock;
@@ -60,7 +61,7 @@ impl RelayMetrics for RelayReader {
 }
 
 /// Connects the pipeline that a role is to run, whichever service is at its ends.
-pub(super) async fn connect(config: &RelayConfig) -> Result<AmqpRelay, FabricError> {
+pub(super) async fn connect(config: &RelayConfig) -> Result<AmqpRelay, BackendError> {
     let pipeline = pipeline(config)?;
     let open = pipeline.open().await?;
     if let (Some(store), ReadFrom::Now, SourceConfig::EventHubs(source)) =
@@ -77,7 +78,7 @@ async fn pass_over_what_is_there(
     source: &EventHubsSourceConfig,
     group: &ConsumerGroup,
     store: &Arc<dyn connect::checkpoint::CheckpointStore>,
-) -> Result<(), FabricError> {
+) -> Result<(), BackendError> {
     for (partition, sequence_number) in ends(source.client_options()?).await? {
         if source.partitions.contains(partition.0) {
             let sequence_number = Some(sequence_number);
@@ -90,7 +91,7 @@ async fn pass_over_what_is_there(
 }
 
 /// The pipeline of a scenario between the two entities of a case.
-fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, FabricError> {
+fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, BackendError> {
     let scenario = &config.relay;
     let mut relay = RelayOptions {
         route: scenario.route,
@@ -175,12 +176,12 @@ fn pipeline(config: &RelayConfig) -> Result<PipelineConfig, FabricError> {
     Ok(PipelineConfig { source, sinks: vec![sink], fan_out, metrics: None, relay })
 }
 
-fn checkpoint_store(config: &RelayConfig) -> Result<CheckpointStoreConfig, FabricError> {
+fn checkpoint_store(config: &RelayConfig) -> Result<CheckpointStoreConfig, BackendError> {
     Ok(match config.relay.checkpoint_store {
         CheckpointStore::Memory => CheckpointStoreConfig::Memory,
         CheckpointStore::File => CheckpointStoreConfig::Files(config.checkpoints.clone()),
         CheckpointStore::Blob => {
-            let storage = config.storage.as_ref().ok_or(FabricError::NoStorage)?;
+            let storage = config.storage.as_ref().ok_or(BackendError::NoStorage)?;
             let options = BlobStoreOptions::new(storage.reveal().parse()?, CHECKPOINT_CONTAINER);
             CheckpointStoreConfig::Blob(Box::new(options))
         }

@@ -108,10 +108,10 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::{clock::RunClock, roles::protocol::HubConfig, scenario::WhenFull};
+    use crate::{clock::RunClock, roles::protocol::ServiceConfig, scenario::WhenFull};
 
     fn config_line() -> String {
-        let config = RoleConfig::Hub(Box::new(HubConfig {
+        let config = RoleConfig::Service(Box::new(ServiceConfig {
             clock: RunClock::starting_now(),
             hubs: Vec::new(),
             queues: Vec::new(),
@@ -131,7 +131,7 @@ mod tests {
         let text = format!("{}\n\"start\"\n{{\"allow\":{{\"events\":3}}}}\n", config_line());
         let (config, mut channel) =
             RoleChannel::open(Cursor::new(text), io::sink()).expect("a configuration");
-        assert!(matches!(config, RoleConfig::Hub(_)));
+        assert!(matches!(config, RoleConfig::Service(_)));
         assert_eq!(channel.next().await, Some(Command::Start));
         assert_eq!(channel.next().await, Some(Command::Allow { events: 3 }));
         assert_eq!(channel.next().await, None);
@@ -148,6 +148,6 @@ mod tests {
     fn a_missing_and_a_wrong_configuration_are_errors() {
         let open = |text: &'static str| RoleChannel::open(Cursor::new(text), io::sink()).map(|_| ());
         assert!(matches!(open(""), Err(ChannelError::NoConfiguration(_))));
-        assert!(matches!(open("{\"hub\":3}\n"), Err(ChannelError::NotAConfiguration(_))));
+        assert!(matches!(open("{\"service\":3}\n"), Err(ChannelError::NotAConfiguration(_))));
     }
 }

@@ -5,22 +5,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hub::counters::CounterValues;
-use hub::namespace::{HubConfig as HubEntityConfig, NamespaceConfig, QueueConfig};
-use hub::service::{Protocol, Service, ServiceConfig};
+use hub::namespace::{HubConfig, NamespaceConfig, QueueConfig};
+use hub::service::{Protocol, Service, ServiceConfig as ListenerConfig};
 use partition_log::{LogLimits, WhenFull};
 use queue_store::{Entity, Queue, QueueCounters, QueueOptions};
 use units::ByteSize;
 
-use super::event_hubs::FabricError;
-use super::fabric::HubService;
-use super::protocol::{HubConfig, QueueEntity, TlsAccess};
+use super::backend::RunningService;
+use super::network::BackendError;
+use super::protocol::{QueueEntity, ServiceConfig, TlsAccess};
 use super::tls;
-use crate::results::HubCounters;
+use crate::results::EntityCounters;
 use crate::scenario::{self, Secret};
 
 /// The embedded service with the threads that it runs on.
 #[derive(Debug)]
-pub struct EmbeddedHub {
+pub struct EmbeddedService {
     service: Service,
     queues: Vec<Arc<Queue>>,
     /// The file that says whom to trust over TLS.
@@ -28,7 +28,7 @@ pub struct EmbeddedHub {
     runtime: tokio::runtime::Runtime,
 }
 
-impl HubService for EmbeddedHub {
+impl RunningService for EmbeddedService {
     fn connection_string(&self) -> Secret {
         Secret::new(self.service.connection_string(None).reveal())
     }
@@ -46,7 +46,7 @@ impl HubService for EmbeddedHub {
         Some(Secret::new(string.reveal()))
     }
 
-    fn counters(&self) -> BTreeMap<String, HubCounters> {
+    fn counters(&self) -> BTreeMap<String, EntityCounters> {
         let namespace = self.service.namespace();
         let hubs = namespace.hubs();
         let hubs = hubs.iter().map(|hub| (hub.name(), of_hub(hub.counters())));
@@ -64,10 +64,10 @@ impl HubService for EmbeddedHub {
 }
 
 /// Starts the service.
-pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError> {
+pub(super) async fn start(config: &ServiceConfig) -> Result<EmbeddedService, BackendError> {
     let hubs = config.hubs.iter().map(|entity| {
         let partitions = u16::try_from(entity.hub.partitions)?;
-        Ok(HubEntityConfig {
+        Ok(HubConfig {
             consumer_groups: Some(entity.hub.consumer_group.clone())
                 .filter(|group| !group.eq_ignore_ascii_case(hub::namespace::DEFAULT_CONSUMER_GROUP))
                 .into_iter()
@@ -80,10 +80,10 @@ pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError
                 },
                 retention: None,
             },
-            ..HubEntityConfig::new(entity.hub.name.clone(), partitions)
+            ..HubConfig::new(entity.hub.name.clone(), partitions)
         })
     });
-    let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, FabricError>>()?);
+    let mut namespace = NamespaceConfig::with_hubs(hubs.collect::<Result<_, BackendError>>()?);
     namespace.queues = config.queues.iter().map(queue).collect();
     if let Some(bytes) = config.largest_message {
         namespace.largest_message = bytes;
@@ -98,7 +98,7 @@ pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError
             .map(|entity| entity.log_per_partition.bytes().saturating_mul(u64::from(entity.hub.partitions)));
         namespace.idle_blocks = ByteSize::from_bytes(bytes.sum());
     }
-    let mut service = ServiceConfig::loopback(namespace);
+    let mut service = ListenerConfig::loopback(namespace);
     if config.blob_containers.is_some() {
         service = service.and(Protocol::Blob);
     }
@@ -120,28 +120,28 @@ pub(super) async fn start(config: &HubConfig) -> Result<EmbeddedHub, FabricError
         Entity::Queue(queue) => Some(queue),
         Entity::Topic(_) => None,
     });
-    Ok(EmbeddedHub { queues: queues.collect(), service, authority, runtime })
+    Ok(EmbeddedService { queues: queues.collect(), service, authority, runtime })
 }
 
-fn of_hub(values: CounterValues) -> HubCounters {
-    HubCounters {
+fn of_hub(values: CounterValues) -> EntityCounters {
+    EntityCounters {
         incoming_events: values.events_in,
         incoming_bytes: Some(values.bytes_in),
         outgoing_events: values.events_out,
         outgoing_bytes: Some(values.bytes_out),
         throttled: Some(values.batches_refused + values.batches_throttled),
-        ..HubCounters::default()
+        ..EntityCounters::default()
     }
 }
 
-fn of_queue(counters: QueueCounters) -> HubCounters {
-    HubCounters {
+fn of_queue(counters: QueueCounters) -> EntityCounters {
+    EntityCounters {
         incoming_events: counters.enqueued,
         outgoing_events: counters.delivered,
         completed: Some(counters.completed),
         failed_deliveries: Some(counters.abandoned + counters.lock_expirations),
         dead_lettered: Some(counters.dead_lettered),
-        ..HubCounters::default()
+        ..EntityCounters::default()
     }
 }
 

@@ -2,30 +2,33 @@
 //!
 //! * [`protocol`] is what orchestrator and role say to each other.
 //! * [`process`] starts a role and ends it, whatever happens.
-//! * [`run_role`] is the role's own main function; `hub`, `load`, `relay` and `sink` are what it then does, and
+//! * [`run_role`] is the role's own main function; `service`, `load`, `relay` and `sink` are what it then does, and
 //!   `external` where a command takes the relay's place.
-//! * [`fabric`] is what roles need of the world: the network is behind it, so roles are tested without one.
-//! * [`memory`] is such a world for tests, in which things go wrong as wished.
+//! * [`backend`] is what roles need from outside: a factory of sources and sinks for every endpoint. [`network`] is the
+//!   lab's own, so roles are tested without one.
+//! * [`memory`] is a backend for tests, in which things go wrong as wished.
 //!
 //! A role is one process of this program (and a command's processes below one), so that the CPU time and the memory of each are its own.
 
+mod amqp_codec;
 pub mod amqp_relay;
+pub mod backend;
 mod causes;
 mod channel;
 pub mod embedded;
-pub mod event_hubs;
+mod event_hubs;
 mod external;
-pub mod fabric;
-mod hub;
-mod hub_config;
 mod lines;
 mod load;
 pub mod memory;
+pub mod network;
 pub mod process;
 pub mod protocol;
 mod relay;
 mod relay_reading;
-pub mod service_bus;
+mod service;
+mod service_bus;
+mod service_config;
 mod sink;
 mod timer;
 mod tls;
@@ -40,7 +43,7 @@ use std::{
 };
 
 use self::{
-    fabric::Fabric,
+    backend::Backend,
     protocol::{Report, RoleConfig},
 };
 use crate::{
@@ -119,22 +122,13 @@ pub enum RoleError {
     WorkerPanicked,
 }
 
-/// The worlds in which a role may have to work.
-#[derive(Debug, Clone, Copy)]
-pub struct Fabrics<H, Q> {
-    /// That of hubs.
-    pub hubs: H,
-    /// That of queues.
-    pub queues: Q,
-}
-
 /// Runs a role to its end: reads what to do from `input`, reports to `output`.
 ///
 /// # Errors
 /// [`RoleError`] when it could not do its work. It has been reported to the orchestrator already.
-pub fn run_role<H: Fabric, Q: Fabric>(
+pub fn run_role<B: Backend>(
     role: Role,
-    fabrics: Fabrics<H, Q>,
+    backend: B,
     input: impl BufRead + Send + 'static,
     output: impl Write + Send + 'static,
 ) -> Result<(), RoleError> {
@@ -144,10 +138,7 @@ pub fn run_role<H: Fabric, Q: Fabric>(
         .build()
         .map_err(|source| RoleError::System { what: "an event loop", source })?;
     let result = if config.role() == role {
-        match config.is_about_queues() {
-            false => runtime.block_on(work(fabrics.hubs, config, &mut channel)),
-            true => runtime.block_on(work(fabrics.queues, config, &mut channel)),
-        }
+        runtime.block_on(work(backend, config, &mut channel))
     } else {
         Err(RoleError::WrongRole { started: role, configured: config.role() })
     };
@@ -158,19 +149,19 @@ pub fn run_role<H: Fabric, Q: Fabric>(
     result.map(|_| ())
 }
 
-async fn work<F: Fabric>(
-    fabric: F,
+async fn work<B: Backend>(
+    backend: B,
     config: RoleConfig,
     channel: &mut RoleChannel,
 ) -> Result<Report, RoleError> {
     match config {
-        RoleConfig::Hub(config) => hub::run(fabric, *config, channel).await,
-        RoleConfig::Load(config) => load::run(fabric, config, channel).await,
-        RoleConfig::Relay(config) => relay::run(fabric, *config, channel).await,
+        RoleConfig::Service(config) => service::run(backend, *config, channel).await,
+        RoleConfig::Load(config) => load::run(backend, config, channel).await,
+        RoleConfig::Relay(config) => relay::run(backend, *config, channel).await,
         RoleConfig::External(config) | RoleConfig::ServiceCommand(config) => {
             external::run(*config, channel).await
         }
-        RoleConfig::Sink(config) => sink::run(fabric, config, channel).await,
+        RoleConfig::Sink(config) => sink::run(backend, config, channel).await,
     }
 }
 

@@ -343,7 +343,7 @@ mod tests {
     async fn only_the_last_lines_are_kept() {
         let (directory, launcher) = program("for i in $(seq 1 50); do echo line $i >&2; done");
         let log = directory.path().join("log");
-        let role = launcher.launch(Role::Hub, "hub", &log).expect("it starts");
+        let role = launcher.launch(Role::Service, "hub", &log).expect("it starts");
         let lines = role.control.end(Duration::from_secs(30)).await.last_log_lines;
         assert_eq!((lines.len(), lines[0].as_str()), (KEPT_LINES, "line 31"));
         assert_eq!(lines[KEPT_LINES - 1], "line 50");
@@ -354,7 +354,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let launcher = ProcessLauncher::of(directory.path().join("nothing"));
         let error = launcher
-            .launch(Role::Hub, "hub", &directory.path().join("log"))
+            .launch(Role::Service, "hub", &directory.path().join("log"))
             .expect_err("there is no such program");
         assert!(matches!(error, LaunchError::Spawn { .. }), "{error}");
     }

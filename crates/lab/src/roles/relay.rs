@@ -6,8 +6,8 @@ use tokio::sync::oneshot;
 
 use super::{
     RoleError,
+    backend::{Backend, REPORT_EVERY, RelayMetrics as _, RelayPipeline, RelayReading},
     channel::RoleChannel,
-    fabric::{Fabric, REPORT_EVERY, RelayMetrics as _, RelayPipeline, RelayReading},
     protocol::{Command, Counted, Counters, Edge, Outcome, Ready, RelayConfig, Report},
 };
 use crate::{
@@ -17,13 +17,14 @@ use crate::{
 };
 
 /// Carries events from the start to the stop.
-pub(super) async fn run<F: Fabric>(
-    fabric: F,
+pub(super) async fn run<B: Backend>(
+    backend: B,
     config: RelayConfig,
     channel: &mut RoleChannel,
 ) -> Result<Report, RoleError> {
     let clock = config.clock;
-    let relay = fabric.connect_relay(&config).await.map_err(RoleError::connect("connecting the pipeline"))?;
+    let relay =
+        backend.connect_relay(&config).await.map_err(RoleError::connect("connecting the pipeline"))?;
     channel.reporter.send(&Report::Ready(Ready::default()));
     let mut measurement = Measurement::default();
     // Before the start there is nothing to count, but marks may come.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use relay::metrics::Metrics;
 
-use super::fabric::RelayReading;
+use super::backend::RelayReading;
 use super::protocol::RelayCounters;
 use crate::clock::RunClock;
 use crate::results::{LatencyDistribution, RelayActivity, Size, Stage};

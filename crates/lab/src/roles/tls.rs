@@ -13,14 +13,14 @@ use std::{
 use access::TransportSecurity;
 use hub::service::{Listener, Protocol, Service, ServiceConfig, StartError};
 
-use super::event_hubs::FabricError;
+use super::network::BackendError;
 
 /// Starts the service with TLS beside what `config` says already, with a certificate made below `directory`. The path
 /// is that of the authority that clients are to trust.
 pub(super) async fn start(
     config: ServiceConfig,
     directory: PathBuf,
-) -> Result<(Service, PathBuf), FabricError> {
+) -> Result<(Service, PathBuf), BackendError> {
     let mut taken = None;
     for address in addresses() {
         // The certificate is for one address beside the usual one, hence a directory for each.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    results::{Finding, FindingKind, HubCounters, Severity},
+    results::{EntityCounters, Finding, FindingKind, Severity},
     roles::protocol::{LoadCounters, RelayCounters, SinkCounters},
     scenario::{Entity, Topology},
 };
@@ -42,7 +42,7 @@ struct Range {
 /// receive from it.
 pub(super) fn disagreements(
     topology: &Topology,
-    service: &BTreeMap<String, HubCounters>,
+    service: &BTreeMap<String, EntityCounters>,
     clients: &ClientCounters,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -199,11 +199,11 @@ mod tests {
         }
     }
 
-    fn service(source: (u64, u64), destination: (u64, u64)) -> BTreeMap<String, HubCounters> {
-        let counters = |(incoming_events, outgoing_events)| HubCounters {
+    fn service(source: (u64, u64), destination: (u64, u64)) -> BTreeMap<String, EntityCounters> {
+        let counters = |(incoming_events, outgoing_events)| EntityCounters {
             incoming_events,
             outgoing_events,
-            ..HubCounters::default()
+            ..EntityCounters::default()
         };
         [("source".to_owned(), counters(source)), ("destination".to_owned(), counters(destination))].into()
     }

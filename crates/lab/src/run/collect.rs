@@ -18,7 +18,7 @@ use crate::{
     probe::Work,
     record::{DecodeError, EncodedDistribution, Recording},
     results::{
-        Delivery, Distributions, Finding, FindingKind, HubCounters, IntervalDistribution,
+        Delivery, Distributions, EntityCounters, Finding, FindingKind, IntervalDistribution,
         LatencyDistribution, OwnFigures, Refusals, RelayActivity, Role, RoleUsage, Size, Stage, Trial,
         TrialRecord,
     },
@@ -31,7 +31,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     /// The service's counters after everything had stopped.
-    pub(super) hub: BTreeMap<String, HubCounters>,
+    pub(super) hub: BTreeMap<String, EntityCounters>,
     /// Whether every role came to its end in order.
     pub(super) is_whole: bool,
 }
@@ -75,7 +75,7 @@ pub(super) fn collect(
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
         findings.extend(missed_by_sink(sink_counters(crew).missed, plan.noun()));
     }
-    let hub = hub_growth(crew);
+    let hub = service_growth(crew);
     let relay = RelayActivity::sum(outcomes.activities.iter().copied());
     let refusals = refusals(crew, relay.as_ref());
     let throttled = hub.values().filter_map(|counters| counters.throttled);
@@ -152,7 +152,7 @@ impl<'a> Outcomes<'a> {
             |(member, running): (Member, &'a Running)| Some((member.role, running.finished.as_ref()?));
         for (role, outcome) in crew.all().filter_map(finished) {
             match outcome {
-                Outcome::Hub => {}
+                Outcome::Service => {}
                 Outcome::Load { never_sent, recordings, .. } => {
                     all.never_sent = *never_sent;
                     all.load = recordings.as_ref();
@@ -299,9 +299,11 @@ fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusa
 }
 
 /// How much the service's counters grew in the measured phase.
-fn hub_growth(crew: &Crew) -> BTreeMap<String, HubCounters> {
-    let Some((Some(began), Some(ended))) =
-        crew.edges(Role::Hub).map(|(began, ended)| (began.counters.hub(), ended.counters.hub())).next()
+fn service_growth(crew: &Crew) -> BTreeMap<String, EntityCounters> {
+    let Some((Some(began), Some(ended))) = crew
+        .edges(Role::Service)
+        .map(|(began, ended)| (began.counters.service(), ended.counters.service()))
+        .next()
     else {
         return BTreeMap::new();
     };
@@ -311,7 +313,7 @@ fn hub_growth(crew: &Crew) -> BTreeMap<String, HubCounters> {
         .iter()
         .map(|(name, ended)| {
             let began = began.get(name).copied().unwrap_or_default();
-            let growth = HubCounters {
+            let growth = EntityCounters {
                 incoming_events: ended.incoming_events.saturating_sub(began.incoming_events),
                 incoming_bytes: grown(ended.incoming_bytes, began.incoming_bytes),
                 outgoing_events: ended.outgoing_events.saturating_sub(began.outgoing_events),
@@ -370,14 +372,14 @@ fn own_figures(crew: &Crew, forwarded_per_s: Option<f64>) -> Option<OwnFigures> 
 }
 
 /// What the embedded service counted over the whole trial of what the pipeline reads, if that is a queue.
-fn source_of(plan: &TrialPlan<'_>, hub: &BTreeMap<String, HubCounters>) -> Option<HubCounters> {
+fn source_of(plan: &TrialPlan<'_>, hub: &BTreeMap<String, EntityCounters>) -> Option<EntityCounters> {
     match plan.topology.of_pipeline()?.0 {
         Entity::Queue(queue) => hub.get(&queue.name).copied(),
         Entity::Hub(_) => None,
     }
 }
 
-fn delivery(verdict: &verify::Delivery, source: Option<HubCounters>) -> Delivery {
+fn delivery(verdict: &verify::Delivery, source: Option<EntityCounters>) -> Delivery {
     // The last failed delivery of a message puts it into the dead-letter queue, each of the others is followed by another one.
     let redelivered = source.and_then(|source| {
         let dead_lettered = source.dead_lettered.unwrap_or(0);

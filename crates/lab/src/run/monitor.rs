@@ -7,7 +7,7 @@ use crate::{
     clock::{RunClock, RunTime},
     probe::{RoleProbe, busy_cpu},
     progress::{Observer, Phase, Progress, RoleProgress},
-    results::{HubCounters, Interval, Role},
+    results::{EntityCounters, Interval, Role},
     roles::protocol::{
         Command, Counted, Counters, ExternalReading, LoadCounters, RelayCounters, SinkCounters,
     },
@@ -247,8 +247,8 @@ pub(super) fn owned_partitions(crew: &Crew) -> Vec<u64> {
 }
 
 /// What the embedded service told last; empty without one.
-pub(super) fn hub_counters(crew: &Crew) -> BTreeMap<String, HubCounters> {
-    latest(crew, Role::Hub).filter_map(Counters::hub).next().cloned().unwrap_or_default()
+pub(super) fn service_counters(crew: &Crew) -> BTreeMap<String, EntityCounters> {
+    latest(crew, Role::Service).filter_map(Counters::service).next().cloned().unwrap_or_default()
 }
 
 impl Counters {
@@ -256,7 +256,7 @@ impl Counters {
     pub(super) fn load(&self) -> Option<LoadCounters> {
         match self {
             Self::Load(counters) => Some(*counters),
-            Self::Hub(_) | Self::Relay(_) | Self::External(_) | Self::Sink(_) => None,
+            Self::Service(_) | Self::Relay(_) | Self::External(_) | Self::Sink(_) => None,
         }
     }
 
@@ -264,7 +264,7 @@ impl Counters {
     pub(super) fn relay(&self) -> Option<RelayCounters> {
         match self {
             Self::Relay(counters) => Some(*counters),
-            Self::Hub(_) | Self::Load(_) | Self::External(_) | Self::Sink(_) => None,
+            Self::Service(_) | Self::Load(_) | Self::External(_) | Self::Sink(_) => None,
         }
     }
 
@@ -272,7 +272,7 @@ impl Counters {
     pub(super) fn sink(&self) -> Option<SinkCounters> {
         match self {
             Self::Sink(counters) => Some(*counters),
-            Self::Hub(_) | Self::Load(_) | Self::Relay(_) | Self::External(_) => None,
+            Self::Service(_) | Self::Load(_) | Self::Relay(_) | Self::External(_) => None,
         }
     }
 
@@ -280,14 +280,14 @@ impl Counters {
     pub(super) fn external(&self) -> Option<ExternalReading> {
         match self {
             Self::External(reading) => *reading,
-            Self::Hub(_) | Self::Load(_) | Self::Relay(_) | Self::Sink(_) => None,
+            Self::Service(_) | Self::Load(_) | Self::Relay(_) | Self::Sink(_) => None,
         }
     }
 
     /// The service's, if these are.
-    pub(super) fn hub(&self) -> Option<&BTreeMap<String, HubCounters>> {
+    pub(super) fn service(&self) -> Option<&BTreeMap<String, EntityCounters>> {
         match self {
-            Self::Hub(counters) => Some(counters),
+            Self::Service(counters) => Some(counters),
             Self::Load(_) | Self::Relay(_) | Self::External(_) | Self::Sink(_) => None,
         }
     }

@@ -8,7 +8,7 @@
 
 use super::{
     crew::Crew,
-    monitor::{hub_counters, rate_between, relay_counters, sink_counters},
+    monitor::{rate_between, relay_counters, service_counters, sink_counters},
     plan::TrialPlan,
 };
 use crate::{
@@ -54,7 +54,7 @@ impl Pipeline {
         let (received, forwarded) = match self {
             Self::Ours => return relay_counters(crew),
             Self::Between(ends) => {
-                let counters = hub_counters(crew);
+                let counters = service_counters(crew);
                 let of = |name: &str| counters.get(name).copied().unwrap_or_default();
                 (of(&ends.source).outgoing_events, of(&ends.destination).incoming_events)
             }
@@ -68,7 +68,7 @@ impl Pipeline {
         match self {
             Self::Ours => rate(crew, Role::Relay, |told| Some(told.relay()?.received)),
             Self::Between(ends) => {
-                rate(crew, Role::Hub, |told| Some(told.hub()?.get(&ends.source)?.outgoing_events))
+                rate(crew, Role::Service, |told| Some(told.service()?.get(&ends.source)?.outgoing_events))
             }
             Self::Unobserved | Self::Absent => None,
         }
@@ -93,7 +93,7 @@ impl Pipeline {
     const fn teller(&self) -> Role {
         match self {
             Self::Ours => Role::Relay,
-            Self::Between(_) => Role::Hub,
+            Self::Between(_) => Role::Service,
             Self::Unobserved | Self::Absent => Role::Sink,
         }
     }
@@ -102,7 +102,7 @@ impl Pipeline {
     fn forwarded_in(&self, told: &Counters) -> Option<u64> {
         Some(match self {
             Self::Ours => told.relay()?.forwarded,
-            Self::Between(ends) => told.hub()?.get(&ends.destination)?.incoming_events,
+            Self::Between(ends) => told.service()?.get(&ends.destination)?.incoming_events,
             Self::Unobserved | Self::Absent => told.sink()?.events.received,
         })
     }

@@ -14,8 +14,8 @@ use crate::{
         CasePlan, MeasuredSystem, Noun, OrderExpectation, PipelineShape, Role, Shape, SourceShape, Subject,
     },
     roles::protocol::{
-        CHECKPOINT_CONTAINER, Endpoint, ExternalConfig, HubConfig, HubEntity, LoadConfig, QueueEntity,
-        ReadFrom, Ready, RelayConfig, SinkConfig,
+        CHECKPOINT_CONTAINER, Endpoint, ExternalConfig, HubEntity, LoadConfig, Protocol, QueueEntity,
+        ReadFrom, Ready, RelayConfig, ServiceConfig, SinkConfig,
     },
     scenario::{
         self, Case, Entity, LoadMode, Parameters, Readiness, RoleLimits, Secret, ServiceCommand,
@@ -123,21 +123,21 @@ impl<'a> TrialPlan<'a> {
     pub(super) fn is_command(&self, role: Role) -> bool {
         match role {
             Role::Relay => self.is_external(),
-            Role::Hub => matches!(self.parameters.target, Target::Command(_)),
+            Role::Service => matches!(self.parameters.target, Target::Command(_)),
             Role::Load | Role::Sink => false,
         }
     }
 
     /// The embedded service, which keeps its events in `data` if it is to be durable, and the certificates of TLS in
     /// `tls`.
-    pub(super) fn hub(&self, data: &Path, tls: &Path) -> HubConfig {
+    pub(super) fn service(&self, data: &Path, tls: &Path) -> ServiceConfig {
         let parameters = self.parameters;
         let storage = parameters.embedded.durable.then(|| StorageConfig {
             directory: data.to_owned(),
             options: StorageOptions { sync: parameters.embedded.sync, ..StorageOptions::default() },
         });
         let (hubs, queues) = self.entities();
-        HubConfig {
+        ServiceConfig {
             clock: self.clock,
             hubs,
             queues,
@@ -236,7 +236,7 @@ impl<'a> TrialPlan<'a> {
     pub(super) fn limits(&self, role: Role) -> &RoleLimits {
         let limits = &self.parameters.limits;
         match role {
-            Role::Hub => &limits.hub,
+            Role::Service => &limits.hub,
             Role::Load => &limits.load,
             Role::Relay => &limits.relay,
             Role::Sink => &limits.sink,
@@ -328,7 +328,7 @@ impl<'a> TrialPlan<'a> {
             .or(namespace.map(|namespace| &namespace.connection_string))
             .expect("a service of the lab's own has said how to reach it before a role is configured")
             .clone();
-        Endpoint { connection_string, certificate_authority, entity }
+        Endpoint { protocol: Protocol::Amqp, connection_string, certificate_authority, entity }
     }
 }
 

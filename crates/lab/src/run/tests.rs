@@ -13,7 +13,7 @@ use crate::{
     progress::{Phase, Progress, Unobserved},
     results::{Role, Stage, Status},
     roles::{
-        memory::{Counter, Faults, MemoryFabric, Miscount, ThreadLauncher},
+        memory::{Counter, Faults, MemoryBackend, Miscount, ThreadLauncher},
         process::{LaunchError, RoleControl, RoleEnd, RoleExit, RoleHandle},
     },
     scenario::{CaseOptions, Scenario},
@@ -79,7 +79,7 @@ async fn run_with(set: &[&str], faults: Faults) -> results::Case {
 
 async fn run_cases(cases: &[Case], faults: Faults) -> results::Case {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let launcher = ThreadLauncher { fabric: MemoryFabric::new(faults) };
+    let launcher = ThreadLauncher { backend: MemoryBackend::new(faults) };
     let (_canceller, cancellation) = cancellation();
     let limiter = Limiter::affinity_only("roles are threads here");
     let outcome = run(cases, options(folder.path()), &launcher, &limiter, &Unobserved, cancellation)
@@ -286,7 +286,7 @@ impl Observer for CancelAt {
 #[tokio::test]
 async fn a_cancelled_run_ends_its_roles_and_leaves_whole_results() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let launcher = ThreadLauncher { fabric: MemoryFabric::new(Faults::default()) };
+    let launcher = ThreadLauncher { backend: MemoryBackend::new(Faults::default()) };
     let (canceller, cancellation) = cancellation();
     let observer = CancelAt { phase: Phase::Measuring, canceller, seen: Mutex::default() };
     let limiter = Limiter::affinity_only("roles are threads here");
@@ -318,7 +318,7 @@ async fn a_case_that_fails_does_not_stop_the_others() {
         certificate_authority: None,
     });
     all.insert(0, broken);
-    let launcher = ThreadLauncher { fabric: MemoryFabric::new(Faults::default()) };
+    let launcher = ThreadLauncher { backend: MemoryBackend::new(Faults::default()) };
     let (_canceller, cancellation) = cancellation();
     let limiter = Limiter::affinity_only("roles are threads here");
     let outcome = run(&all, options(folder.path()), &launcher, &limiter, &Unobserved, cancellation)
@@ -423,7 +423,7 @@ impl Timetable {
         let at = Duration::from_millis;
         match role {
             // The service dies; those that were connected to it notice before the orchestrator does.
-            Role::Hub => (vec![(at(0), Self::READY)], Some(at(9_900))),
+            Role::Service => (vec![(at(0), Self::READY)], Some(at(9_900))),
             Role::Load => (vec![(at(0), Self::READY), (at(9_700), Self::FAILED)], Some(at(9_750))),
             Role::Relay => (vec![(at(0), Self::READY), (at(9_800), Self::FAILED)], None),
             Role::Sink => (vec![(at(0), Self::READY)], None),

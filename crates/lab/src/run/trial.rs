@@ -22,7 +22,9 @@ use super::{
     crew::{Crew, Member, Patience, State},
     error::TrialError,
     lead::Lead,
-    monitor::{Monitor, Place, hub_counters, load_counters, owned_partitions, relay_counters, sink_counters},
+    monitor::{
+        Monitor, Place, load_counters, owned_partitions, relay_counters, service_counters, sink_counters,
+    },
     peers::Peers,
     pipeline::Pipeline,
     plan::TrialPlan,
@@ -191,19 +193,20 @@ impl<L: RoleLauncher> Trial<'_, L> {
         peers: &Peers,
     ) -> Result<Option<Ready>, TrialError> {
         if self.plan.is_embedded() {
-            self.launch(Role::Hub, 0, RoleConfig::Hub(Box::new(self.plan.hub(data, tls)))).await?;
+            self.launch(Role::Service, 0, RoleConfig::Service(Box::new(self.plan.service(data, tls))))
+                .await?;
             self.until_ready("starting the embedded service").await?;
-            let mut service = self.crew.of(Role::Hub);
+            let mut service = self.crew.of(Role::Service);
             return Ok(service.next().and_then(|(_, running)| running.ready.clone()));
         }
-        if !self.plan.is_command(Role::Hub) {
+        if !self.plan.is_command(Role::Service) {
             return Ok(None);
         }
         let port = free_port().map_err(TrialError::NoPort)?;
         let Some((config, ready)) = self.plan.service_command(port, peers) else {
             return Ok(None);
         };
-        self.launch(Role::Hub, 0, RoleConfig::ServiceCommand(Box::new(config))).await?;
+        self.launch(Role::Service, 0, RoleConfig::ServiceCommand(Box::new(config))).await?;
         self.until_ready("starting the service").await?;
         Ok(Some(ready))
     }
@@ -300,7 +303,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             .await?;
         let backlog: u64 = streams.iter().map(|stream| stream.acknowledged.count()).sum();
         self.monitor.begin_measurement(&self.crew);
-        self.mark(Edge::Begin, &[Role::Hub, Role::Relay]).await?;
+        self.mark(Edge::Begin, &[Role::Service, Role::Relay]).await?;
         self.monitor.enter(Phase::Measuring, None);
         self.crew.tell(Role::Relay, &Command::Start).await;
         let monitor = &mut self.monitor;
@@ -314,7 +317,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
                 |crew| monitor.tick(crew),
             )
             .await?;
-        self.mark(Edge::End, &[Role::Hub, Role::Relay]).await?;
+        self.mark(Edge::End, &[Role::Service, Role::Relay]).await?;
         self.monitor.end_measurement();
         self.monitor.enter(Phase::Draining, Some(self.plan.parameters.phases.drain));
         self.crew.tell(Role::Sink, &Command::Start).await;
@@ -353,7 +356,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
     /// Ends the roles against the stream, so that each can take what is on the way to it.
     async fn stop(&mut self) -> Result<(), TrialError> {
         self.monitor.enter(Phase::Verifying, None);
-        for role in [Role::Relay, Role::Sink, Role::Hub] {
+        for role in [Role::Relay, Role::Sink, Role::Service] {
             self.crew.tell(role, &Command::Stop).await;
             let [_, service] = self.plan.patience_with_service();
             let patience = Patience {
@@ -370,7 +373,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             self.crew.wait_until(patience, all_finished, |crew| monitor.tick(crew)).await?;
         }
         // The service's counters after everyone else's last word.
-        self.ending.hub = hub_counters(&self.crew);
+        self.ending.hub = service_counters(&self.crew);
         self.ending.is_whole = true;
         Ok(())
     }

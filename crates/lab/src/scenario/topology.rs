@@ -196,7 +196,7 @@ impl Topology {
             Measured::Pipeline => Role::Relay,
             Measured::Load => Role::Load,
             Measured::Sink => Role::Sink,
-            Measured::Service => Role::Hub,
+            Measured::Service => Role::Service,
         }
     }
 

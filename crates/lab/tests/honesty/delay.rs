@@ -19,9 +19,9 @@ const MEAN: Duration = Duration::from_millis(30);
 async fn the_delays_of_a_null_pipeline_are_recovered() {
     let faults = Faults { delay: Some(Delay { seed: 5, floor: FLOOR, mean: MEAN }), ..Faults::default() };
     let set = ["load.mode=open", "load.rate=5000/s", "phases.measure=1 s", "phases.drain=5 s"];
-    let (case, fabric) = measured(&set, faults).await;
+    let (case, backend) = measured(&set, faults).await;
     let latency = case.latency_us.unwrap();
-    let observed = fabric.observed("destination");
+    let observed = backend.observed("destination");
     // The measured phase in the sink's own reading is not known to the microsecond, but how many events are of it is,
     // and that they are those without a gap.
     let (first, events) = phase(&observed, latency.count as usize, case.trials[0].started_s.unwrap());

@@ -16,18 +16,18 @@ mod tampering;
 use lab::limits::Limiter;
 use lab::progress::Unobserved;
 use lab::results::{Case, FindingKind, Results, RunIdentity};
-use lab::roles::memory::{Faults, MemoryFabric, ThreadLauncher};
+use lab::roles::memory::{Faults, MemoryBackend, ThreadLauncher};
 use lab::run::{RunOptions, cancellation, run};
 use lab::scenario::{CaseOptions, Scenario};
 
 /// Runs the one case that `set` makes of a small scenario, and gives it with the world that it ran in.
-async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryFabric) {
+async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryBackend) {
     let folder = tempfile::tempdir().unwrap();
     let options =
         CaseOptions { set: set.iter().map(|&set| set.to_owned()).collect(), ..CaseOptions::default() };
     let cases = Scenario::parse("small.yaml", SCENARIO).unwrap().cases(&options).unwrap();
-    let fabric = MemoryFabric::new(faults);
-    let launcher = ThreadLauncher { fabric: fabric.clone() };
+    let backend = MemoryBackend::new(faults);
+    let launcher = ThreadLauncher { backend: backend.clone() };
     let (_canceller, cancellation) = cancellation();
     let options = RunOptions {
         scenario: "small".to_owned(),
@@ -45,7 +45,7 @@ async fn measured(set: &[&str], faults: Faults) -> (Case, MemoryFabric) {
     // What is on disk is what a user gets.
     let text = std::fs::read_to_string(folder.path().join("results.json")).unwrap();
     let results: Results = serde_json::from_str(&text).unwrap();
-    (results.cases.into_iter().next().unwrap(), fabric)
+    (results.cases.into_iter().next().unwrap(), backend)
 }
 
 fn has(case: &Case, kind: FindingKind) -> bool {

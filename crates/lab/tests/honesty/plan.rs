@@ -14,8 +14,8 @@ async fn offered(arrivals: &str, workers: u32) -> Offered {
     let arrivals = format!("load.arrivals={arrivals}");
     let workers = format!("load.workers={workers}");
     let set = ["load.mode=open", "hubs.source.partitions=8", "load.payload=40 B", &arrivals, &workers];
-    let (case, fabric) = measured(&set, Faults::default()).await;
-    let events = fabric.observed("source");
+    let (case, backend) = measured(&set, Faults::default()).await;
+    let events = backend.observed("source");
     assert_eq!(events.len() as u64, case.delivery.unwrap().sent, "each event once");
     let first = events
         .iter()

@@ -19,11 +19,11 @@ async fn tampered(payload: &str, workers: u32, tampering: Tampering) -> (Deliver
     let workers = format!("sink.workers={workers}");
     let set = ["load.mode=backlog", "phases.drain=100 ms", &payload, &workers];
     let faults = Faults { tampering: Some(tampering), ..Faults::default() };
-    let (case, fabric) = measured(&set, faults).await;
+    let (case, backend) = measured(&set, faults).await;
     let delivery = case.delivery.unwrap();
     assert_eq!(delivery.sent, EVENTS);
     assert_eq!(delivery.acknowledged, Some(EVENTS));
-    let tally = fabric.tally();
+    let tally = backend.tally();
     assert!(case.status == Status::Failed || (tally.lost.is_empty() && tally.flipped.is_empty()));
     assert_eq!(has(&case, FindingKind::EventsLost), delivery.lost > 0);
     assert_eq!(has(&case, FindingKind::EventsCorrupted), delivery.corrupted > 0);

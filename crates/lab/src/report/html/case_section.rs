@@ -425,7 +425,7 @@ fn colour(role: Role) -> &'static str {
         Role::Relay => "s1",
         Role::Load => "s2",
         Role::Sink => "s3",
-        Role::Hub => "s4",
+        Role::Service => "s4",
     }
 }
 

@@ -235,7 +235,7 @@ fn machine_shared(trial: &Trial) -> Option<Symptom> {
 }
 
 fn service(trial: &Trial) -> Option<WaitingFor> {
-    let cpu_percent = trial.roles.get(&Role::Hub)?.cpu_percent;
+    let cpu_percent = trial.roles.get(&Role::Service)?.cpu_percent;
     (cpu_percent >= BUSY_SERVICE_PERCENT).then_some(WaitingFor::Service { cpu_percent })
 }
 

@@ -7,7 +7,7 @@ use crate::{
     clock::RunTime,
     load::Run,
     payload::{Header, PayloadWriter, Replay},
-    roles::{RoleError, fabric::MessageCodec},
+    roles::{RoleError, backend::MessageCodec},
     scenario,
 };
 

@@ -6,8 +6,8 @@ mod worker;
 use self::worker::{Ask, Done, Said};
 use super::{
     RoleError,
+    backend::Backend,
     channel::RoleChannel,
-    fabric::Fabric,
     protocol::{Command, Counted, Counters, Edge, LoadConfig, LoadCounters, Outcome, Ready, Report},
     workers::{Answer, Workers},
 };
@@ -18,8 +18,8 @@ use crate::{
 };
 
 /// Offers the plan from the start until it is exhausted or stopped.
-pub(super) async fn run<F: Fabric>(
-    fabric: F,
+pub(super) async fn run<B: Backend>(
+    backend: B,
     config: LoadConfig,
     channel: &mut RoleChannel,
 ) -> Result<Report, RoleError> {
@@ -27,7 +27,7 @@ pub(super) async fn run<F: Fabric>(
     let count = usize::from(config.workers.max(1));
     let mut books = Books::new(clock, count, usize::from(config.plan.streams));
     let mut workers =
-        Workers::start(count, move |channel| worker::work(fabric.clone(), config.clone(), channel))?;
+        Workers::start(count, move |channel| worker::work(backend.clone(), config.clone(), channel))?;
     loop {
         tokio::select! {
             command = channel.next() => match command {

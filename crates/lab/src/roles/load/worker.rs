@@ -17,8 +17,8 @@ use crate::{
     record::LatencyRecording,
     roles::{
         RoleError,
+        backend::{Backend, MessageCodec, REPORT_EVERY},
         causes::Causes,
-        fabric::{Fabric, MessageCodec, REPORT_EVERY},
         protocol::{Edge, LoadConfig, LoadCounters},
         timer::Timer,
         workers::WorkerChannel,
@@ -56,14 +56,20 @@ pub(super) struct Done {
 pub(super) type Channel = WorkerChannel<Ask, Said, Done>;
 
 /// Connects, works, and gives account.
-pub(super) async fn work<F: Fabric>(
-    fabric: F,
+pub(super) async fn work<B: Backend>(
+    backend: B,
     config: LoadConfig,
     mut channel: Channel,
 ) -> Result<Done, RoleError> {
-    let sink = fabric.open_sink(&config.source).await.map_err(RoleError::connect("connecting the load"))?;
+    let sink = backend.open_sink(&config.source).await.map_err(RoleError::connect("connecting the load"))?;
     let plan = config.plan;
-    let encoder = Encoder::new(fabric.codec(), &config.payload, plan.seed, config.run, plan.streams)?;
+    let encoder = Encoder::new(
+        backend.codec(config.source.protocol),
+        &config.payload,
+        plan.seed,
+        config.run,
+        plan.streams,
+    )?;
     let needed = sink.encoded_len(encoder.longest_message()).saturating_mul(plan.batch as usize);
     let limit = sink.max_batch_bytes(0);
     if needed > limit {
@@ -112,12 +118,12 @@ pub(super) async fn work<F: Fabric>(
     poll_fn(|context| generator.poll(context)).await
 }
 
-struct Generator<S, C> {
+struct Generator<C> {
     clock: RunClock,
     schedule: Schedule,
     accounting: Accounting,
     encoder: Encoder<C>,
-    sink: S,
+    sink: Box<dyn Sink>,
     channel: Channel,
     timer: Timer,
     ticks: Interval,
@@ -139,7 +145,7 @@ struct Generator<S, C> {
     causes: Causes,
 }
 
-impl<S: Sink, C: MessageCodec> Generator<S, C> {
+impl<C: MessageCodec> Generator<C> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Done, RoleError>> {
         for _ in 0..ROUNDS_PER_POLL {
             self.hear(context)?;

@@ -17,7 +17,7 @@ use connect::{
 use tokio::time::{Instant, Sleep};
 
 use super::{Faults, MemoryHub, PlainCodec};
-use crate::{clock::RunTime, payload::Header, roles::fabric::MessageCodec as _};
+use crate::{clock::RunTime, payload::Header, roles::backend::MessageCodec as _};
 
 /// Appends to a log and answers at once.
 #[derive(Debug)]

@@ -4,11 +4,10 @@ use std::{io::BufReader, os::fd::OwnedFd, path::Path, pin::Pin, thread, time::Du
 
 use tokio::net::unix::pipe;
 
-use super::MemoryFabric;
+use super::MemoryBackend;
 use crate::{
     results::Role,
     roles::{
-        Fabrics,
         process::{LaunchError, RoleControl, RoleEnd, RoleExit, RoleHandle, RoleLauncher},
         run_role,
     },
@@ -18,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ThreadLauncher {
     /// The world that they live in.
-    pub fabric: MemoryFabric,
+    pub backend: MemoryBackend,
 }
 
 impl RoleLauncher for ThreadLauncher {
@@ -26,10 +25,10 @@ impl RoleLauncher for ThreadLauncher {
         std::fs::write(log, format!("log of the {name}\n")).expect("the folder of logs is there");
         let (their_input, our_input) = std::io::pipe().expect("a pipe");
         let (our_output, their_output) = std::io::pipe().expect("a pipe");
-        let fabrics = Fabrics { hubs: self.fabric.clone(), queues: self.fabric.clone() };
+        let backend = self.backend.clone();
         let thread = thread::spawn(move || {
             // What went wrong has been reported.
-            let _ = run_role(role, fabrics, BufReader::new(their_input), their_output);
+            let _ = run_role(role, backend, BufReader::new(their_input), their_output);
         });
         let input = pipe::Sender::from_owned_fd(OwnedFd::from(our_input)).expect("our end of a pipe");
         let output = pipe::Receiver::from_owned_fd(OwnedFd::from(our_output)).expect("our end of a pipe");

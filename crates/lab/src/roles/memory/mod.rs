@@ -1,7 +1,7 @@
 //! A world in memory for tests: both hubs, a pipeline between them, and faults on purpose.
 //!
 //! With it the real roles run from end to end without a network, in threads of the test instead of processes. It knows
-//! what it did to whom ([`MemoryFabric::tally`]) and when everything reached the sink ([`MemoryFabric::observed`]), so
+//! what it did to whom ([`MemoryBackend::tally`]) and when everything reached the sink ([`MemoryBackend::observed`]), so
 //! that a test can hold what the lab found against the truth.
 
 mod ends;
@@ -28,18 +28,18 @@ use bytes::BytesMut;
 use connect::{
     event::{EnqueuedTime, PartitionId},
     fakes::MemoryLog,
-    sink::SinkError,
+    sink::{Sink, SinkError},
     source::{AnySource, BatchOptions, SourceOptions, StartPosition},
 };
 
 use self::relay::Kept;
 use super::{
-    fabric::{DecodedMessage, Fabric, HubService, MessageCodec, OpenedSource},
-    protocol::{Endpoint, HubConfig, QueueEntity, ReadFrom, RelayConfig, TlsAccess},
+    backend::{Backend, DecodedMessage, MessageCodec, OpenedSource, RunningService},
+    protocol::{Endpoint, Protocol, QueueEntity, ReadFrom, RelayConfig, ServiceConfig, TlsAccess},
 };
 use crate::{
     clock::{RunClock, RunTime},
-    results::HubCounters,
+    results::EntityCounters,
     scenario::Secret,
 };
 
@@ -108,7 +108,7 @@ impl Faults {
 
 /// The world of one service, shared by all who hold it.
 #[derive(Clone, Debug)]
-pub struct MemoryFabric {
+pub struct MemoryBackend {
     faults: Faults,
     hubs: Arc<Mutex<BTreeMap<String, MemoryHub>>>,
     tally: Arc<Mutex<Tally>>,
@@ -134,7 +134,7 @@ impl MemoryHub {
     }
 }
 
-impl MemoryFabric {
+impl MemoryBackend {
     /// A world without hubs, which the service makes when it starts.
     #[must_use]
     pub fn new(faults: Faults) -> Self {
@@ -174,18 +174,17 @@ impl MemoryFabric {
     }
 }
 
-impl Fabric for MemoryFabric {
-    type Hub = MemoryService;
+impl Backend for MemoryBackend {
+    type Service = MemoryService;
     type Relay = MemoryRelay;
-    type Sink = MemorySink;
     type Codec = PlainCodec;
     type Error = SinkError;
 
-    fn codec(&self) -> PlainCodec {
+    fn codec(&self, _: Protocol) -> PlainCodec {
         PlainCodec
     }
 
-    async fn start_hub(&self, config: &HubConfig) -> Result<MemoryService, SinkError> {
+    async fn start_service(&self, config: &ServiceConfig) -> Result<MemoryService, SinkError> {
         let mut hubs = self.hubs();
         hubs.clear();
         let of_hubs = config.hubs.iter().map(|entity| (&entity.hub.name, entity.hub.partitions));
@@ -204,7 +203,7 @@ impl Fabric for MemoryFabric {
             hubs.insert(name.clone(), hub);
         }
         drop(hubs);
-        Ok(MemoryService { fabric: self.clone() })
+        Ok(MemoryService { backend: self.clone() })
     }
 
     async fn connect_relay(&self, config: &RelayConfig) -> Result<MemoryRelay, SinkError> {
@@ -228,8 +227,9 @@ impl Fabric for MemoryFabric {
         })
     }
 
-    async fn open_sink(&self, endpoint: &Endpoint) -> Result<MemorySink, SinkError> {
-        Ok(MemorySink::new(self.hub(endpoint)?, endpoint.entity.partitions(), self.faults))
+    async fn open_sink(&self, endpoint: &Endpoint) -> Result<Box<dyn Sink>, SinkError> {
+        let hub = self.hub(endpoint)?;
+        Ok(Box::new(MemorySink::new(hub, endpoint.entity.partitions(), self.faults)))
     }
 
     async fn open_source(
@@ -252,10 +252,10 @@ fn positions(endpoint: &Endpoint) -> Vec<(PartitionId, StartPosition)> {
 /// The service: its counters are those of the hubs.
 #[derive(Debug)]
 pub struct MemoryService {
-    fabric: MemoryFabric,
+    backend: MemoryBackend,
 }
 
-impl HubService for MemoryService {
+impl RunningService for MemoryService {
     fn connection_string(&self) -> Secret {
         Secret::new("in memory")
     }
@@ -268,9 +268,9 @@ impl HubService for MemoryService {
         None
     }
 
-    fn counters(&self) -> BTreeMap<String, HubCounters> {
-        let hubs = self.fabric.hubs();
-        let faults = &self.fabric.faults;
+    fn counters(&self) -> BTreeMap<String, EntityCounters> {
+        let hubs = self.backend.hubs();
+        let faults = &self.backend.faults;
         hubs.iter()
             .map(|(name, hub)| {
                 let (incoming, outgoing) = if name == SOURCE {
@@ -278,10 +278,10 @@ impl HubService for MemoryService {
                 } else {
                     (Counter::DestinationIncoming, Counter::DestinationOutgoing)
                 };
-                let counters = HubCounters {
+                let counters = EntityCounters {
                     incoming_events: faults.told(incoming, hub.incoming.load(Ordering::SeqCst)),
                     outgoing_events: faults.told(outgoing, hub.outgoing.load(Ordering::SeqCst)),
-                    ..HubCounters::default()
+                    ..EntityCounters::default()
                 };
                 (name.clone(), counters)
             })

@@ -29,7 +29,7 @@ use crate::{
     clock::{RunClock, RunTime},
     payload::Header,
     results::Stage,
-    roles::fabric::{MessageCodec as _, RelayMetrics, RelayPipeline, RelayReading},
+    roles::backend::{MessageCodec as _, RelayMetrics, RelayPipeline, RelayReading},
 };
 
 /// How long the pipeline keeps an event, counted from the instant at which it was meant to be sent: at least the floor,

@@ -9,7 +9,7 @@ use crate::{
     load::LoadPlan,
     record::LatencyRecording,
     results::Role,
-    roles::hub_config::HubConfig,
+    roles::service_config::ServiceConfig,
     scenario::{self, Payload, Readiness, Secret},
     verify::Expectation,
 };
@@ -19,7 +19,7 @@ use crate::{
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum RoleConfig {
     /// The embedded service.
-    Hub(Box<HubConfig>),
+    Service(Box<ServiceConfig>),
     /// A command in the embedded service's place.
     ServiceCommand(Box<ExternalConfig>),
     /// The generator.
@@ -32,16 +32,28 @@ pub enum RoleConfig {
     Sink(SinkConfig),
 }
 
-/// Where a hub or a queue is and how to get in.
+/// What is spoken with a service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// AMQP 1.0.
+    #[default]
+    Amqp,
+}
+
+/// One end of a role: an entity, where it is, and how to get in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
+    /// What is spoken there.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// The namespace's connection string.
     pub connection_string: Secret,
     /// A file of certificates to trust besides those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority: Option<PathBuf>,
-    /// The hub or queue in it.
+    /// The entity in it.
     pub entity: scenario::Entity,
 }
 
@@ -152,28 +164,10 @@ impl RoleConfig {
     #[must_use]
     pub const fn role(&self) -> Role {
         match self {
-            Self::Hub(_) | Self::ServiceCommand(_) => Role::Hub,
+            Self::Service(_) | Self::ServiceCommand(_) => Role::Service,
             Self::Load(_) => Role::Load,
             Self::Relay(_) | Self::External(_) => Role::Relay,
             Self::Sink(_) => Role::Sink,
         }
-    }
-
-    /// Whether the role works with queues, and not with hubs.
-    #[must_use]
-    pub fn is_about_queues(&self) -> bool {
-        match self {
-            Self::Hub(config) => !config.queues.is_empty(),
-            Self::Load(config) => config.source.is_queue(),
-            Self::Relay(config) => config.source.is_queue(),
-            Self::External(_) | Self::ServiceCommand(_) => false,
-            Self::Sink(config) => config.destination.is_queue(),
-        }
-    }
-}
-
-impl Endpoint {
-    fn is_queue(&self) -> bool {
-        matches!(self.entity, scenario::Entity::Queue(_))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{clock::RunTime, load::LoadCounts, results::HubCounters, verify::Counts};
+use crate::{clock::RunTime, load::LoadCounts, results::EntityCounters, verify::Counts};
 
 /// Counters with the moment at which they were read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ impl std::ops::Add for SocketUse {
 #[serde(rename_all = "lowercase")]
 pub enum Counters {
     /// By entity name.
-    Hub(BTreeMap<String, HubCounters>),
+    Service(BTreeMap<String, EntityCounters>),
     /// The generator's.
     Load(LoadCounters),
     /// The pipeline's.

@@ -22,11 +22,13 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::config::{Endpoint, ExternalConfig, LoadConfig, ReadFrom, RelayConfig, RoleConfig, SinkConfig};
+pub use self::config::{
+    Endpoint, ExternalConfig, LoadConfig, Protocol, ReadFrom, RelayConfig, RoleConfig, SinkConfig,
+};
 pub use self::counters::{
     Counted, Counters, ExternalFigures, ExternalReading, LoadCounters, RelayCounters, SinkCounters, SocketUse,
 };
-pub use super::hub_config::{HubConfig, HubEntity, QueueEntity};
+pub use super::service_config::{HubEntity, QueueEntity, ServiceConfig};
 
 use crate::{
     load::LoadRecordings,
@@ -104,13 +106,13 @@ pub enum Report {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// Hub: how to reach it.
+    /// Service: how to reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_string: Option<Secret>,
-    /// Hub: how to reach its storage account, where it serves one.
+    /// Service: how to reach its storage account, where it serves one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_connection_string: Option<Secret>,
-    /// Hub: how to reach it over TLS, if it was asked to listen for that.
+    /// Service: how to reach it over TLS, if it was asked to listen for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsAccess>,
 }
@@ -130,7 +132,7 @@ pub struct TlsAccess {
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Outcome {
     /// Nothing beyond its counters.
-    Hub,
+    Service,
     /// What was sent, and what was recorded between the marks.
     Load {
         /// Per stream, in their order.
@@ -184,7 +186,7 @@ pub const CHECKPOINT_CONTAINER: &str = "checkpoints";
 mod tests {
     use crate::{
         clock::{RunClock, RunTime},
-        results::{HubCounters, Role},
+        results::{EntityCounters, Role},
         scenario,
     };
 
@@ -231,7 +233,7 @@ mod tests {
         }));
         comes_back(&Report::Progress(Counted {
             at: RunTime::EPOCH,
-            counters: Counters::Hub([("source".to_owned(), HubCounters::default())].into()),
+            counters: Counters::Service([("source".to_owned(), EntityCounters::default())].into()),
             sockets: SocketUse::default(),
         }));
         comes_back(&Report::Marked { edge: Edge::End, counted: counted.clone() });
@@ -250,6 +252,7 @@ mod tests {
     #[test]
     fn the_relays_configuration_comes_back_with_its_secret() {
         let endpoint = Endpoint {
+            protocol: Protocol::Amqp,
             connection_string: Secret::new("key"),
             certificate_authority: None,
             entity: scenario::Entity::Hub(scenario::Hub {

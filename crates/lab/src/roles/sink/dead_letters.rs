@@ -12,7 +12,7 @@ use connect::source::{AnySource, BatchOptions, Settlement, SourceEvent, SourceOp
 
 use crate::payload::{Corrupted, Header};
 use crate::roles::RoleError;
-use crate::roles::fabric::{Fabric, MessageCodec, OpenedSource};
+use crate::roles::backend::{Backend, MessageCodec, OpenedSource};
 use crate::roles::protocol::{Endpoint, ReadFrom};
 use crate::scenario::Payload;
 use crate::verify::{Expectation, StreamVerifier};
@@ -31,8 +31,8 @@ pub(super) struct DeadLetters<C> {
 
 impl<C: MessageCodec> DeadLetters<C> {
     /// Connects, and asks for messages at once.
-    pub(super) async fn open<F: Fabric<Codec = C>>(
-        fabric: &F,
+    pub(super) async fn open<B: Backend<Codec = C>>(
+        backend: &B,
         endpoint: &Endpoint,
         expectation: Expectation,
         payload: Payload,
@@ -41,7 +41,7 @@ impl<C: MessageCodec> DeadLetters<C> {
             batch: BatchOptions { max_events: MESSAGES_AHEAD, max_wait: Duration::ZERO },
             prefetch: MESSAGES_AHEAD,
         };
-        let opened = fabric
+        let opened = backend
             .open_source(endpoint, options, ReadFrom::Beginning)
             .await
             .map_err(RoleError::connect("connecting to the dead-letter queue"))?;
@@ -51,7 +51,7 @@ impl<C: MessageCodec> DeadLetters<C> {
         }
         Ok(Self {
             source,
-            codec: fabric.codec(),
+            codec: backend.codec(endpoint.protocol),
             payload,
             verifier: StreamVerifier::new(Expectation { destinations: 1, ..expectation }),
             found: Vec::new(),

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use self::worker::{Ask, Done, Said, WorkerCounters};
 use super::{
     RoleError,
+    backend::Backend,
     channel::RoleChannel,
-    fabric::Fabric,
     protocol::{Command, Counted, Counters, Edge, Outcome, Ready, Report, SinkConfig, SinkCounters},
     workers::{Answer, Workers},
 };
@@ -26,8 +26,8 @@ use crate::{
 };
 
 /// Receives from the start to the stop.
-pub(super) async fn run<F: Fabric>(
-    fabric: F,
+pub(super) async fn run<B: Backend>(
+    backend: B,
     config: SinkConfig,
     channel: &mut RoleChannel,
 ) -> Result<Report, RoleError> {
@@ -42,7 +42,7 @@ pub(super) async fn run<F: Fabric>(
         done: Vec::new(),
     };
     let mut workers =
-        Workers::start(count, move |channel| worker::work(fabric.clone(), config.clone(), channel))?;
+        Workers::start(count, move |channel| worker::work(backend.clone(), config.clone(), channel))?;
     loop {
         tokio::select! {
             command = channel.next() => match command {

@@ -25,8 +25,8 @@ use crate::{
     record::{LatencyRecording, Recorder, Recording, Window},
     roles::{
         RoleError,
+        backend::{Backend, MessageCodec, REPORT_EVERY},
         causes::Causes,
-        fabric::{Fabric, MessageCodec, REPORT_EVERY},
         protocol::{Edge, ReadFrom, SinkConfig, SinkCounters},
         workers::WorkerChannel,
     },
@@ -74,8 +74,8 @@ pub(super) struct Done {
 pub(super) type Channel = WorkerChannel<Ask, Said, Done>;
 
 /// Connects, receives, and gives account.
-pub(super) async fn work<F: Fabric>(
-    fabric: F,
+pub(super) async fn work<B: Backend>(
+    backend: B,
     config: SinkConfig,
     channel: Channel,
 ) -> Result<Done, RoleError> {
@@ -87,7 +87,7 @@ pub(super) async fn work<F: Fabric>(
         },
         prefetch: config.prefetch as usize,
     };
-    let opened = fabric
+    let opened = backend
         .open_source(&config.destination, options, config.read_from)
         .await
         .map_err(RoleError::connect("connecting the sink"))?;
@@ -97,13 +97,13 @@ pub(super) async fn work<F: Fabric>(
     let dead_letters = match config.dead_letters.as_ref().filter(|_| index == 0) {
         Some(endpoint) => {
             let payload = config.payload.clone();
-            Some(DeadLetters::open(&fabric, endpoint, config.expectation, payload).await?)
+            Some(DeadLetters::open(&backend, endpoint, config.expectation, payload).await?)
         }
         None => None,
     };
     channel.say(Said::Ready);
     let mut receiver = Receiver {
-        codec: fabric.codec(),
+        codec: backend.codec(config.destination.protocol),
         dead_letters,
         source: opened.source,
         positions: own.collect(),

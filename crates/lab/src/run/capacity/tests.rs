@@ -7,7 +7,7 @@ use crate::{
     limits::Limiter,
     progress::{Observer, Phase, Progress, Unobserved},
     results::{FindingKind, Results, RunIdentity, Status},
-    roles::memory::{Faults, MemoryFabric, ThreadLauncher},
+    roles::memory::{Faults, MemoryBackend, ThreadLauncher},
     run::{self, Canceller, RunOptions, RunOutcome, cancellation},
     scenario::{CaseOptions, Scenario},
 };
@@ -40,7 +40,7 @@ async fn search(
         CaseOptions { set: set.iter().map(|&set| set.to_owned()).collect(), ..CaseOptions::default() };
     let scenario = Scenario::parse("small.yaml", SCENARIO).expect("a scenario");
     let cases = scenario.cases(&options).expect("cases");
-    let launcher = ThreadLauncher { fabric: MemoryFabric::new(faults) };
+    let launcher = ThreadLauncher { backend: MemoryBackend::new(faults) };
     let options = RunOptions {
         scenario: "small".to_owned(),
         description: None,

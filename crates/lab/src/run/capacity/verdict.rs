@@ -185,7 +185,7 @@ mod tests {
 
     use super::{super::search::Purpose, *};
     use crate::results::{
-        Delivery, Distributions, Finding, FindingKind, HubCounters, Interval, OrderExpectation, Refusals,
+        Delivery, Distributions, EntityCounters, Finding, FindingKind, Interval, OrderExpectation, Refusals,
         Role, Trial,
     };
 
@@ -282,7 +282,7 @@ mod tests {
         lossy.trial.delivery.as_mut().unwrap().lost = 1;
         assert_eq!(verdict(&lossy, None).0, Outcome::Failed);
         let mut throttled = overloaded(record([900; 1_000], 0));
-        let counters = HubCounters { throttled: Some(7), ..HubCounters::default() };
+        let counters = EntityCounters { throttled: Some(7), ..EntityCounters::default() };
         throttled.trial.hub.insert("source".to_owned(), counters);
         let (outcome, reason) = verdict(&throttled, None);
         assert_eq!((outcome, &*reason), (Outcome::Failed, "the service throttled 7 sends"));

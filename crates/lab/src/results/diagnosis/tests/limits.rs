@@ -7,9 +7,9 @@ fn a_quota_is_named_with_its_figures_and_explains_spare_cpu() {
     let symptom = only(|trial| {
         trial.roles.insert(Role::Relay, usage(40.0));
         let throttled = Some(1_200);
-        let source = HubCounters { throttled, ..HubCounters::default() };
+        let source = EntityCounters { throttled, ..EntityCounters::default() };
         trial.hub.insert("source".to_owned(), source);
-        trial.hub.insert("other".to_owned(), HubCounters::default());
+        trial.hub.insert("other".to_owned(), EntityCounters::default());
     });
     assert_eq!(
         symptom.sentence(Noun::Events),

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::results::{
-    BatchCounts, CheckpointCounts, Delivery, GeneratorHealth, HubCounters, Interval, LatencySummary, Limit,
-    LimitMechanism, OwnershipActivity, RelayActivity, Role, RoleUsage, SendCounts, Shape, Size, SizeSummary,
-    Stage, Trial, WaitingTimes, WholeTrial,
+    BatchCounts, CheckpointCounts, Delivery, EntityCounters, GeneratorHealth, Interval, LatencySummary,
+    Limit, LimitMechanism, OwnershipActivity, RelayActivity, Role, RoleUsage, SendCounts, Shape, Size,
+    SizeSummary, Stage, Trial, WaitingTimes, WholeTrial,
 };
 
 const SECONDS: u64 = 10;
@@ -90,7 +90,7 @@ fn healthy() -> Trial {
         forwarded_per_s: Some(999_000.0),
         roles: BTreeMap::from([
             (Role::Relay, usage(97.0)),
-            (Role::Hub, unlimited(1.2)),
+            (Role::Service, unlimited(1.2)),
             (Role::Load, unlimited(0.3)),
         ]),
         stages: BTreeMap::from([
@@ -102,7 +102,7 @@ fn healthy() -> Trial {
         delivery: Some(Delivery { sent: 10_000_000, received: 10_000_000, ..Delivery::default() }),
         hub: BTreeMap::from([(
             "source".to_owned(),
-            HubCounters { throttled: Some(0), ..HubCounters::default() },
+            EntityCounters { throttled: Some(0), ..EntityCounters::default() },
         )]),
         relay: Some(RelayActivity {
             instances: 1,
@@ -155,7 +155,7 @@ fn only(change: impl FnOnce(&mut Trial)) -> Symptom {
 
 /// All roles together use up the four cores.
 fn use_up_machine(trial: &mut Trial) {
-    trial.roles.insert(Role::Hub, unlimited(2.0));
+    trial.roles.insert(Role::Service, unlimited(2.0));
     trial.roles.insert(Role::Load, unlimited(1.3));
 }
 

@@ -108,7 +108,7 @@ fn a_machine_or_a_service_that_is_used_up_is_what_the_relay_waits_for() {
     assert!(matches!(waiting_for, WaitingFor::Machine { cores: 4.0, .. }), "{waiting_for:?}");
     let waiting_for = what_is_waited_for(|trial| {
         idle(trial, sends);
-        trial.roles.insert(Role::Hub, usage(99.0));
+        trial.roles.insert(Role::Service, usage(99.0));
     });
     assert_eq!(waiting_for, WaitingFor::Service { cpu_percent: 99.0 });
 }

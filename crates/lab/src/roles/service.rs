@@ -1,25 +1,25 @@
-//! The hub role: the embedded service, reporting its own counters.
+//! The service's role: the embedded service, reporting its own counters.
 
 use super::{
     RoleError,
+    backend::{Backend, REPORT_EVERY, RunningService as _},
     channel::RoleChannel,
-    fabric::{Fabric, HubService as _, REPORT_EVERY},
-    protocol::{Command, Counted, Counters, HubConfig, Outcome, Ready, Report},
+    protocol::{Command, Counted, Counters, Outcome, Ready, Report, ServiceConfig},
 };
 
 /// Serves until it is told to stop.
-pub(super) async fn run<F: Fabric>(
-    fabric: F,
-    config: HubConfig,
+pub(super) async fn run<B: Backend>(
+    backend: B,
+    config: ServiceConfig,
     channel: &mut RoleChannel,
 ) -> Result<Report, RoleError> {
-    let hub = fabric.start_hub(&config).await.map_err(RoleError::connect("starting the service"))?;
+    let service = backend.start_service(&config).await.map_err(RoleError::connect("starting the service"))?;
     channel.reporter.send(&Report::Ready(Ready {
-        connection_string: Some(hub.connection_string()),
-        tls: hub.tls(),
-        storage_connection_string: hub.storage_connection_string(),
+        connection_string: Some(service.connection_string()),
+        tls: service.tls(),
+        storage_connection_string: service.storage_connection_string(),
     }));
-    let counted = || Counted::new(config.clock.now(), Counters::Hub(hub.counters()));
+    let counted = || Counted::new(config.clock.now(), Counters::Service(service.counters()));
     let mut ticks = tokio::time::interval(REPORT_EVERY);
     loop {
         tokio::select! {
@@ -36,6 +36,6 @@ pub(super) async fn run<F: Fabric>(
         }
     }
     let counted = counted();
-    hub.stop().await;
-    Ok(Report::Finished { counted, outcome: Box::new(Outcome::Hub) })
+    service.stop().await;
+    Ok(Report::Finished { counted, outcome: Box::new(Outcome::Service) })
 }

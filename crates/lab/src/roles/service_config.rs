@@ -15,7 +15,7 @@ use crate::{
 /// What the embedded service is to offer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HubConfig {
+pub struct ServiceConfig {
     /// The time of the run.
     pub clock: RunClock,
     /// The hubs to create.

@@ -1,5 +1,5 @@
-//! What roles need of the world: a service, a pipeline, sources and sinks. The lab's own is made of the hub, the
-//! relay and the Event Hubs client; tests bring one in memory.
+//! What roles need from outside: a service, a pipeline, and a source or sink for each endpoint. The lab's own backend is
+//! the [network](super::network); tests bring one [in memory](super::memory).
 
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
@@ -10,38 +10,39 @@ use connect::{
     source::{AnySource, SourceOptions, StartPosition},
 };
 
-use super::protocol::{Endpoint, HubConfig, ReadFrom, RelayConfig, RelayCounters, TlsAccess};
+use super::protocol::{Endpoint, Protocol, ReadFrom, RelayConfig, RelayCounters, ServiceConfig, TlsAccess};
 use crate::{
-    results::{HubCounters, LatencyDistribution, RelayActivity, Size, Stage},
+    results::{EntityCounters, LatencyDistribution, RelayActivity, Size, Stage},
     scenario::Secret,
 };
 
-/// Makes the parts of the world that a role works with. Cloned into each worker's thread.
-pub trait Fabric: Clone + Send + 'static {
+/// Makes what a role works with. Cloned into each worker's thread.
+pub trait Backend: Clone + Send + 'static {
     /// The embedded service.
-    type Hub: HubService;
+    type Service: RunningService;
     /// The pipeline.
     type Relay: RelayPipeline;
-    /// Where a load's worker sends. Its destinations are the partitions of the hub.
-    type Sink: Sink;
     /// How payloads become messages and are found in them again.
     type Codec: MessageCodec;
     /// Why something can't be made.
     type Error: Error + Send + Sync + 'static;
 
-    /// The codec of the protocol.
-    fn codec(&self) -> Self::Codec;
+    /// The codec of a protocol.
+    fn codec(&self, protocol: Protocol) -> Self::Codec;
 
     /// Starts the embedded service.
-    fn start_hub(&self, config: &HubConfig) -> impl Future<Output = Result<Self::Hub, Self::Error>>;
+    fn start_service(
+        &self,
+        config: &ServiceConfig,
+    ) -> impl Future<Output = Result<Self::Service, Self::Error>>;
 
     /// Connects a pipeline, which does nothing until it is run.
     fn connect_relay(&self, config: &RelayConfig) -> impl Future<Output = Result<Self::Relay, Self::Error>>;
 
-    /// Connects a worker to send to a hub.
-    fn open_sink(&self, endpoint: &Endpoint) -> impl Future<Output = Result<Self::Sink, Self::Error>>;
+    /// Connects a worker to send to an endpoint. Its destinations are the partitions of the entity.
+    fn open_sink(&self, endpoint: &Endpoint) -> impl Future<Output = Result<Box<dyn Sink>, Self::Error>>;
 
-    /// Connects a worker to receive from a hub. No partition is open yet.
+    /// Connects a worker to receive from an endpoint. No partition is open yet.
     fn open_source(
         &self,
         endpoint: &Endpoint,
@@ -60,7 +61,7 @@ pub struct OpenedSource {
 }
 
 /// A running service.
-pub trait HubService {
+pub trait RunningService {
     /// How clients reach it.
     fn connection_string(&self) -> Secret;
 
@@ -71,7 +72,7 @@ pub trait HubService {
     fn storage_connection_string(&self) -> Option<Secret>;
 
     /// Its counters, by entity name.
-    fn counters(&self) -> BTreeMap<String, HubCounters>;
+    fn counters(&self) -> BTreeMap<String, EntityCounters>;
 
     /// Ends it.
     fn stop(self) -> impl Future<Output = ()>;

@@ -1,0 +1,115 @@
+//! The lab's own backend: services of real processes, reached over the network, by the protocol and the entity of each
+//! endpoint. Another protocol is another arm in [`Network`]'s factories, and a codec.
+
+use std::io;
+use std::num::TryFromIntError;
+
+use access::ConnectionStringError;
+use access::storage::StorageConnectionStringError;
+use connect::checkpoint::StoreError;
+use connect::event_hubs::HubNameError;
+use connect::service::ServiceError;
+use connect::sink::Sink;
+use connect::source::SourceOptions;
+use hub::service::StartError;
+use pipeline::ConnectError;
+
+use super::amqp_codec::AmqpCodec;
+use super::amqp_relay::{self, AmqpRelay};
+use super::backend::{Backend, OpenedSource};
+use super::embedded::{self, EmbeddedService};
+use super::protocol::{Endpoint, Protocol, ReadFrom, RelayConfig, ServiceConfig};
+use super::{event_hubs, service_bus};
+use crate::scenario::Entity;
+
+/// The backend of role processes.
+#[derive(Debug, Clone, Copy)]
+pub struct Network;
+
+/// Why something could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The connection string of the target can't be read.
+    #[error(transparent)]
+    ConnectionString(#[from] ConnectionStringError),
+    /// The hub's name does not fit the connection string.
+    #[error(transparent)]
+    HubName(#[from] HubNameError),
+    /// More partitions than a hub can have.
+    #[error("a hub can't have that many partitions")]
+    Partitions(#[from] TryFromIntError),
+    /// The embedded service did not start.
+    #[error(transparent)]
+    Service(#[from] StartError),
+    /// There is no certificate for it.
+    #[error(transparent)]
+    Tls(#[from] hub::tls::TlsError),
+    /// The threads of the embedded service can't be had.
+    #[error("the system refuses the threads of the service")]
+    Threads(#[from] io::Error),
+    /// Starting the embedded service panicked.
+    #[error("the embedded service ended while it started")]
+    Ended(#[from] tokio::task::JoinError),
+    /// The service can't be reached or refuses.
+    #[error(transparent)]
+    Client(#[from] ServiceError),
+    /// The checkpoints can't be kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Checkpoints are to be blobs, and there is no place for them.
+    #[error("checkpoints are to be kept in blobs, but there is no storage account")]
+    NoStorage,
+    /// The storage account is not to be understood.
+    #[error(transparent)]
+    StorageConnectionString(#[from] StorageConnectionStringError),
+    /// The pipeline can't be connected.
+    #[error(transparent)]
+    Pipeline(#[from] ConnectError),
+}
+
+impl Backend for Network {
+    type Service = EmbeddedService;
+    type Relay = AmqpRelay;
+    type Codec = AmqpCodec;
+    type Error = BackendError;
+
+    fn codec(&self, protocol: Protocol) -> AmqpCodec {
+        match protocol {
+            Protocol::Amqp => AmqpCodec,
+        }
+    }
+
+    async fn start_service(&self, config: &ServiceConfig) -> Result<EmbeddedService, BackendError> {
+        embedded::start(config).await
+    }
+
+    async fn connect_relay(&self, config: &RelayConfig) -> Result<AmqpRelay, BackendError> {
+        amqp_relay::connect(config).await
+    }
+
+    async fn open_sink(&self, endpoint: &Endpoint) -> Result<Box<dyn Sink>, BackendError> {
+        let sink: Box<dyn Sink> = match (endpoint.protocol, &endpoint.entity) {
+            (Protocol::Amqp, Entity::Hub(hub)) => Box::new(event_hubs::open_sink(endpoint, hub).await?),
+            (Protocol::Amqp, Entity::Queue(queue)) => {
+                Box::new(service_bus::open_sink(endpoint, &queue.name).await?)
+            }
+        };
+        Ok(sink)
+    }
+
+    async fn open_source(
+        &self,
+        endpoint: &Endpoint,
+        options: SourceOptions,
+        read_from: ReadFrom,
+    ) -> Result<OpenedSource, BackendError> {
+        match (endpoint.protocol, &endpoint.entity) {
+            (Protocol::Amqp, Entity::Hub(hub)) => {
+                event_hubs::open_source(endpoint, hub, options, read_from).await
+            }
+            (Protocol::Amqp, Entity::Queue(queue)) => {
+                service_bus::open_source(endpoint, &queue.name, options).await
+            }
+        }
+    }
+}
