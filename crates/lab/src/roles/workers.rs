@@ -28,7 +28,7 @@ pub(super) struct Workers<A, R, T> {
 #[derive(Debug)]
 pub(super) enum Answer<R, T> {
     /// It says something.
-    Said(R),
+    Event(R),
     /// It is done.
     Ended(Result<T, RoleError>),
 }
@@ -99,7 +99,7 @@ impl<A, R, T> WorkerChannel<A, R, T> {
     /// Says something to the role.
     pub(super) fn say(&self, said: R) {
         // A role that does not listen any more drops the asks, too, which is what ends a worker.
-        let _ = self.answers.send((self.index, Answer::Said(said)));
+        let _ = self.answers.send((self.index, Answer::Event(said)));
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
         let (mut said, mut ended) = (Vec::new(), Vec::new());
         while let Some((index, answer)) = workers.next().await {
             match answer {
-                Answer::Said(number) => said.push(number),
+                Answer::Event(number) => said.push(number),
                 Answer::Ended(result) => ended.push((index, result.expect("it went well"))),
             }
         }

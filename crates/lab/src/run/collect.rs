@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     agreement::{ClientCounters, PipelineCounters, disagreements},
-    crew::{Crew, Member, Running},
     error::TrialError,
     findings::{limit_findings, missed_by_sink, outside_findings, sink_finding, what_limited},
     monitor::{Monitor, load_counters, relay_counters, sink_counters},
     pipeline::{Pipeline, rate},
     plan::TrialPlan,
+    supervisor::{Member, Running, Supervisor},
     trial::machine_cores,
 };
 use crate::{
@@ -39,19 +39,19 @@ pub(super) struct Ending {
 /// The record of a trial, as far as it went.
 pub(super) fn collect(
     plan: &TrialPlan<'_>,
-    crew: &Crew,
+    supervisor: &Supervisor,
     monitor: &Monitor<'_>,
     groups: &BTreeMap<Role, RoleGroup>,
     ending: &Ending,
 ) -> Result<TrialRecord, TrialError> {
-    let outcomes = Outcomes::of(crew);
+    let outcomes = Outcomes::of(supervisor);
     let pipeline = Pipeline::of(plan);
-    let rates = Rates::of(plan, crew, &pipeline);
-    let roles = usages(crew, monitor, groups, pipeline.carried(crew));
+    let rates = Rates::of(plan, supervisor, &pipeline);
+    let roles = usages(supervisor, monitor, groups, pipeline.carried(supervisor));
     let subject = plan.subject();
     let mut findings = limit_findings(&subject, groups);
     findings.extend(outside_findings(plan, outcomes.was_killed));
-    let mut distributions = outcomes.distributions(begin_of(crew))?;
+    let mut distributions = outcomes.distributions(begin_of(supervisor))?;
     // A service of its own has a clock of its own; and how long a backlog lay there is nobody's latency.
     if !plan.is_embedded() || plan.mode() == LoadMode::Backlog {
         for stage in [Stage::InHub, Stage::Delivery] {
@@ -61,36 +61,36 @@ pub(super) fn collect(
     if ending.is_whole {
         if plan.is_embedded() {
             let clients = ClientCounters {
-                load: load_counters(crew),
+                load: load_counters(supervisor),
                 pipeline: match pipeline {
-                    Pipeline::Ours => PipelineCounters::Own(relay_counters(crew)),
+                    Pipeline::Ours => PipelineCounters::Own(relay_counters(supervisor)),
                     Pipeline::Between(_) | Pipeline::Unobserved => PipelineCounters::Unknown,
                     Pipeline::Absent => PipelineCounters::Absent,
                 },
-                sink: sink_counters(crew),
+                sink: sink_counters(supervisor),
             };
             findings.extend(disagreements(&plan.topology, &ending.hub, &clients));
         }
         findings.extend(what_limited(plan, &rates, &roles, &distributions));
         findings.extend(sink_finding(plan, &rates, monitor.sink_lag_peak));
-        findings.extend(missed_by_sink(sink_counters(crew).missed, plan.noun()));
+        findings.extend(missed_by_sink(sink_counters(supervisor).missed, plan.noun()));
     }
-    let hub = service_growth(crew);
+    let hub = service_growth(supervisor);
     let relay = RelayActivity::sum(outcomes.activities.iter().copied());
-    let refusals = refusals(crew, relay.as_ref());
+    let refusals = refusals(supervisor, relay.as_ref());
     let throttled = hub.values().filter_map(|counters| counters.throttled);
     let is_throttled = throttled.sum::<u64>() > 0 || refusals.values().any(|refusals| refusals.throttled > 0);
     let (generator, generator_findings) = judge(&LoadFacts {
         mode: plan.mode(),
         noun: plan.noun(),
         subject,
-        sent: load_counters(crew).events.sent,
-        late: load_counters(crew).events.late,
+        sent: load_counters(supervisor).events.sent,
+        late: load_counters(supervisor).events.late,
         never_sent: outcomes.never_sent,
         due_last: plan.parameters.load.rate.map_or(0, |rate| rate.events_in(LATE_AFTER)),
         lateness: distributions.stages.get(&Stage::Lateness).and_then(LatencyDistribution::summary),
         cpu_percent: roles.get(&Role::Load).map_or(0.0, |usage| usage.cpu_percent),
-        held: Duration::from_micros(load_counters(crew).held_us),
+        held: Duration::from_micros(load_counters(supervisor).held_us),
         sink_lag_peak: (plan.mode() != LoadMode::Backlog).then_some(monitor.sink_lag_peak),
     });
     let has_measured = rates.duration_s > 0.0;
@@ -106,7 +106,7 @@ pub(super) fn collect(
     let of_roles: f64 = roles.values().map(|usage| usage.cpu_seconds).sum();
     let other_cpu_seconds = monitor.machine_cpu.map(|machine| (machine.as_secs_f64() - of_roles).max(0.0));
     let trial = Trial {
-        started_s: begin_of(crew).map(|begin| begin.as_micros() as f64 / 1e6),
+        started_s: begin_of(supervisor).map(|begin| begin.as_micros() as f64 / 1e6),
         duration_s: rates.duration_s,
         offered_per_s: rates.offered_per_s,
         received_per_s: rates.received_per_s,
@@ -120,7 +120,7 @@ pub(super) fn collect(
         refusals,
         machine_cores: u32::try_from(machine_cores()).ok(),
         other_cpu_seconds,
-        own_figures: own_figures(crew, rates.forwarded_per_s),
+        own_figures: own_figures(supervisor, rates.forwarded_per_s),
         generator: has_measured.then_some(generator),
         findings,
         intervals: monitor.intervals.clone(),
@@ -146,11 +146,11 @@ struct Outcomes<'a> {
 }
 
 impl<'a> Outcomes<'a> {
-    fn of(crew: &'a Crew) -> Self {
+    fn of(supervisor: &'a Supervisor) -> Self {
         let mut all = Self::default();
         let finished =
             |(member, running): (Member, &'a Running)| Some((member.role, running.finished.as_ref()?));
-        for (role, outcome) in crew.all().filter_map(finished) {
+        for (role, outcome) in supervisor.all().filter_map(finished) {
             match outcome {
                 Outcome::Service => {}
                 Outcome::Load { never_sent, recordings, .. } => {
@@ -232,28 +232,28 @@ impl Rates {
         self.forwarded_per_s.or(self.produced_per_s).unwrap_or(0.0)
     }
 
-    fn of(plan: &TrialPlan<'_>, crew: &Crew, pipeline: &Pipeline) -> Self {
-        let duration = crew
+    fn of(plan: &TrialPlan<'_>, supervisor: &Supervisor, pipeline: &Pipeline) -> Self {
+        let duration = supervisor
             .edges(if *pipeline == Pipeline::Absent { plan.topology.measured_role() } else { Role::Relay })
             .map(|(began, ended)| ended.at.saturating_since(began.at).as_secs_f64())
             .reduce(f64::max);
         let without_pipeline = |role, figure: fn(&Counters) -> Option<u64>| {
-            (*pipeline == Pipeline::Absent).then(|| rate(crew, role, figure)).flatten()
+            (*pipeline == Pipeline::Absent).then(|| rate(supervisor, role, figure)).flatten()
         };
         let rates = Self {
             duration_s: duration.unwrap_or(0.0),
-            offered_per_s: rate(crew, Role::Load, |told| Some(told.load()?.events.sent)),
-            received_per_s: pipeline.received_per_s(crew),
-            forwarded_per_s: pipeline.forwarded_per_s(crew),
+            offered_per_s: rate(supervisor, Role::Load, |told| Some(told.load()?.events.sent)),
+            received_per_s: pipeline.received_per_s(supervisor),
+            forwarded_per_s: pipeline.forwarded_per_s(supervisor),
             produced_per_s: without_pipeline(Role::Load, |told| Some(told.load()?.events.acknowledged)),
             consumed_per_s: without_pipeline(Role::Sink, |told| Some(told.sink()?.events.received)),
         };
-        if plan.mode() == LoadMode::Backlog { rates.between_first_and_last(crew) } else { rates }
+        if plan.mode() == LoadMode::Backlog { rates.between_first_and_last(supervisor) } else { rates }
     }
 
     /// A backlog ends by itself, between two readings: what counts is the time from its first event to its last.
-    fn between_first_and_last(self, crew: &Crew) -> Self {
-        let ended = crew.edges(Role::Relay).filter_map(|(_, ended)| ended.counters.relay());
+    fn between_first_and_last(self, supervisor: &Supervisor) -> Self {
+        let ended = supervisor.edges(Role::Relay).filter_map(|(_, ended)| ended.counters.relay());
         let relay = ended.fold(RelayCounters::default(), |sum, relay| sum.plus(relay));
         let (Some(first), Some(last)) = (relay.first_forwarded, relay.last_forwarded) else {
             return self;
@@ -272,15 +272,15 @@ impl Rates {
     }
 }
 
-fn begin_of(crew: &Crew) -> Option<crate::clock::RunTime> {
-    let begins = crew.all().filter_map(|(_, running)| running.marks.get(&Edge::Begin));
+fn begin_of(supervisor: &Supervisor) -> Option<crate::clock::RunTime> {
+    let begins = supervisor.all().filter_map(|(_, running)| running.marks.get(&Edge::Begin));
     begins.map(|counted| counted.at).min()
 }
 
 /// What services refused the roles in the whole trial, as far as anything was.
-fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusals> {
-    let load = load_counters(crew).events;
-    let sink = sink_counters(crew);
+fn refusals(supervisor: &Supervisor, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusals> {
+    let load = load_counters(supervisor).events;
+    let sink = sink_counters(supervisor);
     let mut all = BTreeMap::from([
         (Role::Load, Refusals { refused: load.refused, throttled: load.throttled, total: None }),
         (Role::Sink, Refusals { refused: sink.closed, throttled: sink.throttled, total: None }),
@@ -299,8 +299,8 @@ fn refusals(crew: &Crew, relay: Option<&RelayActivity>) -> BTreeMap<Role, Refusa
 }
 
 /// How much the service's counters grew in the measured phase.
-fn service_growth(crew: &Crew) -> BTreeMap<String, EntityCounters> {
-    let Some((Some(began), Some(ended))) = crew
+fn service_growth(supervisor: &Supervisor) -> BTreeMap<String, EntityCounters> {
+    let Some((Some(began), Some(ended))) = supervisor
         .edges(Role::Service)
         .map(|(began, ended)| (began.counters.service(), ended.counters.service()))
         .next()
@@ -329,7 +329,7 @@ fn service_growth(crew: &Crew) -> BTreeMap<String, EntityCounters> {
 }
 
 fn usages(
-    crew: &Crew,
+    supervisor: &Supervisor,
     monitor: &Monitor<'_>,
     groups: &BTreeMap<Role, RoleGroup>,
     events: u64,
@@ -340,7 +340,7 @@ fn usages(
         .filter_map(|(role, probe)| {
             let work = Work {
                 events,
-                sockets: crew
+                sockets: supervisor
                     .edges(*role)
                     .filter(|(began, _)| !is_external(began))
                     .map(|(began, ended)| ended.sockets.since(began.sockets))
@@ -354,8 +354,8 @@ fn usages(
 
 /// What a command told of itself about the measured phase. It speaks when it likes, so that its rates are of the time
 /// between what it said last before either edge.
-fn own_figures(crew: &Crew, forwarded_per_s: Option<f64>) -> Option<OwnFigures> {
-    let (began, ended) = crew.edges(Role::Relay).next()?;
+fn own_figures(supervisor: &Supervisor, forwarded_per_s: Option<f64>) -> Option<OwnFigures> {
+    let (began, ended) = supervisor.edges(Role::Relay).next()?;
     let (began, ended) = (began.counters.external()?, ended.counters.external()?);
     let us = ended.at.saturating_since(began.at).as_secs_f64() * 1e6;
     let per_us = |figure: fn(&ExternalFigures) -> Option<u64>| {

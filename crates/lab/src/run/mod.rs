@@ -2,10 +2,10 @@
 //! whole after every trial.
 //!
 //! * `plan` turns a case into what each role is told; `command` and `peers` do where a command is measured.
-//! * `crew` starts the roles, speaks to them and hears them.
+//! * `supervisor` starts the roles, speaks to them and hears them.
 //! * `capacity` looks for the highest rate that a case sustains, a trial for each rate.
 //! * `trial` leads them through the phases.
-//! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from, `lead` how
+//! * `monitor` shows what happens meanwhile; `pipeline` knows where the figures of what is measured come from, `max_lag` how
 //!   far a saturating load may be ahead of it.
 //! * `collect`, `findings` and `agreement` make the record of what was found.
 //!
@@ -17,14 +17,14 @@ mod cancellation;
 mod capacity;
 mod collect;
 mod command;
-mod crew;
 mod error;
 mod findings;
-mod lead;
+mod max_lag;
 mod monitor;
 mod peers;
 mod pipeline;
 mod plan;
+mod supervisor;
 mod trial;
 
 pub use cancellation::{Cancellation, Canceller, cancellation};

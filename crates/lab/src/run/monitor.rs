@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{crew::Crew, lead::Lead, pipeline::Pipeline};
+use super::{max_lag::MaxLag, pipeline::Pipeline, supervisor::Supervisor};
 use crate::{
     clock::{RunClock, RunTime},
     probe::{RoleProbe, busy_cpu},
@@ -22,7 +22,7 @@ pub(super) struct Monitor<'a> {
     phase_began: RunTime,
     pipeline: Pipeline,
     /// How far ahead a saturating load may be; `None` for the others.
-    lead: Option<Lead>,
+    max_lag: Option<MaxLag>,
     pub(super) probes: BTreeMap<Role, RoleProbe>,
     /// What each role's CPU is relative to.
     allowed_cores: BTreeMap<Role, f64>,
@@ -61,7 +61,7 @@ impl<'a> Monitor<'a> {
         observer: &'a dyn Observer,
         place: Place,
         clock: RunClock,
-        lead: Option<Lead>,
+        max_lag: Option<MaxLag>,
         pipeline: Pipeline,
         interval: Duration,
     ) -> Self {
@@ -87,7 +87,7 @@ impl<'a> Monitor<'a> {
             interval,
             progress,
             phase_began: clock.now(),
-            lead,
+            max_lag,
             pipeline,
             probes: BTreeMap::new(),
             allowed_cores: BTreeMap::new(),
@@ -116,14 +116,14 @@ impl<'a> Monitor<'a> {
     }
 
     /// The measured phase begins.
-    pub(super) fn begin_measurement(&mut self, crew: &Crew) {
+    pub(super) fn begin_measurement(&mut self, supervisor: &Supervisor) {
         let now = self.clock.now();
         for probe in self.probes.values_mut() {
             probe.begin_measurement(now);
         }
         self.measuring_since = Some(now);
         self.machine_began = busy_cpu();
-        self.before = self.totals(crew, now);
+        self.before = self.totals(supervisor, now);
     }
 
     /// It ends.
@@ -139,46 +139,46 @@ impl<'a> Monitor<'a> {
 
     /// How many events a saturating load may offer to begin with.
     pub(super) fn first_allowance(&self) -> Option<u64> {
-        self.lead.map(Lead::events)
+        self.max_lag.map(MaxLag::events)
     }
 
     /// To be called several times a second. Answers with what a saturating load is to be told.
-    pub(super) fn tick(&mut self, crew: &Crew) -> Option<(Role, Command)> {
+    pub(super) fn tick(&mut self, supervisor: &Supervisor) -> Option<(Role, Command)> {
         let now = self.clock.now();
         if now.saturating_since(self.before.at) >= self.interval {
-            self.show(crew, now);
+            self.show(supervisor, now);
         }
-        let lead = self.lead?.events();
+        let lead = self.max_lag?.events();
         // A sink that falls behind holds the load back, too: otherwise the destination's log would overflow, and the
         // pipeline be blamed for the loss.
-        let sink = sink_counters(crew);
-        let relay = self.pipeline.counters(crew);
+        let sink = sink_counters(supervisor);
+        let relay = self.pipeline.counters(supervisor);
         // These will never arrive: the dead letters, what retention took, and what the service refused to take.
-        let gone = sink.dead_lettered + relay.missed + load_counters(crew).events.failed;
+        let gone = sink.dead_lettered + relay.missed + load_counters(supervisor).events.failed;
         let seen = (sink.distinct + sink.missed).saturating_add(lead);
         let events = relay.completed.min(seen).saturating_add(lead);
         let events = events.saturating_add(gone);
         Some((Role::Load, Command::Allow { events }))
     }
 
-    fn totals(&self, crew: &Crew, at: RunTime) -> Totals {
-        let pipeline = self.pipeline.counters(crew);
+    fn totals(&self, supervisor: &Supervisor, at: RunTime) -> Totals {
+        let pipeline = self.pipeline.counters(supervisor);
         Totals {
             at,
-            sent: load_counters(crew).events.sent,
+            sent: load_counters(supervisor).events.sent,
             received: pipeline.received,
             forwarded: pipeline.forwarded,
         }
     }
 
-    fn show(&mut self, crew: &Crew, now: RunTime) {
-        let totals = self.totals(crew, now);
+    fn show(&mut self, supervisor: &Supervisor, now: RunTime) {
+        let totals = self.totals(supervisor, now);
         let elapsed = now.saturating_since(self.before.at).as_secs_f64();
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
-        let relay = self.pipeline.counters(crew);
-        let sink = sink_counters(crew);
+        let relay = self.pipeline.counters(supervisor);
+        let sink = sink_counters(supervisor);
         let forwarded = match self.pipeline {
-            Pipeline::Absent => load_counters(crew).events.acknowledged,
+            Pipeline::Absent => load_counters(supervisor).events.acknowledged,
             _ => relay.forwarded,
         };
         let waiting_for_sink = forwarded.saturating_sub(sink.events.received);
@@ -188,11 +188,12 @@ impl<'a> Monitor<'a> {
         progress.received_per_s = Some(rate(totals.received, self.before.received));
         let forwarded_per_s = rate(totals.forwarded, self.before.forwarded);
         progress.forwarded_per_s = (self.pipeline != Pipeline::Absent).then_some(forwarded_per_s);
-        if let Some(lead) = &mut self.lead {
+        if let Some(lead) = &mut self.max_lag {
             lead.note(forwarded_per_s);
         }
-        progress.lag_events =
-            Some(load_counters(crew).events.acknowledged.saturating_sub(relay.done() + sink.dead_lettered));
+        progress.lag_events = Some(
+            load_counters(supervisor).events.acknowledged.saturating_sub(relay.done() + sink.dead_lettered),
+        );
         for (role, probe) in &mut self.probes {
             let present = probe.sample(now);
             let allowed = self.allowed_cores.get(role).copied().unwrap_or(1.0);
@@ -220,35 +221,35 @@ impl<'a> Monitor<'a> {
     }
 }
 
-fn latest(crew: &Crew, role: Role) -> impl Iterator<Item = &Counters> {
-    crew.of(role).filter_map(|(_, running)| running.latest.as_ref()).map(|counted| &counted.counters)
+fn latest(supervisor: &Supervisor, role: Role) -> impl Iterator<Item = &Counters> {
+    supervisor.of(role).filter_map(|(_, running)| running.latest.as_ref()).map(|counted| &counted.counters)
 }
 
 /// What the load told last.
-pub(super) fn load_counters(crew: &Crew) -> LoadCounters {
-    latest(crew, Role::Load).filter_map(Counters::load).next().unwrap_or_default()
+pub(super) fn load_counters(supervisor: &Supervisor) -> LoadCounters {
+    latest(supervisor, Role::Load).filter_map(Counters::load).next().unwrap_or_default()
 }
 
 /// What the sink told last.
-pub(super) fn sink_counters(crew: &Crew) -> SinkCounters {
-    latest(crew, Role::Sink).filter_map(Counters::sink).next().unwrap_or_default()
+pub(super) fn sink_counters(supervisor: &Supervisor) -> SinkCounters {
+    latest(supervisor, Role::Sink).filter_map(Counters::sink).next().unwrap_or_default()
 }
 
 /// What all relays together told last.
-pub(super) fn relay_counters(crew: &Crew) -> RelayCounters {
-    latest(crew, Role::Relay)
+pub(super) fn relay_counters(supervisor: &Supervisor) -> RelayCounters {
+    latest(supervisor, Role::Relay)
         .filter_map(Counters::relay)
         .fold(RelayCounters::default(), |sum, relay| sum.plus(relay))
 }
 
 /// How many partitions each instance of the relay owns, as far as they have told.
-pub(super) fn owned_partitions(crew: &Crew) -> Vec<u64> {
-    latest(crew, Role::Relay).filter_map(Counters::relay).map(|relay| relay.owned).collect()
+pub(super) fn owned_partitions(supervisor: &Supervisor) -> Vec<u64> {
+    latest(supervisor, Role::Relay).filter_map(Counters::relay).map(|relay| relay.owned).collect()
 }
 
 /// What the embedded service told last; empty without one.
-pub(super) fn service_counters(crew: &Crew) -> BTreeMap<String, EntityCounters> {
-    latest(crew, Role::Service).filter_map(Counters::service).next().cloned().unwrap_or_default()
+pub(super) fn service_counters(supervisor: &Supervisor) -> BTreeMap<String, EntityCounters> {
+    latest(supervisor, Role::Service).filter_map(Counters::service).next().cloned().unwrap_or_default()
 }
 
 impl Counters {

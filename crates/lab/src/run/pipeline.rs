@@ -7,9 +7,9 @@
 //! that can be ahead or behind.
 
 use super::{
-    crew::Crew,
     monitor::{rate_between, relay_counters, service_counters, sink_counters},
     plan::TrialPlan,
+    supervisor::Supervisor,
 };
 use crate::{
     results::Role,
@@ -49,12 +49,12 @@ impl Pipeline {
     }
 
     /// What it has done so far, as told last.
-    pub(super) fn counters(&self, crew: &Crew) -> RelayCounters {
-        let sink = sink_counters(crew);
+    pub(super) fn counters(&self, supervisor: &Supervisor) -> RelayCounters {
+        let sink = sink_counters(supervisor);
         let (received, forwarded) = match self {
-            Self::Ours => return relay_counters(crew),
+            Self::Ours => return relay_counters(supervisor),
             Self::Between(ends) => {
-                let counters = service_counters(crew);
+                let counters = service_counters(supervisor);
                 let of = |name: &str| counters.get(name).copied().unwrap_or_default();
                 (of(&ends.source).outgoing_events, of(&ends.destination).incoming_events)
             }
@@ -64,28 +64,28 @@ impl Pipeline {
     }
 
     /// Events received per second in the measured phase.
-    pub(super) fn received_per_s(&self, crew: &Crew) -> Option<f64> {
+    pub(super) fn received_per_s(&self, supervisor: &Supervisor) -> Option<f64> {
         match self {
-            Self::Ours => rate(crew, Role::Relay, |told| Some(told.relay()?.received)),
-            Self::Between(ends) => {
-                rate(crew, Role::Service, |told| Some(told.service()?.get(&ends.source)?.outgoing_events))
-            }
+            Self::Ours => rate(supervisor, Role::Relay, |told| Some(told.relay()?.received)),
+            Self::Between(ends) => rate(supervisor, Role::Service, |told| {
+                Some(told.service()?.get(&ends.source)?.outgoing_events)
+            }),
             Self::Unobserved | Self::Absent => None,
         }
     }
 
     /// Events forwarded per second in the measured phase.
-    pub(super) fn forwarded_per_s(&self, crew: &Crew) -> Option<f64> {
+    pub(super) fn forwarded_per_s(&self, supervisor: &Supervisor) -> Option<f64> {
         if *self == Self::Absent {
             return None;
         }
-        rate(crew, self.teller(), |told| self.forwarded_in(told))
+        rate(supervisor, self.teller(), |told| self.forwarded_in(told))
     }
 
     /// Events that came through in the measured phase: forwarded, or received by the sink where nothing forwards them.
-    pub(super) fn carried(&self, crew: &Crew) -> u64 {
+    pub(super) fn carried(&self, supervisor: &Supervisor) -> u64 {
         let of = |counted: &Counted| self.forwarded_in(&counted.counters).unwrap_or(0);
-        let grown = crew.edges(self.teller()).map(|(began, ended)| of(ended).saturating_sub(of(began)));
+        let grown = supervisor.edges(self.teller()).map(|(began, ended)| of(ended).saturating_sub(of(began)));
         grown.sum()
     }
 
@@ -116,8 +116,12 @@ impl Ends {
 }
 
 /// How much a figure of a role grew per second in the measured phase, over all of its members together.
-pub(super) fn rate(crew: &Crew, role: Role, figure: impl Fn(&Counters) -> Option<u64>) -> Option<f64> {
-    let mut rates = crew.edges(role).filter_map(|(began, ended)| rate_between(began, ended, &figure));
+pub(super) fn rate(
+    supervisor: &Supervisor,
+    role: Role,
+    figure: impl Fn(&Counters) -> Option<u64>,
+) -> Option<f64> {
+    let mut rates = supervisor.edges(role).filter_map(|(began, ended)| rate_between(began, ended, &figure));
     let first = rates.next()?;
     Some(rates.fold(first, |sum, rate| sum + rate))
 }

@@ -19,15 +19,15 @@ use std::{
 use super::{
     cancellation::Cancellation,
     collect::{Ending, collect},
-    crew::{Crew, Member, Patience, State},
     error::TrialError,
-    lead::Lead,
+    max_lag::MaxLag,
     monitor::{
         Monitor, Place, load_counters, owned_partitions, relay_counters, service_counters, sink_counters,
     },
     peers::Peers,
     pipeline::Pipeline,
     plan::TrialPlan,
+    supervisor::{Member, Patience, State, Supervisor},
 };
 use crate::report::create_directories;
 use crate::{
@@ -68,14 +68,14 @@ pub(super) async fn run_trial<L: RoleLauncher>(
         context.observer,
         context.place,
         plan.clock,
-        Lead::of(plan),
+        MaxLag::of(plan),
         Pipeline::of(plan),
         context.interval,
     );
     let mut trial = Trial {
         plan,
         launcher: context.launcher,
-        crew: Crew::new(context.cancellation, plan.clock, plan.subject()),
+        supervisor: Supervisor::new(context.cancellation, plan.clock, plan.subject()),
         monitor,
         groups: groups(plan, context.limiter),
         folder: context.folder,
@@ -83,7 +83,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
     };
     let mut result = trial.run().await;
     trial.monitor.enter(Phase::Stopping, None);
-    let mut record = match collect(plan, &trial.crew, &trial.monitor, &trial.groups, &trial.ending) {
+    let mut record = match collect(plan, &trial.supervisor, &trial.monitor, &trial.groups, &trial.ending) {
         Ok(record) => record,
         Err(error) => {
             result = result.and(Err(error));
@@ -113,8 +113,8 @@ pub(super) async fn run_trial<L: RoleLauncher>(
             },
         ));
     }
-    let Trial { crew, groups, folder, .. } = trial;
-    crew.dismiss().await;
+    let Trial { supervisor, groups, folder, .. } = trial;
+    supervisor.dismiss().await;
     // Only now are the groups without processes.
     drop(groups);
     for folder in [CHECKPOINTS, DATA, TLS].map(|name| folder.join(name)) {
@@ -126,7 +126,7 @@ pub(super) async fn run_trial<L: RoleLauncher>(
 struct Trial<'a, L> {
     plan: &'a TrialPlan<'a>,
     launcher: &'a L,
-    crew: Crew,
+    supervisor: Supervisor,
     monitor: Monitor<'a>,
     groups: BTreeMap<Role, RoleGroup>,
     folder: PathBuf,
@@ -173,13 +173,13 @@ impl<L: RoleLauncher> Trial<'_, L> {
         self.launch(Role::Sink, 0, RoleConfig::Sink(self.plan.sink(own))).await?;
         self.until_ready("connecting the roles").await?;
         for (role, group) in &self.groups {
-            if self.crew.of(*role).next().is_some() {
+            if self.supervisor.of(*role).next().is_some() {
                 let cores = group.limit().cores.unwrap_or_else(|| machine_cores() as f64);
                 let scope = match self.plan.is_command(*role) {
                     true => Scope::Below,
                     false => Scope::Itself,
                 };
-                self.monitor.watch(*role, self.crew.probe(*role, scope), cores);
+                self.monitor.watch(*role, self.supervisor.probe(*role, scope), cores);
             }
         }
         Ok(())
@@ -196,7 +196,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             self.launch(Role::Service, 0, RoleConfig::Service(Box::new(self.plan.service(data, tls))))
                 .await?;
             self.until_ready("starting the embedded service").await?;
-            let mut service = self.crew.of(Role::Service);
+            let mut service = self.supervisor.of(Role::Service);
             return Ok(service.next().and_then(|(_, running)| running.ready.clone()));
         }
         if !self.plan.is_command(Role::Service) {
@@ -214,28 +214,28 @@ impl<L: RoleLauncher> Trial<'_, L> {
     async fn measure_under_load(&mut self) -> Result<Vec<StreamSends>, TrialError> {
         let phases = &self.plan.parameters.phases;
         for role in [Role::Sink, Role::Relay] {
-            self.crew.tell(role, &Command::Start).await;
+            self.supervisor.tell(role, &Command::Start).await;
         }
         if self.plan.claims_partitions() {
             self.until_claimed().await?;
         }
-        self.crew.tell(Role::Load, &Command::Start).await;
+        self.supervisor.tell(Role::Load, &Command::Start).await;
         if let Some(events) = self.monitor.first_allowance() {
-            self.crew.tell(Role::Load, &Command::Allow { events }).await;
+            self.supervisor.tell(Role::Load, &Command::Allow { events }).await;
         }
         if self.plan.is_external() {
             self.until_first_event().await?;
         }
         self.monitor.enter(Phase::WarmUp, Some(phases.warm_up));
         self.pass(phases.warm_up).await?;
-        self.monitor.begin_measurement(&self.crew);
+        self.monitor.begin_measurement(&self.supervisor);
         self.mark(Edge::Begin, &Role::ALL).await?;
         self.monitor.enter(Phase::Measuring, Some(phases.measure));
         self.pass(phases.measure).await?;
         self.mark(Edge::End, &Role::ALL).await?;
         self.monitor.end_measurement();
         self.monitor.enter(Phase::Draining, Some(phases.drain));
-        self.crew.tell(Role::Load, &Command::Stop).await;
+        self.supervisor.tell(Role::Load, &Command::Stop).await;
         self.until_load_is_done(Patience {
             what: "ending the load",
             total: Some(phases.drain.max(LEAST_PATIENCE)),
@@ -257,8 +257,8 @@ impl<L: RoleLauncher> Trial<'_, L> {
             total: Some((parameters.relay.ownership.renew * partitions).max(LEAST_PATIENCE) * 2),
             stalled: None,
         };
-        let claimed = |crew: &Crew| {
-            let owned = owned_partitions(crew);
+        let claimed = |supervisor: &Supervisor| {
+            let owned = owned_partitions(supervisor);
             let all: u64 = owned.iter().sum();
             let is_equal = owned.iter().max() <= owned.iter().min().map(|least| least + 1).as_ref();
             match all == u64::from(partitions) && owned.len() == instances && is_equal {
@@ -267,7 +267,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
             }
         };
         let monitor = &mut self.monitor;
-        self.crew.wait_until(patience, claimed, |crew| monitor.tick(crew)).await
+        self.supervisor.wait_until(patience, claimed, |supervisor| monitor.tick(supervisor)).await
     }
 
     /// Waits for a command to carry its first event: it may take its time to start, to find the hubs and to divide their
@@ -277,23 +277,24 @@ impl<L: RoleLauncher> Trial<'_, L> {
         let patience =
             Patience { what: "carrying the first event", total: Some(sut.ready_within), stalled: None };
         let monitor = &mut self.monitor;
-        let arrived = |crew: &Crew| match sink_counters(crew).events.received {
+        let arrived = |supervisor: &Supervisor| match sink_counters(supervisor).events.received {
             0 => State::At(0),
             _ => State::Met,
         };
-        let waited = self.crew.wait_until(patience, arrived, |crew| monitor.tick(crew)).await;
+        let waited =
+            self.supervisor.wait_until(patience, arrived, |supervisor| monitor.tick(supervisor)).await;
         let Err(TrialError::TimedOut { .. }) = waited else {
             return waited;
         };
         let reason =
             format!("no event of `{}` arrived within {}", sut.name, units::duration::text(sut.ready_within));
         let relay = Member { role: Role::Relay, instance: 0 };
-        Err(self.crew.failed(relay, reason).await)
+        Err(self.supervisor.failed(relay, reason).await)
     }
 
     async fn drain_a_backlog(&mut self) -> Result<Vec<StreamSends>, TrialError> {
         self.monitor.enter(Phase::Filling, None);
-        self.crew.tell(Role::Load, &Command::Start).await;
+        self.supervisor.tell(Role::Load, &Command::Start).await;
         let streams = self
             .until_load_is_done(Patience {
                 what: "filling the backlog",
@@ -302,32 +303,32 @@ impl<L: RoleLauncher> Trial<'_, L> {
             })
             .await?;
         let backlog: u64 = streams.iter().map(|stream| stream.acknowledged.count()).sum();
-        self.monitor.begin_measurement(&self.crew);
+        self.monitor.begin_measurement(&self.supervisor);
         self.mark(Edge::Begin, &[Role::Service, Role::Relay]).await?;
         self.monitor.enter(Phase::Measuring, None);
-        self.crew.tell(Role::Relay, &Command::Start).await;
+        self.supervisor.tell(Role::Relay, &Command::Start).await;
         let monitor = &mut self.monitor;
-        self.crew
+        self.supervisor
             .wait_until(
                 Patience { what: "draining the backlog", total: None, stalled: Some(STANDSTILL) },
-                |crew| {
-                    let done = relay_counters(crew).done() + sink_counters(crew).dead_lettered;
+                |supervisor| {
+                    let done = relay_counters(supervisor).done() + sink_counters(supervisor).dead_lettered;
                     if done >= backlog { State::Met } else { State::At(done) }
                 },
-                |crew| monitor.tick(crew),
+                |supervisor| monitor.tick(supervisor),
             )
             .await?;
         self.mark(Edge::End, &[Role::Service, Role::Relay]).await?;
         self.monitor.end_measurement();
         self.monitor.enter(Phase::Draining, Some(self.plan.parameters.phases.drain));
-        self.crew.tell(Role::Sink, &Command::Start).await;
+        self.supervisor.tell(Role::Sink, &Command::Start).await;
         Ok(streams)
     }
 
     /// Waits for every acknowledged event to be seen that retention has left, or for the time that the scenario allows
     /// for it.
     async fn let_everything_arrive(&mut self, streams: Vec<StreamSends>) -> Result<(), TrialError> {
-        self.crew.tell(Role::Sink, &Command::Expect { streams }).await;
+        self.supervisor.tell(Role::Sink, &Command::Expect { streams }).await;
         let patience = Patience {
             what: "draining",
             total: Some(self.plan.parameters.phases.drain.max(LEAST_PATIENCE)),
@@ -335,15 +336,15 @@ impl<L: RoleLauncher> Trial<'_, L> {
         };
         let monitor = &mut self.monitor;
         let drained = self
-            .crew
+            .supervisor
             .wait_until(
                 patience,
-                |crew| match sink_counters(crew).missing {
+                |supervisor| match sink_counters(supervisor).missing {
                     Some(0) => State::Met,
-                    Some(missing) if nothing_more_comes(crew, missing) => State::Met,
+                    Some(missing) if nothing_more_comes(supervisor, missing) => State::Met,
                     missing => State::At(missing.unwrap_or(u64::MAX)),
                 },
-                |crew| monitor.tick(crew),
+                |supervisor| monitor.tick(supervisor),
             )
             .await;
         match drained {
@@ -357,7 +358,7 @@ impl<L: RoleLauncher> Trial<'_, L> {
     async fn stop(&mut self) -> Result<(), TrialError> {
         self.monitor.enter(Phase::Verifying, None);
         for role in [Role::Relay, Role::Sink, Role::Service] {
-            self.crew.tell(role, &Command::Stop).await;
+            self.supervisor.tell(role, &Command::Stop).await;
             let [_, service] = self.plan.patience_with_service();
             let patience = Patience {
                 what: "stopping",
@@ -365,15 +366,17 @@ impl<L: RoleLauncher> Trial<'_, L> {
                 stalled: None,
             };
             let monitor = &mut self.monitor;
-            let all_finished =
-                |crew: &Crew| match crew.of(role).all(|(_, running)| running.finished.is_some()) {
-                    true => State::Met,
-                    false => State::At(0),
-                };
-            self.crew.wait_until(patience, all_finished, |crew| monitor.tick(crew)).await?;
+            let all_finished = |supervisor: &Supervisor| match supervisor
+                .of(role)
+                .all(|(_, running)| running.finished.is_some())
+            {
+                true => State::Met,
+                false => State::At(0),
+            };
+            self.supervisor.wait_until(patience, all_finished, |supervisor| monitor.tick(supervisor)).await?;
         }
         // The service's counters after everyone else's last word.
-        self.ending.hub = service_counters(&self.crew);
+        self.ending.hub = service_counters(&self.supervisor);
         self.ending.is_whole = true;
         Ok(())
     }
@@ -381,25 +384,30 @@ impl<L: RoleLauncher> Trial<'_, L> {
     async fn launch(&mut self, role: Role, instance: u32, config: RoleConfig) -> Result<(), TrialError> {
         let group = self.groups.get(&role).expect("there is a group for every role");
         let member = Member { role, instance };
-        self.crew.start(self.launcher, member, group, &config, &self.folder).await
+        self.supervisor.start(self.launcher, member, group, &config, &self.folder).await
     }
 
     async fn until_ready(&mut self, what: &'static str) -> Result<(), TrialError> {
         let [service, _] = self.plan.patience_with_service();
         let total = START_PATIENCE + self.plan.time_to_be_ready() + service;
         let patience = Patience { what, total: Some(total), stalled: None };
-        let all_ready = |crew: &Crew| match crew.all().all(|(_, running)| running.ready.is_some()) {
-            true => State::Met,
-            false => State::At(0),
-        };
-        self.crew.wait_until(patience, all_ready, |_| None).await
+        let all_ready =
+            |supervisor: &Supervisor| match supervisor.all().all(|(_, running)| running.ready.is_some()) {
+                true => State::Met,
+                false => State::At(0),
+            };
+        self.supervisor.wait_until(patience, all_ready, |_| None).await
     }
 
     /// Lets time pass while the roles work.
     async fn pass(&mut self, time: Duration) -> Result<(), TrialError> {
         let monitor = &mut self.monitor;
         let patience = Patience { what: "passing the time", total: Some(time), stalled: None };
-        match self.crew.wait_until(patience, |_| State::At(0), |crew| monitor.tick(crew)).await {
+        match self
+            .supervisor
+            .wait_until(patience, |_| State::At(0), |supervisor| monitor.tick(supervisor))
+            .await
+        {
             Err(TrialError::TimedOut { .. }) => Ok(()),
             other => other,
         }
@@ -407,29 +415,32 @@ impl<L: RoleLauncher> Trial<'_, L> {
 
     async fn mark(&mut self, edge: Edge, roles: &[Role]) -> Result<(), TrialError> {
         for role in roles {
-            self.crew.tell(*role, &Command::Mark { edge }).await;
+            self.supervisor.tell(*role, &Command::Mark { edge }).await;
         }
         let patience = Patience { what: "reading the counters", total: Some(START_PATIENCE), stalled: None };
         let monitor = &mut self.monitor;
-        let all_marked = |crew: &Crew| {
-            let asked = crew.all().filter(|(member, _)| roles.contains(&member.role));
+        let all_marked = |supervisor: &Supervisor| {
+            let asked = supervisor.all().filter(|(member, _)| roles.contains(&member.role));
             let mut unfinished = asked.filter(|(_, running)| running.finished.is_none());
             match unfinished.all(|(_, running)| running.marks.contains_key(&edge)) {
                 true => State::Met,
                 false => State::At(0),
             }
         };
-        self.crew.wait_until(patience, all_marked, |crew| monitor.tick(crew)).await
+        self.supervisor.wait_until(patience, all_marked, |supervisor| monitor.tick(supervisor)).await
     }
 
     async fn until_load_is_done(&mut self, patience: Patience) -> Result<Vec<StreamSends>, TrialError> {
         let monitor = &mut self.monitor;
-        let done = |crew: &Crew| match crew.of(Role::Load).all(|(_, running)| running.finished.is_some()) {
+        let done = |supervisor: &Supervisor| match supervisor
+            .of(Role::Load)
+            .all(|(_, running)| running.finished.is_some())
+        {
             true => State::Met,
-            false => State::At(load_counters(crew).events.sent),
+            false => State::At(load_counters(supervisor).events.sent),
         };
-        self.crew.wait_until(patience, done, |crew| monitor.tick(crew)).await?;
-        let outcomes = self.crew.of(Role::Load).filter_map(|(_, running)| match &running.finished {
+        self.supervisor.wait_until(patience, done, |supervisor| monitor.tick(supervisor)).await?;
+        let outcomes = self.supervisor.of(Role::Load).filter_map(|(_, running)| match &running.finished {
             Some(Outcome::Load { streams, .. }) => Some(streams.clone()),
             _ => None,
         });
@@ -439,8 +450,9 @@ impl<L: RoleLauncher> Trial<'_, L> {
 
 /// Whether the `missing` events are those that retention took before relay or sink read them: the relay has done everything
 /// else, and the sink has seen all of that.
-fn nothing_more_comes(crew: &Crew, missing: u64) -> bool {
-    let (load, relay, sink) = (load_counters(crew).events, relay_counters(crew), sink_counters(crew));
+fn nothing_more_comes(supervisor: &Supervisor, missing: u64) -> bool {
+    let (load, relay, sink) =
+        (load_counters(supervisor).events, relay_counters(supervisor), sink_counters(supervisor));
     missing <= relay.missed + sink.missed
         && relay.done() >= load.acknowledged
         && sink.events.received + sink.missed >= relay.forwarded

@@ -1,9 +1,9 @@
-//! The load role: offers the plan of a run to the source hub and keeps the books.
+//! The load role: offers the plan of a run to the source hub and keeps the ledger of its sends.
 
 mod encoder;
 mod worker;
 
-use self::worker::{Ask, Done, Said};
+use self::worker::{WorkerCommand, WorkerEvent, WorkerOutcome};
 use super::{
     RoleError,
     backend::Backend,
@@ -25,32 +25,32 @@ pub(super) async fn run<B: Backend>(
 ) -> Result<Report, RoleError> {
     let clock = config.clock;
     let count = usize::from(config.workers.max(1));
-    let mut books = Books::new(clock, count, usize::from(config.plan.streams));
+    let mut ledger = Ledger::new(clock, count, usize::from(config.plan.streams));
     let mut workers =
         Workers::start(count, move |channel| worker::work(backend.clone(), config.clone(), channel))?;
     loop {
         tokio::select! {
             command = channel.next() => match command {
                 // One start for all: the plan counts from it, however the streams are divided.
-                Some(Command::Start) => workers.ask(&Ask::Start(clock.now())),
-                Some(Command::Allow { events }) => workers.ask(&Ask::Allow(events)),
+                Some(Command::Start) => workers.ask(&WorkerCommand::Start(clock.now())),
+                Some(Command::Allow { events }) => workers.ask(&WorkerCommand::Allow(events)),
                 Some(Command::Mark { edge }) => {
-                    workers.ask(&Ask::Mark(edge));
+                    workers.ask(&WorkerCommand::Mark(edge));
                     // A worker that has ended can't be asked; its last counters stand.
-                    books.begin_mark(edge);
-                    books.report_mark(channel);
+                    ledger.begin_mark(edge);
+                    ledger.report_mark(channel);
                 }
-                Some(Command::Stop) => workers.ask(&Ask::Stop),
+                Some(Command::Stop) => workers.ask(&WorkerCommand::Stop),
                 Some(Command::Expect { .. }) => {}
                 None => return Err(RoleError::Abandoned),
             },
             answer = workers.next() => match answer {
-                Some((worker, Answer::Said(said))) => books.hear(worker, said, channel),
+                Some((worker, Answer::Event(said))) => ledger.hear(worker, said, channel),
                 Some((worker, Answer::Ended(done))) => {
-                    books.close(worker, done?);
-                    books.report_mark(channel);
-                    if books.all_closed() {
-                        return Ok(books.finish());
+                    ledger.close(worker, done?);
+                    ledger.report_mark(channel);
+                    if ledger.all_closed() {
+                        return Ok(ledger.finish());
                     }
                 }
                 None => return Err(RoleError::WorkerPanicked),
@@ -61,7 +61,7 @@ pub(super) async fn run<B: Backend>(
 
 /// What is known of all workers together.
 #[derive(Debug)]
-struct Books {
+struct Ledger {
     clock: RunClock,
     ready: usize,
     latest: Vec<LoadCounters>,
@@ -79,7 +79,7 @@ struct PendingMark {
     answers: Vec<Option<(RunTime, LoadCounters)>>,
 }
 
-impl Books {
+impl Ledger {
     fn new(clock: RunClock, workers: usize, streams: usize) -> Self {
         Self {
             clock,
@@ -93,15 +93,15 @@ impl Books {
         }
     }
 
-    fn hear(&mut self, worker: usize, said: Said, channel: &RoleChannel) {
+    fn hear(&mut self, worker: usize, said: WorkerEvent, channel: &RoleChannel) {
         match said {
-            Said::Ready => {
+            WorkerEvent::Ready => {
                 self.ready += 1;
                 if self.ready == self.latest.len() {
                     channel.reporter.send(&Report::Ready(Ready::default()));
                 }
             }
-            Said::Progress(at, counters) => {
+            WorkerEvent::Progress(at, counters) => {
                 self.latest[worker] = counters;
                 self.progress_heard += 1;
                 // One report per round of all workers.
@@ -110,7 +110,7 @@ impl Books {
                     channel.reporter.send(&Report::Progress(counted(at, sum(&self.latest))));
                 }
             }
-            Said::Marked(edge, at, counters) => {
+            WorkerEvent::Marked(edge, at, counters) => {
                 self.latest[worker] = counters;
                 if let Some(mark) = self.mark.as_mut().filter(|mark| mark.edge == edge) {
                     mark.answers[worker] = Some((at, counters));
@@ -147,7 +147,7 @@ impl Books {
         });
     }
 
-    fn close(&mut self, worker: usize, done: Done) {
+    fn close(&mut self, worker: usize, done: WorkerOutcome) {
         tracing::debug!(worker, at = ?done.at, "a worker has ended");
         self.ended[worker] = true;
         self.latest[worker] = done.counters;

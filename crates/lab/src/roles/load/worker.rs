@@ -1,4 +1,4 @@
-//! One worker of the load: a schedule, a connection, and the books of what became of each send.
+//! One worker of the load: a schedule, a connection, and the ledger of what became of each send.
 
 use std::{
     collections::VecDeque,
@@ -28,7 +28,7 @@ use crate::{
 
 /// What the role asks of a worker.
 #[derive(Debug, Clone)]
-pub(super) enum Ask {
+pub(super) enum WorkerCommand {
     /// The instant from which the plan counts.
     Start(RunTime),
     Allow(u64),
@@ -38,7 +38,7 @@ pub(super) enum Ask {
 
 /// What a worker says to the role.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum WorkerEvent {
     Ready,
     Progress(RunTime, LoadCounters),
     Marked(Edge, RunTime, LoadCounters),
@@ -46,21 +46,21 @@ pub(super) enum Said {
 
 /// What the work of a worker came to.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct WorkerOutcome {
     pub(super) at: RunTime,
     pub(super) counters: LoadCounters,
     pub(super) streams: Vec<StreamSends>,
     pub(super) recordings: Option<LoadRecordings>,
 }
 
-pub(super) type Channel = WorkerChannel<Ask, Said, Done>;
+pub(super) type Channel = WorkerChannel<WorkerCommand, WorkerEvent, WorkerOutcome>;
 
 /// Connects, works, and gives account.
 pub(super) async fn work<B: Backend>(
     backend: B,
     config: LoadConfig,
     mut channel: Channel,
-) -> Result<Done, RoleError> {
+) -> Result<WorkerOutcome, RoleError> {
     let sink = backend.open_sink(&config.source).await.map_err(RoleError::connect("connecting the load"))?;
     let plan = config.plan;
     let encoder = Encoder::new(
@@ -75,16 +75,16 @@ pub(super) async fn work<B: Backend>(
     if needed > limit {
         return Err(RoleError::BatchTooLarge { events: plan.batch, needed, limit });
     }
-    channel.say(Said::Ready);
+    channel.say(WorkerEvent::Ready);
     let start = loop {
         match channel.asks.recv().await {
-            Some(Ask::Start(start)) => break start,
-            Some(Ask::Mark(edge)) => {
-                channel.say(Said::Marked(edge, config.clock.now(), LoadCounters::default()))
+            Some(WorkerCommand::Start(start)) => break start,
+            Some(WorkerCommand::Mark(edge)) => {
+                channel.say(WorkerEvent::Marked(edge, config.clock.now(), LoadCounters::default()))
             }
-            Some(Ask::Allow(_)) => {}
-            Some(Ask::Stop) | None => {
-                return Ok(Done {
+            Some(WorkerCommand::Allow(_)) => {}
+            Some(WorkerCommand::Stop) | None => {
+                return Ok(WorkerOutcome {
                     at: config.clock.now(),
                     counters: LoadCounters::default(),
                     streams: Vec::new(),
@@ -146,7 +146,7 @@ struct Generator<C> {
 }
 
 impl<C: MessageCodec> Generator<C> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Done, RoleError>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<WorkerOutcome, RoleError>> {
         for _ in 0..ROUNDS_PER_POLL {
             self.hear(context)?;
             let now = self.clock.now();
@@ -155,7 +155,7 @@ impl<C: MessageCodec> Generator<C> {
                 if let Some(error) = self.sink.outage() {
                     self.causes.tell(&error.condition, error, "there is no connection");
                 }
-                self.channel.say(Said::Progress(now, self.counters(now)));
+                self.channel.say(WorkerEvent::Progress(now, self.counters(now)));
             }
             if self.answers_until.is_some_and(|until| Instant::now() >= until) {
                 self.give_up_answers();
@@ -177,9 +177,9 @@ impl<C: MessageCodec> Generator<C> {
     fn hear(&mut self, context: &mut Context<'_>) -> Result<(), RoleError> {
         while let Poll::Ready(ask) = self.channel.asks.poll_recv(context) {
             match ask {
-                Some(Ask::Start(_)) => {}
-                Some(Ask::Allow(events)) => self.schedule.allow(events),
-                Some(Ask::Mark(edge)) => {
+                Some(WorkerCommand::Start(_)) => {}
+                Some(WorkerCommand::Allow(events)) => self.schedule.allow(events),
+                Some(WorkerCommand::Mark(edge)) => {
                     let now = self.clock.now();
                     match edge {
                         Edge::Begin if self.latency_recording == LatencyRecording::On => {
@@ -188,14 +188,14 @@ impl<C: MessageCodec> Generator<C> {
                         Edge::Begin => {}
                         Edge::End => self.accounting.end_measurement(now),
                     }
-                    self.channel.say(Said::Marked(edge, now, self.counters(now)));
+                    self.channel.say(WorkerEvent::Marked(edge, now, self.counters(now)));
                 }
-                Some(Ask::Stop) if self.overdue_at_stop.is_none() => {
+                Some(WorkerCommand::Stop) if self.overdue_at_stop.is_none() => {
                     self.overdue_at_stop = Some(self.overdue(self.clock.now()));
                     self.answers_until = Some(Instant::now() + ANSWER_PATIENCE);
                     self.waiting.clear();
                 }
-                Some(Ask::Stop) => {}
+                Some(WorkerCommand::Stop) => {}
                 None => return Err(RoleError::Abandoned),
             }
         }
@@ -237,7 +237,7 @@ impl<C: MessageCodec> Generator<C> {
         Ok(sent)
     }
 
-    /// Books the answers that have come. Returns whether there was any.
+    /// Ledger the answers that have come. Returns whether there was any.
     fn settle(&mut self, context: &mut Context<'_>) -> Result<bool, RoleError> {
         let Poll::Ready(result) = self.sink.poll_outcomes(context, &mut self.outcomes) else {
             return Ok(false);
@@ -303,9 +303,9 @@ impl<C: MessageCodec> Generator<C> {
             && self.pending.len() == self.free.len()
     }
 
-    fn give_account(&mut self) -> Done {
+    fn give_account(&mut self) -> WorkerOutcome {
         let at = self.clock.now();
-        Done {
+        WorkerOutcome {
             at,
             counters: self.counters(at),
             streams: self.accounting.streams().to_vec(),

@@ -11,7 +11,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use self::worker::{Ask, Done, Said, WorkerCounters};
+use self::worker::{WorkerCommand, WorkerCounters, WorkerEvent, WorkerOutcome};
 use super::{
     RoleError,
     backend::Backend,
@@ -46,19 +46,19 @@ pub(super) async fn run<B: Backend>(
     loop {
         tokio::select! {
             command = channel.next() => match command {
-                Some(Command::Start) => workers.ask(&Ask::Start),
-                Some(Command::Mark { edge }) => workers.ask(&Ask::Mark(edge)),
+                Some(Command::Start) => workers.ask(&WorkerCommand::Start),
+                Some(Command::Mark { edge }) => workers.ask(&WorkerCommand::Mark(edge)),
                 Some(Command::Expect { streams }) => {
                     let streams = Arc::new(streams);
                     watch.expected = Some(Arc::clone(&streams));
-                    workers.ask(&Ask::Expect(streams));
+                    workers.ask(&WorkerCommand::Expect(streams));
                 }
-                Some(Command::Stop) => workers.ask(&Ask::Stop),
+                Some(Command::Stop) => workers.ask(&WorkerCommand::Stop),
                 Some(Command::Allow { .. }) => {}
                 None => return Err(RoleError::Abandoned),
             },
             answer = workers.next() => match answer {
-                Some((worker, Answer::Said(said))) => watch.hear(worker, said, channel),
+                Some((worker, Answer::Event(said))) => watch.hear(worker, said, channel),
                 Some((_, Answer::Ended(done))) => {
                     watch.done.push(done?);
                     if watch.done.len() == workers.count() {
@@ -80,19 +80,19 @@ struct Watch {
     marked: Vec<Option<(Edge, WorkerCounters)>>,
     progress_heard: usize,
     expected: Option<Arc<Vec<StreamSends>>>,
-    done: Vec<Done>,
+    done: Vec<WorkerOutcome>,
 }
 
 impl Watch {
-    fn hear(&mut self, worker: usize, said: Said, channel: &RoleChannel) {
+    fn hear(&mut self, worker: usize, said: WorkerEvent, channel: &RoleChannel) {
         match said {
-            Said::Ready => {
+            WorkerEvent::Ready => {
                 self.ready += 1;
                 if self.ready == self.latest.len() {
                     channel.reporter.send(&Report::Ready(Ready::default()));
                 }
             }
-            Said::Progress(counters) => {
+            WorkerEvent::Progress(counters) => {
                 self.latest[worker] = counters;
                 self.progress_heard += 1;
                 // One report per round of all workers.
@@ -101,7 +101,7 @@ impl Watch {
                     channel.reporter.send(&Report::Progress(self.counted(&self.latest)));
                 }
             }
-            Said::Marked(edge, counters) => {
+            WorkerEvent::Marked(edge, counters) => {
                 self.latest[worker] = counters;
                 self.marked[worker] = Some((edge, counters));
                 let all: Option<Vec<_>> = self

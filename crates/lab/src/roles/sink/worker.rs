@@ -36,7 +36,7 @@ use crate::{
 
 /// What the role asks of a worker.
 #[derive(Debug, Clone)]
-pub(super) enum Ask {
+pub(super) enum WorkerCommand {
     Start,
     Mark(Edge),
     Expect(Arc<Vec<StreamSends>>),
@@ -45,7 +45,7 @@ pub(super) enum Ask {
 
 /// What a worker says to the role.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum WorkerEvent {
     Ready,
     Progress(WorkerCounters),
     Marked(Edge, WorkerCounters),
@@ -62,7 +62,7 @@ pub(super) struct WorkerCounters {
 
 /// What the work of a worker came to.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct WorkerOutcome {
     pub(super) verifier: StreamVerifier,
     /// Stream and sequence number of each different message of the dead-letter queue.
     pub(super) dead_letters: Vec<(u16, u32)>,
@@ -71,14 +71,14 @@ pub(super) struct Done {
     pub(super) delivery_time: Option<Recording>,
 }
 
-pub(super) type Channel = WorkerChannel<Ask, Said, Done>;
+pub(super) type Channel = WorkerChannel<WorkerCommand, WorkerEvent, WorkerOutcome>;
 
 /// Connects, receives, and gives account.
 pub(super) async fn work<B: Backend>(
     backend: B,
     config: SinkConfig,
     channel: Channel,
-) -> Result<Done, RoleError> {
+) -> Result<WorkerOutcome, RoleError> {
     let options = SourceOptions {
         // Events are looked at as they come: nothing is gained by waiting for more.
         batch: BatchOptions {
@@ -101,7 +101,7 @@ pub(super) async fn work<B: Backend>(
         }
         None => None,
     };
-    channel.say(Said::Ready);
+    channel.say(WorkerEvent::Ready);
     let mut receiver = Receiver {
         codec: backend.codec(config.destination.protocol),
         dead_letters,
@@ -173,7 +173,7 @@ struct DeliveryTimes {
 }
 
 impl<C: MessageCodec> Receiver<C> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Done, RoleError>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<WorkerOutcome, RoleError>> {
         for _ in 0..BATCHES_PER_POLL {
             self.hear(context)?;
             while self.ticks.poll_tick(context).is_ready() {
@@ -225,17 +225,17 @@ impl<C: MessageCodec> Receiver<C> {
     fn hear(&mut self, context: &mut Context<'_>) -> Result<(), RoleError> {
         while let Poll::Ready(ask) = self.channel.asks.poll_recv(context) {
             match ask {
-                Some(Ask::Start) if !self.is_started => {
+                Some(WorkerCommand::Start) if !self.is_started => {
                     self.is_started = true;
                     for (partition, position) in &self.positions {
                         self.opened += 1;
                         self.source.open(*partition, position.clone());
                     }
                 }
-                Some(Ask::Start) => {}
-                Some(Ask::Mark(edge)) => self.mark(edge),
-                Some(Ask::Expect(streams)) => self.expected = Some(streams),
-                Some(Ask::Stop) => self.quiet = Some(Instant::now() + QUIET),
+                Some(WorkerCommand::Start) => {}
+                Some(WorkerCommand::Mark(edge)) => self.mark(edge),
+                Some(WorkerCommand::Expect(streams)) => self.expected = Some(streams),
+                Some(WorkerCommand::Stop) => self.quiet = Some(Instant::now() + QUIET),
                 None => return Err(RoleError::Abandoned),
             }
         }
@@ -261,7 +261,7 @@ impl<C: MessageCodec> Receiver<C> {
             }
             !is_due
         });
-        self.channel.say(Said::Progress(self.counters(now)));
+        self.channel.say(WorkerEvent::Progress(self.counters(now)));
     }
 
     fn mark(&mut self, edge: Edge) {
@@ -282,7 +282,7 @@ impl<C: MessageCodec> Receiver<C> {
                 }
             }
         }
-        self.channel.say(Said::Marked(edge, self.counters(now)));
+        self.channel.say(WorkerEvent::Marked(edge, self.counters(now)));
     }
 
     fn look_at(&mut self, batch: EventBatch) {
@@ -395,9 +395,9 @@ impl<C: MessageCodec> Receiver<C> {
         }
     }
 
-    fn give_account(&mut self) -> Done {
+    fn give_account(&mut self) -> WorkerOutcome {
         let now = self.config.clock.now();
-        let mut done = Done {
+        let mut done = WorkerOutcome {
             verifier: self.verifier.clone(),
             dead_letters: self.dead_letters().to_vec(),
             latency: None,

@@ -10,7 +10,7 @@ use crate::scenario::{Entity, LoadMode};
 
 /// The lead of a saturating load, in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lead {
+pub(super) struct MaxLag {
     present: u64,
     least: u64,
     most: u64,
@@ -18,7 +18,7 @@ pub(super) struct Lead {
     follows: bool,
 }
 
-impl Lead {
+impl MaxLag {
     /// The lead in a trial; `None` where the load does not follow what is measured.
     pub(super) fn of(plan: &TrialPlan<'_>) -> Option<Self> {
         if plan.mode() != LoadMode::Saturate {
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn our_relay_gets_what_the_scenario_says() {
-        let mut lead = Lead::constant(2_000_000);
+        let mut lead = MaxLag::constant(2_000_000);
         lead.note(10.0);
         assert_eq!(lead.events(), 2_000_000);
     }
 
     #[test]
     fn a_command_gets_a_few_seconds_of_its_own_work() {
-        let mut lead = Lead::following(LEAST, 2_000_000);
+        let mut lead = MaxLag::following(LEAST, 2_000_000);
         assert_eq!(lead.events(), 20_000);
         lead.note(12_000.0);
         assert_eq!(lead.events(), 48_000);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_small_lead_stays_small() {
-        let mut lead = Lead::following(LEAST, 500);
+        let mut lead = MaxLag::following(LEAST, 500);
         lead.note(12_000.0);
         assert_eq!(lead.events(), 500);
     }

@@ -1,7 +1,7 @@
 //! The roles of one trial while it runs: started, asked, heard, watched, ended.
 //!
-//! Every role's reports arrive in one queue. A [`Crew`] keeps what each said last, so that waiting for something is
-//! waiting for a condition on what is known ([`Crew::wait_until`]). Whatever happens to a role at any time (it fails, it
+//! Every role's reports arrive in one queue. A [`Supervisor`] keeps what each said last, so that waiting for something is
+//! waiting for a condition on what is known ([`Supervisor::wait_until`]). Whatever happens to a role at any time (it fails, it
 //! dies, it says something that nobody understands) ends the wait with an error that names it.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
@@ -32,7 +32,7 @@ pub(super) struct Member {
 }
 
 /// All started roles of a trial.
-pub(super) struct Crew {
+pub(super) struct Supervisor {
     members: BTreeMap<Member, Running>,
     heard: UnboundedReceiver<(Member, Heard)>,
     hear: UnboundedSender<(Member, Heard)>,
@@ -79,7 +79,7 @@ pub(super) enum State {
     At(u64),
 }
 
-impl Crew {
+impl Supervisor {
     pub(super) fn new(cancellation: Cancellation, clock: RunClock, subject: Subject) -> Self {
         let (hear, heard) = unbounded_channel();
         Self { members: BTreeMap::new(), heard, hear, cancellation, clock, subject }
@@ -181,7 +181,7 @@ impl Crew {
                 biased;
                 () = self.cancellation.wished() => return Err(TrialError::Cancelled),
                 heard = self.heard.recv() => {
-                    let (member, heard) = heard.expect("the crew keeps a sender of its own");
+                    let (member, heard) = heard.expect("the supervisor keeps a sender of its own");
                     self.note(member, heard).await?;
                 }
                 _ = ticks.tick() => {
