@@ -235,7 +235,7 @@ fn plans(trials: u32) -> Vec<CasePlan> {
                         (Figure::MemoryPeakBytes, 1e9),
                     ],
                 )
-                .from_source("A study of a Java client, 1 core, 1 GB"),
+                .with_source("A study of a Java client, 1 core, 1 GB"),
             ),
             order: OrderExpectation::Kept,
         })

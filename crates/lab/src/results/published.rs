@@ -34,7 +34,7 @@ impl Published {
 
     /// The same, with who published them and how they were measured.
     #[must_use]
-    pub fn from_source(self, source: impl Into<String>) -> Self {
+    pub fn with_source(self, source: impl Into<String>) -> Self {
         Self { source: Some(source.into()), ..self }
     }
 

@@ -10,7 +10,7 @@
 //!
 //! A role is one process of this program (and a command's processes below one), so that the CPU time and the memory of each are its own.
 
-mod amqp_codec;
+pub mod amqp_codec;
 pub mod amqp_relay;
 pub mod backend;
 mod causes;

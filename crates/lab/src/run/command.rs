@@ -57,16 +57,16 @@ impl TrialPlan<'_> {
         }
         match read {
             Entity::Hub(hub) => {
-                told.from_hub(hub, &parameters.relay);
+                told.reading_hub(hub, &parameters.relay);
                 let storage = embedded.and_then(|ready| ready.storage_connection_string.clone());
                 if let Some(storage) = storage {
                     told.secret("CHECKPOINT_CONNECTION_STRING", storage);
                     told.text("CHECKPOINT_CONTAINER", CHECKPOINT_CONTAINER);
                 }
             }
-            Entity::Queue(queue) => told.from_queue(queue, &parameters.relay),
+            Entity::Queue(queue) => told.reading_queue(queue, &parameters.relay),
         }
-        told.to(written);
+        told.sending_to(written);
         Some(told.0)
     }
 }
@@ -76,7 +76,7 @@ impl TrialPlan<'_> {
 struct Told(BTreeMap<String, Secret>);
 
 impl Told {
-    fn from_hub(&mut self, hub: &Hub, relay: &Relay) {
+    fn reading_hub(&mut self, hub: &Hub, relay: &Relay) {
         self.text("SOURCE_HUB", &hub.name);
         self.text("SOURCE_PARTITIONS", hub.partitions);
         self.text("CONSUMER_GROUP", &hub.consumer_group);
@@ -86,7 +86,7 @@ impl Told {
         self.text("RESTART_AFTER_MS", milliseconds(relay.restart_after));
     }
 
-    fn from_queue(&mut self, queue: &Queue, relay: &Relay) {
+    fn reading_queue(&mut self, queue: &Queue, relay: &Relay) {
         self.text("SOURCE_QUEUE", &queue.name);
         self.text("CONCURRENCY", relay.messages_at_once());
         if let Some(threads) = relay.threads {
@@ -94,7 +94,7 @@ impl Told {
         }
     }
 
-    fn to(&mut self, entity: &Entity) {
+    fn sending_to(&mut self, entity: &Entity) {
         match entity {
             Entity::Hub(hub) => {
                 self.text("DESTINATION_HUB", &hub.name);

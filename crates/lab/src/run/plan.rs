@@ -325,7 +325,7 @@ impl<'a> TrialPlan<'a> {
         let certificate_authority = namespace.and_then(|namespace| namespace.certificate_authority.clone());
         let own = embedded.and_then(|ready| ready.connection_string.as_ref());
         let connection_string = own
-            .or(namespace.map(|namespace| &namespace.connection_string))
+            .or_else(|| namespace.map(|namespace| &namespace.connection_string))
             .expect("a service of the lab's own has said how to reach it before a role is configured")
             .clone();
         Endpoint { protocol: Protocol::Amqp, connection_string, certificate_authority, entity }
