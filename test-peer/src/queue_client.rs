@@ -217,7 +217,6 @@ pub fn map(entries: &[(&str, Value)]) -> Value {
 }
 
 /// A filter that asks for a session.
-#[must_use]
 pub fn session_filter(value: Value) -> impl FnOnce(&mut LinkOptions) {
     move |options| {
         let name = Symbol::from_static("com.microsoft:session-filter");

@@ -40,7 +40,7 @@ pub(super) struct BlobPage<'a> {
 /// The blobs of a container.
 pub(super) fn blobs(page: &BlobPage<'_>, request: &ListRequest<'_>, listing: &Listing) -> String {
     let attributes = [("ServiceEndpoint", page.endpoint), ("ContainerName", page.container)];
-    Document::new("EnumerationResults", &attributes, |document| {
+    Document::text("EnumerationResults", &attributes, |document| {
         document.element("Prefix", request.prefix);
         document.element("Marker", page.marker);
         document.element("MaxResults", &request.maximum.to_string());
@@ -99,7 +99,7 @@ pub(super) fn containers(
     page: &ContainerPage<'_>,
     containers: &[std::sync::Arc<Container>],
 ) -> String {
-    Document::new("EnumerationResults", &[("ServiceEndpoint", endpoint)], |document| {
+    Document::text("EnumerationResults", &[("ServiceEndpoint", endpoint)], |document| {
         document.element("Prefix", page.prefix);
         document.element("Marker", page.marker);
         document.element("MaxResults", &page.maximum.to_string());
@@ -147,7 +147,7 @@ fn lease(document: &mut Document, lease: Option<&Lease>, now: SystemTime) {
 
 /// The blocks of a blob, of one kind or both.
 pub(super) fn block_lists(lists: &BlockLists, committed: bool, uncommitted: bool) -> String {
-    Document::new("BlockList", &[], |document| {
+    Document::text("BlockList", &[], |document| {
         let mut list = |name, blocks: &[ListedBlock]| {
             document.parent(name, |document| {
                 for block in blocks {
@@ -169,7 +169,7 @@ pub(super) fn block_lists(lists: &BlockLists, committed: bool, uncommitted: bool
 
 /// The body of a refusal.
 pub(super) fn error(code: &str, message: &str) -> String {
-    Document::new("Error", &[], |document| {
+    Document::text("Error", &[], |document| {
         document.element("Code", code);
         document.element("Message", message);
     })
@@ -264,8 +264,8 @@ pub(super) const fn kind_name(kind: BlobKind) -> &'static str {
 struct Document(Writer<Vec<u8>>);
 
 impl Document {
-    /// A document with this root, and what `content` puts into it.
-    fn new(root: &str, attributes: &[(&str, &str)], content: impl FnOnce(&mut Self)) -> String {
+    /// The text of a document with this root, and what `content` puts into it.
+    fn text(root: &str, attributes: &[(&str, &str)], content: impl FnOnce(&mut Self)) -> String {
         let mut document = Self(Writer::new(Vec::new()));
         document.write(Event::Decl(BytesDecl::new("1.0", Some("utf-8"), None)));
         let start = BytesStart::new(root).with_attributes(attributes.iter().copied());
@@ -334,7 +334,7 @@ mod tests {
     fn values_are_escaped_and_impossible_ones_marked() {
         let written = |value: &str| {
             let document =
-                Document::new("Root", &[("of", "\"a\"")], |document| document.element("Name", value));
+                Document::text("Root", &[("of", "\"a\"")], |document| document.element("Name", value));
             let declaration = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
             let rest = document.strip_prefix(declaration).expect("a declaration");
             let content = rest.strip_prefix("<Root of=\"&quot;a&quot;\">").expect("a root");
