@@ -1,5 +1,6 @@
 //! What the service profile is to be, as plain data. Everything that is not written is off.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 
@@ -40,19 +41,75 @@ pub struct ServiceTimeConfig {
     /// Taking an event or a batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send: Option<Distribution>,
+    /// Settling a message: complete, abandon and so on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Distribution>,
     /// Answering a request: properties of hubs and partitions, tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Distribution>,
     /// Answering a request for blobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<Distribution>,
+    /// The times of single hubs, queues, topics and subscriptions, in place of those for all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub entities: BTreeMap<String, EntityTimeConfig>,
+    /// The times of requests for blobs in single containers, in place of the one for all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub containers: BTreeMap<String, Distribution>,
+}
+
+/// How long the service takes for operations on one entity. What is not written has the time that all have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EntityTimeConfig {
+    /// Taking an event, a message or a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send: Option<Distribution>,
+    /// Settling a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Distribution>,
+    /// Answering a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<Distribution>,
+}
+
+/// What takes time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Send,
+    Settle,
+    Request,
 }
 
 impl ServiceTimeConfig {
-    /// How long a request for blobs takes, in this container if it is about one; `None` for no time.
-    pub(super) fn of_container(&self, _container: Option<&str>) -> Option<&Distribution> {
-        self.blob.as_ref().filter(|time| !time.is_zero())
+    /// How long an operation takes, on this entity if it is about one; `None` for no time.
+    pub(super) fn of(&self, operation: Operation, entity: Option<&str>) -> Option<&Distribution> {
+        let own = entity.and_then(|entity| named(&self.entities, entity));
+        let time = match operation {
+            Operation::Send => own.and_then(|own| own.send.as_ref()).or(self.send.as_ref()),
+            Operation::Settle => own.and_then(|own| own.settle.as_ref()).or(self.settle.as_ref()),
+            Operation::Request => own.and_then(|own| own.request.as_ref()).or(self.request.as_ref()),
+        };
+        time.filter(|time| !time.is_zero())
     }
+
+    /// How long a request for blobs takes, in this container if it is about one; `None` for no time.
+    pub(super) fn of_container(&self, container: Option<&str>) -> Option<&Distribution> {
+        let own = container.and_then(|container| named(&self.containers, container));
+        own.or(self.blob.as_ref()).filter(|time| !time.is_zero())
+    }
+}
+
+/// What is written under this name, in whatever letter case.
+fn named<'a, T>(all: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
+    all.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, found)| found)
+}
+
+/// Whether two names differ in nothing but their letter case.
+fn has_repeated_name<T>(all: &BTreeMap<String, T>) -> bool {
+    let mut names: Vec<_> = all.keys().map(|name| name.to_ascii_lowercase()).collect();
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 /// What the namespace takes and gives per second, each without a bound where nothing is written.
@@ -170,6 +227,18 @@ impl ProfileConfig {
     /// The first contradiction.
     pub fn check(&self) -> Result<(), ProfileError> {
         self.effective_quota()?;
+        for (path, is_ambiguous) in [
+            ("profile.service_time.entities", has_repeated_name(&self.service_time.entities)),
+            ("profile.service_time.containers", has_repeated_name(&self.service_time.containers)),
+        ] {
+            if is_ambiguous {
+                return Err(ProfileError {
+                    path,
+                    reason: "two names differ in nothing but their letter case",
+                    advice: "leave one of them out",
+                });
+            }
+        }
         let failures = &self.failures;
         if failures.per_send().into_iter().sum::<f64>() > 1.0 {
             return Err(ProfileError {
@@ -271,7 +340,8 @@ mod tests {
     fn every_key_survives_being_written_and_read_again() {
         let text = r#"{"round_trip":"2 ms","connection_setup":{"from":"10 ms","to":"50 ms"},
             "service_time":{"send":{"median":"1500 us","p99":"20 ms"},"request":{"mean":"5 ms"},
-                            "blob":"8 ms"},
+                            "blob":"8 ms","settle":"1 ms","entities":{"orders":{"send":"18 ms"}},
+                            "containers":{"archive":{"mean":"9 ms"}}},
             "quota":{"ingress_bytes_per_s":"1 MB","ingress_events_per_s":1000,
                      "egress_bytes_per_s":"2 MB","egress_events_per_s":4096},
             "failures":{"send_ratio":0.001,"acknowledgement_ratio":0.002,"detach_ratio":0,"disconnect_ratio":1e-6,
@@ -294,10 +364,35 @@ mod tests {
     }
 
     #[test]
+    fn an_entity_has_its_own_times_and_the_others_where_it_has_none() {
+        let config = read(
+            r#"{"service_time": {"send": "1 ms", "settle": "2 ms", "blob": "3 ms",
+                "entities": {"Orders": {"send": "4 ms"}, "fast": {"settle": "0 ms"}},
+                "containers": {"archive": "5 ms"}}}"#,
+        );
+        let times = config.unwrap().service_time;
+        let milliseconds = |time: Option<&Distribution>| match time {
+            Some(Distribution::Constant(time)) => Some(time.as_millis()),
+            _ => None,
+        };
+        let of = |operation, entity| milliseconds(times.of(operation, entity));
+        assert_eq!(of(Operation::Send, Some("orders")), Some(4));
+        assert_eq!(of(Operation::Settle, Some("orders")), Some(2));
+        assert_eq!(of(Operation::Send, Some("fast")), Some(1));
+        assert_eq!(of(Operation::Settle, Some("fast")), None);
+        assert_eq!(of(Operation::Send, None), Some(1));
+        assert_eq!(of(Operation::Request, Some("orders")), None);
+        assert_eq!(milliseconds(times.of_container(Some("archive"))), Some(5));
+        assert_eq!(milliseconds(times.of_container(Some("other"))), Some(3));
+        assert_eq!(milliseconds(times.of_container(None)), Some(3));
+    }
+
+    #[test]
     fn contradictions_are_refused_with_their_key() {
         for (text, path) in [
             (r#"{"throughput_units": 0}"#, "profile.throughput_units"),
             (r#"{"throughput_units": 1, "quota": {"egress_events_per_s": 5}}"#, "profile.quota"),
+            (r#"{"service_time": {"entities": {"a": {}, "A": {}}}}"#, "profile.service_time.entities"),
             (r#"{"quota": {"egress_bytes_per_s": "0 B"}}"#, "profile.quota.egress_bytes_per_s"),
             (r#"{"failures": {"send_ratio": 0.7, "detach_ratio": 0.4}}"#, "profile.failures"),
         ] {
@@ -312,6 +407,7 @@ mod tests {
         for text in [
             r#"{"roundtrip": "2 ms"}"#,
             r#"{"service_time": {"sends": "2 ms"}}"#,
+            r#"{"service_time": {"entities": {"orders": {"blob": "2 ms"}}}}"#,
             r#"{"failures": {"send_ratio": 1.5}}"#,
             r#"{"failures": {"send_ratio": -1}}"#,
             r#"{"failures": {"disconnect_per_s": 0}}"#,

@@ -25,7 +25,8 @@ mod token_bucket;
 
 pub(crate) use alarm::Alarm;
 pub use config::{
-    FailureConfig, ProfileConfig, ProfileError, QuotaConfig, Ratio, RatioError, ServiceTimeConfig,
+    EntityTimeConfig, FailureConfig, ProfileConfig, ProfileError, QuotaConfig, Ratio, RatioError,
+    ServiceTimeConfig,
 };
 pub use counters::ProfileCounterValues;
 pub use delay_line::DelayLine;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use units::{Random, Rate, mix};
 
 use super::alarm::{Alarm, Clock};
-use super::config::{ProfileConfig, ProfileError};
+use super::config::{Operation, ProfileConfig, ProfileError};
 use super::counters::{ProfileCounterValues, ProfileCounters};
 use super::distribution::{Distribution, LONGEST_SAMPLE};
 use super::quota::Quota;
@@ -42,6 +42,7 @@ pub struct Shaper {
     seed: u64,
     fates: Random,
     send_times: Random,
+    settle_times: Random,
     request_times: Random,
     detachments: Random,
     /// When a receiver is to be detached next; `None` before the first question and where none ever is.
@@ -190,6 +191,7 @@ impl Shaper {
             seed,
             fates: random(Concern::Fate),
             send_times: random(Concern::SendTime),
+            settle_times: random(Concern::SettleTime),
             request_times: random(Concern::RequestTime),
             detachments: random(Concern::Detachment),
             detach_at: None,
@@ -199,11 +201,11 @@ impl Shaper {
         }
     }
 
-    /// What becomes of a send of so many bytes. `events` counts what is in it; it is called only where a quota needs it.
+    /// What becomes of a send of so many bytes to `entity`. `events` counts what is in it; it is called only where a quota needs it.
     #[must_use]
-    pub fn send(&mut self, now: Instant, bytes: u64, events: impl FnOnce() -> u64) -> Shaped {
-        let time = &self.profile.config.service_time.send;
-        let ready_at = ready_at(now, time.as_ref(), &mut self.send_times);
+    pub fn send(&mut self, now: Instant, entity: &str, bytes: u64, events: impl FnOnce() -> u64) -> Shaped {
+        let time = self.profile.config.service_time.of(Operation::Send, Some(entity));
+        let ready_at = ready_at(now, time, &mut self.send_times);
         let fate = self.fate(now, bytes, events);
         self.profile.counters.count(&fate);
         Shaped { fate, ready_at }
@@ -222,11 +224,19 @@ impl Shaper {
         }
     }
 
-    /// When the answer to a request (`$management`, `$cbs`) that came just now may leave: at once where there is none.
+    /// When the answer to a request that came just now may leave, which is about `entity` if it is about one: at once where
+    /// there is none.
     #[must_use]
-    pub fn request(&mut self) -> Option<Instant> {
-        let time = &self.profile.config.service_time.request;
-        ready_at(Instant::now(), time.as_ref(), &mut self.request_times)
+    pub fn request(&mut self, entity: Option<&str>) -> Option<Instant> {
+        let time = self.profile.config.service_time.of(Operation::Request, entity);
+        ready_at(Instant::now(), time, &mut self.request_times)
+    }
+
+    /// When the answer to an outcome that came just now, for messages of `entity`, may leave: at once where there is none.
+    #[must_use]
+    pub fn settle(&mut self, entity: &str) -> Option<Instant> {
+        let time = self.profile.config.service_time.of(Operation::Settle, Some(entity));
+        ready_at(Instant::now(), time, &mut self.settle_times)
     }
 
     /// Ready when this connection's readers may be sent something; otherwise the task is woken when it is time to ask
@@ -294,6 +304,7 @@ pub(super) enum Concern {
     Leaving,
     Setup,
     Breakage,
+    SettleTime,
 }
 
 impl Fate {
@@ -358,7 +369,7 @@ mod tests {
 
     fn fates(shaper: &mut Shaper, count: usize) -> Vec<Shaped> {
         let now = Instant::now();
-        (0..count).map(|_| shaper.send(now, 0, || 1)).collect()
+        (0..count).map(|_| shaper.send(now, "orders", 0, || 1)).collect()
     }
 
     #[test]
@@ -421,14 +432,14 @@ mod tests {
         let profile = profile(&config);
         let mut shaper = Shaper::new(&profile, Traffic::Messaging, None);
         let now = Instant::now();
-        assert_eq!(shaper.send(now, 18, || 3).fate, Fate::Succeeds);
+        assert_eq!(shaper.send(now, "orders", 18, || 3).fate, Fate::Succeeds);
         // Of five there are two left; the third one flows in within a fifth of a second.
         let throttled = Throttled { events: 3, bytes: 18, retry_after: Duration::from_millis(200) };
-        assert_eq!(shaper.send(now, 18, || 3).fate, Fate::Throttled(throttled));
+        assert_eq!(shaper.send(now, "orders", 18, || 3).fate, Fate::Throttled(throttled));
         let counters = profile.counters();
         let counted = (counters.throttled_sends, counters.throttled_events, counters.throttled_bytes);
         assert_eq!(counted, (1, 3, 18));
-        assert_eq!(shaper.send(now + throttled.retry_after, 18, || 3).fate, Fate::Succeeds);
+        assert_eq!(shaper.send(now + throttled.retry_after, "orders", 18, || 3).fate, Fate::Succeeds);
     }
 
     #[tokio::test]
@@ -441,8 +452,23 @@ mod tests {
             let mut config = failing(1);
             config.quota = quota;
             let mut shaper = Shaper::new(&profile(&config), Traffic::Messaging, None);
-            let _ = shaper.send(Instant::now(), 10, || panic!("there is no bound for events"));
+            let _ = shaper.send(Instant::now(), "orders", 10, || panic!("there is no bound for events"));
         }
+    }
+
+    #[tokio::test]
+    async fn each_entity_and_operation_is_answered_after_its_own_time() {
+        let config =
+            r#"{"service_time": {"send": "1 ms", "entities": {"slow": {"send": "7 ms", "settle": "5 ms"}}}}"#;
+        let profile = profile(&serde_json::from_str(config).unwrap());
+        let mut shaper = Shaper::new(&profile, Traffic::Messaging, None);
+        let now = Instant::now();
+        let after = |milliseconds| Some(now + Duration::from_millis(milliseconds));
+        assert_eq!(shaper.send(now, "other", 1, || 1).ready_at, after(1));
+        assert_eq!(shaper.send(now, "Slow", 1, || 1).ready_at, after(7));
+        assert!(shaper.settle("slow") >= after(5));
+        assert_eq!(shaper.settle("other"), None);
+        assert_eq!(shaper.request(Some("slow")), None);
     }
 
     #[test]

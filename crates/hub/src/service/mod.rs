@@ -68,6 +68,11 @@ impl Service {
     /// The namespace is refused, an address can't be listened on, or must not be.
     pub async fn start(config: ServiceConfig) -> Result<Self, StartError> {
         let namespace = Arc::new(Namespace::new(&config.namespace, SystemTime::now().into())?);
+        for name in config.namespace.profile.service_time.entities.keys() {
+            if !namespace.has_entity_above(name) {
+                tracing::warn!(name, "the service profile has times for an entity that does not exist");
+            }
+        }
         let openness = match config.open_to_anyone {
             true => None,
             false => openness(&namespace),

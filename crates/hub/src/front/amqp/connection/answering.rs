@@ -14,7 +14,6 @@ use super::links::{LinkEntry, Node, Replies};
 use super::requests::{Answered, Reply, RequestContext, RequestNode};
 use crate::front::amqp::service_bus::LockedSession;
 use crate::front::pending::Until;
-use crate::profile::Shaper;
 use partition_log::disk::CommitNumber;
 use queue_store::{Queue, SessionLock};
 
@@ -34,8 +33,8 @@ impl ConnectionTask {
             session_lock: &|queue, session| held_session(links, connection, queue, session),
         };
         match node.answer(context, message) {
-            Ok(Answered { reply, commit }) => {
-                let ready_at = self.shaper.as_mut().and_then(Shaper::request);
+            Ok(Answered { reply, commit, entity }) => {
+                let ready_at = self.shaper.as_mut().and_then(|shaper| shaper.request(entity.as_deref()));
                 let ready_at = ready_at.max(client_quirks::answer_at(self.pause));
                 if commit.is_none() && ready_at.is_none() {
                     self.reply(node, session, reply);

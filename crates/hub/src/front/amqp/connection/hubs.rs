@@ -138,8 +138,9 @@ impl ConnectionTask {
                 None => Ok(burst.commits.first().copied().unwrap_or(CommitNumber::DONE)),
             }
         };
-        let (host, count) = (self.namespace.host(), || link.count_throttled());
-        match shaped(shaper, host, count, delivery.format, message, store) {
+        let place = (self.namespace.host(), link.hub_name());
+        let count = || link.count_throttled();
+        match shaped(shaper, place, count, delivery.format, message, store) {
             Ok(told) => {
                 let connection = self.driver.connection();
                 if !delivery.settled {

@@ -208,7 +208,7 @@ impl Admission<'_> {
                 let permit = self.permit(text, Right::Send)?;
                 let hub = self.hub(hub)?;
                 let partition = Arc::clone(self.partition(&hub, partition)?);
-                let link = PublishLink::to_partition(partition, self.subscriber, key);
+                let link = PublishLink::to_partition(&hub, partition, self.subscriber, key);
                 Ok(self.publisher(link, permit, attach))
             }
             (Role::Receiver, Address::Consumer { hub, group, partition }) => {

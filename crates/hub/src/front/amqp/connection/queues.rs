@@ -64,7 +64,8 @@ impl ConnectionTask {
                         None => Ok(stored.commit.unwrap_or(CommitNumber::DONE)),
                     }
                 };
-                match shaped(shaper, self.namespace.host(), || {}, first.format, message, store) {
+                let place = (self.namespace.host(), link.entity_name());
+                match shaped(shaper, place, || {}, first.format, message, store) {
                     Ok(told) => {
                         ready_at = told.until.instant;
                         Stored::of(told.state, told.until.commit)
@@ -164,14 +165,17 @@ impl ConnectionTask {
         };
         let (connection, pending) = (self.driver.connection(), &mut self.pending);
         let now = self.namespace.clock().now().into();
-        self.settling.settle(receiver.queue(), now, |proposal, answer| {
+        let queue = receiver.queue();
+        let instant = self.shaper.as_mut().and_then(|shaper| shaper.settle(queue.name()));
+        self.settling.settle(queue, now, |proposal, answer| {
             let SettlementAnswer { first, last, state, commit } = answer;
-            if commit.is_done() {
+            let until = Until { commit, instant };
+            if until.is_over() {
                 connection.answer_outcome(proposal.session, first, last, state);
             } else {
                 let session = proposal.session;
                 let outcome = Outcome { link, session, first, last, state, direction: Direction::Sent };
-                pending.push(ClientAnswer::Outcome(outcome), Until { commit, instant: None });
+                pending.push(ClientAnswer::Outcome(outcome), until);
             }
         });
     }

@@ -52,6 +52,8 @@ pub(crate) struct Answered {
     pub(crate) reply: Reply,
     /// What it waits for, and the reply for the case that it does not come about.
     pub(crate) commit: Option<(CommitNumber, Reply)>,
+    /// The name of the entity that the request was about, if it was about one.
+    pub(crate) entity: Option<String>,
 }
 
 /// The outcome of a request, as HTTP would number it.
@@ -149,7 +151,12 @@ impl RequestNode {
             let text = "The service could not write the change to its storage.";
             (commit, Answer::error(503, text).encode(self, &properties))
         });
-        Ok(Answered { reply: answer.encode(self, &properties), commit })
+        let entity = match self {
+            Self::Cbs => None,
+            Self::Management => text_property(&view, "name")?,
+            Self::Entity(entity) => Some(entity.name().to_owned()),
+        };
+        Ok(Answered { reply: answer.encode(self, &properties), commit, entity })
     }
 }
 

@@ -46,19 +46,19 @@ impl Told {
     }
 }
 
-/// Stores a message as a service profile has it, in the namespace that clients know as `host`. One that the quota refuses is
-/// counted.
+/// Stores a message for `entity` as a service profile has it, in the namespace that clients know as `host`. One that the quota
+/// refuses is counted.
 #[cold]
 pub(crate) fn shaped(
     shaper: &mut Shaper,
-    host: &str,
+    (host, entity): (&str, &str),
     count_throttled: impl FnOnce(),
     format: u32,
     message: &[u8],
     store: impl FnOnce() -> Result<CommitNumber, DeliveryState>,
 ) -> Result<Told, Breakage> {
     let Shaped { fate, ready_at } =
-        shaper.send(Instant::now(), message.len() as u64, || event_count(format, message));
+        shaper.send(Instant::now(), entity, message.len() as u64, || event_count(format, message));
     let told = match fate {
         Fate::Succeeds => Told::stored(store()),
         Fate::Fails => Told::now(conditions::failed_on_purpose()),

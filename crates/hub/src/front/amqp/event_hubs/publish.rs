@@ -16,6 +16,7 @@ use partition_log::{AppendError, Subscriber};
 #[derive(Debug)]
 pub(crate) struct PublishLink {
     target: PublishTarget,
+    hub_name: String,
     /// The annotation with the publisher's name, encoded; empty where the address names none.
     publisher: Vec<u8>,
     /// Tells the connection to look whether the hub is still there.
@@ -37,7 +38,8 @@ impl PublishLink {
     pub(crate) fn to_hub(hub: Arc<Hub>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
         // Partitions go together, so any of them tells of the hub's end.
         let watch = hub.partitions()[0].publishers().watch(subscriber, key);
-        Self { target: PublishTarget::Hub(hub), publisher: Vec::new(), _watch: watch }
+        let hub_name = hub.name().to_owned();
+        Self { target: PublishTarget::Hub(hub), hub_name, publisher: Vec::new(), _watch: watch }
     }
 
     /// Counts a message that the quota refused.
@@ -51,10 +53,21 @@ impl PublishLink {
         partition.counters().throttled();
     }
 
-    /// To one partition.
-    pub(crate) fn to_partition(partition: Arc<Partition>, subscriber: &Arc<Subscriber>, key: u64) -> Self {
+    /// To one partition of a hub.
+    pub(crate) fn to_partition(
+        hub: &Hub,
+        partition: Arc<Partition>,
+        subscriber: &Arc<Subscriber>,
+        key: u64,
+    ) -> Self {
         let watch = partition.publishers().watch(subscriber, key);
-        Self { target: PublishTarget::Partition(partition), publisher: Vec::new(), _watch: watch }
+        let (target, hub_name) = (PublishTarget::Partition(partition), hub.name().to_owned());
+        Self { target, hub_name, publisher: Vec::new(), _watch: watch }
+    }
+
+    /// The name of the hub.
+    pub(crate) fn hub_name(&self) -> &str {
+        &self.hub_name
     }
 
     /// To the partition of a publisher, whose name every event is given.
@@ -63,7 +76,7 @@ impl PublishLink {
         let mut annotation = Vec::new();
         write::value(&mut annotation, &Value::Symbol(Symbol::from_static(PUBLISHER)));
         write::value(&mut annotation, &Value::from(publisher));
-        Self { publisher: annotation, ..Self::to_partition(partition, subscriber, key) }
+        Self { publisher: annotation, ..Self::to_partition(hub, partition, subscriber, key) }
     }
 
     /// Whether the hub was deleted.

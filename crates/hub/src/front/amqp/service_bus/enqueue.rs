@@ -56,6 +56,11 @@ impl SendLink {
         Self { entity }
     }
 
+    /// The name of what it sends to.
+    pub(crate) fn entity_name(&self) -> &str {
+        self.entity.name()
+    }
+
     /// Stores a run of transfers, each given by its format and its bytes.
     pub(crate) fn store<'a>(
         &self,

@@ -18,7 +18,7 @@ fn namespace(hubs: Vec<HubConfig>) -> Namespace {
 }
 
 fn link(hub: &Hub, partition: usize) -> PublishLink {
-    PublishLink::to_partition(Arc::clone(&hub.partitions()[partition]), &Subscriber::new(), 0)
+    PublishLink::to_partition(hub, Arc::clone(&hub.partitions()[partition]), &Subscriber::new(), 0)
 }
 
 fn event(payload: &[u8]) -> Vec<u8> {
