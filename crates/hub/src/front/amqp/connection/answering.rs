@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::ConnectionTask;
 use super::answers::{ClientAnswer, PendingReply};
 use super::client_quirks;
-use super::links::{LinkEntry, Node, Replies};
+use super::links::LinkEntry;
+use super::node::Replies;
 use super::requests::{Answered, Reply, RequestContext, RequestNode};
 use crate::front::amqp::service_bus::LockedSession;
 use crate::front::pending::Until;
@@ -78,13 +79,11 @@ impl ConnectionTask {
         // Some clients look for the reply only once their request has its outcome.
         self.driver.connection().write_outcomes(session);
         let reply_to = reply.reply_to.as_deref();
-        let fitness = |entry: &LinkEntry| match &entry.node {
-            Node::Replies(replies) if replies.node == *node => {
-                let by_target = reply_to.is_some() && replies.target.as_deref() == reply_to;
-                let by_name = reply_to == Some(replies.name.as_str());
-                Some((by_target, by_name, entry.session == session, entry.id))
-            }
-            _ => None,
+        let fitness = |entry: &LinkEntry| {
+            let replies = entry.node.replies().filter(|replies| replies.node == *node)?;
+            let by_target = reply_to.is_some() && replies.target.as_deref() == reply_to;
+            let by_name = reply_to == Some(replies.name.as_str());
+            Some((by_target, by_name, entry.session == session, entry.id))
         };
         // A reply that nobody named or shares a session with would go to a stranger.
         let best = self
@@ -97,9 +96,10 @@ impl ConnectionTask {
                 (*by_target || *by_name, *same_session, *by_target)
             });
         let Some((.., link)) = best else { return };
-        let nodes = self.links.iter().flatten().map(|entry| &entry.node);
-        let waiting_bytes: usize = nodes.map(Node::waiting_bytes).sum();
-        if let Some(Some(LinkEntry { node: Node::Replies(replies), .. })) = self.links.get_mut(link.index())
+        let all = self.links.iter().flatten().filter_map(|entry| entry.node.replies());
+        let waiting_bytes: usize = all.map(Replies::waiting_bytes).sum();
+        if let Some(Some(entry)) = self.links.get_mut(link.index())
+            && let Some(replies) = entry.node.replies_mut()
             && waiting_bytes <= self.proof.waiting_replies_bytes()
         {
             replies.waiting.push_back(reply.message);
@@ -111,7 +111,7 @@ impl ConnectionTask {
         let Some(Some(entry)) = self.links.get_mut(link.index()) else {
             return;
         };
-        let Node::Replies(Replies { waiting, .. }) = &mut entry.node else {
+        let Some(Replies { waiting, .. }) = entry.node.replies_mut() else {
             return;
         };
         while let Some(message) = waiting.front() {
@@ -135,10 +135,7 @@ fn held_session(
     session: LockedSession<'_>,
 ) -> Option<SessionLock> {
     let found = links.iter().flatten().find_map(|entry| {
-        let lock = match &entry.node {
-            Node::Receive(link) if Arc::ptr_eq(link.queue(), queue) => link.session_lock()?,
-            _ => return None,
-        };
+        let lock = entry.node.session_lock(queue)?;
         let is_meant = match session {
             LockedSession::Id(id) => lock.id() == id,
             LockedSession::Link(name) => connection.link_name(entry.id) == Some(name),

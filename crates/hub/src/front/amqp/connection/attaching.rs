@@ -10,7 +10,7 @@ use amqp::connection::{LinkId, SessionId};
 use amqp::performative::{Attach, Error};
 use tokio::time::Sleep;
 
-use super::links::{Admission, Admitted, LinkEntry, Node};
+use super::links::{Admission, Admitted, LinkEntry};
 use super::{CREDIT, ConnectionTask};
 
 /// The next instant at which a claim expires.
@@ -39,7 +39,7 @@ impl ConnectionTask {
                 if let Some(acceptance) = acceptance {
                     connection.accept_link(link, acceptance);
                 }
-                if matches!(node, Node::Publish(_) | Node::Send(_) | Node::Requests(_)) {
+                if node.is_sender() {
                     connection.set_credit(link, CREDIT);
                 }
                 let index = link.index();
@@ -62,7 +62,7 @@ impl ConnectionTask {
     fn remove_stolen(&mut self) {
         for index in 0..self.links.len() {
             if let Some(entry) = &self.links[index]
-                && !matches!(entry.node, Node::Held(_))
+                && !entry.node.is_held()
                 && let id = entry.id
                 && !self.driver.connection().is_attached(id)
             {
@@ -79,9 +79,7 @@ impl ConnectionTask {
             if removed.waiting_outcomes > 0 {
                 self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.link != link));
             }
-            if let Node::Receive(_) = removed.node {
-                self.awaited_outcomes.forget_link(removed.session, link);
-            }
+            self.queue_work.awaited_outcomes.forget_link(removed.session, link);
         }
     }
 
@@ -121,7 +119,7 @@ impl ConnectionTask {
                     .is_some_and(|permit| !self.claims.allows(&permit.address, permit.right, now))
             });
             if let Some(LinkEntry { id, session, permit: Some(permit), .. }) = expired {
-                self.awaited_outcomes.forget_link(session, id);
+                self.queue_work.awaited_outcomes.forget_link(session, id);
                 let error = permit.missing(&self.namespace);
                 self.driver.connection().detach_link(id, Some(error));
             }

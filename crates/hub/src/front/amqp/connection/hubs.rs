@@ -8,7 +8,8 @@ use amqp::performative::DeliveryState;
 use tokio::time::Instant;
 
 use super::answers::{ClientAnswer, Direction, Outcome};
-use super::links::{LinkEntry, Node};
+use super::links::LinkEntry;
+use super::node::Node;
 use super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, WAITING_OUTCOMES_MAX, tell, top_up_credit};
 use crate::front::amqp::event_hubs::burst::Burst;

@@ -1,6 +1,6 @@
 //! What any AMQP connection does: its task, the links it has, and the turn that it takes whenever something happens.
 //!
-//! * `attaching` handles links that come and go; `links` decides which links there can be.
+//! * `attaching` handles links that come and go; `links` decides which links there can be; a `node` is our end of one.
 //! * `answering` handles requests; `requests` are `$cbs` and what all nodes for requests share.
 //! * `hubs` handles events to hubs, `queues` messages to and from queues and topics.
 //! * `answers` are what clients get later: what waits for a durable log or for a service profile.
@@ -17,6 +17,7 @@ mod client_quirks;
 pub(super) mod conditions;
 mod hubs;
 mod links;
+pub(super) mod node;
 mod proof;
 mod queues;
 pub(super) mod refusal;
@@ -25,7 +26,6 @@ mod shaped;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -34,17 +34,16 @@ use amqp::connection::{Credentials, Deliveries, Delivery, Event, LinkId};
 use amqp::performative::{DeliveryState, Error, ErrorCondition, Open};
 use amqp_tokio::{DriveError, Driver};
 use tokio::sync::watch;
-use tokio::time::Sleep;
 
 use attaching::Expiry;
 
 use self::answers::{ClientAnswer, Direction, LateReplies, Outcome};
 use self::conditions::server_busy;
-use self::links::{LinkEntry, Node};
+use self::links::LinkEntry;
+use self::node::{Node, Stopped};
+use self::queues::QueueWork;
 use self::shaped::Told;
-use super::event_hubs::deliver::Stopped;
 use super::event_hubs::idempotent::IdempotentProducers;
-use super::service_bus::{AwaitedOutcomes, LockedDelivery, Settling};
 use crate::front::pending::Pending;
 use crate::namespace::{Claims, Namespace, SignaturePolicy, Watch};
 use crate::profile::{Alarm, Shaper};
@@ -73,12 +72,7 @@ pub(super) struct ConnectionTask {
     /// Reports [`CLOCK_KEY`] when the time of day jumps.
     _clock: Watch,
     pending: Pending<ClientAnswer>,
-    awaited_outcomes: AwaitedOutcomes,
-    settling: Settling,
-    /// Deliveries that an outcome is about; emptied at once.
-    taken: Vec<(u32, LockedDelivery)>,
-    /// When the next link that waits for a session has waited long enough.
-    held_deadline: Option<Pin<Box<Sleep>>>,
+    queue_work: QueueWork,
     /// What a service profile does to this connection.
     shaper: Option<Shaper>,
     late_replies: LateReplies,
@@ -114,10 +108,7 @@ impl ConnectionTask {
             expiry: None,
             _clock: clock,
             pending,
-            awaited_outcomes: AwaitedOutcomes::default(),
-            settling: Settling::default(),
-            taken: Vec::new(),
-            held_deadline: None,
+            queue_work: QueueWork::default(),
             shaper,
             late_replies: LateReplies::default(),
             pause: None,
@@ -205,10 +196,8 @@ impl ConnectionTask {
                 Event::Deliveries(deliveries) => self.on_deliveries(deliveries),
                 Event::Credit(link) => self.on_credit(link),
                 Event::DrainRequested(link) => {
-                    if let Some(Some(entry)) = self.links.get_mut(link.index())
-                        && let Node::Receive(link) = &mut entry.node
-                    {
-                        link.is_draining = true;
+                    if let Some(Some(entry)) = self.links.get_mut(link.index()) {
+                        entry.node.drain();
                     }
                     self.on_credit(link);
                 }
@@ -223,7 +212,7 @@ impl ConnectionTask {
                     for entry in &mut self.links {
                         entry.take_if(|entry| entry.session == session);
                     }
-                    self.awaited_outcomes.forget_session(session);
+                    self.queue_work.awaited_outcomes.forget_session(session);
                     self.pending.retain(|answer| answer.is_wanted(|outcome| outcome.session != session));
                 }
                 Event::OutcomeProposed { session, first, last, state, is_known } => match is_known {
@@ -235,7 +224,7 @@ impl ConnectionTask {
                 }
                 // No outcome at all: the locks end by themselves.
                 Event::Outcome { session, first, last, state: None } => {
-                    self.awaited_outcomes.take(session, first, last, |_, _| {})
+                    self.queue_work.awaited_outcomes.take(session, first, last, |_, _| {})
                 }
                 _ => {}
             }
@@ -358,7 +347,7 @@ impl ConnectionTask {
     fn on_credit(&mut self, link: LinkId) {
         match self.links.get(link.index()) {
             Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(link.index()),
-            Some(Some(LinkEntry { node: Node::Replies(_), .. })) => {
+            Some(Some(entry)) if entry.node.replies().is_some() => {
                 self.flush_replies(link);
                 if let Some(mut sender) = self.driver.connection().sender(link) {
                     sender.drained();
@@ -373,7 +362,7 @@ impl ConnectionTask {
         match self.links.get(index) {
             // A reader finds out by itself when it is its turn.
             Some(Some(entry)) if entry.node.is_receiver() => self.enqueue(index),
-            Some(Some(LinkEntry { node: Node::Held(_), .. })) => self.look_for_session(index),
+            Some(Some(entry)) if entry.node.is_held() => self.look_for_session(index),
             Some(Some(_)) => self.end(index),
             _ => {}
         }
@@ -422,48 +411,22 @@ impl ConnectionTask {
                 continue;
             };
             let connection = self.driver.connection();
-            let (stopped, delivered) = match &mut entry.node {
-                Node::Deliver(link) => {
-                    link.queued = false;
-                    let stopped = link.deliver(connection, READER_SHARE);
-                    (stopped, link.take_delivered())
-                }
-                Node::Receive(link) => {
-                    link.queued = false;
-                    let now = self.namespace.clock().now().into();
-                    let stopped = link.deliver(connection, QUEUE_SHARE, now, &mut self.awaited_outcomes);
-                    // Its answer does not wait for credit or the window.
-                    let is_drained = link.is_draining && stopped != Stopped::ShareUsed;
-                    if is_drained && let Some(mut sender) = connection.sender(entry.id) {
-                        link.is_draining = false;
-                        sender.drained();
-                    }
-                    (stopped, link.take_delivered())
-                }
-                _ => continue,
+            let now = || self.namespace.clock().now().into();
+            let awaited = &mut self.queue_work.awaited_outcomes;
+            let Some((stopped, delivered)) = entry.node.deliver(connection, now, awaited) else {
+                continue;
             };
             if let Some(shaper) = &self.shaper {
                 shaper.delivered(delivered.events, delivered.bytes);
             }
             match stopped {
-                Stopped::ShareUsed => {
-                    let is_queue = matches!(entry.node, Node::Receive(_));
-                    if let Some(queued) = entry.node.queued() {
-                        *queued = true;
-                        self.runnable.push_back(index);
-                    }
-                    if is_queue {
+                Stopped::ShareUsed | Stopped::ShareToWrite => {
+                    self.enqueue(index);
+                    if stopped == Stopped::ShareToWrite {
                         return false;
                     }
                 }
-                Stopped::AtEnd if matches!(entry.node, Node::Receive(_)) => {}
-                Stopped::AtEnd => {
-                    // A client that drains is told that this is all.
-                    if let Some(mut sender) = self.driver.connection().sender(entry.id) {
-                        sender.drained();
-                    }
-                }
-                Stopped::Blocked => {}
+                Stopped::AtEnd | Stopped::Blocked => {}
                 Stopped::Over => self.end(index),
             }
         }
@@ -535,13 +498,6 @@ const TOO_FAST: &str = "More events are on the way than the credit of the link a
 
 /// Output that is gathered before it is written, in bytes: a few large writes, still within the second-level cache.
 const OUTPUT_BUDGET: usize = 256 * 1024;
-
-/// Output that one reader may add before the next has its turn, in bytes.
-const READER_SHARE: usize = 64 * 1024;
-
-/// The same for what comes from a queue, where it is written at once: its client works on these messages while the next
-/// are received for it, and it can have so few at a time that nothing else would keep both sides busy.
-const QUEUE_SHARE: usize = 32 * 1024;
 
 /// Turns before other connections of the thread have theirs: one that is sent a backlog must not keep another from its
 /// acknowledgements.

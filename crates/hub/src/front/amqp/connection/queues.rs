@@ -3,24 +3,39 @@
 
 use std::future::Future as _;
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::task::Context;
 use std::time::SystemTime;
 
 use amqp::connection::{Deliveries, LinkId, SessionId};
 use amqp::performative::DeliveryState;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::answers::{ClientAnswer, Direction, Outcome};
 use super::conditions::server_busy;
-use super::links::{LinkEntry, Node};
+use super::links::LinkEntry;
+use super::node::Node;
 use super::shaped::{Breakage, Told, shaped};
 use super::{ConnectionTask, TOO_FAST, WAITING_OUTCOMES_MAX, tell, top_up_credit};
 use crate::front::amqp::service_bus::{
-    Held, Proposal, ReceiveLink, SettlementAnswer, Stored, unknown_delivery,
+    AwaitedOutcomes, Held, LockedDelivery, Proposal, ReceiveLink, SettlementAnswer, Settling, Stored,
+    unknown_delivery,
 };
 use crate::front::pending::Until;
 use partition_log::UnixTime;
 use partition_log::disk::CommitNumber;
+
+/// What a connection has to do for queues and topics, beside what is in its links.
+#[derive(Debug, Default)]
+pub(super) struct QueueWork {
+    /// The deliveries whose outcome has not come.
+    pub(super) awaited_outcomes: AwaitedOutcomes,
+    settling: Settling,
+    /// Deliveries that an outcome is about; emptied at once.
+    taken: Vec<(u32, LockedDelivery)>,
+    /// When the next link that waits for a session has waited long enough.
+    held_deadline: Option<Pin<Box<Sleep>>>,
+}
 
 impl ConnectionTask {
     /// Stores a run of messages that came on one link, and tells or keeps their outcomes.
@@ -122,8 +137,8 @@ impl ConnectionTask {
         state: &DeliveryState,
         wants_answer: bool,
     ) {
-        let mut taken = std::mem::take(&mut self.taken);
-        self.awaited_outcomes.take(session, first, last, |id, delivery| {
+        let mut taken = std::mem::take(&mut self.queue_work.taken);
+        self.queue_work.awaited_outcomes.take(session, first, last, |id, delivery| {
             taken.push((id, delivery));
         });
         let mut of_link = None;
@@ -133,15 +148,20 @@ impl ConnectionTask {
                 let Some(link) = self.link_at(delivery.link) else {
                     continue;
                 };
-                if !self.settling.goes_with(link, session, state, wants_answer) {
+                if !self.queue_work.settling.goes_with(link, session, state, wants_answer) {
                     self.settle_gathered();
                 }
                 of_link = Some(delivery.link);
-                self.settling.begin(|| Proposal { link, session, state: state.clone(), wants_answer });
+                self.queue_work.settling.begin(|| Proposal {
+                    link,
+                    session,
+                    state: state.clone(),
+                    wants_answer,
+                });
             }
-            self.settling.push(id, delivery.token);
+            self.queue_work.settling.push(id, delivery.token);
         }
-        self.taken = taken;
+        self.queue_work.taken = taken;
     }
 
     /// Answers an outcome for deliveries that wait for none.
@@ -157,7 +177,7 @@ impl ConnectionTask {
 
     /// Settles the outcomes that were gathered.
     pub(super) fn settle_gathered(&mut self) {
-        let Some(link) = self.settling.link() else {
+        let Some(link) = self.queue_work.settling.link() else {
             return;
         };
         let Some(Some(LinkEntry { node: Node::Receive(receiver), .. })) = self.links.get(link.index()) else {
@@ -167,7 +187,7 @@ impl ConnectionTask {
         let now = self.namespace.clock().now().into();
         let queue = receiver.queue();
         let instant = self.shaper.as_mut().and_then(|shaper| shaper.settle(queue.name()));
-        self.settling.settle(queue, now, |proposal, answer| {
+        self.queue_work.settling.settle(queue, now, |proposal, answer| {
             let SettlementAnswer { first, last, state, commit } = answer;
             let until = Until { commit, instant };
             if until.is_over() {
@@ -182,7 +202,7 @@ impl ConnectionTask {
 
     /// Looks for a session for a link that waits for one.
     pub(super) fn look_for_session(&mut self, index: usize) {
-        let is_held = |entry: &mut LinkEntry| matches!(entry.node, Node::Held(_));
+        let is_held = |entry: &mut LinkEntry| entry.node.is_held();
         let taken = self.links.get_mut(index).and_then(|entry| entry.take_if(is_held));
         let Some(LinkEntry { id, session, node: Node::Held(held), permit, .. }) = taken else {
             return;
@@ -191,8 +211,8 @@ impl ConnectionTask {
         let node = match held.look(self.namespace.clock().now().into()) {
             Held::Waiting(held) => {
                 let deadline = held.deadline();
-                if self.held_deadline.as_ref().is_none_or(|alarm| deadline < alarm.deadline()) {
-                    self.held_deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
+                if self.queue_work.held_deadline.as_ref().is_none_or(|alarm| deadline < alarm.deadline()) {
+                    self.queue_work.held_deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
                 }
                 Node::Held(Box::new(held))
             }
@@ -208,13 +228,13 @@ impl ConnectionTask {
 
     /// Refuses the links that have waited for a session long enough.
     pub(super) fn check_held(&mut self, cx: &mut Context<'_>) {
-        while let Some(alarm) = &mut self.held_deadline
+        while let Some(alarm) = &mut self.queue_work.held_deadline
             && alarm.as_mut().poll(cx).is_ready()
         {
-            self.held_deadline = None;
+            self.queue_work.held_deadline = None;
             // Each that goes on waiting sets the alarm anew.
             for index in 0..self.links.len() {
-                if let Some(Some(LinkEntry { node: Node::Held(_), .. })) = self.links.get(index) {
+                if self.links[index].as_ref().is_some_and(|entry| entry.node.is_held()) {
                     self.look_for_session(index);
                 }
             }

@@ -17,8 +17,11 @@ use std::time::SystemTime;
 
 use amqp::Connection;
 use amqp::connection::{LinkId, NewDelivery, TransferWriter};
+use amqp::performative::{Error, ErrorCondition};
 
+use super::conditions;
 use super::runtime_metrics::{METRICS, RuntimeMetrics};
+use crate::front::amqp::connection::node::{Delivered, EndReason, Stopped};
 use crate::front::amqp::leading::{Leading, merge_delivery_annotations};
 use crate::namespace::{ConsumerGroup, Displacement, Partition, Receiver};
 use partition_log::disk::Damage;
@@ -40,13 +43,6 @@ pub(crate) struct DeliverLink {
     pub(crate) queued: bool,
 }
 
-/// What a link sent.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Delivered {
-    pub(crate) events: u64,
-    pub(crate) bytes: u64,
-}
-
 /// Who reads what, and from where.
 #[derive(Debug)]
 pub(crate) struct Reading {
@@ -56,19 +52,6 @@ pub(crate) struct Reading {
     pub(crate) receiver: Receiver,
     pub(crate) cursor: Cursor,
     pub(crate) subscription: Subscription,
-}
-
-/// Why a link has stopped sending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stopped {
-    /// The log has no more: it reports the next append.
-    AtEnd,
-    /// The client must grant credit or open its window first.
-    Blocked,
-    /// It had its share; there may be more.
-    ShareUsed,
-    /// It has to end: what it reads is gone, is damaged, or belongs to another.
-    Over,
 }
 
 impl DeliverLink {
@@ -89,27 +72,46 @@ impl DeliverLink {
         std::mem::take(&mut self.delivered)
     }
 
+    /// Why it has to end, if it has.
+    pub(crate) fn end_reason(&self) -> Option<EndReason> {
+        if let Some(displacement) = self.displacement() {
+            return Some(EndReason::Error(conditions::displaced(displacement)));
+        }
+        if let Some(damage) = &self.damage {
+            let text = format!("The partition can't be read further: {damage}.");
+            return Some(EndReason::Error(Error::new(ErrorCondition::INTERNAL_ERROR, text)));
+        }
+        self.is_deleted().then_some(EndReason::Deleted)
+    }
+
     /// Who has taken over, if anyone.
-    pub(crate) fn displacement(&self) -> Option<&Displacement> {
+    fn displacement(&self) -> Option<&Displacement> {
         self.reading.receiver.displacement()
     }
 
-    /// Why it can't be told the next event, if that is damaged.
-    pub(crate) fn damage(&self) -> Option<&Damage> {
-        self.damage.as_ref()
-    }
-
     /// Whether the hub or the consumer group was deleted.
-    pub(crate) fn is_deleted(&self) -> bool {
+    fn is_deleted(&self) -> bool {
         self.reading.partition.is_deleted() || self.reading.consumer_group.is_deleted()
     }
 
-    /// Sends as much as credit, window and `share` (output bytes) allow.
-    pub(crate) fn deliver(&mut self, connection: &mut Connection, share: usize) -> Stopped {
+    /// Sends as much as credit, window and a share of the output allow.
+    pub(crate) fn deliver(&mut self, connection: &mut Connection) -> Stopped {
+        self.queued = false;
+        let stopped = self.deliver_share(connection);
+        // A client that drains is told that this is all.
+        if stopped == Stopped::AtEnd
+            && let Some(mut sender) = connection.sender(self.link)
+        {
+            sender.drained();
+        }
+        stopped
+    }
+
+    fn deliver_share(&mut self, connection: &mut Connection) -> Stopped {
         if self.displacement().is_some() || self.is_deleted() {
             return Stopped::Over;
         }
-        let limit = connection.output_len() + share;
+        let limit = connection.output_len() + SHARE;
         loop {
             if connection.credit(self.link) == 0 {
                 return Stopped::Blocked;
@@ -328,6 +330,9 @@ const TIME_AT: usize = SEQUENCE_AT + 8 + 2 + 19 + 1;
 const DIGITS_AT: usize = TIME_AT + 8 + 2 + 12 + 2;
 const TEMPLATE_LENGTH: usize = DIGITS_AT + 20;
 const _: () = assert!(TEMPLATE_LENGTH - 5 < 256, "the one-byte size of the map must hold the longest number");
+
+/// Output that one reader may add before the next has its turn, in bytes.
+const SHARE: usize = 64 * 1024;
 
 /// Log bytes looked at per read: enough that a read's lock does not show.
 const READ_BYTES: usize = 64 * 1024;

@@ -1,6 +1,6 @@
 //! Hubs over AMQP, as the official clients of Event Hubs speak it.
 //!
-//! * `address` and `start` read what clients put into link addresses and filters.
+//! * `address` and `start` read what clients put into link addresses and filters; `attach` decides about links.
 //! * `burst` and `incoming` (transfers to logs) and `deliver` (log to transfers) are the hot paths.
 //! * `publish` are the links that transfers come on.
 //! * `runtime_metrics` and `idempotent` are what receivers and publishers may ask for beside.
@@ -8,13 +8,14 @@
 //! * `management` answers requests about hubs; `attributes` are those of its entities.
 
 pub(super) mod address;
+pub(super) mod attach;
 mod attributes;
 pub(super) mod burst;
-pub(super) mod conditions;
+mod conditions;
 pub(super) mod deliver;
 pub(super) mod idempotent;
 mod incoming;
 pub(super) mod management;
 pub(super) mod publish;
-pub(super) mod runtime_metrics;
-pub(super) mod start;
+mod runtime_metrics;
+mod start;

@@ -14,7 +14,7 @@ use amqp::performative::Error;
 
 use super::conditions;
 use super::outgoing::{self, Outgoing};
-use crate::front::amqp::event_hubs::deliver::{Delivered, Stopped};
+use crate::front::amqp::connection::node::{Delivered, Stopped};
 use partition_log::UnixTime;
 use queue_store::{
     Awaited, Deliveries, Delivery, Found, LockToken, Queue, QueueError, ReceiveMode, ReceiveRequest,
@@ -109,26 +109,34 @@ impl ReceiveLink {
         std::mem::take(&mut self.delivered)
     }
 
-    /// Sends as much as credit, window and `share` (output bytes) allow.
+    /// Sends as much as credit, window and a share of the output allow.
     pub(crate) fn deliver(
         &mut self,
         connection: &mut Connection,
-        share: usize,
         now: UnixTime,
         awaited: &mut AwaitedOutcomes,
     ) -> Stopped {
-        BURST.with_borrow_mut(|burst| self.deliver_bursts(connection, share, now, awaited, burst))
+        self.queued = false;
+        let stopped = BURST.with_borrow_mut(|burst| self.deliver_bursts(connection, now, awaited, burst));
+        // The answer to a client that drains does not wait for credit or the window.
+        if self.is_draining
+            && stopped != Stopped::ShareToWrite
+            && let Some(mut sender) = connection.sender(self.link)
+        {
+            self.is_draining = false;
+            sender.drained();
+        }
+        stopped
     }
 
     fn deliver_bursts(
         &mut self,
         connection: &mut Connection,
-        share: usize,
         now: UnixTime,
         awaited: &mut AwaitedOutcomes,
         burst: &mut Burst,
     ) -> Stopped {
-        let limit = connection.output_len() + share;
+        let limit = connection.output_len() + SHARE;
         if !self.unsent.is_empty() && !self.send_unsent(connection) {
             return Stopped::Blocked;
         }
@@ -170,7 +178,7 @@ impl ReceiveLink {
                 return Stopped::Blocked;
             }
             if connection.output_len() >= limit {
-                return Stopped::ShareUsed;
+                return Stopped::ShareToWrite;
             }
         }
     }
@@ -326,6 +334,10 @@ impl AwaitedOutcomes {
         }
     }
 }
+
+/// Output of one turn, in bytes, which is written at once: the client works on these messages while the next are received for
+/// it, and it can have so few at a time that nothing else would keep both sides busy.
+const SHARE: usize = 32 * 1024;
 
 /// What the head of a message and its transfer take at least, in bytes: bounds how many short messages fill a share.
 const HEAD_BYTES: usize = 200;
