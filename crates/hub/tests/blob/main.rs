@@ -3,6 +3,7 @@
 mod client;
 mod leases;
 mod protection;
+mod shaped;
 mod tls;
 mod unserved;
 

@@ -7,13 +7,17 @@ pub(crate) use test_peer::queue_client::{
     Answer, QueueClient as Client, condition, map, message, message_of_session, message_with, session_filter,
 };
 
-/// A service with these queues and topics, where everyone may do everything.
-pub(crate) async fn service(queues: Vec<QueueConfig>, topics: Vec<TopicConfig>) -> Service {
-    let namespace = NamespaceConfig {
+/// A namespace with these queues and topics, where everyone may do everything.
+pub(crate) fn namespace(queues: Vec<QueueConfig>, topics: Vec<TopicConfig>) -> NamespaceConfig {
+    NamespaceConfig {
         signatures: SignaturePolicy::AcceptAny,
         queues,
         topics,
         ..NamespaceConfig::with_hubs(Vec::new())
-    };
-    Service::start(ServiceConfig::loopback(namespace)).await.unwrap()
+    }
+}
+
+/// A service for them.
+pub(crate) async fn service(queues: Vec<QueueConfig>, topics: Vec<TopicConfig>) -> Service {
+    Service::start(ServiceConfig::loopback(namespace(queues, topics))).await.unwrap()
 }

@@ -1,13 +1,14 @@
 //! The outcomes of receivers, their answers, and locks that end by themselves.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use amqp::Value;
 use amqp::codec::Symbol;
 use amqp::performative::{DeliveryState, Error, ErrorCondition};
 use hub::namespace::QueueConfig;
+use hub::service::{Service, ServiceConfig};
 
-use crate::client::{Client, condition, service};
+use crate::client::{Client, condition, namespace, service};
 
 const LOCK_LOST: &str = "com.microsoft:message-lock-lost";
 
@@ -22,6 +23,24 @@ fn dead_letter(reason: &str) -> DeliveryState {
         (Symbol::from_static("more"), Value::Int(7)),
     ];
     DeliveryState::Rejected(Some(Error { info, ..Error::new(ErrorCondition::DEAD_LETTER, "") }))
+}
+
+#[tokio::test]
+async fn an_outcome_is_answered_after_the_time_that_the_profile_gives_its_queue() {
+    let mut namespace = namespace(vec![QueueConfig::new("orders")], vec![]);
+    let profile = r#"{"service_time": {"entities": {"orders": {"send": "5 ms", "settle": "9 ms"}}}}"#;
+    namespace.profile = serde_json::from_str(profile).unwrap();
+    let service = Service::start(ServiceConfig::loopback(namespace)).await.unwrap();
+    let mut client = Client::connect(service.amqp_address()).await;
+    let (sender, _) = client.sender("orders").await.unwrap();
+    let sent = Instant::now();
+    assert_eq!(client.send(sender, b"late").await, DeliveryState::Accepted);
+    assert!(sent.elapsed() >= Duration::from_millis(5));
+    let receiver = client.receiver("orders", 1).await;
+    let received = client.receive(receiver, 1).await;
+    let settled = Instant::now();
+    assert_eq!(client.settle(&received[0], DeliveryState::Accepted).await, DeliveryState::Accepted);
+    assert!(settled.elapsed() >= Duration::from_millis(9));
 }
 
 #[tokio::test]
